@@ -1,0 +1,23 @@
+package services
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// namespaceID is any id but 0: inside the namespace it stands for root.
+const namespaceID = 1000
+
+func enterUserNamespace(attr *syscall.SysProcAttr) {
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: namespaceID, HostID: 0, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: namespaceID, HostID: 0, Size: 1}}
+}
+
+// userNamespacesWork tries one. Many containers forbid them.
+func userNamespacesWork(program string) bool {
+	probe := exec.Command(program, "--version")
+	probe.SysProcAttr = &syscall.SysProcAttr{}
+	enterUserNamespace(probe.SysProcAttr)
+	return probe.Run() == nil
+}

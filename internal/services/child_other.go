@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package services
+
+import "syscall"
+
+// dieWithParent has nothing to ask of this kernel: the guard does it alone.
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -1,0 +1,49 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Follow returns a context that ends with ctx, or when one of the processes has
+// ended. It serves a program that a task runner started: such a runner neither
+// passes its signals on nor takes its children with it when it is killed. pids
+// are numbers between spaces; it returns an error if they are anything else.
+func Follow(ctx context.Context, pids string) (context.Context, error) {
+	var followed []int
+	for field := range strings.FieldsSeq(pids) {
+		pid, err := strconv.Atoi(field)
+		if err != nil || pid <= 0 {
+			return nil, fmt.Errorf("%q is not a process id", field)
+		}
+		followed = append(followed, pid)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		look := time.NewTicker(250 * time.Millisecond)
+		defer look.Stop()
+		for allAlive(followed) {
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, nil
+}
+
+func allAlive(pids []int) bool {
+	for _, pid := range pids {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return false
+		}
+	}
+	return true
+}

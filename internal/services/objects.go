@@ -1,0 +1,112 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+)
+
+// ObjectsConfig says where a private object store keeps its objects.
+type ObjectsConfig struct {
+	Dir    string // everything it writes is below
+	Bucket string // the bucket that is there from the start
+}
+
+// Objects is a Google Cloud Storage emulator inside this process. It checks
+// neither signatures nor who is calling.
+type Objects struct {
+	bucket   string
+	lock     *DirLock
+	listener net.Listener
+	server   *http.Server
+	done     chan struct{}
+	err      error
+}
+
+// StartObjects serves the objects in config.Dir on a free port of the loopback
+// interface. It returns an error that says what to do if the directory is taken
+// or unusable.
+func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
+	dir, lock, err := takeDir(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Release())
+		}
+	}()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("serve objects: %w", err)
+	}
+	handler, err := emulator(filepath.Join(dir, "buckets"), config.Bucket, listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the objects in %s: %w", dir, err), listener.Close())
+	}
+	objects := &Objects{
+		bucket: config.Bucket, lock: lock, listener: listener,
+		server: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		done:   make(chan struct{}),
+	}
+	go func() {
+		defer close(objects.done)
+		if err := objects.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			objects.err = fmt.Errorf("the object store ended unexpectedly: %w", err)
+		}
+	}()
+	return objects, nil
+}
+
+// emulator is the handler of a store in root that answers at address.
+func emulator(root, bucket, address string) (_ http.Handler, err error) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{
+		NoListener: true, Scheme: "http", StorageRoot: root, ExternalURL: "http://" + address, PublicHost: address,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("make bucket %q: %v", bucket, reason) // the library's way to refuse
+		}
+	}()
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
+	return server.HTTPHandler(), nil
+}
+
+// Host is its address, as STORAGE_EMULATOR_HOST takes it.
+func (o *Objects) Host() string { return o.listener.Addr().String() }
+
+// Bucket is the name of the bucket that is there from the start.
+func (o *Objects) Bucket() string { return o.bucket }
+
+// Done is closed when the store has ended.
+func (o *Objects) Done() <-chan struct{} { return o.done }
+
+// Err says, once Done is closed, why the store ended. It is nil if Stop ended it.
+func (o *Objects) Err() error {
+	select {
+	case <-o.done:
+		return o.err
+	default:
+		return nil
+	}
+}
+
+// Stop lets requests end until ctx does, then breaks them off, and gives the
+// directory back.
+func (o *Objects) Stop(ctx context.Context) error {
+	err := o.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, o.server.Close())
+	}
+	<-o.done
+	return errors.Join(err, o.lock.Release())
+}

@@ -1,0 +1,255 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	postgresUser     = "reelay"
+	postgresDatabase = "reelay"
+
+	// postgresStart is how long a start may take. Recovery after a crash reads
+	// the whole log since the last checkpoint.
+	postgresStart = 2 * time.Minute
+)
+
+// PostgresConfig says where a private PostgreSQL keeps its data.
+type PostgresConfig struct {
+	Dir string // everything it writes is below; empty, with Test, is a temporary one
+	// Test trades safety for speed: nothing is forced to disk.
+	Test bool
+}
+
+// Postgres is a private PostgreSQL server.
+type Postgres struct {
+	*Child
+	dsn    string
+	lock   *DirLock
+	remove []string // directories that go with it
+}
+
+// StartPostgres starts a server on the data in config.Dir, and makes them first
+// if there are none. It returns when the server answers. ctx bounds the start
+// only. It returns a *[MissingError] if PostgreSQL is not installed, and an error
+// that says what to do if the directory is taken or unusable, or its data were
+// written by a release that is not installed.
+func StartPostgres(ctx context.Context, config PostgresConfig) (_ *Postgres, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postgresStart)
+	defer cancel()
+
+	server := &Postgres{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, server.discard())
+		}
+	}()
+	if config.Dir == "" && config.Test {
+		if config.Dir, err = server.temporary(); err != nil {
+			return nil, err
+		}
+	}
+	if config.Dir, server.lock, err = takeDir(config.Dir); err != nil {
+		return nil, err
+	}
+	if err := server.start(ctx, config); err != nil {
+		return nil, err
+	}
+	return server, nil
+}
+
+// DSN is the address of its database, for pgx and for DATABASE_URL.
+func (p *Postgres) DSN() string { return p.dsn }
+
+// Stop ends the server in good order and gives its directory back. It returns an
+// error if the server had to be killed, which costs no data.
+func (p *Postgres) Stop(ctx context.Context) error {
+	return errors.Join(p.Child.Stop(ctx), p.discard())
+}
+
+// temporary makes a directory that goes with the server.
+func (p *Postgres) temporary() (string, error) {
+	dir, err := os.MkdirTemp("", "reelay-")
+	if err == nil {
+		p.remove = append(p.remove, dir)
+	}
+	return dir, err
+}
+
+func (p *Postgres) discard() error {
+	var errs []error
+	if p.lock != nil {
+		errs = append(errs, p.lock.Release())
+		p.lock = nil
+	}
+	for _, dir := range p.remove {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
+	cluster := postgresCluster{dir: config.Dir, test: config.Test}
+	if err := cluster.findPrograms(); err != nil {
+		return err
+	}
+	var err error
+	if cluster.account, err = unprivileged(cluster.program("postgres"), "postgres", "_postgres"); err != nil {
+		return err
+	}
+	sockets := config.Dir
+	if !fitsSocket(sockets, ".s.PGSQL.5432.lock") {
+		if sockets, err = p.temporary(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(cluster.account.own(config.Dir), cluster.account.own(sockets)); err != nil {
+		return err
+	}
+	if err := cluster.initialize(ctx); err != nil {
+		return err
+	}
+	if p.Child, err = cluster.serve(ctx, sockets); err != nil {
+		return err
+	}
+	p.dsn = postgresDSN(sockets, postgresDatabase)
+	if err := createDatabase(ctx, sockets); err != nil {
+		p.Kill()
+		return fmt.Errorf("create the database in %s: %w", config.Dir, err)
+	}
+	return nil
+}
+
+// postgresCluster is a directory of PostgreSQL data and the programs that can
+// read them.
+type postgresCluster struct {
+	dir     string
+	test    bool
+	bin     string
+	account *account
+}
+
+func (c *postgresCluster) data() string               { return filepath.Join(c.dir, "data") }
+func (c *postgresCluster) log() string                { return filepath.Join(c.dir, "postgres.log") }
+func (c *postgresCluster) program(name string) string { return filepath.Join(c.bin, name) }
+
+// initialize makes the data unless they are there. They get their name last, so
+// that an initdb that was cut short leaves nothing that looks like data.
+func (c *postgresCluster) initialize(ctx context.Context) error {
+	if _, err := os.Stat(c.data()); err == nil {
+		return nil
+	}
+	draft := c.data() + ".new"
+	if err := os.RemoveAll(draft); err != nil {
+		return unusable(c.dir, err)
+	}
+	args := []string{"-D", draft, "-U", postgresUser, "--auth=trust", "--encoding=UTF8", "--locale=C"}
+	if c.test {
+		args = append(args, "--no-sync")
+	}
+	child, err := StartChild(ChildConfig{
+		Name: "initdb", Path: c.program("initdb"), Args: args, Env: postgresEnv(), Dir: c.dir,
+		Log: c.log(), Stop: syscall.SIGKILL, account: c.account,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Kill()
+		return fmt.Errorf("initdb in %s: %w", c.dir, ctx.Err())
+	}
+	if err := os.Rename(draft, c.data()); err != nil {
+		return fmt.Errorf("make a database in %s: %w", c.dir, errors.Join(child.Err(), err))
+	}
+	return syncDir(c.dir)
+}
+
+// serve starts the server and waits until it answers. Children of a server that
+// was killed may live a moment longer, and nothing may touch the data before
+// they are gone: the server refuses to start, and is started again.
+func (c *postgresCluster) serve(ctx context.Context, sockets string) (*Child, error) {
+	for {
+		if err := discountStalePID(ctx, c.data()); err != nil {
+			return nil, err
+		}
+		child, err := StartChild(ChildConfig{
+			Name: "postgres", Path: c.program("postgres"), Args: c.settings(sockets), Env: postgresEnv(), Dir: c.dir,
+			Log: c.log(), Stop: syscall.SIGINT, account: c.account,
+		})
+		if err != nil {
+			return nil, err
+		}
+		err = answers(ctx, child, func(ctx context.Context) error {
+			conn, err := pgx.Connect(ctx, postgresDSN(sockets, "postgres"))
+			if err != nil {
+				return err
+			}
+			return conn.Close(ctx)
+		})
+		if err == nil {
+			return child, nil
+		}
+		child.Kill()
+		if !strings.Contains(child.lastWords(), "is still in use") || pause(ctx) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *postgresCluster) settings(sockets string) []string {
+	settings := []string{
+		"listen_addresses=", "port=5432", "unix_socket_directories=" + sockets, "unix_socket_permissions=0700",
+		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "log_timezone=UTC", "logging_collector=off",
+	}
+	if c.test {
+		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
+	}
+	args := []string{"-D", c.data()}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	return args
+}
+
+// postgresEnv is our environment less what would redirect the server, and with
+// its messages in English, since we read some of them.
+func postgresEnv() []string {
+	var env []string
+	for _, setting := range os.Environ() {
+		if !strings.HasPrefix(setting, "PG") && !strings.HasPrefix(setting, "LC_") && !strings.HasPrefix(setting, "LANG") {
+			env = append(env, setting)
+		}
+	}
+	return append(env, "LC_ALL=C")
+}
+
+func postgresDSN(sockets, database string) string {
+	query := url.Values{"host": {sockets}, "port": {"5432"}, "user": {postgresUser}, "sslmode": {"disable"}}
+	return "postgres:///" + database + "?" + query.Encode()
+}
+
+func createDatabase(ctx context.Context, sockets string) error {
+	conn, err := pgx.Connect(ctx, postgresDSN(sockets, "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var exists bool
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, postgresDatabase).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = conn.Exec(ctx, `CREATE DATABASE `+postgresDatabase)
+	return err
+}

@@ -1,0 +1,287 @@
+package services_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"cloud.google.com/go/storage"
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+
+	"github.com/reelay/reelay/internal/services"
+)
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FindsItsDataAgainAfterAStop", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+		require.NoError(t, err)
+		keep(t, first.DSN(), "kept")
+		require.NoError(t, first.Stop(t.Context()))
+
+		second := startPostgres(t, dir)
+
+		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM films`))
+	})
+
+	t.Run("FindsItsDataAgainAfterAKill", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+		require.NoError(t, err)
+		keep(t, first.DSN(), "kept")
+		require.NoError(t, syscall.Kill(first.Pid(), syscall.SIGKILL))
+		<-first.Done()
+		require.ErrorContains(t, first.Err(), "postgres ended unexpectedly (signal: killed)")
+		require.NoError(t, first.Stop(t.Context()))
+
+		second := startPostgres(t, dir)
+
+		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM films`))
+	})
+
+	t.Run("StartsPastAPidFileThatNamesAnotherProcess", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+		require.NoError(t, err)
+		require.NoError(t, first.Stop(t.Context()))
+		bystander, err := services.StartChild(services.ChildConfig{Name: "sleep", Path: "/bin/sleep", Args: []string{"1000"}})
+		require.NoError(t, err)
+		t.Cleanup(bystander.Kill)
+		stale := strconv.Itoa(bystander.Pid()) + "\n" + filepath.Join(dir, "data") + "\n1700000000\n5432\n\n\n        0         0\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "postmaster.pid"), []byte(stale), 0o600))
+
+		second := startPostgres(t, dir)
+
+		require.Equal(t, "1", query(t, second.DSN(), `SELECT '1'`))
+	})
+
+	t.Run("BeginsAnewWhenItsFirstStartWasCutShort", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data.new", "base"), 0o700))
+
+		server := startPostgres(t, dir)
+
+		require.Equal(t, "reelay", query(t, server.DSN(), `SELECT current_database()`))
+	})
+
+	t.Run("StartsInADirectoryWhosePathIsTooLongForASocket", func(t *testing.T) {
+		t.Parallel()
+
+		dir := filepath.Join(shortTempDir(t), strings.Repeat("long, ", 20))
+
+		server := startPostgres(t, dir)
+
+		require.Equal(t, "1", query(t, server.DSN(), `SELECT '1'`))
+	})
+
+	t.Run("LetsOneOfTwoStartersIn", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		var (
+			starters sync.WaitGroup
+			servers  [2]*services.Postgres
+			errs     [2]error
+		)
+		for i := range servers {
+			starters.Go(func() {
+				servers[i], errs[i] = services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+			})
+		}
+		starters.Wait()
+
+		winner := 0
+		if errs[0] != nil {
+			winner = 1
+		}
+		require.NoError(t, errs[winner])
+		require.ErrorContains(t, errs[1-winner], "is in use by process "+strconv.Itoa(os.Getpid()))
+		require.NoError(t, servers[winner].Stop(t.Context()))
+	})
+
+	t.Run("IsClosedToOtherUsers", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		require.NoError(t, os.Chmod(dir, 0o755))
+
+		server := startPostgres(t, dir)
+
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+		require.Empty(t, query(t, server.DSN(), `SHOW listen_addresses`))
+	})
+
+	t.Run("RefusesDataOfAReleaseThatIsNotInstalled", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("7\n"), 0o600))
+
+		_, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+
+		require.ErrorContains(t, err, "written by PostgreSQL 7, which is not installed")
+	})
+
+	t.Run("LeavesNothingInATemporaryDirectory", func(t *testing.T) {
+		t.Parallel()
+
+		server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Test: true})
+		require.NoError(t, err)
+		dir := filepath.Dir(query(t, server.DSN(), `SHOW data_directory`))
+
+		require.NoError(t, server.Stop(t.Context()))
+
+		require.NoDirExists(t, dir)
+	})
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FindsItsDataAgainAfterAStop", func(t *testing.T) {
+		t.Parallel()
+
+		dir := shortTempDir(t)
+		first, err := services.StartRedis(t.Context(), services.RedisConfig{Dir: dir})
+		require.NoError(t, err)
+		require.NoError(t, redisClient(t, first.URL()).Set(t.Context(), "film", "kept", 0).Err())
+		require.NoError(t, first.Stop(t.Context()))
+
+		second := startRedis(t, dir)
+
+		require.Equal(t, "kept", redisClient(t, second.URL()).Get(t.Context(), "film").Val())
+	})
+
+	t.Run("ServesAsynqByTheSameAddress", func(t *testing.T) {
+		t.Parallel()
+
+		server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+
+		options, err := asynq.ParseRedisURI(server.URL())
+		require.NoError(t, err)
+		client := asynq.NewClient(options)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+
+		require.NoError(t, client.Ping())
+	})
+
+	t.Run("RefusesWhoDoesNotKnowItsPassword", func(t *testing.T) {
+		t.Parallel()
+
+		server := startRedis(t, shortTempDir(t))
+		options, err := asynq.ParseRedisURI(server.URL())
+		require.NoError(t, err)
+		stranger := asynq.NewClient(asynq.RedisClientOpt{Addr: options.(asynq.RedisClientOpt).Addr})
+		t.Cleanup(func() { require.NoError(t, stranger.Close()) })
+
+		require.ErrorContains(t, stranger.Ping(), "NOAUTH")
+	})
+
+	t.Run("NeverEvictsAndLogsEachWrite", func(t *testing.T) {
+		t.Parallel()
+
+		client := redisClient(t, startRedis(t, shortTempDir(t)).URL())
+
+		settings := client.ConfigGet(t.Context(), "*").Val()
+
+		require.Equal(t, "noeviction", settings["maxmemory-policy"])
+		require.Equal(t, "yes", settings["appendonly"])
+		require.Equal(t, "everysec", settings["appendfsync"])
+	})
+}
+
+func TestObjects(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreFoundAgainAfterAStop", func(t *testing.T) {
+		t.Parallel()
+
+		dir := t.TempDir()
+		first := startObjects(t, dir)
+		object := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4")
+		writer := object.If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
+		_, err := writer.Write([]byte("frames"))
+		require.NoError(t, err)
+		require.NoError(t, writer.Close())
+		require.NoError(t, first.Stop(t.Context()))
+
+		second := startObjects(t, dir)
+		t.Cleanup(func() { require.NoError(t, second.Stop(context.Background())) })
+
+		reader, err := objectsClient(t, second).Bucket(second.Bucket()).Object("videos/film.mp4").NewReader(t.Context())
+		require.NoError(t, err)
+		content, err := io.ReadAll(reader)
+		require.NoError(t, err)
+		require.Equal(t, "frames", string(content))
+		require.Equal(t, writer.Attrs().CRC32C, reader.Attrs.CRC32C)
+	})
+
+	t.Run("HaveTheirDirectoryToThemselves", func(t *testing.T) {
+		t.Parallel()
+
+		dir := t.TempDir()
+		first := startObjects(t, dir)
+
+		_, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay"})
+
+		require.ErrorContains(t, err, "is in use by process")
+		require.NoError(t, first.Stop(t.Context()))
+		require.NoError(t, first.Err())
+	})
+}
+
+// The PATH is the whole process's: this test does not run beside others.
+func TestMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+
+	var names []string
+	for _, missing := range services.Missing() {
+		names = append(names, missing.Name)
+	}
+	_, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+
+	require.Contains(t, names, "FFmpeg", "FFmpeg is looked for on the PATH only")
+	var missing *services.MissingError
+	require.ErrorAs(t, err, &missing)
+	require.EqualError(t, err, "Redis was not found: there is no redis-server on the PATH nor where packages put it. "+
+		"Install it with `go tool task setup`, `apt-get install redis-server` or `brew install redis`")
+}
+
+func startObjects(t *testing.T, dir string) *services.Objects {
+	t.Helper()
+	objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay"})
+	require.NoError(t, err)
+	return objects
+}
+
+func objectsClient(t *testing.T, objects *services.Objects) *storage.Client {
+	t.Helper()
+	client, err := storage.NewClient(t.Context(), option.WithoutAuthentication(),
+		option.WithEndpoint("http://"+objects.Host()+"/storage/v1/"), storage.WithJSONReads())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}

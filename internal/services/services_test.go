@@ -1,0 +1,137 @@
+package services_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/services"
+)
+
+// A test that needs a parent to kill runs this binary again, as that parent.
+const parentDir = "REELAY_TEST_PARENT_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentDir); dir != "" {
+		if err := beParent(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// beParent starts a server and a child with a child of its own, prints what the
+// test has to know, and waits to be killed.
+func beParent(dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	postgres, err := services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(dir, "postgres")})
+	if err != nil {
+		return err
+	}
+	redis, err := services.StartRedis(ctx, services.RedisConfig{Dir: filepath.Join(dir, "redis")})
+	if err != nil {
+		return err
+	}
+	shell, err := services.StartChild(services.ChildConfig{
+		Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >grandchild.new; mv grandchild.new grandchild; wait; wait"},
+		Dir: dir, Grace: 200 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println(postgres.Pid(), redis.Pid(), shell.Pid())
+	<-ctx.Done()
+	return errors.Join(shell.Stop(context.Background()), redis.Stop(context.Background()), postgres.Stop(context.Background()))
+}
+
+// startParent runs beParent in a process of its own.
+func startParent(t *testing.T, dir string) (parent *exec.Cmd, children []int) {
+	t.Helper()
+	parent = exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), parentDir+"="+dir)
+	output, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	t.Cleanup(func() { _ = parent.Process.Kill() })
+
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err, "the parent must start; it says %q", line)
+	for _, field := range strings.Fields(line) {
+		pid, err := strconv.Atoi(field)
+		require.NoError(t, err, "the parent says %q", line)
+		children = append(children, pid)
+	}
+	go io.Copy(io.Discard, output)
+	return parent, children
+}
+
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+func requireGone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return gone(pid) }, 30*time.Second, 20*time.Millisecond, "process %d must end", pid)
+}
+
+func startPostgres(t *testing.T, dir string) *services.Postgres {
+	t.Helper()
+	postgres, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, postgres.Stop(context.Background())) })
+	return postgres
+}
+
+func startRedis(t *testing.T, dir string) *services.Redis {
+	t.Helper()
+	server, err := services.StartRedis(t.Context(), services.RedisConfig{Dir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	return server
+}
+
+func keep(t *testing.T, dsn, title string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `CREATE TABLE films (title text)`)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `INSERT INTO films VALUES ($1)`, title)
+	require.NoError(t, err)
+}
+
+func query(t *testing.T, dsn, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	var result string
+	require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&result))
+	return result
+}
+
+func redisClient(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of a build's output, instead of Package
+	Test        string
+	Elapsed     float64
+	Output      string
+	FailedBuild string
+}
+
+// testKey is a test, or with an empty name a whole package or its build.
+type testKey struct{ pkg, test string }
+
+// report counts tests and prints what a person needs to know. A test with
+// subtests is not counted beside them, unless it failed by itself.
+type report struct {
+	out                     io.Writer
+	passed, failed, skipped int
+
+	output   map[testKey]*strings.Builder
+	parents  map[testKey]bool // tests with subtests
+	blamed   map[testKey]bool // tests and packages below which a failure was counted
+	perTests map[string]int   // tests counted by package
+}
+
+func newReport(out io.Writer) *report {
+	return &report{
+		out: out, output: map[testKey]*strings.Builder{}, parents: map[testKey]bool{},
+		blamed: map[testKey]bool{}, perTests: map[string]int{},
+	}
+}
+
+// read takes events until they end. A line that is none is shown as it is.
+func (r *report) read(events io.Reader) error {
+	lines := bufio.NewScanner(events)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(r.out, lines.Text())
+			continue
+		}
+		r.take(e)
+	}
+	return lines.Err()
+}
+
+func (r *report) take(e event) {
+	key := testKey{e.Package, e.Test}
+	switch e.Action {
+	case "run":
+		if parent := path.Dir(e.Test); parent != "." {
+			r.parents[testKey{e.Package, parent}] = true
+		}
+	case "output":
+		r.keep(key, e.Output)
+	case "build-output":
+		r.keep(testKey{pkg: e.ImportPath}, e.Output)
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			r.endPackage(e)
+		} else {
+			r.endTest(key, e.Action)
+		}
+		delete(r.output, key)
+	}
+}
+
+func (r *report) keep(key testKey, output string) {
+	if r.output[key] == nil {
+		r.output[key] = &strings.Builder{}
+	}
+	r.output[key].WriteString(output)
+}
+
+func (r *report) endTest(key testKey, action string) {
+	if action == "fail" {
+		if !r.blamed[key] {
+			r.failed++
+			r.perTests[key.pkg]++
+		}
+		r.show(key)
+		r.blame(key)
+		return
+	}
+	if r.parents[key] {
+		return
+	}
+	r.perTests[key.pkg]++
+	if action == "skip" {
+		r.skipped++
+		r.show(key)
+	} else {
+		r.passed++
+	}
+}
+
+// blame marks everything above a failed test, which fails for its sake.
+func (r *report) blame(key testKey) {
+	r.blamed[testKey{pkg: key.pkg}] = true
+	for parent := path.Dir(key.test); parent != "."; parent = path.Dir(parent) {
+		r.blamed[testKey{key.pkg, parent}] = true
+	}
+}
+
+// endPackage tells of a package. One that fails for no test's sake did not
+// build, panicked, ran out of time or raced, and counts as one failure.
+func (r *report) endPackage(e event) {
+	key := testKey{pkg: e.Package}
+	switch {
+	case e.Action == "fail":
+		if !r.blamed[key] {
+			r.failed++
+			r.show(testKey{pkg: e.FailedBuild})
+			r.showUnfinished(e.Package)
+			r.show(key)
+		}
+		fmt.Fprintf(r.out, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
+	case r.perTests[e.Package] > 0:
+		fmt.Fprintf(r.out, "ok    %s  %.1f s, %d tests\n", e.Package, e.Elapsed, r.perTests[e.Package])
+	}
+}
+
+// showUnfinished shows what the tests said that the end of their process cut short.
+func (r *report) showUnfinished(pkg string) {
+	for key := range r.output {
+		if key.pkg == pkg && key.test != "" {
+			r.show(key)
+		}
+	}
+}
+
+func (r *report) show(key testKey) {
+	if said := r.output[key]; said != nil {
+		fmt.Fprint(r.out, said.String())
+	}
+}
+
+func (r *report) total() {
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+}
