@@ -1,0 +1,54 @@
+// Package migrations is the database schema, step by step. Steps only go
+// forward.
+package migrations
+
+import (
+	"context"
+	"embed"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/migrate"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// lockKey is the advisory lock that lets one process migrate at a time.
+const lockKey = 0x7265656c6179
+
+// Run brings the schema of db up to date and returns the names of the steps
+// that it took. Any number of processes may call it at once: one works, the
+// others wait for it and then find nothing left to do.
+func Run(ctx context.Context, db *bun.DB) ([]string, error) {
+	steps := migrate.NewMigrations()
+	if err := steps.Discover(files); err != nil {
+		return nil, fmt.Errorf("read the migrations: %w", err)
+	}
+
+	// bun's own lock is a table that it creates without one; and it does not
+	// wait.
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock(?)", lockKey); err != nil {
+		return nil, fmt.Errorf("lock the schema: %w", err)
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock(?)", lockKey)
+
+	migrator := migrate.NewMigrator(db, steps, migrate.WithMarkAppliedOnSuccess(true))
+	if err := migrator.Init(ctx); err != nil {
+		return nil, fmt.Errorf("prepare the migration table: %w", err)
+	}
+	group, err := migrator.Migrate(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	var names []string
+	for _, m := range group.Migrations {
+		names = append(names, m.Name)
+	}
+	return names, nil
+}

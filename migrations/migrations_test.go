@@ -1,0 +1,126 @@
+package migrations_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/migrations"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+func TestMain(m *testing.M) { modelstest.Main(m) }
+
+// empty is a database without a schema.
+func empty(t *testing.T) *bun.DB {
+	t.Helper()
+	db := modelstest.DB(t)
+	_, err := db.ExecContext(t.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+	require.NoError(t, err)
+	return db
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesEachStepOnceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		db := empty(t)
+		const processes = 6
+		dsn := modelstest.DSNOf(t, db)
+		steps := make([][]string, processes)
+		errs := make([]error, processes)
+		var starts sync.WaitGroup
+		for i := range processes {
+			starts.Go(func() {
+				own, done, err := models.Open(t.Context(), dsn, 2)
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				defer done()
+				steps[i], errs[i] = migrations.Run(t.Context(), own)
+			})
+		}
+		starts.Wait()
+
+		var taken []string
+		for i := range processes {
+			require.NoError(t, errs[i])
+			taken = append(taken, steps[i]...)
+		}
+		require.NotEmpty(t, taken)
+		seen := map[string]bool{}
+		for _, step := range taken {
+			require.False(t, seen[step], "%s was taken twice", step)
+			seen[step] = true
+		}
+		again, err := migrations.Run(t.Context(), db)
+		require.NoError(t, err)
+		require.Empty(t, again)
+		var locks int
+		require.NoError(t, db.NewRaw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(t.Context(), &locks))
+		require.Zero(t, locks, "the lock is given back")
+	})
+}
+
+func TestEventPartitions(t *testing.T) {
+	t.Parallel()
+
+	partitions := func(t *testing.T, db *bun.DB) int {
+		t.Helper()
+		var n int
+		require.NoError(t, db.NewRaw("SELECT count(*) FROM pg_inherits WHERE inhparent = 'job_events'::regclass").Scan(t.Context(), &n))
+		return n
+	}
+
+	t.Run("AreMadeOnce", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		before := partitions(t, db)
+		errs := make([]error, 5)
+		var passes sync.WaitGroup
+		for i := range errs {
+			passes.Go(func() { errs[i] = models.MakeEventPartitions(t.Context(), db) })
+		}
+		passes.Wait()
+
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.Equal(t, before, partitions(t, db))
+		require.Equal(t, 5, before, "this month and three more, and the default")
+	})
+
+	t.Run("TakeTheEventsOfTheirMonth", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		_, err := db.NewRaw("INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'QUEUED')", models.NewJobID()).Exec(t.Context())
+		require.NoError(t, err)
+
+		var table string
+		require.NoError(t, db.NewRaw("SELECT tableoid::regclass::text FROM job_events").Scan(t.Context(), &table))
+
+		require.Equal(t, "job_events_"+time.Now().UTC().Format("2006_01"), table)
+	})
+
+	t.Run("AreLeftToTheDefaultOnceItHasEventsOfThatMonth", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		_, err := db.ExecContext(t.Context(), "INSERT INTO job_events (job_id, seq, run, type) SELECT uuid7_floor(date_trunc('month', now()) + interval '4 months 10 days'), 1, 1, 'QUEUED'")
+		require.NoError(t, err)
+		before := partitions(t, db)
+
+		_, err = db.ExecContext(t.Context(), "SELECT make_job_event_partitions(5)")
+
+		require.NoError(t, err)
+		require.Equal(t, before+1, partitions(t, db), "the month after it has its own")
+	})
+}

@@ -1,0 +1,123 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// ArtifactType is what an artifact is for.
+type ArtifactType string
+
+const (
+	ArtifactInput       ArtifactType = "INPUT"
+	ArtifactCheckpoint  ArtifactType = "CHECKPOINT"
+	ArtifactPreview     ArtifactType = "PREVIEW"
+	ArtifactFinalVideo  ArtifactType = "FINAL_VIDEO"
+	ArtifactThumbnail   ArtifactType = "THUMBNAIL"
+	ArtifactSpritesheet ArtifactType = "SPRITESHEET"
+	ArtifactLog         ArtifactType = "LOG"
+)
+
+// Artifact is an immutable object that was verified at the store.
+type Artifact struct {
+	bun.BaseModel `bun:"table:artifacts,alias:ar"`
+
+	ID          ArtifactID   `bun:"id,pk"`
+	JobID       JobID        `bun:"job_id"`
+	AccountID   AccountID    `bun:"account_id"`
+	AttemptID   AttemptID    `bun:"attempt_id"`
+	Type        ArtifactType `bun:"type"`
+	ObjectKey   string       `bun:"object_key"`
+	SizeBytes   int64        `bun:"size_bytes"`
+	Checksum    string       `bun:"checksum"`
+	ContentType string       `bun:"content_type"`
+	// Step and Percent are where a checkpoint goes on from.
+	Step       *int            `bun:"step"`
+	Percent    *float64        `bun:"percent"`
+	Metadata   json.RawMessage `bun:"metadata,type:jsonb,nullzero"`
+	CreatedAt  time.Time       `bun:"created_at,nullzero,default:clock_timestamp()"`
+	ExpiresAt  time.Time       `bun:"expires_at,nullzero"`
+	RejectedAt time.Time       `bun:"rejected_at,nullzero"`
+}
+
+// InsertArtifact writes an artifact. It returns sql.ErrNoRows, and writes
+// nothing, if the object has one already.
+func InsertArtifact(ctx context.Context, tx bun.Tx, a *Artifact) error {
+	return tx.NewInsert().Model(a).On("CONFLICT (object_key) DO NOTHING").Returning("created_at").Scan(ctx)
+}
+
+// FindArtifactByKey returns the artifact of that object, or sql.ErrNoRows.
+func FindArtifactByKey(ctx context.Context, db bun.IDB, key string) (*Artifact, error) {
+	a := new(Artifact)
+	err := db.NewSelect().Model(a).Where("ar.object_key = ?", key).Scan(ctx)
+	return a, err
+}
+
+// GetArtifacts returns the artifacts of these ids, in no order.
+func GetArtifacts(ctx context.Context, db bun.IDB, ids []ArtifactID) ([]*Artifact, error) {
+	var found []*Artifact
+	err := db.NewSelect().Model(&found).Where("ar.id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
+}
+
+// ListArtifacts returns the artifacts of these jobs, oldest first.
+func ListArtifacts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Artifact, error) {
+	var found []*Artifact
+	err := db.NewSelect().Model(&found).Where("ar.job_id IN (?)", bun.List(jobs)).Order("ar.job_id", "ar.id").Scan(ctx)
+	return found, err
+}
+
+// ListCheckpoints returns a job's checkpoints that were not rejected, newest
+// first.
+func ListCheckpoints(ctx context.Context, db bun.IDB, job JobID, limit int) ([]*Artifact, error) {
+	var found []*Artifact
+	err := db.NewSelect().Model(&found).
+		Where("ar.job_id = ? AND ar.type = 'CHECKPOINT' AND ar.rejected_at IS NULL", job).
+		Order("ar.created_at DESC", "ar.id DESC").Limit(int64(limit)).Scan(ctx)
+	return found, err
+}
+
+// RejectCheckpoint marks a checkpoint of the job as never to be handed out
+// again, or returns sql.ErrNoRows.
+func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE artifacts SET rejected_at = coalesce(rejected_at, clock_timestamp())
+		WHERE id = ? AND job_id = ? AND type = 'CHECKPOINT'`, id, job).Exec(ctx))
+}
+
+// IssuedUpload is an object key that was issued to an attempt.
+type IssuedUpload struct {
+	bun.BaseModel `bun:"table:uploads,alias:u"`
+
+	ObjectKey   string       `bun:"object_key,pk"`
+	JobID       JobID        `bun:"job_id"`
+	AttemptID   AttemptID    `bun:"attempt_id"`
+	Type        ArtifactType `bun:"type"`
+	ContentType string       `bun:"content_type"`
+	SizeBytes   int64        `bun:"size_bytes"`
+	Checksum    string       `bun:"checksum"`
+	CreatedAt   time.Time    `bun:"created_at,nullzero,default:clock_timestamp()"`
+}
+
+// InsertUpload writes an issued key.
+func InsertUpload(ctx context.Context, tx bun.Tx, u *IssuedUpload) error {
+	_, err := tx.NewInsert().Model(u).Exec(ctx)
+	return err
+}
+
+// CountUploads counts the keys that were issued to an attempt.
+func CountUploads(ctx context.Context, db bun.IDB, attempt AttemptID) (int, error) {
+	n, err := db.NewSelect().Model((*IssuedUpload)(nil)).Where("u.attempt_id = ?", attempt).Count(ctx)
+	return int(n), err
+}
+
+// FindUpload returns the key as it was issued to that attempt, or
+// sql.ErrNoRows.
+func FindUpload(ctx context.Context, db bun.IDB, attempt AttemptID, key string) (*IssuedUpload, error) {
+	u := new(IssuedUpload)
+	err := db.NewSelect().Model(u).Where("u.object_key = ? AND u.attempt_id = ?", key, attempt).Scan(ctx)
+	return u, err
+}

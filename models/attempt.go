@@ -1,0 +1,157 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// AttemptStatus is how one worker's try at a job stands.
+type AttemptStatus string
+
+const (
+	AttemptLeased    AttemptStatus = "LEASED"
+	AttemptRunning   AttemptStatus = "RUNNING"
+	AttemptSucceeded AttemptStatus = "SUCCEEDED"
+	AttemptFailed    AttemptStatus = "FAILED"
+	AttemptLost      AttemptStatus = "LOST"
+	AttemptReleased  AttemptStatus = "RELEASED"
+	AttemptCancelled AttemptStatus = "CANCELLED"
+)
+
+// Attempt is one worker's try at a job, known by job and fencing token.
+type Attempt struct {
+	bun.BaseModel `bun:"table:job_attempts,alias:a"`
+
+	ID              AttemptID     `bun:"id,pk"`
+	JobID           JobID         `bun:"job_id"`
+	Run             int           `bun:"run"`
+	AttemptNo       int           `bun:"attempt_no"`
+	WorkerID        WorkerID      `bun:"worker_id"`
+	FencingToken    FencingToken  `bun:"fencing_token"`
+	LeaseRequestID  string        `bun:"lease_request_id,nullzero"`
+	Status          AttemptStatus `bun:"status"`
+	LeasedAt        time.Time     `bun:"leased_at"`
+	LeaseExpiresAt  time.Time     `bun:"lease_expires_at"`
+	LastHeartbeatAt time.Time     `bun:"last_heartbeat_at,nullzero"`
+	StartedAt       time.Time     `bun:"started_at,nullzero"`
+	EndedAt         time.Time     `bun:"ended_at,nullzero"`
+	ResumedFromStep *int          `bun:"resumed_from_step"`
+	// CheckpointID is the newest that this attempt committed, at CheckpointAt.
+	CheckpointID     ArtifactID   `bun:"checkpoint_id"`
+	CheckpointAt     time.Time    `bun:"checkpoint_at,nullzero"`
+	LogID            ArtifactID   `bun:"log_id"`
+	FailureClass     FailureClass `bun:"failure_class,nullzero"`
+	FailureReason    string       `bun:"failure_reason,nullzero"`
+	GPUSeconds       float64      `bun:"gpu_seconds"`
+	WastedGPUSeconds float64      `bun:"wasted_gpu_seconds"`
+}
+
+// InsertAttempt writes a new attempt.
+func InsertAttempt(ctx context.Context, tx bun.Tx, a *Attempt) error {
+	_, err := tx.NewInsert().Model(a).Exec(ctx)
+	return err
+}
+
+// GetAttempt returns an attempt, or sql.ErrNoRows.
+func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error) {
+	a := new(Attempt)
+	err := db.NewSelect().Model(a).Where("a.id = ?", id).Scan(ctx)
+	return a, err
+}
+
+// LockAttempt returns an attempt and keeps it still until the transaction ends,
+// or sql.ErrNoRows.
+func LockAttempt(ctx context.Context, tx bun.Tx, id AttemptID) (*Attempt, error) {
+	a := new(Attempt)
+	err := tx.NewSelect().Model(a).Where("a.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
+	return a, err
+}
+
+// UpdateAttempt writes all that may change of an attempt that is still live, or
+// returns sql.ErrNoRows.
+func UpdateAttempt(ctx context.Context, tx bun.Tx, a *Attempt) error {
+	return mustChange(tx.NewUpdate().Model(a).
+		ExcludeColumn("id", "job_id", "run", "attempt_no", "worker_id", "fencing_token", "lease_request_id", "leased_at").
+		Where("a.id = ? AND a.fencing_token = ? AND a.ended_at IS NULL", a.ID, a.FencingToken).
+		Exec(ctx))
+}
+
+// Beat is a heartbeat's answer as PostgreSQL gives it.
+type Beat struct {
+	JobID             JobID        `bun:"job_id"`
+	LeaseExpiresAt    time.Time    `bun:"lease_expires_at"`
+	CancelRequestedAt time.Time    `bun:"cancel_requested_at"`
+	CancelDeliveredAt time.Time    `bun:"cancel_delivered_at"`
+	CancelReason      string       `bun:"cancel_reason"`
+	WorkerStatus      WorkerStatus `bun:"worker_status"`
+	DrainReason       string       `bun:"drain_reason"`
+	DrainDeadline     time.Time    `bun:"drain_deadline"`
+}
+
+// ExtendLease restarts the lease of a RUNNING attempt that the worker holds
+// under that token, or returns sql.ErrNoRows.
+func ExtendLease(ctx context.Context, db bun.IDB, worker WorkerID, id AttemptID, token FencingToken, ttl time.Duration) (*Beat, error) {
+	b := new(Beat)
+	err := db.NewRaw(`
+		WITH beat AS (
+			UPDATE job_attempts SET
+				last_heartbeat_at = clock_timestamp(),
+				lease_expires_at = greatest(lease_expires_at, clock_timestamp() + make_interval(secs => ?))
+			WHERE id = ? AND worker_id = ? AND fencing_token = ? AND status = 'RUNNING'
+			RETURNING job_id, worker_id, lease_expires_at)
+		SELECT beat.job_id, beat.lease_expires_at,
+			j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
+			w.status AS worker_status, w.drain_reason, w.drain_deadline
+		FROM beat JOIN jobs j ON j.id = beat.job_id JOIN workers w ON w.id = beat.worker_id`,
+		ttl.Seconds(), id, worker, token).Scan(ctx, b)
+	return b, err
+}
+
+// FindLiveAttempt returns the attempt that a worker holds, or sql.ErrNoRows.
+func FindLiveAttempt(ctx context.Context, db bun.IDB, worker WorkerID) (*Attempt, error) {
+	a := new(Attempt)
+	err := db.NewSelect().Model(a).Where("a.worker_id = ? AND a.ended_at IS NULL", worker).Scan(ctx)
+	return a, err
+}
+
+// ListExpiredAttempts returns live attempts whose lease ran out.
+func ListExpiredAttempts(ctx context.Context, db bun.IDB, limit int) ([]*Attempt, error) {
+	var attempts []*Attempt
+	err := db.NewSelect().Model(&attempts).
+		Where("a.ended_at IS NULL AND a.lease_expires_at < clock_timestamp()").
+		Order("a.lease_expires_at").Limit(int64(limit)).Scan(ctx)
+	return attempts, err
+}
+
+// ListAttempts returns the attempts of these jobs, oldest first.
+func ListAttempts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Attempt, error) {
+	var attempts []*Attempt
+	err := db.NewSelect().Model(&attempts).Where("a.job_id IN (?)", bun.List(jobs)).Order("a.job_id", "a.attempt_no").Scan(ctx)
+	return attempts, err
+}
+
+// HeldJob is a job and the worker that holds it.
+type HeldJob struct {
+	Job
+	WorkerID WorkerID `bun:"worker_id"`
+}
+
+// ListHeldJobs returns the jobs that these workers hold.
+func ListHeldJobs(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*HeldJob, error) {
+	var held []*HeldJob
+	err := db.NewRaw(`
+		SELECT j.*, a.worker_id FROM job_attempts a JOIN jobs j ON j.id = a.job_id
+		WHERE a.ended_at IS NULL AND a.worker_id IN (?)`, bun.List(workers)).Scan(ctx, &held)
+	return held, err
+}
+
+// WorkerServed tells whether a worker has held a job of the account.
+func WorkerServed(ctx context.Context, db bun.IDB, worker WorkerID, account AccountID) (bool, error) {
+	var served bool
+	err := db.NewRaw(`
+		SELECT EXISTS (SELECT FROM job_attempts a JOIN jobs j ON j.id = a.job_id
+			WHERE a.worker_id = ? AND j.account_id = ?)`, worker, account).Scan(ctx, &served)
+	return served, err
+}

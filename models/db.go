@@ -1,0 +1,82 @@
+// Package models is the database's rows and one function per query.
+//
+// No function here opens a transaction: each takes the bun.IDB that jobs hands
+// it. Functions that lock rows say so in their names; callers keep to one order
+// of locks: account, worker, job, attempt.
+package models
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// Open connects to the PostgreSQL at dsn with at most maxConns connections. The
+// returned function closes them all.
+func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		// pgx's error repeats the connection string, password and all.
+		return nil, nil, fmt.Errorf("the database URL is malformed: use postgres://user:password@host:5432/name")
+	}
+	cfg.MaxConns = int32(maxConns)
+	// bun writes the arguments into the statement, so no two are the same: to
+	// prepare and cache each would cost a second round trip and help nobody.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	// Idle connections stay in pgx's pool: database/sql would hoard them.
+	// Columns that a row has and this binary does not know are a newer schema's.
+	db := bun.NewDB(stdlib.OpenDBFromPool(pool), pgdialect.New(), bun.WithDiscardUnknownColumns())
+	return db, func() { db.Close(); pool.Close() }, nil
+}
+
+// Now is PostgreSQL's clock, the only one that decides anything.
+func Now(ctx context.Context, db bun.IDB) (time.Time, error) {
+	var now time.Time
+	err := db.NewRaw("SELECT clock_timestamp()").Scan(ctx, &now)
+	return now, err
+}
+
+// mustChange turns an update that found no row into sql.ErrNoRows.
+func mustChange(res sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return sql.ErrNoRows
+}
+
+// textArray makes a text[] argument of any kind of string.
+func textArray[T ~string](values []T) any {
+	plain := make([]string, len(values))
+	for i, v := range values {
+		plain[i] = string(v)
+	}
+	return pgdialect.Array(plain)
+}
+
+func floatArray(values []float64) any { return pgdialect.Array(values) }
+
+// TryLock takes an advisory lock until the transaction ends, and tells whether
+// it was free.
+func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {
+	var mine bool
+	err := tx.NewRaw("SELECT pg_try_advisory_xact_lock(?)", key).Scan(ctx, &mine)
+	return mine, err
+}

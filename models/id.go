@@ -1,0 +1,127 @@
+package models
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// An id is kind_uuid in Go and on the wire, so that it explains itself, and a
+// bare UUIDv7 in PostgreSQL. There is one type per table.
+type (
+	AccountID  string
+	KeyID      string
+	SessionID  string
+	JobID      string
+	AttemptID  string
+	WorkerID   string
+	PoolID     string
+	ArtifactID string
+)
+
+// FencingToken is the random secret of one attempt: a bare UUID. A write that
+// carries another one is refused.
+type FencingToken string
+
+const (
+	accountKind  = "acc"
+	keyKind      = "key"
+	sessionKind  = "ses"
+	jobKind      = "job"
+	attemptKind  = "att"
+	workerKind   = "wrk"
+	poolKind     = "pol"
+	artifactKind = "art"
+)
+
+func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).String() }
+
+func NewAccountID() AccountID   { return AccountID(newID(accountKind)) }
+func NewKeyID() KeyID           { return KeyID(newID(keyKind)) }
+func NewSessionID() SessionID   { return SessionID(newID(sessionKind)) }
+func NewJobID() JobID           { return JobID(newID(jobKind)) }
+func NewAttemptID() AttemptID   { return AttemptID(newID(attemptKind)) }
+func NewWorkerID() WorkerID     { return WorkerID(newID(workerKind)) }
+func NewPoolID() PoolID         { return PoolID(newID(poolKind)) }
+func NewArtifactID() ArtifactID { return ArtifactID(newID(artifactKind)) }
+
+// NewFencingToken makes a token that nobody can guess.
+func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
+
+// IDKind tells which table an id from outside names ("job", "att", …), or ""
+// if it is no id at all.
+func IDKind(s string) string {
+	kind, rest, ok := strings.Cut(s, "_")
+	if !ok || len(rest) != 36 || uuid.Validate(rest) != nil {
+		return ""
+	}
+	switch kind {
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind:
+		return kind
+	}
+	return ""
+}
+
+// ValidID tells whether s is an id of the kind that T names.
+func ValidID[T ~string](s T, kind string) bool { return IDKind(string(s)) == kind }
+
+// Valid tells whether the id has the right form. An id from outside that has
+// not cannot name a row.
+func (id AccountID) Valid() bool  { return ValidID(id, accountKind) }
+func (id KeyID) Valid() bool      { return ValidID(id, keyKind) }
+func (id SessionID) Valid() bool  { return ValidID(id, sessionKind) }
+func (id JobID) Valid() bool      { return ValidID(id, jobKind) }
+func (id AttemptID) Valid() bool  { return ValidID(id, attemptKind) }
+func (id WorkerID) Valid() bool   { return ValidID(id, workerKind) }
+func (id PoolID) Valid() bool     { return ValidID(id, poolKind) }
+func (id ArtifactID) Valid() bool { return ValidID(id, artifactKind) }
+
+// Valid tells whether the token has the form of one.
+func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
+
+// UUID is the id without its kind: what PostgreSQL holds.
+func (id JobID) UUID() string { return strings.TrimPrefix(string(id), jobKind+"_") }
+
+func (id AccountID) Value() (driver.Value, error)  { return idValue(string(id), accountKind) }
+func (id KeyID) Value() (driver.Value, error)      { return idValue(string(id), keyKind) }
+func (id SessionID) Value() (driver.Value, error)  { return idValue(string(id), sessionKind) }
+func (id JobID) Value() (driver.Value, error)      { return idValue(string(id), jobKind) }
+func (id AttemptID) Value() (driver.Value, error)  { return idValue(string(id), attemptKind) }
+func (id WorkerID) Value() (driver.Value, error)   { return idValue(string(id), workerKind) }
+func (id PoolID) Value() (driver.Value, error)     { return idValue(string(id), poolKind) }
+func (id ArtifactID) Value() (driver.Value, error) { return idValue(string(id), artifactKind) }
+
+func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
+func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
+func (id *SessionID) Scan(src any) error  { return scanID((*string)(id), sessionKind, src) }
+func (id *JobID) Scan(src any) error      { return scanID((*string)(id), jobKind, src) }
+func (id *AttemptID) Scan(src any) error  { return scanID((*string)(id), attemptKind, src) }
+func (id *WorkerID) Scan(src any) error   { return scanID((*string)(id), workerKind, src) }
+func (id *PoolID) Scan(src any) error     { return scanID((*string)(id), poolKind, src) }
+func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifactKind, src) }
+
+func idValue(id, kind string) (driver.Value, error) {
+	if id == "" {
+		return nil, nil
+	}
+	if !ValidID(id, kind) {
+		return nil, fmt.Errorf("%q is not a %s id", id, kind)
+	}
+	return id[len(kind)+1:], nil
+}
+
+func scanID(dst *string, kind string, src any) error {
+	switch v := src.(type) {
+	case nil:
+		*dst = ""
+	case string:
+		*dst = kind + "_" + v
+	case []byte:
+		*dst = kind + "_" + string(v)
+	default:
+		return fmt.Errorf("scan a %s id from %T", kind, src)
+	}
+	return nil
+}

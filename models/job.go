@@ -1,0 +1,369 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// JobStatus is where a job is in its life; jobs/state.go has the moves.
+type JobStatus string
+
+const (
+	JobScheduled  JobStatus = "SCHEDULED"
+	JobBlocked    JobStatus = "BLOCKED"
+	JobQueued     JobStatus = "QUEUED"
+	JobAssigned   JobStatus = "ASSIGNED"
+	JobRunning    JobStatus = "RUNNING"
+	JobCompleting JobStatus = "COMPLETING"
+	JobCompleted  JobStatus = "COMPLETED"
+	JobFailed     JobStatus = "FAILED"
+	JobCancelled  JobStatus = "CANCELLED"
+)
+
+// JobStatuses lists them in the order of a job's life.
+var JobStatuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting, JobCompleted, JobFailed, JobCancelled}
+
+// Terminal tells whether the job's run is over.
+func (s JobStatus) Terminal() bool {
+	return s == JobCompleted || s == JobFailed || s == JobCancelled
+}
+
+// Live tells whether a worker holds the job.
+func (s JobStatus) Live() bool { return s == JobAssigned || s == JobRunning || s == JobCompleting }
+
+// Waiting tells whether the job has yet to be given to a worker.
+func (s JobStatus) Waiting() bool { return s == JobScheduled || s == JobBlocked || s == JobQueued }
+
+// Phase is what the person watching should read.
+type Phase string
+
+const (
+	PhaseWaiting      Phase = "WAITING"
+	PhaseStarting     Phase = "STARTING"
+	PhaseLoadingModel Phase = "LOADING_MODEL"
+	PhaseResuming     Phase = "RESUMING"
+	PhaseRendering    Phase = "RENDERING"
+	PhaseEncoding     Phase = "ENCODING"
+	PhaseUploading    Phase = "UPLOADING"
+	PhaseDone         Phase = "DONE"
+)
+
+// FailureClass is why an attempt ended badly; it decides what happens next.
+type FailureClass string
+
+const (
+	FailTransient         FailureClass = "TRANSIENT"
+	FailRateLimited       FailureClass = "RATE_LIMITED"
+	FailProvider          FailureClass = "PROVIDER_UNAVAILABLE"
+	FailTimeout           FailureClass = "TIMEOUT"
+	FailPreempted         FailureClass = "PREEMPTED"
+	FailWorkerLost        FailureClass = "WORKER_LOST"
+	FailModelCrash        FailureClass = "MODEL_CRASH"
+	FailOutOfMemory       FailureClass = "OUT_OF_MEMORY"
+	FailCheckpointCorrupt FailureClass = "CHECKPOINT_CORRUPT"
+	FailInvalidInput      FailureClass = "INVALID_INPUT"
+	FailContentPolicy     FailureClass = "CONTENT_POLICY"
+	FailUnauthorized      FailureClass = "UNAUTHORIZED"
+	FailBudget            FailureClass = "BUDGET_EXCEEDED"
+	FailDependency        FailureClass = "DEPENDENCY_FAILED"
+	FailPoison            FailureClass = "POISON"
+)
+
+// Job is one requested video and its durable state, from submit to outcome.
+type Job struct {
+	bun.BaseModel `bun:"table:jobs,alias:j"`
+
+	ID        JobID     `bun:"id,pk"`
+	AccountID AccountID `bun:"account_id"`
+	CreatedBy KeyID     `bun:"created_by"`
+	Type      string    `bun:"type"`
+	Model     string    `bun:"model"`
+	Status    JobStatus `bun:"status"`
+	Tier      Tier      `bun:"tier"`
+	Lane      Tier      `bun:"lane"`
+	Run       int       `bun:"run"`
+	Priority  int       `bun:"priority"`
+	// Requeued jobs keep their place: they go before the account's others.
+	Requeued            bool            `bun:"requeued"`
+	QueueOrder          int64           `bun:"queue_order,scanonly"`
+	Params              json.RawMessage `bun:"params,type:jsonb"`
+	Metadata            json.RawMessage `bun:"metadata,type:jsonb,nullzero"`
+	UserID              string          `bun:"user_id,nullzero"`
+	IdempotencyKey      string          `bun:"idempotency_key,nullzero"`
+	RequestDigest       []byte          `bun:"request_digest,nullzero"`
+	MaxAttempts         int             `bun:"max_attempts"`
+	TimeoutSeconds      int             `bun:"timeout_seconds"`
+	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds"`
+	RunAt               time.Time       `bun:"run_at,nullzero"`
+	AttemptNo           int             `bun:"attempt_no"`
+	// Failures are those of this run that count against MaxAttempts.
+	Failures           int             `bun:"failures"`
+	EventSeq           int             `bun:"event_seq"`
+	CurrentAttemptID   AttemptID       `bun:"current_attempt_id"`
+	LatestCheckpointID ArtifactID      `bun:"latest_checkpoint_id"`
+	ResultID           ArtifactID      `bun:"result_id"`
+	Output             json.RawMessage `bun:"output,type:jsonb,nullzero"`
+	FailureClass       FailureClass    `bun:"failure_class,nullzero"`
+	FailureReason      string          `bun:"failure_reason,nullzero"`
+	WastedGPUSeconds   float64         `bun:"wasted_gpu_seconds"`
+
+	CancelBy          string    `bun:"cancel_by,nullzero"`
+	CancelReason      string    `bun:"cancel_reason,nullzero"`
+	CancelRequestedAt time.Time `bun:"cancel_requested_at,nullzero"`
+	CancelDeliveredAt time.Time `bun:"cancel_delivered_at,nullzero"`
+	CancelStoppedAt   time.Time `bun:"cancel_stopped_at,nullzero"`
+
+	Progress
+
+	// The thinned PROGRESS events were last written at:
+	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero"`
+	ProgressEventPercent *float64  `bun:"progress_event_percent"`
+
+	CreatedAt   time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	QueuedAt    time.Time `bun:"queued_at,nullzero"`
+	StartedAt   time.Time `bun:"started_at,nullzero"`
+	CompletedAt time.Time `bun:"completed_at,nullzero"`
+}
+
+// notRequeued is the bit of queue_order that sends a job behind the account's
+// requeued ones.
+const notRequeued = int64(1) << 50
+
+// CurrentOrder is queue_order as the database will generate it for the row as it
+// stands in memory.
+func (j *Job) CurrentOrder() int64 {
+	if j.Requeued {
+		return j.QueueOrder &^ notRequeued
+	}
+	return j.QueueOrder | notRequeued
+}
+
+// Progress is the newest that is known of a job's work. It may go back.
+type Progress struct {
+	Percent     float64   `bun:"percent"`
+	Phase       Phase     `bun:"phase"`
+	Message     string    `bun:"progress_message,nullzero"`
+	Step        *int      `bun:"step"`
+	TotalSteps  *int      `bun:"total_steps"`
+	Frame       *int      `bun:"frame"`
+	TotalFrames *int      `bun:"total_frames"`
+	ETASeconds  *float64  `bun:"eta_seconds"`
+	UpdatedAt   time.Time `bun:"progress_at,nullzero"`
+}
+
+// InsertJob writes a new job and reads back what the database chose. It returns
+// sql.ErrNoRows, and writes nothing, if the account has used the idempotency key
+// before.
+func InsertJob(ctx context.Context, tx bun.Tx, j *Job) error {
+	return tx.NewInsert().Model(j).
+		On("CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING").
+		Returning("queue_order, created_at").
+		Scan(ctx)
+}
+
+// GetJob returns a job, or sql.ErrNoRows.
+func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
+	j := new(Job)
+	err := db.NewSelect().Model(j).Where("j.id = ?", id).Scan(ctx)
+	return j, err
+}
+
+// FindJobByKey returns the account's job of that idempotency key, or
+// sql.ErrNoRows.
+func FindJobByKey(ctx context.Context, db bun.IDB, account AccountID, key string) (*Job, error) {
+	j := new(Job)
+	err := db.NewSelect().Model(j).Where("j.account_id = ? AND j.idempotency_key = ?", account, key).Scan(ctx)
+	return j, err
+}
+
+// LockJob returns a job and keeps it still until the transaction ends, or
+// sql.ErrNoRows.
+func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
+	j := new(Job)
+	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
+	return j, err
+}
+
+// LockQueuedJob is LockJob for a job that is still QUEUED and that nobody else
+// is leasing; else it returns sql.ErrNoRows at once.
+func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
+	j := new(Job)
+	err := tx.NewSelect().Model(j).Where("j.id = ? AND j.status = 'QUEUED'", id).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+	return j, err
+}
+
+// UpdateJob writes all that may change of a job that is still in state from,
+// or returns sql.ErrNoRows.
+func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
+	return mustChange(tx.NewUpdate().Model(j).
+		ExcludeColumn("id", "account_id", "created_by", "type", "model", "tier", "params", "metadata", "user_id",
+			"idempotency_key", "request_digest", "created_at").
+		Where("j.id = ? AND j.status = ?", j.ID, from).
+		Exec(ctx))
+}
+
+// DeliverCancel notes when the worker was first told of a cancel.
+func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
+	_, err := db.NewRaw(`
+		UPDATE jobs SET cancel_delivered_at = clock_timestamp()
+		WHERE id = ? AND cancel_requested_at IS NOT NULL AND cancel_delivered_at IS NULL`, id).Exec(ctx)
+	return err
+}
+
+// QueuedJob is a queued job with its account's place in the lane.
+type QueuedJob struct {
+	ID          JobID     `bun:"id"`
+	AccountID   AccountID `bun:"account_id"`
+	Lane        Tier      `bun:"lane"`
+	Model       string    `bun:"model"`
+	QueueOrder  int64     `bun:"queue_order"`
+	VirtualTime float64   `bun:"virtual_time"`
+}
+
+// NextJobs returns the heads of the queues for these models in the order in
+// which they are due: lane by lane, and the accounts of a lane by their virtual
+// time, capped ones left out. It returns one job per account and lane.
+func NextJobs(ctx context.Context, db bun.IDB, models []string, limit int) ([]QueuedJob, error) {
+	var found []QueuedJob
+	err := db.NewRaw(`
+		SELECT head.id, l.account_id, l.lane, head.model, head.queue_order, l.virtual_time
+		FROM account_lanes l
+		JOIN accounts a ON a.id = l.account_id AND a.running < a.max_running
+		JOIN LATERAL (
+			SELECT j.* FROM unnest(?::text[]) AS m (model)
+			JOIN LATERAL (
+				SELECT id, model, queue_order FROM jobs
+				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND jobs.model = m.model
+				ORDER BY queue_order LIMIT 1) j ON true
+			ORDER BY j.queue_order LIMIT 1) head ON true
+		WHERE l.queued > 0
+		ORDER BY array_position(?::text[], l.lane), l.virtual_time, head.queue_order
+		LIMIT ?`, textArray(models), textArray(Tiers), limit).Scan(ctx, &found)
+	return found, err
+}
+
+// ListQueuedJobs returns, of each account's queue in each lane and model, the
+// first limit jobs.
+func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
+	var found []QueuedJob
+	err := db.NewRaw(`
+		SELECT j.id, l.account_id, l.lane, j.model, j.queue_order, l.virtual_time
+		FROM account_lanes l
+		JOIN LATERAL (
+			SELECT id, model, queue_order, row_number() OVER (PARTITION BY model ORDER BY queue_order) AS place
+			FROM jobs WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id) j ON j.place <= ?
+		WHERE l.queued > 0`, limit).Scan(ctx, &found)
+	return found, err
+}
+
+// GetQueuedJob returns a job that is queued, or sql.ErrNoRows.
+func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error) {
+	job := new(QueuedJob)
+	err := db.NewRaw(`
+		SELECT j.id, j.account_id, j.lane, j.model, j.queue_order, l.virtual_time
+		FROM jobs j JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane
+		WHERE j.id = ? AND j.status = 'QUEUED'`, id).Scan(ctx, job)
+	return job, err
+}
+
+// ListDueJobs returns SCHEDULED jobs whose time has come, longest due first.
+func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
+	var ids []JobID
+	err := db.NewRaw(`
+		SELECT id FROM jobs WHERE status = 'SCHEDULED' AND run_at <= clock_timestamp()
+		ORDER BY run_at LIMIT ?`, limit).Scan(ctx, &ids)
+	return ids, err
+}
+
+// JobFilter narrows a list of jobs; what is empty does not narrow.
+type JobFilter struct {
+	AccountID     AccountID
+	Status        []JobStatus
+	Type          string
+	Model         string
+	Tier          []Tier
+	UserID        string
+	FailureClass  []FailureClass
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
+}
+
+func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+	if f.AccountID != "" {
+		q = q.Where("j.account_id = ?", f.AccountID)
+	}
+	if len(f.Status) > 0 {
+		q = q.Where("j.status IN (?)", bun.List(f.Status))
+	}
+	if f.Type != "" {
+		q = q.Where("j.type = ?", f.Type)
+	}
+	if f.Model != "" {
+		q = q.Where("j.model = ?", f.Model)
+	}
+	if len(f.Tier) > 0 {
+		q = q.Where("j.tier IN (?)", bun.List(f.Tier))
+	}
+	if f.UserID != "" {
+		q = q.Where("j.user_id = ?", f.UserID)
+	}
+	if len(f.FailureClass) > 0 {
+		q = q.Where("j.failure_class IN (?)", bun.List(f.FailureClass))
+	}
+	if !f.CreatedAfter.IsZero() {
+		q = q.Where("j.created_at > ?", f.CreatedAfter)
+	}
+	if !f.CreatedBefore.IsZero() {
+		q = q.Where("j.created_at < ?", f.CreatedBefore)
+	}
+	return q
+}
+
+// ListJobs returns jobs, newest first, that come after the given one (or the
+// newest of all).
+func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) ([]*Job, error) {
+	var found []*Job
+	q := f.apply(db.NewSelect().Model(&found)).Order("j.id DESC").Limit(int64(limit))
+	if after != "" {
+		q = q.Where("j.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return found, err
+}
+
+// CountJobs counts up to limit jobs.
+func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
+	some := f.apply(db.NewSelect().Model((*Job)(nil)).ColumnExpr("1")).Limit(int64(limit))
+	var n int
+	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
+	return n, err
+}
+
+// QueueCount is what waits and runs in one lane for one model.
+type QueueCount struct {
+	Lane              Tier     `bun:"lane"`
+	Model             string   `bun:"model"`
+	Depth             int      `bun:"depth"`
+	Running           int      `bun:"running"`
+	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
+	// GPUSeconds is the estimated work of what waits.
+	GPUSeconds float64 `bun:"gpu_seconds"`
+}
+
+// CountQueues counts the queued and the live jobs by lane and model.
+func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
+	var counts []QueueCount
+	err := db.NewRaw(`
+		SELECT lane, model,
+			count(*) FILTER (WHERE status = 'QUEUED') AS depth,
+			count(*) FILTER (WHERE status <> 'QUEUED') AS running,
+			extract(epoch FROM clock_timestamp() - min(queued_at) FILTER (WHERE status = 'QUEUED')) AS oldest_wait_seconds,
+			coalesce(sum(estimated_gpu_seconds) FILTER (WHERE status = 'QUEUED'), 0) AS gpu_seconds
+		FROM jobs WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
+		GROUP BY lane, model
+		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
+	return counts, err
+}

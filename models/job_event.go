@@ -1,0 +1,65 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// JobEventType is what happened to a job.
+type JobEventType string
+
+const (
+	EventQueued          JobEventType = "QUEUED"
+	EventScheduled       JobEventType = "SCHEDULED"
+	EventBlocked         JobEventType = "BLOCKED"
+	EventLeased          JobEventType = "LEASED"
+	EventStarted         JobEventType = "STARTED"
+	EventProgress        JobEventType = "PROGRESS"
+	EventCheckpointed    JobEventType = "CHECKPOINTED"
+	EventResumed         JobEventType = "RESUMED"
+	EventCancelRequested JobEventType = "CANCEL_REQUESTED"
+	EventReleased        JobEventType = "RELEASED"
+	EventLost            JobEventType = "LOST"
+	EventRequeued        JobEventType = "REQUEUED"
+	EventRetryScheduled  JobEventType = "RETRY_SCHEDULED"
+	EventCompleted       JobEventType = "COMPLETED"
+	EventFailed          JobEventType = "FAILED"
+	EventCancelled       JobEventType = "CANCELLED"
+)
+
+// JobEvent is one entry of a job's history. Seq grows by one per job without a
+// gap.
+type JobEvent struct {
+	bun.BaseModel `bun:"table:job_events,alias:e"`
+
+	JobID     JobID           `bun:"job_id,pk"`
+	Seq       int             `bun:"seq,pk"`
+	Run       int             `bun:"run"`
+	AttemptID AttemptID       `bun:"attempt_id"`
+	Type      JobEventType    `bun:"type"`
+	Payload   json.RawMessage `bun:"payload,type:jsonb"`
+	CreatedAt time.Time       `bun:"created_at"`
+}
+
+// InsertJobEvents writes events whose Seq was counted on the locked job.
+func InsertJobEvents(ctx context.Context, tx bun.Tx, events []*JobEvent) error {
+	_, err := tx.NewInsert().Model(&events).Exec(ctx)
+	return err
+}
+
+// ListJobEvents returns a job's events after afterSeq, oldest first.
+func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit int) ([]*JobEvent, error) {
+	var events []*JobEvent
+	err := db.NewSelect().Model(&events).Where("e.job_id = ? AND e.seq > ?", job, afterSeq).
+		Order("e.seq").Limit(int64(limit)).Scan(ctx)
+	return events, err
+}
+
+// MakeEventPartitions makes the partitions of the months to come.
+func MakeEventPartitions(ctx context.Context, db bun.IDB) error {
+	_, err := db.NewRaw("SELECT make_job_event_partitions(3)").Exec(ctx)
+	return err
+}

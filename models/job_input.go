@@ -1,0 +1,30 @@
+package models
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+// JobInput is a job's prompt, encrypted under a key of its own. Without
+// WrappedKey nobody can read it any more.
+type JobInput struct {
+	bun.BaseModel `bun:"table:job_inputs,alias:ji"`
+
+	JobID      JobID  `bun:"job_id,pk"`
+	Ciphertext []byte `bun:"ciphertext"`
+	WrappedKey []byte `bun:"wrapped_key"`
+}
+
+// InsertJobInput writes a job's prompt.
+func InsertJobInput(ctx context.Context, tx bun.Tx, in *JobInput) error {
+	_, err := tx.NewInsert().Model(in).Exec(ctx)
+	return err
+}
+
+// GetJobInputs returns the prompts of these jobs, in no order.
+func GetJobInputs(ctx context.Context, db bun.IDB, ids []JobID) ([]*JobInput, error) {
+	var inputs []*JobInput
+	err := db.NewSelect().Model(&inputs).Where("ji.job_id IN (?)", bun.List(ids)).Scan(ctx)
+	return inputs, err
+}

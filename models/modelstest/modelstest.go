@@ -1,0 +1,119 @@
+// Package modelstest gives each test a private database.
+package modelstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/migrations"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// maxConns is enough for a few goroutines of one test.
+const maxConns = 8
+
+// template is the migrated database that each test's is a copy of.
+const template = "reelay_template"
+
+var server struct {
+	once     sync.Once
+	err      error
+	postgres *services.Postgres
+	admin    *bun.DB
+	stop     func()
+}
+
+// Main runs a package's tests and then stops the PostgreSQL server that they
+// share. It belongs into TestMain, and passes on to cleanup what else is shared.
+func Main(m *testing.M, cleanup ...func()) {
+	code := m.Run()
+	for _, clean := range cleanup {
+		clean()
+	}
+	if server.stop != nil {
+		server.stop()
+	}
+	os.Exit(code)
+}
+
+// DB returns a migrated database of the test's own.
+func DB(t testing.TB) *bun.DB {
+	t.Helper()
+	db, done, err := models.Open(t.Context(), DSN(t), maxConns)
+	require.NoError(t, err)
+	t.Cleanup(done)
+	return db
+}
+
+// DSN is DB for tests that connect themselves.
+func DSN(t testing.TB) string {
+	t.Helper()
+	server.once.Do(func() { server.err = start() })
+	require.NoError(t, server.err)
+
+	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	_, err := server.admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", name, template))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := server.admin.ExecContext(context.Background(), fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
+		require.NoError(t, err)
+	})
+	return database(name)
+}
+
+// DSNOf is how others connect to a test's database.
+func DSNOf(t testing.TB, db *bun.DB) string {
+	t.Helper()
+	var name string
+	require.NoError(t, db.NewRaw("SELECT current_database()").Scan(t.Context(), &name))
+	return database(name)
+}
+
+func start() error {
+	ctx := context.Background()
+	postgres, err := services.StartPostgres(ctx, services.PostgresConfig{Test: true})
+	if err != nil {
+		return err
+	}
+	admin, closeAdmin, err := models.Open(ctx, postgres.DSN(), 4)
+	if err != nil {
+		return errors.Join(err, postgres.Stop(ctx))
+	}
+	server.postgres, server.admin = postgres, admin
+	server.stop = func() { closeAdmin(); postgres.Stop(context.Background()) }
+	return makeTemplate(ctx)
+}
+
+// makeTemplate migrates the template, and leaves no connection to it: PostgreSQL
+// copies a database only when nobody is in it.
+func makeTemplate(ctx context.Context) error {
+	if _, err := server.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
+		return err
+	}
+	db, done, err := models.Open(ctx, database(template), 2)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = migrations.Run(ctx, db)
+	return err
+}
+
+func database(name string) string {
+	dsn, err := url.Parse(server.postgres.DSN())
+	if err != nil {
+		panic(err)
+	}
+	dsn.Path = "/" + name
+	return dsn.String()
+}

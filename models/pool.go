@@ -1,0 +1,152 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Pool is capacity of one kind.
+type Pool struct {
+	bun.BaseModel `bun:"table:pools,alias:p"`
+
+	ID            PoolID        `bun:"id,pk"`
+	Name          string        `bun:"name"`
+	Provider      string        `bun:"provider"`
+	Region        string        `bun:"region"`
+	GPUType       string        `bun:"gpu_type"`
+	CapacityClass CapacityClass `bun:"capacity_class"`
+	Models        []string      `bun:"models,array"`
+	MinWorkers    int           `bun:"min_workers"`
+	MaxWorkers    int           `bun:"max_workers"`
+	// IdleSeconds is how long a worker above the minimum may be idle.
+	IdleSeconds int       `bun:"idle_seconds"`
+	Desired     int       `bun:"desired"`
+	CreatedAt   time.Time `bun:"created_at,nullzero,default:now()"`
+}
+
+// CapacityClass tells whether a worker's machine may be taken away.
+type CapacityClass string
+
+const (
+	CapacitySpot     CapacityClass = "SPOT"
+	CapacityOnDemand CapacityClass = "ON_DEMAND"
+)
+
+// ScalingDecision is what the scaler chose for a pool, and from what.
+type ScalingDecision struct {
+	bun.BaseModel `bun:"table:scaling_decisions,alias:sd"`
+
+	ID     int64           `bun:"id,pk,autoincrement"`
+	PoolID PoolID          `bun:"pool_id"`
+	At     time.Time       `bun:"at,nullzero,default:clock_timestamp()"`
+	From   int             `bun:"from_count"`
+	To     int             `bun:"to_count"`
+	Reason string          `bun:"reason"`
+	Inputs json.RawMessage `bun:"inputs,type:jsonb"`
+	Error  string          `bun:"error,nullzero"`
+}
+
+// UpsertPool writes a pool, known by its name, and reads back its id.
+func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
+	return db.NewInsert().Model(p).
+		On("CONFLICT (name) DO UPDATE").
+		Set("provider = excluded.provider, region = excluded.region, gpu_type = excluded.gpu_type").
+		Set("capacity_class = excluded.capacity_class, models = excluded.models").
+		Set("min_workers = excluded.min_workers, max_workers = excluded.max_workers, idle_seconds = excluded.idle_seconds").
+		Returning("id, desired, created_at").
+		Scan(ctx)
+}
+
+// ListPools returns all pools by name.
+func ListPools(ctx context.Context, db bun.IDB) ([]*Pool, error) {
+	var pools []*Pool
+	err := db.NewSelect().Model(&pools).Order("p.name").Scan(ctx)
+	return pools, err
+}
+
+// GetPools returns the pools of these ids, in no order.
+func GetPools(ctx context.Context, db bun.IDB, ids []PoolID) ([]*Pool, error) {
+	var pools []*Pool
+	err := db.NewSelect().Model(&pools).Where("p.id IN (?)", bun.List(ids)).Scan(ctx)
+	return pools, err
+}
+
+// SetDesired writes what the scaler wants of a pool.
+func SetDesired(ctx context.Context, db bun.IDB, id PoolID, desired int) error {
+	return mustChange(db.NewRaw("UPDATE pools SET desired = ? WHERE id = ?", desired, id).Exec(ctx))
+}
+
+// InsertScalingDecision writes a decision.
+func InsertScalingDecision(ctx context.Context, db bun.IDB, d *ScalingDecision) error {
+	_, err := db.NewInsert().Model(d).Exec(ctx)
+	return err
+}
+
+// ListScalingDecisions returns a pool's newest decisions, newest first.
+func ListScalingDecisions(ctx context.Context, db bun.IDB, pool PoolID, limit int) ([]*ScalingDecision, error) {
+	var found []*ScalingDecision
+	err := db.NewSelect().Model(&found).Where("sd.pool_id = ?", pool).Order("sd.id DESC").Limit(int64(limit)).Scan(ctx)
+	return found, err
+}
+
+// PoolCount is how many of a pool's workers are in a state.
+type PoolCount struct {
+	PoolID PoolID       `bun:"pool_id"`
+	Status WorkerStatus `bun:"status"`
+	Count  int          `bun:"count"`
+}
+
+// CountPoolWorkers counts the workers of all pools that are not over.
+func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
+	var counts []PoolCount
+	err := db.NewRaw(`
+		SELECT pool_id, status, count(*) AS count FROM workers
+		WHERE pool_id IS NOT NULL AND status <> 'TERMINATED'
+		GROUP BY pool_id, status`).Scan(ctx, &counts)
+	return counts, err
+}
+
+// QueueDemand is the work that waits in one lane.
+type QueueDemand struct {
+	Lane       Tier    `bun:"lane" json:"lane"`
+	Depth      int     `bun:"depth" json:"depth"`
+	GPUSeconds float64 `bun:"gpu_seconds" json:"gpuSeconds"`
+}
+
+// QueueDemands sums up what waits for these models, by lane.
+func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDemand, error) {
+	demands := []QueueDemand{}
+	err := db.NewRaw(`
+		SELECT lane, count(*) AS depth, sum(estimated_gpu_seconds) AS gpu_seconds
+		FROM jobs WHERE status = 'QUEUED' AND model = ANY (?::text[])
+		GROUP BY lane`, textArray(models)).Scan(ctx, &demands)
+	return demands, err
+}
+
+// ListPoolWorkers returns a pool's workers that are not over.
+func ListPoolWorkers(ctx context.Context, db bun.IDB, pool PoolID) ([]*Worker, error) {
+	var workers []*Worker
+	err := db.NewSelect().Model(&workers).Where("w.pool_id = ? AND w.status <> 'TERMINATED'", pool).Order("w.id").Scan(ctx)
+	return workers, err
+}
+
+// DrainIdleWorker drains a worker that is still idle, and tells whether it was.
+func DrainIdleWorker(ctx context.Context, tx bun.Tx, id WorkerID, reason string) (bool, error) {
+	err := mustChange(tx.NewRaw(
+		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND status = 'IDLE'", reason, id).Exec(ctx))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// SetDecisionError notes what went wrong with a scaling decision.
+func SetDecisionError(ctx context.Context, db bun.IDB, id int64, message string) error {
+	_, err := db.NewRaw("UPDATE scaling_decisions SET error = ? WHERE id = ?", message, id).Exec(ctx)
+	return err
+}

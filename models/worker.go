@@ -1,0 +1,182 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// WorkerStatus is where a worker is in its life.
+type WorkerStatus string
+
+const (
+	WorkerBooting    WorkerStatus = "BOOTING"
+	WorkerIdle       WorkerStatus = "IDLE"
+	WorkerBusy       WorkerStatus = "BUSY"
+	WorkerDraining   WorkerStatus = "DRAINING"
+	WorkerLost       WorkerStatus = "LOST"
+	WorkerTerminated WorkerStatus = "TERMINATED"
+)
+
+// Worker is one registered GPU process in a pool.
+type Worker struct {
+	bun.BaseModel `bun:"table:workers,alias:w"`
+
+	ID                 WorkerID      `bun:"id,pk"`
+	PoolID             PoolID        `bun:"pool_id"`
+	Provider           string        `bun:"provider"`
+	ProviderInstanceID string        `bun:"provider_instance_id"`
+	Slot               int           `bun:"slot"`
+	GPUCount           int           `bun:"gpu_count"`
+	Region             string        `bun:"region"`
+	Zone               string        `bun:"zone,nullzero"`
+	GPUType            string        `bun:"gpu_type"`
+	GPUMemoryBytes     *int64        `bun:"gpu_memory_bytes"`
+	CapacityClass      CapacityClass `bun:"capacity_class"`
+	Models             []string      `bun:"models,array"`
+	WarmModels         []string      `bun:"warm_models,array"`
+	AgentVersion       string        `bun:"agent_version"`
+	Status             WorkerStatus  `bun:"status"`
+	// TokenHash is the SHA-256 of the worker's own token; nil while it boots and
+	// once it is over.
+	TokenHash       []byte    `bun:"token_hash,nullzero"`
+	EnrolmentKeyID  KeyID     `bun:"enrolment_key_id"`
+	DrainReason     string    `bun:"drain_reason,nullzero"`
+	DrainDeadline   time.Time `bun:"drain_deadline,nullzero"`
+	GPUUtilization  []float64 `bun:"gpu_utilization,array"`
+	JobsCompleted   int       `bun:"jobs_completed"`
+	GPUSeconds      float64   `bun:"gpu_seconds"`
+	CreatedAt       time.Time `bun:"created_at,nullzero,default:now()"`
+	RegisteredAt    time.Time `bun:"registered_at,nullzero"`
+	LastHeartbeatAt time.Time `bun:"last_heartbeat_at,nullzero"`
+	IdleSince       time.Time `bun:"idle_since,nullzero"`
+	EndedAt         time.Time `bun:"ended_at,nullzero"`
+}
+
+// InsertWorker writes a new worker. It returns sql.ErrNoRows, and writes
+// nothing, if that place of its machine is taken by one that is not over.
+func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
+	return mustChange(db.NewInsert().Model(w).
+		On("CONFLICT (provider, provider_instance_id, slot) WHERE status <> 'TERMINATED' DO NOTHING").Exec(ctx))
+}
+
+// GetWorkers returns the workers of these ids, in no order.
+func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) ([]*Worker, error) {
+	var workers []*Worker
+	err := db.NewSelect().Model(&workers).Where("w.id IN (?)", bun.List(ids)).Scan(ctx)
+	return workers, err
+}
+
+// FindWorkerByToken returns the worker that holds the token of that hash, or
+// sql.ErrNoRows.
+func FindWorkerByToken(ctx context.Context, db bun.IDB, hash []byte) (*Worker, error) {
+	w := new(Worker)
+	err := db.NewSelect().Model(w).Where("w.token_hash = ?", hash).Scan(ctx)
+	return w, err
+}
+
+// FindWorkerBySlot returns the worker that is not over at that place of a
+// machine, or sql.ErrNoRows.
+func FindWorkerBySlot(ctx context.Context, db bun.IDB, provider, instanceID string, slot int) (*Worker, error) {
+	w := new(Worker)
+	err := db.NewSelect().Model(w).
+		Where("w.provider = ? AND w.provider_instance_id = ? AND w.slot = ? AND w.status <> 'TERMINATED'", provider, instanceID, slot).
+		Scan(ctx)
+	return w, err
+}
+
+// LockWorker returns a worker and keeps it still until the transaction ends, or
+// sql.ErrNoRows.
+func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
+	w := new(Worker)
+	err := tx.NewSelect().Model(w).Where("w.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
+	return w, err
+}
+
+// UpdateWorker writes all that may change of a worker that is still in state
+// from, or returns sql.ErrNoRows.
+func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
+	return mustChange(tx.NewUpdate().Model(w).
+		ExcludeColumn("id", "pool_id", "provider", "provider_instance_id", "slot", "created_at").
+		Where("w.id = ? AND w.status = ?", w.ID, from).
+		Exec(ctx))
+}
+
+// TouchWorker notes a sign of life, what it holds warm (nil: as before) and its
+// newest GPU samples (nil: as before). A LOST worker that speaks is IDLE again.
+func TouchWorker(ctx context.Context, db bun.IDB, id WorkerID, warm []string, utilization []float64) (*Worker, error) {
+	w := new(Worker)
+	q := db.NewUpdate().Model(w).
+		Set("last_heartbeat_at = clock_timestamp()").
+		Set("idle_since = CASE WHEN status = 'LOST' THEN clock_timestamp() ELSE idle_since END").
+		Set("status = CASE WHEN status = 'LOST' THEN 'IDLE' ELSE status END").
+		Where("w.id = ? AND w.status <> 'TERMINATED'", id).
+		Returning("*")
+	if warm != nil {
+		q = q.Set("warm_models = ?", textArray(warm))
+	}
+	if utilization != nil {
+		q = q.Set("gpu_utilization = ?", floatArray(utilization))
+	}
+	err := q.Scan(ctx)
+	return w, err
+}
+
+// WorkerFilter narrows a list of workers; what is empty does not narrow.
+type WorkerFilter struct {
+	PoolID PoolID
+	Status []WorkerStatus
+}
+
+func (f WorkerFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+	if f.PoolID != "" {
+		q = q.Where("w.pool_id = ?", f.PoolID)
+	}
+	if len(f.Status) > 0 {
+		q = q.Where("w.status IN (?)", bun.List(f.Status))
+	}
+	return q
+}
+
+// ListWorkers returns workers, newest first, that come after the given one (or
+// the newest of all).
+func ListWorkers(ctx context.Context, db bun.IDB, f WorkerFilter, after WorkerID, limit int) ([]*Worker, error) {
+	var workers []*Worker
+	q := f.apply(db.NewSelect().Model(&workers)).Order("w.id DESC").Limit(int64(limit))
+	if after != "" {
+		q = q.Where("w.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return workers, err
+}
+
+// CountWorkers counts up to limit workers.
+func CountWorkers(ctx context.Context, db bun.IDB, f WorkerFilter, limit int) (int, error) {
+	some := f.apply(db.NewSelect().Model((*Worker)(nil)).ColumnExpr("1")).Limit(int64(limit))
+	var n int
+	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
+	return n, err
+}
+
+// ListSilentWorkers returns IDLE and DRAINING workers that hold no lease and
+// gave no sign for that long, and BOOTING ones that have not come up in bootLimit.
+func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.Duration, limit int) ([]WorkerID, error) {
+	var ids []WorkerID
+	err := db.NewRaw(`
+		SELECT id FROM workers
+		WHERE status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?)
+				AND NOT EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = workers.id AND a.ended_at IS NULL)
+			OR status = 'BOOTING' AND created_at < clock_timestamp() - make_interval(secs => ?)
+		LIMIT ?`, silence.Seconds(), bootLimit.Seconds(), limit).Scan(ctx, &ids)
+	return ids, err
+}
+
+// AvailableModels lists the models that some worker, not lost and not over, can
+// run.
+func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
+	var names []string
+	err := db.NewRaw(`
+		SELECT DISTINCT unnest(models) FROM workers WHERE status IN ('IDLE', 'BUSY')`).Scan(ctx, &names)
+	return names, err
+}
