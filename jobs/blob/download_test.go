@@ -1,0 +1,104 @@
+package blob_test
+
+import (
+	"mime"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+func TestDownload(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GivesTheObjectAndSaysWhatItIs", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "one film")
+		link, err := s.LinkDownload(t.Context(), "film", "föx & \"hare\".mp4", 1e12)
+		require.NoError(t, err)
+
+		response, content := get(t, http.MethodGet, link)
+		head, nothing := get(t, http.MethodHead, link)
+
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.Equal(t, "one film", content)
+		_, params, err := mime.ParseMediaType(response.Header.Get("Content-Disposition"))
+		require.NoError(t, err)
+		require.Equal(t, "föx & \"hare\".mp4", params["filename"])
+		for name, value := range map[string]string{
+			"Accept-Ranges": "bytes", "Content-Type": "video/mp4", "Content-Length": "8",
+			"X-Goog-Hash": "crc32c=" + checksum("one film"), "X-Content-Type-Options": "nosniff",
+			"Cache-Control": "private, max-age=0",
+		} {
+			require.Equal(t, value, response.Header.Get(name), name)
+			require.Equal(t, value, head.Header.Get(name), name)
+		}
+		require.Empty(t, nothing)
+	})
+
+	t.Run("GivesTheRangeAskedFor", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "0123456789")
+		link := s.linkDownload(t, "film")
+
+		for asked, want := range map[string]string{
+			"bytes=0-3": "0123", "bytes=4-": "456789", "bytes=-2": "89", "bytes=8-100": "89",
+		} {
+			response, content := get(t, http.MethodGet, link, "Range", asked)
+			require.Equal(t, http.StatusPartialContent, response.StatusCode, asked)
+			require.Equal(t, want, content, asked)
+		}
+		response, _ := get(t, http.MethodGet, link, "Range", "bytes=10-")
+		require.Equal(t, http.StatusRequestedRangeNotSatisfiable, response.StatusCode)
+		require.Equal(t, "bytes */10", response.Header.Get("Content-Range"))
+	})
+
+	t.Run("ResumesTheSameObjectOnly", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "0123456789")
+		link := s.linkDownload(t, "film")
+		first, _ := get(t, http.MethodGet, link, "Range", "bytes=0-3")
+		tag := first.Header.Get("ETag")
+
+		same, rest := get(t, http.MethodGet, link, "Range", "bytes=4-", "If-Range", tag)
+		other, whole := get(t, http.MethodGet, link, "Range", "bytes=4-", "If-Range", `"another"`)
+		known, _ := get(t, http.MethodGet, link, "If-None-Match", tag)
+
+		require.Equal(t, http.StatusPartialContent, same.StatusCode)
+		require.Equal(t, "456789", rest)
+		require.Equal(t, http.StatusOK, other.StatusCode)
+		require.Equal(t, "0123456789", whole)
+		require.Equal(t, http.StatusNotModified, known.StatusCode)
+	})
+
+	t.Run("SaysThatThereIsNothing", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+
+		response, answer := get(t, http.MethodGet, s.linkDownload(t, "film"))
+
+		require.Equal(t, http.StatusNotFound, response.StatusCode)
+		require.Contains(t, answer, "There is no such object")
+	})
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RemovesTheObjectHoweverOftenItIsCalled", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "one film")
+
+		require.NoError(t, s.Delete(t.Context(), "film"))
+		require.NoError(t, s.Delete(t.Context(), "film"))
+
+		_, err := s.Stat(t.Context(), "film")
+		require.ErrorIs(t, err, jobs.ErrNoObject)
+	})
+}

@@ -1,0 +1,164 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"cloud.google.com/go/storage"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// stallLimit is how long a connection may move no byte before it is given up.
+const stallLimit = 30 * time.Second
+
+// handler holds the terms of the links that a linkSigner signs.
+type handler struct {
+	store      *Store
+	links      linkSigner
+	stallLimit time.Duration
+}
+
+// refusal is a fault of the request. Its message is shown as it stands.
+type refusal struct {
+	status  int
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status: status, message: fmt.Sprintf(format, args...)}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serve := map[string]func(http.ResponseWriter, *http.Request, terms) error{
+		http.MethodGet: h.download, http.MethodHead: h.download, http.MethodPut: h.upload,
+	}[r.Method]
+	if serve == nil {
+		w.Header().Set("Allow", "GET, HEAD, PUT")
+		http.Error(w, "Objects are read by GET and HEAD and stored by PUT.", http.StatusMethodNotAllowed)
+		return
+	}
+	granted, err := h.links.verify(r, time.Now())
+	if err == nil {
+		err = serve(w, r, granted)
+	}
+	if err != nil {
+		h.fail(w, r, granted.key, err)
+	}
+}
+
+// fail answers err. Neither the answer nor the log names the link: whoever
+// reads them could use it.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err error) {
+	var fault *refusal
+	switch {
+	case errors.As(err, &fault):
+		http.Error(w, fault.message, fault.status)
+	case errors.Is(err, jobs.ErrNoObject):
+		http.Error(w, "There is no such object: it was not stored yet, or it was deleted.", http.StatusNotFound)
+	case isStatus(err, http.StatusPreconditionFailed):
+		http.Error(w, "This object is stored already, and objects are never overwritten.", http.StatusPreconditionFailed)
+	default:
+		if r.Context().Err() == nil {
+			slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", key, "error", err)
+		}
+		http.Error(w, "The object store cannot be reached. Try again in a moment.", http.StatusServiceUnavailable)
+	}
+}
+
+// upload stores the body whole or not at all.
+func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) error {
+	if err := checkRequest(r, granted); err != nil {
+		return err
+	}
+	// Only a courtesy, to refuse before the bytes are sent: the write below is
+	// what decides.
+	if _, err := h.store.attrs(r.Context(), granted.key); err == nil {
+		return refuse(http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten.")
+	} else if !errors.Is(err, jobs.ErrNoObject) {
+		return err
+	}
+
+	// An upload that is not closed is undone when its context ends.
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	object := h.store.bucket.Object(granted.key).If(storage.Conditions{DoesNotExist: true})
+	out := object.NewWriter(ctx)
+	out.ContentType = granted.contentType
+	out.SendCRC32C, out.CRC32C = true, granted.checksum
+	// One request to the store: in pieces, fake-gcs-server would forget the
+	// checksum after the first and keep those of an upload that was cut.
+	out.ChunkSize = 0
+	body := &uploadBody{
+		from: r.Body, conn: http.NewResponseController(w), stallLimit: h.stallLimit,
+		size: granted.size, checksum: granted.checksum,
+	}
+	if _, err := io.Copy(out, body); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	w.Header().Set("ETag", etag(out.Attrs()))
+	w.Header().Set("X-Goog-Hash", "crc32c="+encodeChecksum(granted.checksum))
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// checkRequest compares what the request announces with what was granted.
+func checkRequest(r *http.Request, granted terms) error {
+	switch {
+	case r.ContentLength < 0:
+		return refuse(http.StatusLengthRequired, "An upload must state its Content-Length: this link is for %d bytes.", granted.size)
+	case r.ContentLength > granted.size:
+		return refuse(http.StatusRequestEntityTooLarge, "This link is for %d bytes, not for %d.", granted.size, r.ContentLength)
+	case r.ContentLength < granted.size:
+		return refuse(http.StatusBadRequest, "This link is for %d bytes, not for %d.", granted.size, r.ContentLength)
+	case r.Header.Get("Content-Type") != granted.contentType:
+		return refuse(http.StatusBadRequest, "This link is for Content-Type %q, not for %q.", granted.contentType, r.Header.Get("Content-Type"))
+	}
+	return nil
+}
+
+// download sends the object, or the range of it that r asks for.
+func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms) error {
+	attrs, err := h.store.attrs(r.Context(), granted.key)
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("Content-Type", attrs.ContentType)
+	header.Set("Content-Disposition", disposition(granted.filename))
+	header.Set("ETag", etag(attrs))
+	header.Set("X-Goog-Hash", "crc32c="+encodeChecksum(attrs.CRC32C))
+	header.Set("Cache-Control", "private, max-age=0")
+	// An object is somebody else's bytes on our own origin: nothing in it runs.
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+
+	content := &objectContent{
+		ctx: r.Context(), object: h.store.bucket.Object(granted.key), size: attrs.Size,
+		conn: http.NewResponseController(w), stallLimit: h.stallLimit,
+	}
+	defer content.Close()
+	http.ServeContent(w, r, "", attrs.Created, content)
+	if content.err != nil && r.Context().Err() == nil {
+		// The answer has begun; its missing end tells the reader.
+		slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", granted.key, "error", content.err)
+	}
+	return nil
+}
+
+// etag changes with the object's generation: there is only ever one, unless it
+// was deleted in between.
+func etag(attrs *storage.ObjectAttrs) string {
+	return strconv.Quote(strconv.FormatInt(attrs.Generation, 10))
+}

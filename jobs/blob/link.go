@@ -1,0 +1,126 @@
+package blob
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// linkPath is where the handler is mounted.
+const linkPath = "/objects/"
+
+// The parameters of a link. All but the signature are signed, in this order.
+var (
+	signedParams   = []string{"expires", "type", "size", "crc32c", "filename"}
+	signatureParam = "signature"
+)
+
+// linkSigner signs links to Handler: an HMAC-SHA256 over method, key and every
+// parameter.
+type linkSigner struct {
+	public  *url.URL
+	linkKey []byte
+}
+
+func newLinkSigner(publicURL string, linkKey []byte) (linkSigner, error) {
+	public, err := url.Parse(publicURL)
+	if err != nil || public.Host == "" {
+		return linkSigner{}, fmt.Errorf("%q is not a public URL; set REELAY_PUBLIC_URL to where clients reach this server", publicURL)
+	}
+	if len(linkKey) != sha256.Size {
+		return linkSigner{}, fmt.Errorf("the key that signs links must have %d bytes, not %d", sha256.Size, len(linkKey))
+	}
+	return linkSigner{public: public, linkKey: linkKey}, nil
+}
+
+func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (string, map[string]string, error) {
+	link := s.sign(http.MethodPut, u.Key, url.Values{
+		"expires": {strconv.FormatInt(expires.Unix(), 10)},
+		"type":    {u.ContentType},
+		"size":    {strconv.FormatInt(u.SizeBytes, 10)},
+		"crc32c":  {u.Checksum},
+	})
+	return link, map[string]string{"content-type": u.ContentType}, nil
+}
+
+func (s linkSigner) signDownload(key, filename string, expires time.Time) (string, error) {
+	return s.sign(http.MethodGet, key, url.Values{
+		"expires":  {strconv.FormatInt(expires.Unix(), 10)},
+		"filename": {filename},
+	}), nil
+}
+
+func (s linkSigner) sign(method, key string, params url.Values) string {
+	params.Set(signatureParam, base64.RawURLEncoding.EncodeToString(s.mac(method, key, params)))
+	link := *s.public
+	link.Path = strings.TrimSuffix(link.Path, "/") + linkPath + key
+	link.RawPath, link.RawQuery = "", params.Encode()
+	return link.String()
+}
+
+func (s linkSigner) mac(method, key string, params url.Values) []byte {
+	mac := hmac.New(sha256.New, s.linkKey)
+	write := func(field string) { // with its length, so that no two sets of fields look alike
+		_, _ = fmt.Fprintf(mac, "%d:%s", len(field), field)
+	}
+	write("reelay object link")
+	write(method)
+	write(key)
+	for _, name := range signedParams {
+		write(params.Get(name))
+	}
+	return mac.Sum(nil)
+}
+
+// terms is what a link allows its holder.
+type terms struct {
+	key string
+	// For an upload:
+	contentType string
+	size        int64
+	checksum    uint32
+	// For a download:
+	filename string
+}
+
+// verify returns the terms of the link that r came by. Its errors are refusals.
+func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
+	method := r.Method
+	if method == http.MethodHead { // who may read may look
+		method = http.MethodGet
+	}
+	key := strings.TrimPrefix(r.URL.Path, linkPath)
+	if err := checkKey(key); err != nil {
+		return terms{}, refuse(http.StatusBadRequest, "This is not the link of an object: %s.", err)
+	}
+	params := r.URL.Query()
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(params.Get(signatureParam))
+	if err != nil || !hmac.Equal(signature, s.mac(method, key, params)) {
+		return terms{}, refuse(http.StatusForbidden, "This link is not valid for %s of this object. Use a link exactly as it was given.", method)
+	}
+	expires, err := strconv.ParseInt(params.Get("expires"), 10, 64)
+	if err != nil {
+		return terms{}, fmt.Errorf("a signed link has no expiry: %w", err)
+	}
+	if end := time.Unix(expires, 0); !now.Before(end) {
+		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Ask for a new one.", end.UTC().Format(time.RFC3339))
+	}
+	granted := terms{key: key, filename: params.Get("filename")}
+	if method == http.MethodPut {
+		granted.contentType = params.Get("type")
+		var sizeErr, sumErr error
+		granted.size, sizeErr = strconv.ParseInt(params.Get("size"), 10, 64)
+		granted.checksum, sumErr = decodeChecksum(params.Get("crc32c"))
+		err = errors.Join(sizeErr, sumErr)
+	}
+	return granted, err
+}

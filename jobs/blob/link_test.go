@@ -1,0 +1,232 @@
+package blob_test
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
+)
+
+func TestLink(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsRefusedWhenAnythingInItWasChanged", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "one film")
+		s.store(t, "secret", "another")
+		links := map[string]string{
+			http.MethodGet: s.linkDownload(t, "film"),
+			http.MethodPut: s.linkUpload(t, film("next", "one film")).URL,
+		}
+
+		for method, link := range links {
+			parsed, err := url.Parse(link)
+			require.NoError(t, err)
+			for name := range parsed.Query() {
+				query := parsed.Query()
+				query.Set(name, query.Get(name)+"0")
+				requireForbidden(t, method, parsed, query)
+				query.Del(name)
+				requireForbidden(t, method, parsed, query)
+			}
+			other := *parsed
+			other.Path = "/objects/secret"
+			requireForbidden(t, method, &other, parsed.Query())
+		}
+	})
+
+	t.Run("IsForOneMethod", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "one film")
+
+		upload := s.linkUpload(t, film("film", "one film"))
+		read, _ := get(t, http.MethodGet, upload.URL)
+		looked, _ := get(t, http.MethodHead, upload.URL)
+		upload.URL = s.linkDownload(t, "new")
+		written, _ := send(t, upload, strings.NewReader("one film"))
+
+		require.Equal(t, http.StatusForbidden, read.StatusCode)
+		require.Equal(t, http.StatusForbidden, looked.StatusCode)
+		require.Equal(t, http.StatusForbidden, written)
+	})
+
+	t.Run("Expires", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "film", "one film")
+		download, err := s.LinkDownload(t.Context(), "film", "film.mp4", time.Nanosecond)
+		require.NoError(t, err)
+		upload, err := s.LinkUpload(t.Context(), film("next", "one film"), time.Nanosecond)
+		require.NoError(t, err)
+
+		response, answer := get(t, http.MethodGet, download)
+		status, _ := send(t, upload, strings.NewReader("one film"))
+
+		require.Equal(t, http.StatusForbidden, response.StatusCode)
+		require.Contains(t, answer, "expired at "+upload.ExpiresAt.Format("2006-01-02T15:"))
+		require.Equal(t, http.StatusForbidden, status)
+	})
+
+	t.Run("IsSignedOnlyForWhatCanBe", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		good := film("film", "one film")
+		change := func(f func(*jobs.Upload)) jobs.Upload { u := good; f(&u); return u }
+		bad := []jobs.Upload{
+			change(func(u *jobs.Upload) { u.SizeBytes = -1 }),
+			change(func(u *jobs.Upload) { u.Checksum = "AAAA" }),
+			change(func(u *jobs.Upload) { u.ContentType = "video/mp4\r\nX: y" }),
+		}
+		for _, key := range []string{"", "/film", "a//b", "a/../b", "./a", "a\x00b", "a\nb", `a\b`, "\xff", strings.Repeat("k", 1025)} {
+			bad = append(bad, change(func(u *jobs.Upload) { u.Key = key }))
+			_, err := s.LinkDownload(t.Context(), key, "", time.Hour)
+			require.Error(t, err, "%q", key)
+		}
+
+		for _, u := range bad {
+			_, err := s.LinkUpload(t.Context(), u, time.Hour)
+			require.Error(t, err, "%+v", u)
+		}
+		for _, ttl := range []time.Duration{-time.Second, 0, 8 * 24 * time.Hour} {
+			_, err := s.LinkUpload(t.Context(), good, ttl)
+			require.Error(t, err, ttl)
+		}
+	})
+}
+
+// requireForbidden says that a link is refused, in words that do not help to
+// forge one.
+func requireForbidden(t *testing.T, method string, link *url.URL, query url.Values) {
+	t.Helper()
+	changed := *link
+	changed.RawQuery = query.Encode()
+	response, answer := get(t, method, changed.String())
+	require.Equal(t, http.StatusForbidden, response.StatusCode, changed.String())
+	require.Equal(t, fmt.Sprintf("This link is not valid for %s of this object. Use a link exactly as it was given.\n", method), answer)
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesASettingThatCannotWork", func(t *testing.T) {
+		t.Parallel()
+		good := blob.Config{Bucket: "films", EmulatorHost: "127.0.0.1:1", PublicURL: "http://127.0.0.1:8080", LinkKey: linkKey}
+		cases := map[string]func(*blob.Config){
+			"no bucket is named":        func(c *blob.Config) { c.Bucket = "" },
+			"not a public URL":          func(c *blob.Config) { c.PublicURL = "localhost" },
+			"must have 32 bytes, not 5": func(c *blob.Config) { c.LinkKey = c.LinkKey[:5] },
+			"address of an emulator":    func(c *blob.Config) { c.EmulatorHost = "http://[" },
+		}
+
+		for says, spoil := range cases {
+			cfg := good
+			spoil(&cfg)
+			_, err := blob.Open(t.Context(), cfg)
+			require.ErrorContains(t, err, says)
+		}
+	})
+}
+
+// TestGoogleLink checks the URLs as Google Cloud Storage does: nothing is sent
+// there.
+func TestGoogleLink(t *testing.T) {
+	t.Parallel()
+
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	store, err := blob.Open(t.Context(), blob.Config{Bucket: "films"},
+		option.WithAuthCredentialsJSON(option.ServiceAccount, serviceAccount(t, key)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+
+	t.Run("HoldsAnUploadToItsTerms", func(t *testing.T) {
+		t.Parallel()
+		u := film("films/ab/job_1/film one.mp4", "one film")
+
+		link, err := store.LinkUpload(t.Context(), u, time.Hour)
+
+		require.NoError(t, err)
+		require.Equal(t, http.MethodPut, link.Method)
+		require.Equal(t, map[string]string{
+			"content-type":                "video/mp4",
+			"x-goog-content-length-range": "8,8",
+			"x-goog-hash":                 "crc32c=" + u.Checksum,
+			"x-goog-if-generation-match":  "0",
+		}, link.Headers)
+		require.WithinDuration(t, time.Now().Add(time.Hour), link.ExpiresAt, 5*time.Second)
+		requireSigned(t, &key.PublicKey, link.Method, link.URL, link.Headers)
+	})
+
+	t.Run("NamesTheFileOfADownload", func(t *testing.T) {
+		t.Parallel()
+
+		link, err := store.LinkDownload(t.Context(), "film", "film.mp4", time.Hour)
+
+		require.NoError(t, err)
+		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, link, nil)
+		require.Equal(t, "/films/film", parsed.Path)
+		require.Equal(t, "attachment; filename=film.mp4", parsed.Query().Get("response-content-disposition"))
+	})
+}
+
+func serviceAccount(t *testing.T, key *rsa.PrivateKey) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	account, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "reelay",
+		"client_email": "reelay@example.iam.gserviceaccount.com",
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"token_uri":    "https://oauth2.googleapis.com/token",
+	})
+	require.NoError(t, err)
+	return account
+}
+
+// requireSigned builds the string that Google's V4 signing process prescribes
+// from a request with these headers, and checks the signature of link over it.
+func requireSigned(t *testing.T, key *rsa.PublicKey, method, link string, headers map[string]string) *url.URL {
+	t.Helper()
+	parsed, err := url.Parse(link)
+	require.NoError(t, err)
+	require.Equal(t, "storage.googleapis.com", parsed.Host)
+	query := parsed.Query()
+	signature, err := hex.DecodeString(query.Get("X-Goog-Signature"))
+	require.NoError(t, err)
+	query.Del("X-Goog-Signature")
+
+	lines, names := []string{"host:" + parsed.Host}, []string{"host"}
+	for name, value := range headers {
+		lines, names = append(lines, name+":"+value), append(names, name)
+	}
+	slices.Sort(lines)
+	slices.Sort(names)
+	request := strings.Join([]string{
+		method, parsed.EscapedPath(), strings.ReplaceAll(query.Encode(), "+", "%20"),
+		strings.Join(lines, "\n"), "", strings.Join(names, ";"), "UNSIGNED-PAYLOAD",
+	}, "\n")
+	_, scope, _ := strings.Cut(query.Get("X-Goog-Credential"), "/")
+	signed := fmt.Sprintf("GOOG4-RSA-SHA256\n%s\n%s\n%x", query.Get("X-Goog-Date"), scope, sha256.Sum256([]byte(request)))
+
+	digest := sha256.Sum256([]byte(signed))
+	require.NoError(t, rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], signature))
+	return parsed
+}

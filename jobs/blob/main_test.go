@@ -1,0 +1,164 @@
+package blob_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
+)
+
+// emulatorRoot makes this binary an emulator instead of a test: one whose
+// memory is not ours.
+const emulatorRoot = "BLOB_TEST_EMULATOR_ROOT"
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(emulatorRoot); root != "" {
+		serveEmulator(root)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func serveEmulator(root string) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{StorageRoot: root, Scheme: "http"})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(server.URL())
+	_, _ = io.Copy(io.Discard, os.Stdin) // until our parent is gone
+	server.Stop()
+}
+
+// emulator starts an emulator in this process.
+func emulator(t *testing.T) string {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{StorageRoot: t.TempDir(), Scheme: "http"})
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	return server.URL()
+}
+
+// emulatorProcess starts an emulator in a process of its own.
+func emulatorProcess(t *testing.T) string {
+	process := exec.CommandContext(t.Context(), os.Args[0])
+	process.Env = append(os.Environ(), emulatorRoot+"="+t.TempDir())
+	stdin, err := process.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := process.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, process.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = process.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(line)
+}
+
+var linkKey = bytes.Repeat([]byte("k"), 32)
+
+// served is a store and the server that answers its links.
+type served struct {
+	*blob.Store
+	server *httptest.Server
+	// answered holds a value for each request that the handler is done with.
+	answered chan struct{}
+}
+
+// serve opens a store on an emulator, whose handler gives a stalled connection
+// up after stallLimit.
+func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
+	s := served{answered: make(chan struct{}, 100)}
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { s.answered <- struct{}{} }()
+		s.HandlerWithStallLimit(stallLimit).ServeHTTP(w, r)
+	}))
+	var err error
+	s.Store, err = blob.Open(t.Context(), blob.Config{
+		Bucket: "films", EmulatorHost: emulatorHost,
+		PublicURL: "http://" + s.server.Listener.Addr().String(), LinkKey: linkKey,
+	})
+	require.NoError(t, err)
+	s.server.Start()
+	t.Cleanup(func() {
+		s.server.Close()
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+func newStore(t *testing.T) served { return serve(t, emulator(t), time.Minute) }
+
+func checksum(content string) string {
+	sum := crc32.Checksum([]byte(content), crc32.MakeTable(crc32.Castagnoli))
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+}
+
+func film(key, content string) jobs.Upload {
+	return jobs.Upload{Key: key, ContentType: "video/mp4", SizeBytes: int64(len(content)), Checksum: checksum(content)}
+}
+
+// linkUpload signs a link for u that lives for an hour.
+func (s served) linkUpload(t *testing.T, u jobs.Upload) jobs.UploadLink {
+	link, err := s.LinkUpload(t.Context(), u, time.Hour)
+	require.NoError(t, err)
+	return link
+}
+
+func (s served) linkDownload(t *testing.T, key string) string {
+	link, err := s.LinkDownload(t.Context(), key, "film.mp4", time.Hour)
+	require.NoError(t, err)
+	return link
+}
+
+// store uploads content under key by a link of its own.
+func (s served) store(t *testing.T, key, content string) {
+	status, answer := send(t, s.linkUpload(t, film(key, content)), strings.NewReader(content))
+	require.Equal(t, http.StatusOK, status, answer)
+}
+
+// send does what a link says with body.
+func send(t *testing.T, link jobs.UploadLink, body io.Reader) (int, string) {
+	request, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, body)
+	require.NoError(t, err)
+	for name, value := range link.Headers {
+		request.Header.Set(name, value)
+	}
+	response, answer := do(t, request)
+	return response.StatusCode, answer
+}
+
+// get reads a link with request headers in pairs.
+func get(t *testing.T, method, link string, headers ...string) (*http.Response, string) {
+	request, err := http.NewRequestWithContext(t.Context(), method, link, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return do(t, request)
+}
+
+func do(t *testing.T, request *http.Request) (*http.Response, string) {
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, response.Body.Close()) }()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(answer)
+}

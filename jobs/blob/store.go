@@ -1,0 +1,214 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/storage"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/option"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+const (
+	// callTimeout bounds one call to the store with all its retries.
+	callTimeout = 15 * time.Second
+	// maxTTL is the longest that a V4 signed URL may live.
+	maxTTL = 7 * 24 * time.Hour
+)
+
+// Config says where the objects are.
+type Config struct {
+	// Bucket is the bucket that holds every object.
+	Bucket string
+	// EmulatorHost is the emulator to use in place of Google Cloud Storage, as
+	// host:port or URL. The fields below are for its links only.
+	EmulatorHost string
+	// PublicURL is where clients and workers reach this server; its path
+	// /objects/ must lead to Handler.
+	PublicURL string
+	// LinkKey signs the links: 32 random bytes, the same in every process.
+	LinkKey []byte
+}
+
+// Store is a bucket and the links into it. It implements jobs.Objects.
+type Store struct {
+	client  *storage.Client
+	bucket  *storage.BucketHandle
+	signer  signer
+	handler http.Handler
+}
+
+// signer makes links whose terms somebody will hold: the store, or Handler.
+type signer interface {
+	// signUpload returns the link and the headers that must be sent with it.
+	signUpload(u jobs.Upload, expires time.Time) (string, map[string]string, error)
+	signDownload(key, filename string, expires time.Time) (string, error)
+}
+
+// Open connects to the bucket of cfg. An emulator's bucket is created if it is
+// missing; a real one must exist. opts are for the storage client: without
+// them, Google's default credentials are used.
+func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store, error) {
+	if cfg.Bucket == "" {
+		return nil, errors.New("open the object store: no bucket is named; set GCS_BUCKET")
+	}
+	open := openGoogle
+	if cfg.EmulatorHost != "" {
+		open = openEmulator
+	}
+	store, err := open(ctx, cfg, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", cfg.Bucket, err)
+	}
+	return store, nil
+}
+
+func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
+	client, err := storage.NewClient(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	bucket := client.Bucket(cfg.Bucket)
+	return &Store{client: client, bucket: bucket, signer: googleSigner{bucket}, handler: http.NotFoundHandler()}, nil
+}
+
+func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
+	links, err := newLinkSigner(cfg.PublicURL, cfg.LinkKey)
+	if err != nil {
+		return nil, err
+	}
+	host := cfg.EmulatorHost
+	if !strings.Contains(host, "://") {
+		host = "http://" + host
+	}
+	endpoint, err := url.JoinPath(host, "/storage/v1/")
+	if err != nil {
+		return nil, fmt.Errorf("%q is not the address of an emulator: %w", cfg.EmulatorHost, err)
+	}
+	opts = append([]option.ClientOption{
+		option.WithEndpoint(endpoint), option.WithoutAuthentication(), storage.WithJSONReads(),
+	}, opts...)
+	client, err := storage.NewClient(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	store := &Store{client: client, bucket: client.Bucket(cfg.Bucket), signer: links}
+	store.handler = &handler{store: store, links: links, stallLimit: stallLimit}
+	if err := store.createBucket(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return store, nil
+}
+
+func (s *Store) createBucket(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	if _, err := s.bucket.Attrs(ctx); !errors.Is(err, storage.ErrBucketNotExist) {
+		return err
+	}
+	err := s.bucket.Create(ctx, "reelay", nil)
+	if isStatus(err, http.StatusConflict) { // another process was first
+		return nil
+	}
+	return err
+}
+
+// Close ends the connections to the store.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Handler answers the links of a store on an emulator. Mount it at /objects/.
+// Links into Google Cloud Storage do not lead here: then it only answers 404.
+func (s *Store) Handler() http.Handler { return s.handler }
+
+// LinkUpload signs a link that stores u once, if its key is still free, and
+// only with the size, type and checksum that u announces.
+func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) (jobs.UploadLink, error) {
+	if err := checkUpload(u); err != nil {
+		return jobs.UploadLink{}, fmt.Errorf("link the upload of %q: %w", u.Key, err)
+	}
+	expires, err := expiry(time.Now(), ttl)
+	if err != nil {
+		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
+	}
+	link, headers, err := s.signer.signUpload(u, expires)
+	if err != nil {
+		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
+	}
+	return jobs.UploadLink{URL: link, Method: http.MethodPut, Headers: headers, ExpiresAt: expires}, nil
+}
+
+// LinkDownload signs a link to read an object, whole or in ranges. Whether the
+// object exists is seen when the link is used.
+func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.Duration) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", fmt.Errorf("link the download of %q: %w", key, err)
+	}
+	expires, err := expiry(time.Now(), ttl)
+	if err != nil {
+		return "", fmt.Errorf("link the download of %s: %w", key, err)
+	}
+	link, err := s.signer.signDownload(key, filename, expires)
+	if err != nil {
+		return "", fmt.Errorf("link the download of %s: %w", key, err)
+	}
+	return link, nil
+}
+
+// Stat returns what the store holds under key, or jobs.ErrNoObject. An object
+// is seen only once it is whole.
+func (s *Store) Stat(ctx context.Context, key string) (jobs.Object, error) {
+	attrs, err := s.attrs(ctx, key)
+	if err != nil {
+		return jobs.Object{}, fmt.Errorf("stat object %s: %w", key, err)
+	}
+	return jobs.Object{
+		SizeBytes:   attrs.Size,
+		Checksum:    encodeChecksum(attrs.CRC32C),
+		ContentType: attrs.ContentType,
+	}, nil
+}
+
+// Delete removes the object under key. One that is gone already is no error.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	// A delete that is sent again finds nothing, which is what was wanted.
+	object := s.bucket.Object(key).Retryer(storage.WithPolicy(storage.RetryAlways))
+	if err := object.Delete(ctx); err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
+		return fmt.Errorf("delete object %s: %w", key, err)
+	}
+	return nil
+}
+
+func (s *Store) attrs(ctx context.Context, key string) (*storage.ObjectAttrs, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	attrs, err := s.bucket.Object(key).Attrs(ctx)
+	if errors.Is(err, storage.ErrObjectNotExist) {
+		return nil, jobs.ErrNoObject
+	}
+	return attrs, err
+}
+
+// expiry counts in whole seconds, as both kinds of links do.
+func expiry(now time.Time, ttl time.Duration) (time.Time, error) {
+	if ttl <= 0 || ttl > maxTTL {
+		return time.Time{}, fmt.Errorf("a link lives up to %s, not %s", maxTTL, ttl)
+	}
+	return now.Add(ttl).UTC().Truncate(time.Second), nil
+}
+
+func isStatus(err error, status int) bool {
+	var answer *googleapi.Error
+	return errors.As(err, &answer) && answer.Code == status
+}

@@ -1,0 +1,106 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"cloud.google.com/go/storage"
+)
+
+// uploadBody reads an upload and ends in io.EOF only if it is whole and has the
+// announced checksum; every other end is a refusal.
+type uploadBody struct {
+	from       io.Reader
+	conn       *http.ResponseController
+	stallLimit time.Duration
+
+	size, received int64
+	checksum, sum  uint32
+}
+
+// Read gives the sender stallLimit for its next bytes.
+func (b *uploadBody) Read(p []byte) (int, error) {
+	_ = b.conn.SetReadDeadline(time.Now().Add(b.stallLimit))
+	n, err := b.from.Read(p)
+	b.received += int64(n)
+	b.sum = crc32.Update(b.sum, castagnoli, p[:n])
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, refuse(http.StatusRequestTimeout, "The upload stalled after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
+	case err != io.EOF || b.received != b.size:
+		return n, refuse(http.StatusBadRequest, "The upload ended after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
+	}
+	// The server goes on watching the connection while the store finishes: that
+	// must not time out.
+	_ = b.conn.SetReadDeadline(time.Time{})
+	if b.sum != b.checksum {
+		return n, refuse(http.StatusBadRequest, "The bytes received have CRC32C %s, but this link is for %s. Nothing was stored; send it again.",
+			encodeChecksum(b.sum), encodeChecksum(b.checksum))
+	}
+	return n, io.EOF
+}
+
+// objectContent is an object as http.ServeContent reads it: nothing is fetched
+// before the first Read after a Seek.
+type objectContent struct {
+	ctx        context.Context
+	object     *storage.ObjectHandle
+	size       int64
+	conn       *http.ResponseController
+	stallLimit time.Duration
+
+	offset int64
+	reader *storage.Reader
+	err    error // what went wrong at the store
+}
+
+// Read gives the receiver stallLimit for the bytes so far.
+func (c *objectContent) Read(p []byte) (int, error) {
+	if c.reader == nil {
+		c.reader, c.err = c.object.NewRangeReader(c.ctx, c.offset, -1)
+		if c.err != nil {
+			return 0, c.err
+		}
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.stallLimit))
+	n, err := c.reader.Read(p)
+	c.offset += int64(n)
+	if err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+// Seek moves the place of the next Read.
+func (c *objectContent) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += c.offset
+	case io.SeekEnd:
+		offset += c.size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek to %d", offset)
+	}
+	if offset != c.offset {
+		c.Close()
+	}
+	c.offset = offset
+	return offset, nil
+}
+
+// Close ends the fetch under way, if there is one.
+func (c *objectContent) Close() {
+	if c.reader != nil {
+		_ = c.reader.Close()
+		c.reader = nil
+	}
+}

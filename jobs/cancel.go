@@ -1,0 +1,64 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Canceller ends jobs on their owner's or an operator's word.
+type Canceller struct {
+	DB       *bun.DB
+	Notifier *Notifier
+}
+
+// Cancel ends a waiting job at once. For a job that a worker holds the wish is
+// recorded: the worker learns of it with its next call, and however its attempt
+// ends, the job does not complete. Cancelling a cancelled job returns it;
+// cancelling one that is COMPLETED or FAILED is a CONFLICT.
+func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
+	seen, err := visibleJob(ctx, c.DB, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var done *change
+	err = c.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
+			return err
+		}
+		job, err := models.LockJob(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if done, err = newChange(ctx, tx, job); err != nil {
+			return err
+		}
+		return done.cancel(ctx, p)
+	})
+	if err != nil {
+		return nil, wrap(err, "cancel job %s", id)
+	}
+	c.Notifier.after(ctx, done)
+	return done.job, nil
+}
+
+func (c *change) cancel(ctx context.Context, p Principal) error {
+	job := c.job
+	switch {
+	case job.Status == models.JobCompleted || job.Status == models.JobFailed:
+		return conflict("This job is %s: it is too late to cancel it.", job.Status)
+	case !job.CancelRequestedAt.IsZero():
+		return nil
+	}
+	job.CancelBy, job.CancelRequestedAt = string(p.KeyID), c.now
+	if job.Status.Waiting() {
+		if err := c.cancelled(); err != nil {
+			return err
+		}
+		return c.save(ctx)
+	}
+	c.note(models.EventCancelRequested, payload{"by": job.CancelBy})
+	job.Progress.Message = "cancelling: the worker is being told"
+	return c.save(ctx)
+}

@@ -1,0 +1,219 @@
+package jobs
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+//go:embed catalogue
+var catalogueFiles embed.FS
+
+// Model is one entry of the catalogue: a kind of work and how to reckon with
+// it.
+type Model struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	GPUTypes    []string `json:"gpuTypes"`
+	// RequiresVideo tells that completeJob must bring a film.
+	RequiresVideo  bool `json:"requiresVideo"`
+	RequiresPrompt bool `json:"requiresPrompt"`
+	// TimeoutSeconds is the base of an attempt's running time; factors for
+	// resolution and length go on top.
+	TimeoutSeconds float64 `json:"timeoutSeconds"`
+	// GPUSecondsPerSecond is how long a second of film takes.
+	GPUSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
+	// Schema is the JSON Schema of params, as published.
+	Schema json.RawMessage `json:"-"`
+
+	compiled *jsonschema.Schema
+	defaults map[string]any
+}
+
+// Catalogue is the models that jobs may name.
+type Catalogue struct {
+	models []*Model
+}
+
+// LoadCatalogue reads the models that come with Reelay.
+func LoadCatalogue() (*Catalogue, error) {
+	index, err := catalogueFiles.ReadFile("catalogue/models.json")
+	if err != nil {
+		return nil, fmt.Errorf("read the model catalogue: %w", err)
+	}
+	c := &Catalogue{}
+	if err := json.Unmarshal(index, &c.models); err != nil {
+		return nil, fmt.Errorf("read the model catalogue: %w", err)
+	}
+	for _, m := range c.models {
+		if err := m.compile(); err != nil {
+			return nil, fmt.Errorf("model %s: %w", m.Name, err)
+		}
+	}
+	return c, nil
+}
+
+func (m *Model) compile() error {
+	schema, err := catalogueFiles.ReadFile("catalogue/" + m.Name + ".schema.json")
+	if err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return err
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(m.Name, doc); err != nil {
+		return err
+	}
+	if m.compiled, err = compiler.Compile(m.Name); err != nil {
+		return err
+	}
+	m.Schema, m.defaults = schema, map[string]any{}
+	for name, property := range m.compiled.Properties {
+		if property.Default != nil {
+			m.defaults[name] = *property.Default
+		}
+	}
+	return nil
+}
+
+// Models lists the catalogue by name.
+func (c *Catalogue) Models() []*Model { return c.models }
+
+// Model returns the entry of that name, or INVALID_INPUT.
+func (c *Catalogue) Model(name string) (*Model, error) {
+	if i := slices.IndexFunc(c.models, func(m *Model) bool { return m.Name == name }); i >= 0 {
+		return c.models[i], nil
+	}
+	var names []string
+	for _, m := range c.models {
+		names = append(names, m.Name)
+	}
+	return nil, invalid("model", "There is no model of that name; there is %s.", strings.Join(names, ", "))
+}
+
+// Params checks a job's parameters against the model's schema and returns them
+// with the defaults filled in, as canonical JSON. It returns INVALID_INPUT with
+// the parameter's name.
+func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
+	if len(bytes.TrimSpace(raw)) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		raw = json.RawMessage("{}")
+	}
+	value, err := readJSON("params", raw, maxParamsBytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.compiled.Validate(value); err != nil {
+		return nil, schemaError(err)
+	}
+	params, ok := value.(map[string]any)
+	if !ok {
+		return nil, invalid("params", "params must be a JSON object.")
+	}
+	for name, value := range params {
+		if n, ok := value.(json.Number); ok {
+			params[name] = canonicalNumber(n)
+		}
+	}
+	for name, value := range m.defaults {
+		if _, given := params[name]; !given {
+			params[name] = value
+		}
+	}
+	canonical, err := json.Marshal(params) // keys come out sorted
+	if err != nil {
+		return nil, fmt.Errorf("encode params: %w", err)
+	}
+	return canonical, nil
+}
+
+const maxParamsBytes = 16 << 10
+
+// schemaError makes a sentence of the first thing that the schema refuses.
+func schemaError(err error) error {
+	var failed *jsonschema.ValidationError
+	if !errors.As(err, &failed) {
+		return fmt.Errorf("validate params: %w", err)
+	}
+	for len(failed.Causes) > 0 {
+		failed = failed.Causes[0]
+	}
+	field := strings.Join(append([]string{"params"}, failed.InstanceLocation...), ".")
+	reason := failed.ErrorKind.LocalizedString(english)
+	return invalid(clip(field, 128), "%s is not what this model takes: %s. The models query shows its schema.", clip(field, 128), clip(reason, 300))
+}
+
+// clip bounds what is shown of a caller's own text.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// reckoning are the parameters that cost is reckoned from; a model without them
+// counts as one second of film.
+type reckoning struct {
+	DurationSeconds *float64 `json:"durationSeconds"`
+	Resolution      string   `json:"resolution"`
+	Pace            *float64 `json:"pace"`
+}
+
+func readReckoning(params json.RawMessage) (seconds float64, r reckoning) {
+	// The schema has been checked: what does not decode is not there.
+	_ = json.Unmarshal(params, &r)
+	if r.DurationSeconds == nil {
+		return 1, r
+	}
+	return *r.DurationSeconds, r
+}
+
+// EstimateGPUSeconds is how much work a job is, by which accounts share a lane.
+func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
+	seconds, r := readReckoning(params)
+	perSecond := m.GPUSecondsPerSecond
+	if r.Pace != nil {
+		perSecond = *r.Pace
+	}
+	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)
+}
+
+// maxTimeout bounds one attempt's running time, in seconds.
+const maxTimeout = 5 * 60 * 60
+
+// Timeout is how many seconds one attempt may run: the base times 1.5 for 1080p
+// or 2 for 4K, times 1.5 for more than ten seconds of film.
+func (m *Model) Timeout(params json.RawMessage) int {
+	seconds, r := readReckoning(params)
+	t := m.TimeoutSeconds * resolutionFactor(r.Resolution)
+	if seconds > 10 {
+		t *= 1.5
+	}
+	if r.Pace != nil {
+		t += seconds * *r.Pace
+	}
+	return int(math.Min(math.Ceil(t), maxTimeout))
+}
+
+func resolutionFactor(resolution string) float64 {
+	switch resolution {
+	case "1080p":
+		return 1.5
+	case "4k", "2160p":
+		return 2
+	}
+	return 1
+}
+
+var english = message.NewPrinter(language.English)

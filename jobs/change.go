@@ -1,0 +1,211 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// change is what one transaction does to one locked job: moves along edges of
+// the state machine and the events that tell of them. save writes both, keeps
+// the account's counters, and puts news of a queued job into the outbox.
+type change struct {
+	tx     bun.Tx
+	now    time.Time // PostgreSQL's clock, after the locks were had
+	job    *models.Job
+	from   models.JobStatus
+	lane   models.Tier // the lane in which from was
+	events []*models.JobEvent
+
+	// ready is set by save if the job is queued now.
+	ready *ReadyJob
+	// left is set by save if the job was queued and is no longer.
+	left *ReadyJob
+}
+
+// payload is the data of an event.
+type payload map[string]any
+
+func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*change, error) {
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	return &change{tx: tx, now: now, job: job, from: job.Status, lane: job.Lane}, nil
+}
+
+// note adds an event. Its attempt is the one that holds the job at this moment.
+func (c *change) note(t models.JobEventType, p payload) {
+	if p == nil {
+		p = payload{}
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("event %s: %v", t, err)) // payloads are made of plain values only
+	}
+	c.job.EventSeq++
+	c.events = append(c.events, &models.JobEvent{
+		JobID: c.job.ID, Seq: c.job.EventSeq, Run: c.job.Run, AttemptID: c.job.CurrentAttemptID,
+		Type: t, Payload: data, CreatedAt: c.now,
+	})
+}
+
+// move takes the job along one edge of the state machine.
+func (c *change) move(to models.JobStatus) error {
+	if !CanMove(c.job.Status, to) {
+		return conflict("This job is %s: it cannot become %s.", c.job.Status, to)
+	}
+	c.job.Status = to
+	return nil
+}
+
+// started is the edge that a worker's first sign takes.
+func (c *change) started() error {
+	if c.job.Status != models.JobAssigned {
+		return nil
+	}
+	if err := c.move(models.JobRunning); err != nil {
+		return err
+	}
+	if c.job.StartedAt.IsZero() {
+		c.job.StartedAt = c.now
+	}
+	c.job.Progress.Phase, c.job.Progress.UpdatedAt = models.PhaseStarting, c.now
+	c.note(models.EventStarted, nil)
+	return nil
+}
+
+// completing is the edge that the beginning of the upload takes.
+func (c *change) completing() error {
+	if err := c.started(); err != nil {
+		return err
+	}
+	if c.job.Status != models.JobRunning {
+		return nil
+	}
+	c.job.Progress.Phase = models.PhaseUploading
+	return c.move(models.JobCompleting)
+}
+
+// queued puts the job into its lane; requeued ones keep their place.
+func (c *change) queued(requeued bool) error {
+	if err := c.move(models.JobQueued); err != nil {
+		return err
+	}
+	c.job.Requeued, c.job.QueuedAt, c.job.RunAt = requeued, c.now, time.Time{}
+	c.job.CurrentAttemptID = ""
+	return nil
+}
+
+// cancelled ends the job for good.
+func (c *change) cancelled() error {
+	if err := c.move(models.JobCancelled); err != nil {
+		return err
+	}
+	c.job.CancelStoppedAt = c.now
+	c.note(models.EventCancelled, payload{"by": c.job.CancelBy})
+	c.over()
+	return nil
+}
+
+// failed ends the job's run.
+func (c *change) failed(class models.FailureClass, reason string) error {
+	if err := c.move(models.JobFailed); err != nil {
+		return err
+	}
+	c.job.FailureClass, c.job.FailureReason = class, reason
+	c.note(models.EventFailed, payload{"class": class, "reason": reason})
+	c.over()
+	return nil
+}
+
+func (c *change) over() {
+	c.job.CompletedAt, c.job.CurrentAttemptID = c.now, ""
+	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
+}
+
+func (c *change) save(ctx context.Context) error {
+	if err := models.UpdateJob(ctx, c.tx, c.job, c.from); err != nil {
+		return fmt.Errorf("update the job: %w", err)
+	}
+	if len(c.events) > 0 {
+		if err := models.InsertJobEvents(ctx, c.tx, c.events); err != nil {
+			return fmt.Errorf("write the events: %w", err)
+		}
+	}
+	return c.count(ctx)
+}
+
+// count keeps the counters of the account and of its lanes.
+func (c *change) count(ctx context.Context) error {
+	to := c.job.Status
+	queued := b2i(to.Waiting()) - b2i(c.from.Waiting())
+	running := b2i(to.Live()) - b2i(c.from.Live())
+	if queued != 0 || running != 0 {
+		if err := models.AddToAccount(ctx, c.tx, c.job.AccountID, queued, running); err != nil {
+			return fmt.Errorf("count on the account: %w", err)
+		}
+	}
+	if c.from == models.JobQueued && to != models.JobQueued {
+		given := 0.0
+		if to.Live() {
+			given = c.job.EstimatedGPUSeconds
+		}
+		at, err := models.LeaveLane(ctx, c.tx, c.job.AccountID, c.lane, given)
+		if err != nil {
+			return fmt.Errorf("leave the lane: %w", err)
+		}
+		c.left = readyJob(c.job, at)
+		c.left.Lane = c.lane
+	}
+	if to == models.JobQueued && c.from != models.JobQueued {
+		ready, err := enterLane(ctx, c.tx, c.job)
+		if err != nil {
+			return err
+		}
+		c.ready = ready
+	}
+	return nil
+}
+
+// enterLane counts a job that is queued from now on, and tells the outbox.
+func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, error) {
+	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Lane)
+	if err != nil {
+		return nil, fmt.Errorf("enter the lane: %w", err)
+	}
+	message, err := json.Marshal(JobReady{JobID: job.ID, Version: job.EventSeq, Lane: job.Lane})
+	if err != nil {
+		return nil, err
+	}
+	if err := models.InsertOutbox(ctx, tx, &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message}); err != nil {
+		return nil, fmt.Errorf("write the outbox: %w", err)
+	}
+	return readyJob(job, at), nil
+}
+
+func readyJob(job *models.Job, virtualTime float64) *ReadyJob {
+	return &ReadyJob{
+		ID: job.ID, Account: job.AccountID, Lane: job.Lane, Model: job.Model,
+		Order: job.CurrentOrder(), VirtualTime: virtualTime,
+	}
+}
+
+// JobReady is the outbox's message that a job is queued. Version is the job's
+// event counter then: a hint only, the reader looks at the row.
+type JobReady struct {
+	JobID   models.JobID `json:"jobId"`
+	Version int          `json:"version"`
+	Lane    models.Tier  `json:"lane"`
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

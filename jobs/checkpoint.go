@@ -1,0 +1,114 @@
+package jobs
+
+import (
+	"context"
+	"math"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Checkpoint is saved progress that a worker uploaded.
+type Checkpoint struct {
+	Object  UploadedObject
+	Step    int
+	Percent float64
+	// DurationSeconds is what making and uploading it took, if known.
+	DurationSeconds *float64
+}
+
+// CommitCheckpoint makes an uploaded checkpoint the one from which a later
+// attempt resumes, once the store confirmed its size and checksum. Committing it
+// again changes nothing.
+func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c Checkpoint) (*Answer, error) {
+	if c.Step < 0 || c.Step > math.MaxInt32 {
+		return nil, invalid("step", "step must be 0 or more.")
+	}
+	if !(c.Percent >= 0 && c.Percent <= 100) {
+		return nil, invalid("percent", "percent must be from 0 to 100.")
+	}
+	answer, err := h.commit(ctx, p, f, models.ArtifactCheckpoint, &c.Object, func(l *held, a *models.Artifact, isNew bool) {
+		if !isNew {
+			return
+		}
+		l.job.LatestCheckpointID, l.attempt.CheckpointID, l.attempt.CheckpointAt = a.ID, a.ID, l.change.now
+		data := payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
+		if c.DurationSeconds != nil && *c.DurationSeconds >= 0 && !math.IsInf(*c.DurationSeconds, 0) {
+			data["durationSeconds"] = *c.DurationSeconds
+		}
+		l.change.note(models.EventCheckpointed, data)
+	}, func(a *models.Artifact) { a.Step, a.Percent = &c.Step, &c.Percent })
+	return answer, wrap(err, "checkpoint of attempt %s", f.AttemptID)
+}
+
+// CommitArtifact publishes a PREVIEW or LOG while the job runs.
+func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o UploadedObject) (*Answer, error) {
+	if t != models.ArtifactPreview && t != models.ArtifactLog {
+		return nil, invalid("type", "Only a PREVIEW or a LOG is committed while the job runs.")
+	}
+	answer, err := h.commit(ctx, p, f, t, &o, func(l *held, a *models.Artifact, _ bool) {
+		if t == models.ArtifactLog {
+			l.attempt.LogID = a.ID
+		}
+	}, nil)
+	return answer, wrap(err, "artifact of attempt %s", f.AttemptID)
+}
+
+// commit verifies an object before the transaction that keeps it.
+func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o *UploadedObject,
+	then func(l *held, a *models.Artifact, isNew bool), complete func(*models.Artifact),
+) (*Answer, error) {
+	attempt, err := f.live(ctx, h.DB, p)
+	if err != nil {
+		return nil, err
+	}
+	verified, err := h.verify(ctx, attempt, t, o)
+	if err != nil {
+		return nil, err
+	}
+	if complete != nil {
+		complete(verified)
+	}
+	l, err := h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+		kept, err := l.keep(ctx, verified)
+		if err != nil {
+			return err
+		}
+		then(l, kept, kept == verified)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := l.answer()
+	return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
+}
+
+// RejectCheckpoint marks a checkpoint that did not restore: it is never handed
+// out again.
+func (h *Holder) RejectCheckpoint(ctx context.Context, p Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
+	l, err := h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+		if !id.Valid() {
+			return notFound("checkpoint")
+		}
+		if err := models.RejectCheckpoint(ctx, l.change.tx, l.job.ID, id); err != nil {
+			return orNotFound(err, "checkpoint")
+		}
+		left, err := models.ListCheckpoints(ctx, l.change.tx, l.job.ID, 1)
+		if err != nil {
+			return err
+		}
+		l.job.LatestCheckpointID = ""
+		if len(left) > 0 {
+			l.job.LatestCheckpointID = left[0].ID
+		}
+		l.change.note(models.EventProgress, payload{
+			"class": models.FailCheckpointCorrupt, "artifact": id, "reason": clip(printable(reason), maxReasonBytes),
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(err, "reject a checkpoint of attempt %s", f.AttemptID)
+	}
+	answer := l.answer()
+	return answer, wrap(h.delivered(ctx, answer, l.job.CancelDeliveredAt), "reject a checkpoint of attempt %s", f.AttemptID)
+}

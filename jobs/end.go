@@ -1,0 +1,320 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Completion is what a worker brings at the end.
+type Completion struct {
+	Video       *UploadedObject
+	Thumbnail   *UploadedObject
+	Spritesheet *UploadedObject
+	Log         *UploadedObject
+	Output      json.RawMessage
+	LeaseNext   bool
+}
+
+// End is the answer to a call that ended an attempt; Next is the worker's next
+// lease, if it asked for one and there was one.
+type End struct {
+	Job  *models.Job
+	Next *Lease
+}
+
+const (
+	maxReasonBytes = 4 << 10
+	maxOutputBytes = 256 << 10
+)
+
+// Complete ends a job COMPLETED once the store confirmed every object. Calling
+// it again with the same token gives the same answer. It returns CONFLICT, and
+// ends the job CANCELLED, if somebody asked for that before.
+func (h *Holder) Complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
+	end, err := h.complete(ctx, p, f, c)
+	return end, wrap(err, "complete attempt %s", f.AttemptID)
+}
+
+func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
+	attempt, err := f.find(ctx, h.DB, p)
+	if err != nil {
+		return nil, err
+	}
+	if !attempt.EndedAt.IsZero() {
+		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
+	}
+	verified, err := h.verifyCompletion(ctx, attempt, &c)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+		if err := l.change.completing(); err != nil {
+			return err
+		}
+		if err := l.publish(ctx, verified); err != nil {
+			return err
+		}
+		l.end(models.AttemptSucceeded, "", "")
+		l.worker.JobsCompleted++
+		l.job.Output, l.job.FailureClass, l.job.FailureReason = c.Output, "", ""
+		if err := l.change.move(models.JobCompleted); err != nil {
+			return err
+		}
+		l.change.note(models.EventCompleted, payload{"gpuSeconds": l.attempt.GPUSeconds})
+		l.change.over()
+		l.job.Progress.Percent, l.job.Progress.Message = 100, ""
+		return nil
+	})
+	if errors.Is(err, ErrLeaseLost) {
+		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.job.Status == models.JobCancelled {
+		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+	}
+	return h.answerEnd(ctx, p, l.job, l.attempt, c.LeaseNext)
+}
+
+func (h *Holder) verifyCompletion(ctx context.Context, attempt *models.Attempt, c *Completion) ([]*models.Artifact, error) {
+	job, err := models.GetJob(ctx, h.DB, attempt.JobID)
+	if err != nil {
+		return nil, err
+	}
+	if model, err := h.Catalogue.Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
+		return nil, invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
+	}
+	if c.Output, err = storedJSON("result", c.Output, maxOutputBytes); err != nil {
+		return nil, err
+	}
+	var verified []*models.Artifact
+	for _, object := range []struct {
+		t models.ArtifactType
+		o *UploadedObject
+	}{
+		{models.ArtifactFinalVideo, c.Video},
+		{models.ArtifactThumbnail, c.Thumbnail},
+		{models.ArtifactSpritesheet, c.Spritesheet},
+		{models.ArtifactLog, c.Log},
+	} {
+		if object.o == nil {
+			continue
+		}
+		a, err := h.verify(ctx, attempt, object.t, object.o)
+		if err != nil {
+			return nil, err
+		}
+		verified = append(verified, a)
+	}
+	return verified, nil
+}
+
+func (l *held) publish(ctx context.Context, verified []*models.Artifact) error {
+	for _, a := range verified {
+		kept, err := l.keep(ctx, a)
+		if err != nil {
+			return err
+		}
+		switch kept.Type {
+		case models.ArtifactFinalVideo:
+			l.job.ResultID = kept.ID
+		case models.ArtifactLog:
+			l.attempt.LogID = kept.ID
+		}
+	}
+	return nil
+}
+
+// Failure is how an attempt went wrong, in its worker's words.
+type Failure struct {
+	Class             models.FailureClass
+	Message           string
+	RetryAfterSeconds *int
+	Log               *UploadedObject
+	LeaseNext         bool
+}
+
+// Fail ends an attempt FAILED. The job is tried again later if its class and the
+// failures so far allow it, and else is FAILED too. Calling it again with the
+// same token gives the same answer.
+func (h *Holder) Fail(ctx context.Context, p Principal, f Fence, failure Failure) (*End, error) {
+	end, err := h.fail(ctx, p, f, failure)
+	return end, wrap(err, "fail attempt %s", f.AttemptID)
+}
+
+func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure) (*End, error) {
+	attempt, err := f.find(ctx, h.DB, p)
+	if err != nil {
+		return nil, err
+	}
+	if !attempt.EndedAt.IsZero() {
+		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
+	}
+	if failure.RetryAfterSeconds != nil && (*failure.RetryAfterSeconds < 0 || *failure.RetryAfterSeconds > maxRetryAfter) {
+		return nil, invalid("retryAfterSeconds", "retryAfterSeconds must be from 0 to %d.", maxRetryAfter)
+	}
+	var logs []*models.Artifact
+	if failure.Log != nil {
+		log, err := h.verify(ctx, attempt, models.ArtifactLog, failure.Log)
+		if err != nil {
+			return nil, err
+		}
+		logs = append(logs, log)
+	}
+	reason := clip(printable(failure.Message), maxReasonBytes)
+	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+		if err := l.publish(ctx, logs); err != nil {
+			return err
+		}
+		l.end(models.AttemptFailed, failure.Class, reason)
+		return l.failed(failure.Class, reason, failure.RetryAfterSeconds)
+	})
+	if errors.Is(err, ErrLeaseLost) {
+		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.answerEnd(ctx, p, l.job, l.attempt, failure.LeaseNext)
+}
+
+// failed decides what becomes of the job of a failed attempt.
+func (l *held) failed(class models.FailureClass, reason string, retryAfterSeconds *int) error {
+	job := l.job
+	job.FailureClass, job.FailureReason = class, reason
+	plan := planRetry(class, job.Failures+1, job.MaxAttempts, retryAfterSeconds, randomJitter())
+	if plan.counted {
+		job.Failures++
+	}
+	switch {
+	case plan.never:
+		return l.change.failed(class, reason)
+	case plan.delay == 0:
+		return l.requeue("trying again: " + reason)
+	}
+	job.RunAt = l.change.now.Add(plan.delay)
+	l.change.note(models.EventRetryScheduled, payload{
+		"class": class, "reason": reason, "failures": job.Failures, "runAt": job.RunAt.UTC().Format(time.RFC3339Nano),
+	})
+	job.CurrentAttemptID = ""
+	job.Progress.Phase, job.Progress.ETASeconds = models.PhaseWaiting, nil
+	job.Progress.Message, job.Progress.UpdatedAt = "trying again soon: "+reason, l.change.now
+	return l.change.move(models.JobScheduled)
+}
+
+// Release hands a job back at once, for PREEMPTED or WORKER_LOST: it is queued
+// again in its old place, with its newest checkpoint, and nothing is counted
+// against it. Calling it again with the same token gives the same answer.
+func (h *Holder) Release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
+	job, err := h.release(ctx, p, f, reason)
+	return job, wrap(err, "release attempt %s", f.AttemptID)
+}
+
+func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
+	attempt, err := f.find(ctx, h.DB, p)
+	if err != nil {
+		return nil, err
+	}
+	if !attempt.EndedAt.IsZero() {
+		return h.releasedBefore(ctx, p, f)
+	}
+	if reason != models.FailPreempted && reason != models.FailWorkerLost {
+		return nil, invalid("reason", "A job is handed back for PREEMPTED or WORKER_LOST; use failJob for %s.", reason)
+	}
+	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+		l.end(models.AttemptReleased, reason, "handed back by its worker")
+		l.change.note(models.EventReleased, payload{"reason": reason})
+		return l.requeue("handed back by its worker, waiting for another")
+	})
+	if errors.Is(err, ErrLeaseLost) {
+		return h.releasedBefore(ctx, p, f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.job, nil
+}
+
+func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*models.Job, error) {
+	end, err := h.again(ctx, p, f, models.AttemptReleased, false)
+	if err != nil {
+		return nil, err
+	}
+	return end.Job, nil
+}
+
+// finish runs the transaction that ends an attempt. If a cancel was asked for,
+// that is how it ends, whatever the worker wanted.
+func (h *Holder) finish(ctx context.Context, p Principal, f Fence, act func(ctx context.Context, l *held) error) (*held, error) {
+	return h.fenced(ctx, p, f, lockHeld, func(ctx context.Context, l *held) error {
+		if !l.job.CancelRequestedAt.IsZero() {
+			l.end(models.AttemptCancelled, "", "")
+			return l.change.cancelled()
+		}
+		return act(ctx, l)
+	})
+}
+
+// again answers a repeated call about an attempt that is over, be it that two
+// calls came at once: the same answer if it ended just so, and else ErrLeaseLost.
+func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
+	a, err := f.find(ctx, h.DB, p)
+	if err != nil {
+		return nil, err
+	}
+	if a.Status == models.AttemptCancelled && as == models.AttemptSucceeded {
+		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+	}
+	if a.Status != as && a.Status != models.AttemptCancelled {
+		return nil, ErrLeaseLost
+	}
+	job, err := models.GetJob(ctx, h.DB, a.JobID)
+	if err != nil {
+		return nil, err
+	}
+	return h.answerEnd(ctx, p, job, a, leaseNext)
+}
+
+// answerEnd adds the next lease. Its request id is the ended attempt's, so that
+// a repeated call finds the same lease again.
+func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, ended *models.Attempt, leaseNext bool) (*End, error) {
+	end := &End{Job: job}
+	if !leaseNext {
+		return end, nil
+	}
+	// The end is committed: without a next lease the worker just asks again.
+	next, _, err := h.Leaser.Lease(ctx, p, LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)})
+	if err == nil {
+		end.Next = next
+	}
+	return end, nil
+}
+
+// printable makes text from a worker fit for a page and a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// endUnfenced ends a live attempt on our own word (reaped, terminated,
+// registered anew) and requeues its job, or cancels it if that was asked for.
+func endUnfenced(l *held, as models.AttemptStatus, reason string) error {
+	l.end(as, models.FailWorkerLost, reason)
+	if !l.job.CancelRequestedAt.IsZero() {
+		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
+		return l.change.cancelled()
+	}
+	l.change.note(models.EventLost, payload{"reason": reason})
+	return l.requeue("its worker was lost, waiting for another")
+}

@@ -1,0 +1,433 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// leased is a stack with one job, held by one worker.
+func leased(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal, jobs.Fence) {
+	t.Helper()
+	s := jobstest.New(t)
+	job := s.Submit(t)
+	worker := s.Worker(t, "one")
+	_, fence := s.Lease(t, worker)
+	return s, job, worker, fence
+}
+
+// announce gets a key for an object that is never sent.
+func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, kind models.ArtifactType, contentType string) jobs.UploadedObject {
+	t.Helper()
+	o := jobs.UploadedObject{SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")), ContentType: contentType}
+	var err error
+	o.ObjectKey, _, err = s.Holder.RequestUpload(t.Context(), p, f, jobs.UploadRequest{
+		Type: kind, ContentType: contentType, SizeBytes: o.SizeBytes, Checksum: o.Checksum,
+	})
+	require.NoError(t, err)
+	return o
+}
+
+// otherStore says something else of every object than the real one.
+type otherStore struct {
+	jobs.Objects
+	says func(jobs.Object) (jobs.Object, error)
+}
+
+func (o otherStore) Stat(ctx context.Context, key string) (jobs.Object, error) {
+	stored, err := o.Objects.Stat(ctx, key)
+	if err != nil {
+		return stored, err
+	}
+	return o.says(stored)
+}
+
+// badObjects are what may be wrong with an object of a kind, and the answer.
+func badObjects(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence jobs.Fence, kind models.ArtifactType) map[string]struct {
+	o    jobs.UploadedObject
+	code jobs.Code
+} {
+	t.Helper()
+	other := s.Worker(t, "other "+string(kind))
+	s.Submit(t)
+	_, theirs := s.Lease(t, other)
+	good := s.Upload(t, worker, fence, kind, []byte("some bytes"))
+	with := func(change func(*jobs.UploadedObject)) jobs.UploadedObject {
+		o := good
+		change(&o)
+		return o
+	}
+	wrongKind := models.ArtifactLog
+	return map[string]struct {
+		o    jobs.UploadedObject
+		code jobs.Code
+	}{
+		"missing":            {announce(t, s, worker, fence, kind, good.ContentType), jobs.CodeChecksumMismatch},
+		"other size":         {with(func(o *jobs.UploadedObject) { o.SizeBytes++ }), jobs.CodeChecksumMismatch},
+		"no size":            {with(func(o *jobs.UploadedObject) { o.SizeBytes = 0 }), jobs.CodeChecksumMismatch},
+		"other checksum":     {with(func(o *jobs.UploadedObject) { o.Checksum = jobstest.Checksum([]byte("?")) }), jobs.CodeChecksumMismatch},
+		"no checksum":        {with(func(o *jobs.UploadedObject) { o.Checksum = "" }), jobs.CodeChecksumMismatch},
+		"another attempt's":  {s.Upload(t, other, theirs, kind, []byte("theirs")), jobs.CodeInvalidInput},
+		"another type's":     {s.Upload(t, worker, fence, wrongKind, []byte("a log")), jobs.CodeInvalidInput},
+		"no key":             {with(func(o *jobs.UploadedObject) { o.ObjectKey = "" }), jobs.CodeInvalidInput},
+		"a key of its own":   {with(func(o *jobs.UploadedObject) { o.ObjectKey = "../../etc/passwd" }), jobs.CodeInvalidInput},
+		"a key with NUL":     {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\x00" }), jobs.CodeInvalidInput},
+		"a key of bad UTF-8": {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\xff" }), jobs.CodeInvalidInput},
+		"a key of 2 kB":      {with(func(o *jobs.UploadedObject) { o.ObjectKey += strings.Repeat("k", 2048) }), jobs.CodeInvalidInput},
+		"bad metadata":       {with(func(o *jobs.UploadedObject) { o.Metadata = json.RawMessage(`{"a": "\u0000"}`) }), jobs.CodeInvalidInput},
+	}
+}
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		bad := badObjects(t, s, worker, fence, models.ArtifactFinalVideo)
+		before := s.Dump(t)
+
+		for name, c := range bad {
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &c.o})
+			require.Error(t, err, name)
+			jobstest.RequireCode(t, err, c.code)
+		}
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{})
+		jobstest.RequireInvalid(t, err, "video")
+		require.Equal(t, before, s.Dump(t))
+
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
+		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(output)})
+			jobstest.RequireInvalid(t, err, "result")
+		}
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
+		require.NoError(t, err)
+		require.Equal(t, job.ID, end.Job.ID)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("BelievesTheStoreAndNotTheWorker", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		before := s.Dump(t)
+		store := s.Holder.Objects
+
+		for code, says := range map[jobs.Code]func(jobs.Object) (jobs.Object, error){
+			jobs.CodeChecksumMismatch: func(o jobs.Object) (jobs.Object, error) { o.Checksum = jobstest.Checksum([]byte("?")); return o, nil },
+			jobs.CodeUnavailable:      func(o jobs.Object) (jobs.Object, error) { return o, context.DeadlineExceeded },
+		} {
+			s.Holder.Objects = otherStore{store, says}
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			jobstest.RequireCode(t, err, code)
+		}
+		s.Holder.Objects = otherStore{store, func(o jobs.Object) (jobs.Object, error) { o.SizeBytes++; return o, nil }}
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		jobstest.RequireCode(t, err, jobs.CodeChecksumMismatch)
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("PublishesEverythingWithTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		thumbnail := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a thumbnail"))
+		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
+
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &thumbnail, Log: &log})
+
+		require.NoError(t, err)
+		stored := s.Reload(t, job.ID)
+		artifacts, err := s.Reader.JobArtifacts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Len(t, artifacts, 3)
+		for _, a := range artifacts {
+			require.Equal(t, s.Account.ID, a.AccountID)
+			if a.Type == models.ArtifactFinalVideo {
+				require.Equal(t, stored.ResultID, a.ID)
+				require.Equal(t, film.Checksum, a.Checksum)
+			}
+		}
+		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
+		require.NoError(t, err)
+		require.Equal(t, models.WorkerIdle, held.Status)
+		require.Equal(t, 1, held.JobsCompleted)
+		require.Equal(t, models.PhaseDone, stored.Progress.Phase)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("GivesTheSameAnswerToConcurrentCalls", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+
+		errs := make([]error, 8)
+		var calls sync.WaitGroup
+		for i := range errs {
+			calls.Go(func() {
+				_, errs[i] = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			})
+		}
+		calls.Wait()
+
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
+		require.Equal(t, 1, s.Count(t, "artifacts"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("LeasesTheSameNextJobAgain", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		next := s.Submit(t)
+		s.Submit(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		completion := jobs.Completion{Video: &film, LeaseNext: true}
+		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		require.NoError(t, err)
+
+		again, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+
+		require.NoError(t, err)
+		require.Equal(t, next.ID, first.Next.Job.ID)
+		require.Equal(t, first.Next.Attempt.FencingToken, again.Next.Attempt.FencingToken)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("EndsACancelledJobCancelled", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+
+		for range 2 {
+			_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			jobstest.RequireCode(t, err, jobs.CodeConflict)
+		}
+
+		stored := s.Reload(t, job.ID)
+		require.Equal(t, models.JobCancelled, stored.Status)
+		require.Empty(t, stored.ResultID)
+		require.Zero(t, s.Count(t, "artifacts"))
+		s.RequireInvariants(t)
+	})
+}
+
+func TestCommitCheckpoint(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		bad := badObjects(t, s, worker, fence, models.ArtifactCheckpoint)
+		before := s.Dump(t)
+
+		for name, c := range bad {
+			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: c.o, Step: 1, Percent: 1})
+			require.Error(t, err, name)
+			jobstest.RequireCode(t, err, c.code)
+		}
+		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Step: -1})
+		jobstest.RequireInvalid(t, err, "step")
+		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Percent: 100.5})
+		jobstest.RequireInvalid(t, err, "percent")
+		require.Equal(t, before, s.Dump(t))
+		require.Empty(t, s.Reload(t, job.ID).LatestCheckpointID)
+	})
+
+	t.Run("CommitsOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		first := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("one"))
+		second := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("two"))
+		commit := func(o jobs.UploadedObject, step int) {
+			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
+			require.NoError(t, err)
+		}
+		commit(first, 1)
+		commit(second, 2)
+		before := s.Reload(t, job.ID)
+
+		commit(second, 2)
+		commit(first, 1)
+
+		after := s.Reload(t, job.ID)
+		require.Equal(t, before.LatestCheckpointID, after.LatestCheckpointID, "a late repeat does not turn the job back")
+		require.Equal(t, before.EventSeq, after.EventSeq)
+		require.Equal(t, 2, s.Count(t, "artifacts"))
+	})
+
+	t.Run("IsWhatTheNextAttemptIsHandedNewestFirst", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		for step := 1; step <= 3; step++ {
+			o := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(step)})
+			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
+			require.NoError(t, err)
+		}
+		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+
+		next, nextFence := s.Lease(t, worker)
+
+		require.Len(t, next.Checkpoints, 2)
+		require.Equal(t, []int{3, 2}, []int{*next.Checkpoints[0].Step, *next.Checkpoints[1].Step})
+		_, err = s.Holder.RejectCheckpoint(t.Context(), worker, nextFence, next.Checkpoints[0].ID, "it does not open")
+		require.NoError(t, err)
+		require.Equal(t, next.Checkpoints[1].ID, s.Reload(t, job.ID).LatestCheckpointID)
+		_, err = s.Holder.ReportProgress(t.Context(), worker, nextFence, jobs.ProgressReport{
+			Progress: models.Progress{Phase: models.PhaseResuming, Percent: 2}, ResumedFrom: next.Checkpoints[1].ID,
+		})
+		require.NoError(t, err)
+		attempt, err := models.GetAttempt(t.Context(), s.DB, nextFence.AttemptID)
+		require.NoError(t, err)
+		require.Equal(t, 2, *attempt.ResumedFromStep)
+		_, err = s.Holder.RejectCheckpoint(t.Context(), worker, nextFence, models.NewArtifactID(), "")
+		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		s.RequireInvariants(t)
+	})
+}
+
+func TestFail(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TriesAgainAfterItsBackoffUntilTheAttemptsAreUsedUp", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = ptr(2) })
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+
+		end, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient, Message: "a \x1b[31mglitch\x00"})
+
+		require.NoError(t, err)
+		require.Equal(t, models.JobScheduled, end.Job.Status)
+		require.Equal(t, "a [31mglitch", end.Job.FailureReason)
+		require.WithinRange(t, end.Job.RunAt, end.Job.Progress.UpdatedAt.Add(10*time.Second), end.Job.Progress.UpdatedAt.Add(15*time.Second))
+		queued, err := s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, queued, "its time has not come")
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
+		queued, err = s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, queued)
+		s.RequireInvariants(t)
+		_, fence = s.Lease(t, worker)
+		end, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTimeout, Message: strings.Repeat("x", 1<<20)})
+		require.NoError(t, err)
+		require.Equal(t, models.JobFailed, end.Job.Status)
+		require.Equal(t, models.FailTimeout, end.Job.FailureClass)
+		require.Less(t, len(end.Job.FailureReason), 5000)
+		require.Equal(t, 2, s.Reload(t, job.ID).Failures)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("QueuesADueJobOnceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient})
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
+
+		counts := make([]int, 6)
+		errs := make([]error, 6)
+		var passes sync.WaitGroup
+		for i := range counts {
+			passes.Go(func() { counts[i], errs[i] = s.Scheduler.Due(t.Context()) })
+		}
+		passes.Wait()
+
+		sum := 0
+		for i := range counts {
+			require.NoError(t, errs[i])
+			sum += counts[i]
+		}
+		require.Equal(t, 1, sum)
+		require.True(t, s.Reload(t, job.ID).Requeued, "a retry keeps its place")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("NeverTriesWhatCannotSucceed", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+
+		end, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such seed", LeaseNext: true})
+
+		require.NoError(t, err)
+		require.Equal(t, models.JobFailed, end.Job.Status)
+		require.Equal(t, "no such seed", end.Job.FailureReason)
+		require.Nil(t, end.Next)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("RefusesABadRetryAfter", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		for _, seconds := range []int{-1, 24*60*60 + 1} {
+			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailRateLimited, RetryAfterSeconds: &seconds})
+			jobstest.RequireInvalid(t, err, "retryAfterSeconds")
+		}
+	})
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CountsNothingAgainstTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = ptr(1) })
+		worker := s.Worker(t, "one")
+
+		for range 3 {
+			_, fence := s.Lease(t, worker)
+			released, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			require.NoError(t, err)
+			require.Equal(t, models.JobQueued, released.Status)
+		}
+
+		stored := s.Reload(t, job.ID)
+		require.Zero(t, stored.Failures)
+		require.Equal(t, 3, stored.AttemptNo)
+		require.Greater(t, stored.WastedGPUSeconds, 0.0)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsOnlyForWhatIsNotTheJobsFault", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		before := s.Dump(t)
+		for _, class := range []models.FailureClass{models.FailTransient, models.FailModelCrash, models.FailInvalidInput, ""} {
+			_, err := s.Holder.Release(t.Context(), worker, fence, class)
+			jobstest.RequireInvalid(t, err, "reason")
+		}
+		require.Equal(t, before, s.Dump(t))
+	})
+}

@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Code tells a program what went wrong; docs/errors.md lists them.
+type Code string
+
+const (
+	CodeUnauthenticated     Code = "UNAUTHENTICATED"
+	CodeForbidden           Code = "FORBIDDEN"
+	CodeNotFound            Code = "NOT_FOUND"
+	CodeInvalidInput        Code = "INVALID_INPUT"
+	CodeIdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
+	CodeConflict            Code = "CONFLICT"
+	CodeLeaseLost           Code = "LEASE_LOST"
+	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeUnavailable         Code = "UNAVAILABLE"
+	CodeInternal            Code = "INTERNAL"
+)
+
+// Error is a failure the caller caused or can act on. Its message is shown to
+// callers as it stands; every other error reaches them as INTERNAL.
+type Error struct {
+	Code    Code
+	Message string
+	// Field names the input that is wrong, with INVALID_INPUT.
+	Field string
+	// RetryAfterSeconds is when to try again, if that helps.
+	RetryAfterSeconds int
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Is makes errors.Is compare by code, so that errors.Is(err, ErrLeaseLost) holds
+// for every lost lease.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+var (
+	// ErrLeaseLost means that the job was reaped, requeued or ended after the
+	// caller leased it. The worker must stop and upload nothing more.
+	ErrLeaseLost = &Error{Code: CodeLeaseLost, Message: "The lease on this job is gone: stop the work and upload nothing more."}
+	// ErrUnauthenticated means that no valid key came with the request.
+	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_…"}
+)
+
+func invalid(field, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func conflict(format string, args ...any) *Error {
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf(format, args...)}
+}
+
+func forbidden(format string, args ...any) *Error {
+	return &Error{Code: CodeForbidden, Message: fmt.Sprintf(format, args...)}
+}
+
+// notFound is the one answer for an id that does not exist and for one that is
+// not the caller's. It does not repeat the id, which may be anything.
+func notFound(what string) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("There is no such %s.", what)}
+}
+
+// orNotFound makes a missing row the caller's error.
+func orNotFound(err error, what string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return notFound(what)
+	}
+	return err
+}
+
+// wrap adds what was being done to an error of ours, and leaves the caller's
+// as they are.
+func wrap(err error, format string, args ...any) error {
+	var e *Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

@@ -1,0 +1,106 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFence(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesWhoeverDoesNotHoldTheLease", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		s.Submit(t)
+		worker, other := s.Worker(t, "one"), s.Worker(t, "two")
+		_, mine := s.Lease(t, worker)
+		_, theirs := s.Lease(t, other)
+		o := uploadAll(t, s, worker, mine)
+		before := s.Dump(t)
+
+		for name, c := range map[string]struct {
+			p    jobs.Principal
+			f    jobs.Fence
+			code jobs.Code
+		}{
+			"a wrong token":                  {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: models.NewFencingToken()}, jobs.CodeLeaseLost},
+			"no token":                       {worker, jobs.Fence{AttemptID: mine.AttemptID}, jobs.CodeLeaseLost},
+			"a malformed token":              {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "' OR 1=1 --"}, jobs.CodeLeaseLost},
+			"a token with a prefix":          {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "urn:uuid:" + mine.Token}, jobs.CodeLeaseLost},
+			"another job's token":            {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: theirs.Token}, jobs.CodeLeaseLost},
+			"another worker":                 {other, mine, jobs.CodeNotFound},
+			"another worker's attempt":       {worker, theirs, jobs.CodeNotFound},
+			"another attempt under my token": {worker, jobs.Fence{AttemptID: theirs.AttemptID, Token: mine.Token}, jobs.CodeNotFound},
+			"an unknown attempt":             {worker, jobs.Fence{AttemptID: models.NewAttemptID(), Token: mine.Token}, jobs.CodeNotFound},
+			"a malformed attempt":            {worker, jobs.Fence{AttemptID: "att_1", Token: mine.Token}, jobs.CodeNotFound},
+			"another kind of id":             {worker, jobs.Fence{AttemptID: models.AttemptID(models.NewJobID()), Token: mine.Token}, jobs.CodeNotFound},
+			"an enrolment key":               {s.Enrolment, mine, jobs.CodeForbidden},
+			"the job's owner":                {s.Client, mine, jobs.CodeForbidden},
+			"an admin":                       {s.Admin, mine, jobs.CodeForbidden},
+		} {
+			for verb, call := range fencedVerbs {
+				err := call(t, s, c.p, c.f, o)
+
+				require.Error(t, err, "%s with %s", verb, name)
+				jobstest.RequireCode(t, err, c.code)
+				require.Equal(t, before, s.Dump(t), "%s with %s", verb, name)
+			}
+		}
+	})
+
+	t.Run("LeavesTheNextLeaseUntouched", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		zombie, heir := s.Worker(t, "one"), s.Worker(t, "two")
+		_, stale := s.Lease(t, zombie)
+		o := uploadAll(t, s, zombie, stale)
+		s.ExpireLease(t, stale.AttemptID)
+		_, err := s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+		s.Lease(t, heir)
+		before := s.Dump(t)
+
+		for verb, call := range fencedVerbs {
+			err := call(t, s, zombie, stale, o)
+
+			require.ErrorIs(t, err, jobs.ErrLeaseLost, verb)
+			require.Equal(t, before, s.Dump(t), verb)
+		}
+	})
+
+	t.Run("KeepsALeaseThatRanOutButWasNotReaped", func(t *testing.T) {
+		t.Parallel()
+
+		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint"} {
+			t.Run(verb, func(t *testing.T) {
+				t.Parallel()
+
+				s := jobstest.New(t)
+				s.Submit(t)
+				worker := s.Worker(t, "one")
+				_, fence := s.Lease(t, worker)
+				o := uploadAll(t, s, worker, fence)
+				s.ExpireLease(t, fence.AttemptID)
+
+				require.NoError(t, fencedVerbs[verb](t, s, worker, fence, o))
+
+				reaped, err := s.Reaper.Reap(t.Context())
+				require.NoError(t, err)
+				require.Zero(t, reaped)
+				attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
+				require.NoError(t, err)
+				now, err := models.Now(t.Context(), s.DB)
+				require.NoError(t, err)
+				require.WithinDuration(t, now.Add(jobs.LeaseTTL), attempt.LeaseExpiresAt, jobs.LeaseTTL/2)
+			})
+		}
+	})
+}

@@ -1,0 +1,219 @@
+// Package jobstest gives a test the whole domain over a database, an object
+// store and a Redis of its own.
+package jobstest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// Main is modelstest.Main.
+func Main(m *testing.M) { modelstest.Main(m) }
+
+// Stack is the domain's roles, and some callers.
+type Stack struct {
+	DB        *bun.DB
+	Keys      *jobs.Keys
+	Notifier  *jobs.Notifier
+	Submitter *jobs.Submitter
+	Canceller *jobs.Canceller
+	Reader    *jobs.Reader
+	Watcher   *jobs.Watcher
+	Leaser    *jobs.Leaser
+	Holder    *jobs.Holder
+	Registrar *jobs.Registrar
+	Operator  *jobs.Operator
+	Reaper    *jobs.Reaper
+	Scheduler *jobs.Scheduler
+	Readier   *jobs.Readier
+	Objects   *blob.Store
+
+	// Account is the client's.
+	Account *models.Account
+	// Secrets of keys by role.
+	Secrets map[models.Role]string
+
+	Client    jobs.Principal
+	Enrolment jobs.Principal
+	Admin     jobs.Principal
+}
+
+// New makes a stack. Its ready index and its news are in memory, and the index
+// can be lost.
+func New(t testing.TB) *Stack {
+	t.Helper()
+	db := modelstest.DB(t)
+	catalogue, err := jobs.LoadCatalogue()
+	require.NoError(t, err)
+	keyset, err := seal.NewKeyset()
+	require.NoError(t, err)
+	sealer, err := seal.New(keyset)
+	require.NoError(t, err)
+
+	notifier := &jobs.Notifier{Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
+	objects := openObjects(t)
+	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
+	leaser := &jobs.Leaser{DB: db, Notifier: notifier}
+	s := &Stack{
+		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects,
+		Keys:      &jobs.Keys{DB: db},
+		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
+		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
+		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
+		Holder:    &jobs.Holder{DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser},
+		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
+		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
+		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier},
+		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
+		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
+		Secrets:   map[models.Role]string{},
+	}
+	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
+	s.Client = s.NewKey(t, s.Account, models.RoleClient)
+	house := s.NewAccount(t, "house", models.TierCritical)
+	s.Admin = s.NewKey(t, house, models.RoleAdmin)
+	s.NewKey(t, house, models.RoleOperator)
+	s.Enrolment = s.NewKey(t, house, models.RoleWorker)
+	return s
+}
+
+func openObjects(t testing.TB) *blob.Store {
+	t.Helper()
+	emulator, err := services.StartObjects(services.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay-test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { emulator.Stop(context.Background()) })
+
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	store, err := blob.Open(t.Context(), blob.Config{
+		Bucket: emulator.Bucket(), EmulatorHost: emulator.Host(), PublicURL: server.URL, LinkKey: bytes.Repeat([]byte{7}, 32),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { store.Close() })
+	mux.Handle("/objects/", store.Handler())
+	return store
+}
+
+// Index is the ready index, which a test may lose.
+func (s *Stack) Index() *Index { return s.Notifier.Index.(*Index) }
+
+// NewAccount writes an account.
+func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.Account {
+	t.Helper()
+	account := jobs.NewAccount(name, tier)
+	require.NoError(t, models.InsertAccount(t.Context(), s.DB, account))
+	return account
+}
+
+// NewKey makes a key of an account and returns who holds it. The secret of the
+// first key of a role is in Secrets.
+func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) jobs.Principal {
+	t.Helper()
+	_, secret, err := s.Keys.Create(t.Context(), account.ID, role, "test "+string(role))
+	require.NoError(t, err)
+	if s.Secrets[role] == "" {
+		s.Secrets[role] = secret
+	}
+	p, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return p
+}
+
+// Submit submits a job of the client's that costs next to nothing.
+func (s *Stack) Submit(t testing.TB) *models.Job {
+	t.Helper()
+	job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{
+		Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
+	})
+	require.NoError(t, err)
+	return job
+}
+
+// Worker registers a worker and returns who it is.
+func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
+	t.Helper()
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, jobs.Registration{
+		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, AgentVersion: "test",
+	})
+	require.NoError(t, err)
+	p, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return p
+}
+
+// Lease gives a worker the job that is due, which there must be.
+func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*jobs.Lease, jobs.Fence) {
+	t.Helper()
+	lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: 5 * time.Second})
+	require.NoError(t, err)
+	require.NotNil(t, lease, "there was no job to lease")
+	return lease, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}
+}
+
+// ExpireLease ages an attempt's lease until it ran out.
+func (s *Stack) ExpireLease(t testing.TB, id models.AttemptID) {
+	t.Helper()
+	_, err := s.DB.NewRaw("UPDATE job_attempts SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = ?", id).Exec(t.Context())
+	require.NoError(t, err)
+}
+
+// Reload reads a job as it is now.
+func (s *Stack) Reload(t testing.TB, id models.JobID) *models.Job {
+	t.Helper()
+	job, err := models.GetJob(t.Context(), s.DB, id)
+	require.NoError(t, err)
+	return job
+}
+
+// Upload asks for a link, sends the bytes, and returns what the worker then
+// says of them.
+func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f jobs.Fence, kind models.ArtifactType, data []byte) jobs.UploadedObject {
+	t.Helper()
+	o := jobs.UploadedObject{SizeBytes: int64(len(data)), Checksum: Checksum(data), ContentType: contentTypes[kind]}
+	key, link, err := s.Holder.RequestUpload(t.Context(), worker, f, jobs.UploadRequest{
+		Type: kind, ContentType: o.ContentType, SizeBytes: o.SizeBytes, Checksum: o.Checksum,
+	})
+	require.NoError(t, err)
+	o.ObjectKey = key
+	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, bytes.NewReader(data))
+	require.NoError(t, err)
+	for name, value := range link.Headers {
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Less(t, res.StatusCode, 300, "the upload was refused")
+	return o
+}
+
+var contentTypes = map[models.ArtifactType]string{
+	models.ArtifactCheckpoint: "application/octet-stream",
+	models.ArtifactFinalVideo: "video/mp4",
+	models.ArtifactThumbnail:  "image/jpeg",
+	models.ArtifactPreview:    "image/jpeg",
+	models.ArtifactLog:        "text/plain; charset=utf-8",
+}
+
+// Checksum is the CRC32C of data as the store shows it.
+func Checksum(data []byte) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))))
+}

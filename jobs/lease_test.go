@@ -1,0 +1,428 @@
+package jobs_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// submitAs submits a job of another account or shape than the client's usual.
+func submitAs(t require.TestingT, s *jobstest.Stack, p jobs.Principal, shape func(*jobs.Submission)) *models.Job {
+	in := request()
+	if shape != nil {
+		shape(&in)
+	}
+	job, _, err := s.Submitter.Submit(background, p, in)
+	require.NoError(t, err)
+	return job
+}
+
+// lease asks for a job without waiting; nil if there is none.
+func lease(t require.TestingT, s *jobstest.Stack, worker jobs.Principal) *jobs.Lease {
+	lease, _, err := s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	require.NoError(t, err)
+	return lease
+}
+
+func fenceOf(l *jobs.Lease) jobs.Fence {
+	return jobs.Fence{AttemptID: l.Attempt.ID, Token: l.Attempt.FencingToken}
+}
+
+// lost makes the ready index as a flushed Redis is, in one of two subtests.
+var lost = map[string]func(*jobstest.Stack){
+	"ByTheIndex":       func(*jobstest.Stack) {},
+	"WithTheIndexLost": func(s *jobstest.Stack) { s.Index().Lose() },
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+
+	for name, lose := range lost {
+		t.Run("GivesEachJobToOneWorker"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			const workers, total = 20, 200
+			keys := []jobs.Principal{s.Client, s.Admin}
+			for _, tier := range []models.Tier{models.TierEnterprise, models.TierBatch} {
+				keys = append(keys, s.NewKey(t, s.NewAccount(t, string(tier), tier), models.RoleClient))
+			}
+			for i := range total {
+				submitAs(t, s, keys[i%len(keys)], nil)
+			}
+			var fleet []jobs.Principal
+			for i := range workers {
+				fleet = append(fleet, s.Worker(t, fmt.Sprint(i)))
+			}
+			lose(s)
+
+			var mu sync.Mutex
+			given := map[models.JobID]int{}
+			var calls sync.WaitGroup
+			errs := make([]error, workers)
+			for i, worker := range fleet {
+				calls.Go(func() { errs[i] = leaseAll(s, worker, given, &mu) })
+			}
+			calls.Wait()
+
+			for _, err := range errs {
+				require.NoError(t, err)
+			}
+			require.Len(t, given, total)
+			for id, times := range given {
+				require.Equal(t, 1, times, id)
+			}
+			s.RequireInvariants(t)
+		})
+
+		t.Run("TakesLanesStrictlyAndThenPriorityAndAge"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			low := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = -5 })
+			old := submitAs(t, s, s.Client, nil)
+			young := submitAs(t, s, s.Client, nil)
+			high := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 5 })
+			free := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierFree, 100 })
+			batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierBatch, 100 })
+			critical := submitAs(t, s, s.Admin, func(in *jobs.Submission) { in.Priority = -100 })
+			lose(s)
+
+			var order []models.JobID
+			for i := range 7 {
+				order = append(order, lease(t, s, s.Worker(t, fmt.Sprint(i))).Job.ID)
+			}
+
+			require.Equal(t, []models.JobID{critical.ID, high.ID, old.ID, young.ID, low.ID, free.ID, batch.ID}, order)
+		})
+
+		t.Run("SharesALaneByWeight"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			light, heavy := s.NewAccount(t, "light", models.TierPro), s.NewAccount(t, "heavy", models.TierPro)
+			s.Exec(t, "UPDATE accounts SET weight = 3 WHERE id = ?", heavy.ID)
+			s.Exec(t, "UPDATE accounts SET max_running = 100")
+			for _, account := range []*models.Account{light, heavy} {
+				key := s.NewKey(t, account, models.RoleClient)
+				for range 12 {
+					submitAs(t, s, key, nil)
+				}
+			}
+			lose(s)
+
+			given := map[models.AccountID]int{}
+			for i := range 12 {
+				given[lease(t, s, s.Worker(t, fmt.Sprint(i))).Job.AccountID]++
+			}
+
+			require.InDelta(t, 3, given[light.ID], 1)
+			require.InDelta(t, 9, given[heavy.ID], 1)
+		})
+
+		t.Run("PassesOverAnAccountAtItsCap"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			other := s.NewKey(t, s.NewAccount(t, "other", models.TierFree), models.RoleClient)
+			s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+			first, second := s.Submit(t), s.Submit(t)
+			behind := submitAs(t, s, other, nil)
+			lose(s)
+			one, two, three := s.Worker(t, "one"), s.Worker(t, "two"), s.Worker(t, "three")
+
+			held := lease(t, s, one)
+			require.Equal(t, first.ID, held.Job.ID)
+			require.Equal(t, behind.ID, lease(t, s, two).Job.ID)
+			require.Nil(t, lease(t, s, three))
+			_, err := s.Holder.Fail(t.Context(), one, fenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
+			require.NoError(t, err)
+			require.Equal(t, second.ID, lease(t, s, three).Job.ID)
+		})
+
+		t.Run("GivesARequeuedJobFirst"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			job := s.Submit(t)
+			submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
+			one, two := s.Worker(t, "one"), s.Worker(t, "two")
+			lease(t, s, one) // the urgent one
+			held := lease(t, s, two)
+			require.Equal(t, job.ID, held.Job.ID)
+			submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
+			lose(s)
+
+			_, err := s.Holder.Release(t.Context(), two, fenceOf(held), models.FailPreempted)
+			require.NoError(t, err)
+
+			again := lease(t, s, two)
+			require.Equal(t, job.ID, again.Job.ID)
+			require.Equal(t, 2, again.Attempt.AttemptNo)
+			require.NotEqual(t, held.Attempt.FencingToken, again.Attempt.FencingToken)
+		})
+	}
+
+	t.Run("StartsANewAccountAtTheLanesOwnTime", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for range 30 {
+			s.Submit(t)
+		}
+		for i := range 20 {
+			lease(t, s, s.Worker(t, fmt.Sprint(i)))
+		}
+		late := s.NewAccount(t, "late", models.TierEnterprise)
+		key := s.NewKey(t, late, models.RoleClient)
+		for range 10 {
+			submitAs(t, s, key, nil)
+		}
+
+		given := map[models.AccountID]int{}
+		for i := range 10 {
+			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+		}
+
+		require.InDelta(t, 5, given[late.ID], 1, "it neither waits its turn out nor makes up for its absence")
+	})
+
+	t.Run("GivesAnAccountNoCreditForItsAbsence", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		back := s.NewAccount(t, "back", models.TierEnterprise)
+		key := s.NewKey(t, back, models.RoleClient)
+		submitAs(t, s, key, nil)
+		lease(t, s, s.Worker(t, "early"))
+		for range 12 {
+			s.Submit(t)
+		}
+		for i := range 6 {
+			lease(t, s, s.Worker(t, fmt.Sprint(i)))
+		}
+		for range 6 {
+			submitAs(t, s, key, nil)
+		}
+
+		given := map[models.AccountID]int{}
+		for i := range 6 {
+			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+		}
+
+		require.InDelta(t, 3, given[back.ID], 1)
+	})
+
+	t.Run("GivesTheSameLeaseToTheSameRequest", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		s.Submit(t)
+		worker := s.Worker(t, "one")
+		call := jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"}
+		first, _, err := s.Leaser.Lease(t.Context(), worker, call)
+		require.NoError(t, err)
+
+		again, _, err := s.Leaser.Lease(t.Context(), worker, call)
+
+		require.NoError(t, err)
+		require.Equal(t, first.Attempt.FencingToken, again.Attempt.FencingToken)
+		require.Equal(t, first.Job.ID, again.Job.ID)
+		for _, id := range []string{"", "r2"} {
+			call.RequestID = id
+			none, directive, err := s.Leaser.Lease(t.Context(), worker, call)
+			require.NoError(t, err)
+			require.Nil(t, none, "a busy worker gets nothing else")
+			require.Nil(t, directive)
+		}
+		s.RequireInvariants(t)
+	})
+
+	t.Run("GivesOneJobToConcurrentCallsOfOneWorker", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for range 5 {
+			s.Submit(t)
+		}
+		worker := s.Worker(t, "one")
+
+		tokens := make([]models.FencingToken, 10)
+		var calls sync.WaitGroup
+		for i := range tokens {
+			calls.Go(func() {
+				lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"})
+				if err == nil && lease != nil {
+					tokens[i] = lease.Attempt.FencingToken
+				}
+			})
+		}
+		calls.Wait()
+
+		for _, token := range tokens {
+			require.Equal(t, tokens[0], token)
+		}
+		require.True(t, tokens[0].Valid())
+		require.Equal(t, 1, s.Count(t, "job_attempts"))
+	})
+
+	t.Run("WakesOneWaitingCallPerJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one, two := s.Worker(t, "one"), s.Worker(t, "two")
+		found := make(chan *jobs.Lease, 2)
+		for _, worker := range []jobs.Principal{one, two} {
+			go func() {
+				lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+				found <- lease
+			}()
+		}
+		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 2 }, 10*time.Second, time.Millisecond)
+		begun := time.Now()
+
+		jobOne, jobTwo := s.Submit(t), s.Submit(t)
+
+		first, second := <-found, <-found
+		require.NotNil(t, first)
+		require.NotNil(t, second)
+		require.ElementsMatch(t, []models.JobID{jobOne.ID, jobTwo.ID}, []models.JobID{first.Job.ID, second.Job.ID})
+		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+	})
+
+	t.Run("TellsAWaitingWorkerToDrain", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		told := make(chan *jobs.Directive, 1)
+		go func() {
+			_, directive, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+			told <- directive
+		}()
+		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 10*time.Second, time.Millisecond)
+
+		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
+
+		require.NoError(t, err)
+		directive := <-told
+		require.NotNil(t, directive)
+		require.Equal(t, jobs.DirectDrain, directive.Action)
+		s.Submit(t)
+		require.Nil(t, lease(t, s, worker), "a draining worker takes no job")
+	})
+
+	t.Run("PassesOnAWakeThatItsCallCannotUse", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		drained, ready := s.Worker(t, "drained"), s.Worker(t, "ready")
+		found := make(chan *jobs.Lease, 2)
+		for i, worker := range []jobs.Principal{drained, ready} {
+			go func() {
+				lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+				found <- lease
+			}()
+			require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == i+1 }, 10*time.Second, time.Millisecond)
+		}
+		s.Exec(t, "UPDATE workers SET status = 'DRAINING' WHERE id = ?", drained.WorkerID) // by another replica: nobody wakes it here
+		begun := time.Now()
+
+		job := s.Submit(t) // wakes the one that came first
+
+		first, second := <-found, <-found
+		if first == nil {
+			first = second
+		}
+		require.NotNil(t, first)
+		require.Equal(t, job.ID, first.Job.ID)
+		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+	})
+
+	t.Run("LooksBehindStaleHintsAndDropsThem", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var stale []jobs.ReadyJob
+		for range 3 {
+			gone := s.Submit(t)
+			_, err := s.Canceller.Cancel(t.Context(), s.Client, gone.ID)
+			require.NoError(t, err)
+			stale = append(stale, jobs.ReadyJob{ID: gone.ID, Account: gone.AccountID, Lane: gone.Lane, Model: gone.Model})
+		}
+		stranger := s.NewAccount(t, "stranger", models.TierEnterprise)
+		real := s.Submit(t)
+		stale = append(stale,
+			jobs.ReadyJob{ID: models.NewJobID(), Account: s.Account.ID, Lane: models.TierCritical, Model: "testcard"},
+			jobs.ReadyJob{ID: models.NewJobID(), Account: models.NewAccountID(), Lane: models.TierCritical, Model: "testcard"},
+			jobs.ReadyJob{ID: real.ID, Account: stranger.ID, Lane: models.TierCritical, Model: "testcard"},
+		)
+		require.NoError(t, s.Notifier.Index.Add(t.Context(), stale...))
+		require.NoError(t, s.Readier.Sweep(t.Context()))
+
+		held := lease(t, s, s.Worker(t, "one"))
+
+		require.NotNil(t, held)
+		require.Equal(t, real.ID, held.Job.ID)
+		require.Nil(t, lease(t, s, s.Worker(t, "two")))
+		left, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 10)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("GivesNoJobOfAnotherModel", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		s.Exec(t, "UPDATE jobs SET model = 'other' WHERE id = ?", job.ID)
+		s.Index().Lose()
+
+		require.Nil(t, lease(t, s, s.Worker(t, "one")))
+	})
+
+	t.Run("RefusesBadCalls", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker, other := s.Worker(t, "one"), s.Worker(t, "two")
+		ask := func(p jobs.Principal, call jobs.LeaseCall) error {
+			_, _, err := s.Leaser.Lease(t.Context(), p, call)
+			return err
+		}
+
+		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: -time.Second}), "waitSeconds")
+		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: time.Minute}), "waitSeconds")
+		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "a\x00"}), "requestId")
+		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: other.WorkerID}), jobs.CodeNotFound)
+		jobstest.RequireCode(t, ask(s.Enrolment, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeForbidden)
+		jobstest.RequireCode(t, ask(s.Client, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeForbidden)
+		_, err := s.Registrar.Deregister(t.Context(), worker, worker.WorkerID)
+		require.NoError(t, err)
+		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeConflict)
+	})
+}
+
+// leaseAll leases and fails jobs for good until there is none left.
+func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]int, mu *sync.Mutex) error {
+	for {
+		lease, _, err := s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+		if err != nil || lease == nil {
+			return err
+		}
+		mu.Lock()
+		given[lease.Job.ID]++
+		mu.Unlock()
+		if _, err := s.Holder.Fail(background, worker, fenceOf(lease), jobs.Failure{Class: models.FailContentPolicy}); err != nil {
+			return err
+		}
+	}
+}

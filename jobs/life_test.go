@@ -1,0 +1,249 @@
+package jobs_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// life is a small fleet at which random things happen. It knows leases, current
+// and stale ones, only as their workers do.
+type life struct {
+	s       *jobstest.Stack
+	clients []jobs.Principal
+	workers []jobs.Principal
+	jobs    []models.JobID
+	leases  []heldLease
+}
+
+type heldLease struct {
+	worker jobs.Principal
+	fence  jobs.Fence
+}
+
+// newLife is a fleet of workers and a client of each tier.
+func newLife(t *testing.T, tiers ...models.Tier) *life {
+	t.Helper()
+	l := &life{s: jobstest.New(t)}
+	for i, tier := range tiers {
+		l.clients = append(l.clients, l.s.NewKey(t, l.s.NewAccount(t, fmt.Sprint(i), tier), models.RoleClient))
+	}
+	for i := range 6 {
+		l.workers = append(l.workers, l.s.Worker(t, fmt.Sprint(i)))
+	}
+	return l
+}
+
+// allowed are the refusals that a call may meet at a random moment.
+func allowed(t *rapid.T, err error, codes ...jobs.Code) {
+	if err == nil {
+		return
+	}
+	for _, code := range codes {
+		if e := (&jobs.Error{Code: code}); e.Is(err) {
+			return
+		}
+	}
+	t.Fatalf("refused: %v", err)
+}
+
+func pick[T any](t *rapid.T, from []T, what string) T {
+	if len(from) == 0 {
+		t.Skip("there is none")
+	}
+	return from[rapid.IntRange(0, len(from)-1).Draw(t, what)]
+}
+
+func (l *life) submit(t *rapid.T) {
+	client := pick(t, l.clients, "client")
+	job := submitAs(t, l.s, client, func(in *jobs.Submission) {
+		in.Priority = rapid.IntRange(-2, 2).Draw(t, "priority")
+		in.Tier = rapid.SampledFrom([]models.Tier{"", models.TierBatch}).Draw(t, "tier")
+		in.MaxAttempts = ptr(rapid.IntRange(1, 3).Draw(t, "attempts"))
+	})
+	l.jobs = append(l.jobs, job.ID)
+}
+
+func (l *life) lease(t *rapid.T) {
+	worker := pick(t, l.workers, "worker")
+	got, _, err := l.s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	allowed(t, err, jobs.CodeConflict)
+	l.keep(worker, got)
+}
+
+func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
+	if got != nil {
+		l.leases = append(l.leases, heldLease{worker, fenceOf(got)})
+	}
+}
+
+func (l *life) heartbeat(t *rapid.T) {
+	held := pick(t, l.leases, "lease")
+	_, err := l.s.Holder.Heartbeat(background, held.worker, held.fence, nil)
+	allowed(t, err, jobs.CodeLeaseLost)
+}
+
+func (l *life) progress(t *rapid.T) {
+	held := pick(t, l.leases, "lease")
+	_, err := l.s.Holder.ReportProgress(background, held.worker, held.fence, jobs.ProgressReport{Progress: models.Progress{
+		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"),
+		Phase:   rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase"),
+	}})
+	allowed(t, err, jobs.CodeLeaseLost)
+}
+
+// upload sends an object, or nothing if the lease is gone.
+func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
+	if _, err := l.s.Holder.Heartbeat(background, held.worker, held.fence, nil); err != nil {
+		allowed(t, err, jobs.CodeLeaseLost)
+		return nil
+	}
+	o := l.s.Upload(outer, held.worker, held.fence, kind, []byte(fmt.Sprint(kind, rapid.Int().Draw(t, "bytes"))))
+	return &o
+}
+
+func (l *life) checkpoint(outer *testing.T) func(*rapid.T) {
+	return func(t *rapid.T) {
+		held := pick(t, l.leases, "lease")
+		o := l.upload(t, outer, held, models.ArtifactCheckpoint)
+		if o == nil {
+			return
+		}
+		_, err := l.s.Holder.CommitCheckpoint(background, held.worker, held.fence, jobs.Checkpoint{Object: *o, Step: 1, Percent: 1})
+		require.NoError(t, err)
+		if rapid.Bool().Draw(t, "reject") {
+			attempt, err := models.GetAttempt(background, l.s.DB, held.fence.AttemptID)
+			require.NoError(t, err)
+			_, err = l.s.Holder.RejectCheckpoint(background, held.worker, held.fence, attempt.CheckpointID, "")
+			require.NoError(t, err)
+		}
+	}
+}
+
+func (l *life) complete(outer *testing.T) func(*rapid.T) {
+	return func(t *rapid.T) {
+		held := pick(t, l.leases, "lease")
+		film := l.upload(t, outer, held, models.ArtifactFinalVideo)
+		if film == nil {
+			film = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
+		}
+		end, err := l.s.Holder.Complete(background, held.worker, held.fence, jobs.Completion{Video: film, LeaseNext: rapid.Bool().Draw(t, "next")})
+		allowed(t, err, jobs.CodeLeaseLost, jobs.CodeConflict)
+		if end != nil {
+			l.keep(held.worker, end.Next)
+		}
+	}
+}
+
+func (l *life) fail(t *rapid.T) {
+	held := pick(t, l.leases, "lease")
+	class := rapid.SampledFrom([]models.FailureClass{
+		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
+	}).Draw(t, "class")
+	end, err := l.s.Holder.Fail(background, held.worker, held.fence, jobs.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
+	allowed(t, err, jobs.CodeLeaseLost)
+	if end != nil {
+		l.keep(held.worker, end.Next)
+	}
+}
+
+func (l *life) release(t *rapid.T) {
+	held := pick(t, l.leases, "lease")
+	_, err := l.s.Holder.Release(background, held.worker, held.fence, models.FailPreempted)
+	allowed(t, err, jobs.CodeLeaseLost)
+}
+
+func (l *life) cancel(t *rapid.T) {
+	_, err := l.s.Canceller.Cancel(background, l.s.Admin, pick(t, l.jobs, "job"))
+	allowed(t, err, jobs.CodeConflict)
+}
+
+func (l *life) reap(outer *testing.T) func(*rapid.T) {
+	return func(t *rapid.T) {
+		l.s.ExpireLease(outer, pick(t, l.leases, "lease").fence.AttemptID)
+		_, err := l.s.Reaper.Reap(background)
+		require.NoError(t, err)
+	}
+}
+
+func (l *life) due(outer *testing.T) func(*rapid.T) {
+	return func(t *rapid.T) {
+		l.s.Exec(outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
+		_, err := l.s.Scheduler.Due(background)
+		require.NoError(t, err)
+	}
+}
+
+// workerLeaves ends a worker in one of the ways there are; another one comes.
+func (l *life) workerLeaves(outer *testing.T) func(*rapid.T) {
+	return func(t *rapid.T) {
+		i := rapid.IntRange(0, len(l.workers)-1).Draw(t, "worker")
+		id := l.workers[i].WorkerID
+		switch rapid.IntRange(0, 3).Draw(t, "way") {
+		case 0:
+			_, err := l.s.Operator.TerminateWorker(background, l.s.Admin, id)
+			require.NoError(t, err)
+		case 1:
+			_, err := l.s.Operator.DrainWorker(background, l.s.Admin, id, 0)
+			require.NoError(t, err)
+			return
+		case 2:
+			l.s.Exec(outer, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes' WHERE id = ?", id)
+			_, err := l.s.Reaper.Silent(background)
+			require.NoError(t, err)
+			return
+		}
+		l.workers[i] = l.s.Worker(outer, fmt.Sprint(i))
+	}
+}
+
+func (l *life) redis(t *rapid.T) {
+	l.s.Index().Lose()
+	if rapid.Bool().Draw(t, "swept") {
+		require.NoError(t, l.s.Readier.Sweep(background))
+	}
+}
+
+func TestLife(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsTheInvariantsWhateverHappens", func(t *testing.T) {
+		t.Parallel()
+
+		ended := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			l := newLife(t, models.TierEnterprise, models.TierPro)
+			l.s.Exec(t, "UPDATE accounts SET max_running = 2 WHERE tier = 'ENTERPRISE'")
+			rt.Repeat(map[string]func(*rapid.T){
+				"": func(rt *rapid.T) { l.s.RequireInvariants(rt) },
+
+				"submit":     l.submit,
+				"submit too": l.submit,
+				"lease":      l.lease,
+				"lease too":  l.lease,
+				"heartbeat":  l.heartbeat,
+				"progress":   l.progress,
+				"checkpoint": l.checkpoint(t),
+				"complete":   l.complete(t),
+				"fail":       l.fail,
+				"release":    l.release,
+				"cancel":     l.cancel,
+				"reap":       l.reap(t),
+				"due":        l.due(t),
+				"leave":      l.workerLeaves(t),
+				"redis":      l.redis,
+			})
+			for _, id := range l.jobs {
+				if l.s.Reload(t, id).Status.Terminal() {
+					ended++
+				}
+			}
+		})
+		require.Positive(t, ended, "no job ever ended: the test tried nothing")
+	})
+}

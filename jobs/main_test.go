@@ -1,0 +1,22 @@
+package jobs_test
+
+import (
+	"context"
+	"flag"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/jobstest"
+)
+
+// background is for calls within goroutines and rapid's checks.
+var background = context.Background()
+
+func TestMain(m *testing.M) {
+	// A few long histories on real stores; -rapid.checks=100 looks harder.
+	for name, value := range map[string]string{"rapid.checks": "4", "rapid.steps": "60", "rapid.nofailfile": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	jobstest.Main(m)
+}

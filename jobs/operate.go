@@ -1,0 +1,91 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Operator is what a person who steers the fleet may do to its workers.
+type Operator struct {
+	DB        *bun.DB
+	Notifier  *Notifier
+	Providers map[string]Provider
+}
+
+// DrainWorker asks a worker to take no more jobs, and to be gone by the
+// deadline.
+func (o *Operator) DrainWorker(ctx context.Context, p Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
+	if err := p.operates(id); err != nil {
+		return nil, err
+	}
+	if deadline < 0 || deadline > maxDrain {
+		return nil, invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
+	}
+	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) })
+	if err == nil {
+		o.Notifier.Waiters.WakeWorker(id)
+	}
+	return w, err
+}
+
+// TerminateWorker ends a worker's machine now, without notice. The job that it
+// holds is queued again.
+func (o *Operator) TerminateWorker(ctx context.Context, p Principal, id models.WorkerID) (*models.Worker, error) {
+	if err := p.operates(id); err != nil {
+		return nil, err
+	}
+	w, err := getWorker(ctx, o.DB, id)
+	if err != nil {
+		return nil, err
+	}
+	if provider := o.Providers[w.Provider]; provider != nil && w.Status != models.WorkerTerminated {
+		if err := provider.Kill(ctx, w.ProviderInstanceID); err != nil {
+			return nil, fmt.Errorf("kill worker %s: %w", id, err)
+		}
+	}
+	return terminateWorker(ctx, o.DB, o.Notifier, id, "an operator ended its worker")
+}
+
+// maxNotice bounds the notice of a preemption.
+const maxNotice = 120 * time.Second
+
+// PreemptWorker does what a cloud does to a spot machine: notice now, the end
+// after it. It returns CONFLICT if the worker's provider cannot, from here.
+func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
+	if err := p.operates(id); err != nil {
+		return nil, err
+	}
+	if notice < 0 || notice > maxNotice {
+		return nil, invalid("noticeSeconds", "noticeSeconds must be from 0 to %.0f.", maxNotice.Seconds())
+	}
+	w, err := getWorker(ctx, o.DB, id)
+	if err != nil {
+		return nil, err
+	}
+	provider := o.Providers[w.Provider]
+	if provider == nil {
+		return nil, conflict("Workers of the provider %s cannot be preempted from here.", clip(w.Provider, 64))
+	}
+	// The signal carries no time: the worker learns its deadline from the drain.
+	if w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) }); err != nil {
+		return nil, err
+	}
+	if err := provider.Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
+		return nil, conflict("This worker's machine does not run any more.")
+	}
+	return w, nil
+}
+
+func (p Principal) operates(id models.WorkerID) error {
+	if !p.May(models.RoleOperator) {
+		return forbidden("This is for operators: this key's role is %s.", p.Role)
+	}
+	if !id.Valid() {
+		return notFound("worker")
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// ErrNoObject means that the store holds no object of that key.
+var ErrNoObject = errors.New("no such object")
+
+// Upload is an object that somebody may send: its key is ours, the rest is what
+// was announced and will be verified.
+type Upload struct {
+	Key         string
+	ContentType string
+	SizeBytes   int64
+	Checksum    string // CRC32C, base64
+}
+
+// UploadLink is where and how to send the bytes of one Upload, once.
+type UploadLink struct {
+	URL       string
+	Method    string
+	Headers   map[string]string
+	ExpiresAt time.Time
+}
+
+// Object is what the store says of an object that it holds whole.
+type Object struct {
+	SizeBytes   int64
+	Checksum    string // CRC32C, base64
+	ContentType string
+}
+
+// Objects is the object store. Every object is written once and never
+// overwritten.
+type Objects interface {
+	// LinkUpload signs a link that stores one object under a key that is still
+	// free.
+	LinkUpload(ctx context.Context, u Upload, ttl time.Duration) (UploadLink, error)
+	// LinkDownload signs a link to read an object; filename is what a browser
+	// shall save it as.
+	LinkDownload(ctx context.Context, key, filename string, ttl time.Duration) (string, error)
+	// Stat returns what the store holds, or ErrNoObject.
+	Stat(ctx context.Context, key string) (Object, error)
+	// Delete removes an object. One that is gone already is no error.
+	Delete(ctx context.Context, key string) error
+}
+
+// ErrIndexLost means that the ready index was lost (a flushed or restarted
+// Redis) or cannot be reached: PostgreSQL alone must answer.
+var ErrIndexLost = errors.New("the ready index is lost")
+
+// ReadyJob is one queued job as the ready index mirrors it.
+type ReadyJob struct {
+	ID      models.JobID
+	Account models.AccountID
+	Lane    models.Tier
+	Model   string
+	// Order is the job's place among its account's jobs of that lane, lowest
+	// first.
+	Order int64
+	// VirtualTime is the account's place within the lane, lowest first; below 0
+	// it is not known, and the account stays where it is.
+	VirtualTime float64
+}
+
+// ReadyIndex is Redis's hint of queued jobs per lane and model, in PostgreSQL's
+// order. It may be wrong or empty at any time: a claim decides in PostgreSQL.
+type ReadyIndex interface {
+	// Add puts jobs in (again). Other processes are told that there is work.
+	Add(ctx context.Context, jobs ...ReadyJob) error
+	// Remove takes jobs out and moves the account to its new virtual time.
+	Remove(ctx context.Context, jobs ...ReadyJob) error
+	// First returns at most n jobs that a worker for these models may be given,
+	// best first, or ErrIndexLost. Account names each job's owner.
+	First(ctx context.Context, models []string, n int) ([]ReadyJob, error)
+	// Rebuild makes a lost index anew, of these jobs. To one that is there it
+	// only adds.
+	Rebuild(ctx context.Context, jobs []ReadyJob) error
+	// Wakes calls found for each model that got work in another process, until
+	// ctx ends.
+	Wakes(ctx context.Context, found func(model string)) error
+}
+
+// News tells every process that a job's row changed. It may lose messages: who
+// listens also looks from time to time.
+type News interface {
+	Publish(ctx context.Context, id models.JobID)
+	// Subscribe returns a channel that holds a value whenever there was news,
+	// and a function that ends it.
+	Subscribe(ctx context.Context, id models.JobID) (<-chan struct{}, func(), error)
+}
+
+// ErrProviderGone means that a provider is shutting down: its pools are left as
+// they are.
+var ErrProviderGone = errors.New("the provider is shutting down")
+
+// Provider is where a pool's workers come from.
+type Provider interface {
+	// Start boots one worker of the pool, whose agent will register under the
+	// given instance id.
+	Start(ctx context.Context, pool *models.Pool, instanceID string) error
+	// Instances lists the ids of those that run now, or returns
+	// ErrProviderGone.
+	Instances(ctx context.Context) ([]string, error)
+	// Preempt gives notice, and kills the instance when it is over.
+	Preempt(ctx context.Context, instanceID string, notice time.Duration) error
+	// Kill ends the instance now.
+	Kill(ctx context.Context, instanceID string) error
+}

@@ -1,0 +1,320 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Reader answers questions. What a caller may not see does not exist for him.
+// The methods that take ids in the plural are for the parts of rows that the
+// caller was shown before.
+type Reader struct {
+	DB        *bun.DB
+	Sealer    *seal.Sealer
+	Objects   Objects
+	Catalogue *Catalogue
+}
+
+const (
+	// MaxPage is the most that a page may hold.
+	MaxPage = 200
+	// CountLimit is where counting stops: one more means more.
+	CountLimit = 10_000
+)
+
+// Page is a part of a list.
+type Page[T any] struct {
+	Items []T
+	More  bool
+}
+
+// PageOf asks for the first items after a cursor.
+type PageOf struct {
+	First int
+	After string
+}
+
+// Cursor is an opaque mark in a list.
+func Cursor[T ~string](id T) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("after:" + string(id)))
+}
+
+func readCursor(cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	mark, ok := strings.CutPrefix(string(raw), "after:")
+	if err != nil || !ok || len(cursor) > 200 {
+		return "", invalid("after", "The cursor is not one that this API gave: use pageInfo.endCursor of the page before.")
+	}
+	return mark, nil
+}
+
+// read checks a page's size and returns the mark that it begins after.
+func (p PageOf) read(kind string) (string, error) {
+	if p.First < 1 || p.First > MaxPage {
+		return "", invalid("first", "first must be from 1 to %d; it is %d.", MaxPage, p.First)
+	}
+	mark, err := readCursor(p.After)
+	if err == nil && mark != "" && kind != "" && models.IDKind(mark) != kind {
+		return "", invalid("after", "The cursor is one of another list.")
+	}
+	return mark, err
+}
+
+func page[T any](items []T, first int) *Page[T] {
+	if len(items) > first {
+		return &Page[T]{Items: items[:first], More: true}
+	}
+	return &Page[T]{Items: items}
+}
+
+// visibleJob returns a job that the caller may see, or NOT_FOUND: its owner and
+// operators may.
+func visibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
+	if !id.Valid() {
+		return nil, notFound("job")
+	}
+	job, err := models.GetJob(ctx, db, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, notFound("job")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	if !p.sees(job.AccountID) {
+		return nil, notFound("job")
+	}
+	return job, nil
+}
+
+// Job returns a job, or NOT_FOUND.
+func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
+	return visibleJob(ctx, r.DB, p, id)
+}
+
+// narrow keeps a filter within what the caller may see.
+func narrow(p Principal, f models.JobFilter) (models.JobFilter, error) {
+	for name, text := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
+		if !validText(text, 0, maxUserIDBytes) {
+			return f, invalid("filter."+name, "filter.%s may have %d printable characters.", name, maxUserIDBytes)
+		}
+	}
+	if f.AccountID != "" && !f.AccountID.Valid() {
+		return f, notFound("account")
+	}
+	if p.May(models.RoleOperator) {
+		return f, nil
+	}
+	if f.AccountID != "" && f.AccountID != p.AccountID {
+		return f, notFound("account")
+	}
+	f.AccountID = p.AccountID
+	return f, nil
+}
+
+// Jobs lists jobs, newest first.
+func (r *Reader) Jobs(ctx context.Context, p Principal, f models.JobFilter, of PageOf) (*Page[*models.Job], error) {
+	mark, err := of.read("job")
+	if err != nil {
+		return nil, err
+	}
+	if f, err = narrow(p, f); err != nil {
+		return nil, err
+	}
+	found, err := models.ListJobs(ctx, r.DB, f, models.JobID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return page(found, of.First), nil
+}
+
+// CountJobs counts up to CountLimit jobs; one more means more.
+func (r *Reader) CountJobs(ctx context.Context, p Principal, f models.JobFilter) (int, error) {
+	f, err := narrow(p, f)
+	if err != nil {
+		return 0, err
+	}
+	n, err := models.CountJobs(ctx, r.DB, f, CountLimit+1)
+	return n, wrap(err, "count jobs")
+}
+
+// Events lists a job's events, oldest first.
+func (r *Reader) Events(ctx context.Context, job models.JobID, of PageOf) (*Page[*models.JobEvent], error) {
+	mark, err := of.read("")
+	if err != nil {
+		return nil, err
+	}
+	after := 0
+	if mark != "" {
+		if after, err = strconv.Atoi(mark); err != nil || after < 0 {
+			return nil, invalid("after", "The cursor is one of another list.")
+		}
+	}
+	events, err := models.ListJobEvents(ctx, r.DB, job, after, of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list events of job %s: %w", job, err)
+	}
+	return page(events, of.First), nil
+}
+
+// EventCursor is the mark after an event.
+func EventCursor(e *models.JobEvent) string { return Cursor(strconv.Itoa(e.Seq)) }
+
+// Prompts returns the prompts of jobs. A job without one, or whose prompt was
+// purged, is not in the answer.
+func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]string, error) {
+	inputs, err := models.GetJobInputs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read prompts: %w", err)
+	}
+	prompts := make(map[models.JobID]string, len(inputs))
+	for _, in := range inputs {
+		prompt, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
+		if errors.Is(err, seal.ErrShredded) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open the prompt of job %s: %w", in.JobID, err)
+		}
+		prompts[in.JobID] = string(prompt)
+	}
+	return prompts, nil
+}
+
+// Attempts returns the attempts of jobs, oldest first.
+func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
+	found, err := models.ListAttempts(ctx, r.DB, ids)
+	return found, wrap(err, "list attempts")
+}
+
+// JobArtifacts returns the artifacts of jobs, oldest first.
+func (r *Reader) JobArtifacts(ctx context.Context, ids []models.JobID) ([]*models.Artifact, error) {
+	found, err := models.ListArtifacts(ctx, r.DB, ids)
+	return found, wrap(err, "list artifacts")
+}
+
+// Artifacts returns artifacts by their ids, in no order.
+func (r *Reader) Artifacts(ctx context.Context, ids []models.ArtifactID) ([]*models.Artifact, error) {
+	found, err := models.GetArtifacts(ctx, r.DB, ids)
+	return found, wrap(err, "read artifacts")
+}
+
+// Accounts returns accounts by their ids, in no order.
+func (r *Reader) Accounts(ctx context.Context, ids []models.AccountID) ([]*models.Account, error) {
+	found, err := models.GetAccounts(ctx, r.DB, ids)
+	return found, wrap(err, "read accounts")
+}
+
+// WorkersByID returns workers by their ids, in no order.
+func (r *Reader) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*models.Worker, error) {
+	found, err := models.GetWorkers(ctx, r.DB, ids)
+	return found, wrap(err, "read workers")
+}
+
+// CurrentJobs returns the jobs that workers hold, by worker.
+func (r *Reader) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
+	held, err := models.ListHeldJobs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read held jobs: %w", err)
+	}
+	jobs := make(map[models.WorkerID]*models.Job, len(held))
+	for _, h := range held {
+		jobs[h.WorkerID] = &h.Job
+	}
+	return jobs, nil
+}
+
+// Attempt returns an attempt whose job the caller may see, or NOT_FOUND.
+func (r *Reader) Attempt(ctx context.Context, p Principal, id models.AttemptID) (*models.Attempt, error) {
+	if !id.Valid() {
+		return nil, notFound("attempt")
+	}
+	a, err := models.GetAttempt(ctx, r.DB, id)
+	if err != nil {
+		return nil, wrap(orNotFound(err, "attempt"), "read attempt %s", id)
+	}
+	if _, err := visibleJob(ctx, r.DB, p, a.JobID); err != nil {
+		return nil, wrap(orHidden(err, "attempt"), "read attempt %s", id)
+	}
+	return a, nil
+}
+
+// Artifact returns an artifact whose job the caller may see, or NOT_FOUND.
+func (r *Reader) Artifact(ctx context.Context, p Principal, id models.ArtifactID) (*models.Artifact, error) {
+	if !id.Valid() {
+		return nil, notFound("artifact")
+	}
+	found, err := r.Artifacts(ctx, []models.ArtifactID{id})
+	if err == nil && (len(found) == 0 || !p.sees(found[0].AccountID)) {
+		return nil, notFound("artifact")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func orHidden(err error, what string) error {
+	if errors.Is(err, &Error{Code: CodeNotFound}) {
+		return notFound(what)
+	}
+	return err
+}
+
+const (
+	minLinkTTL = time.Minute
+	maxLinkTTL = 24 * time.Hour
+)
+
+// Link signs a link to an artifact's object, good for ttl (a minute to a day).
+func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (string, error) {
+	if ttl < minLinkTTL || ttl > maxLinkTTL {
+		return "", invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
+	}
+	url, err := r.Objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
+	return url, wrap(err, "link artifact %s", a.ID)
+}
+
+// filename is what a browser saves an artifact as.
+func filename(a *models.Artifact) string {
+	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png"}[a.ContentType]
+	if strings.HasPrefix(a.ContentType, "text/plain") {
+		extension = ".txt"
+	}
+	return fmt.Sprintf("%s-%s%s", a.JobID, strings.ToLower(string(a.Type)), extension)
+}
+
+// ModelStatus is a model, and whether a worker that can run it is there now.
+type ModelStatus struct {
+	*Model
+	Available bool
+}
+
+// Models lists the catalogue.
+func (r *Reader) Models(ctx context.Context) ([]ModelStatus, error) {
+	names, err := models.AvailableModels(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read available models: %w", err)
+	}
+	available := map[string]bool{}
+	for _, name := range names {
+		available[name] = true
+	}
+	var all []ModelStatus
+	for _, m := range r.Catalogue.Models() {
+		all = append(all, ModelStatus{m, available[m.Name]})
+	}
+	return all, nil
+}

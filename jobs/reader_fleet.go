@@ -1,0 +1,130 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Workers lists workers, newest first. It is for operators.
+func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of PageOf) (*Page[*models.Worker], error) {
+	mark, err := of.read("wrk")
+	if err != nil {
+		return nil, err
+	}
+	if f.PoolID != "" && !f.PoolID.Valid() {
+		return nil, notFound("pool")
+	}
+	found, err := models.ListWorkers(ctx, r.DB, f, models.WorkerID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return page(found, of.First), nil
+}
+
+// CountWorkers counts up to CountLimit workers; one more means more.
+func (r *Reader) CountWorkers(ctx context.Context, f models.WorkerFilter) (int, error) {
+	n, err := models.CountWorkers(ctx, r.DB, f, CountLimit+1)
+	return n, wrap(err, "count workers")
+}
+
+// Worker returns a worker, or NOT_FOUND.
+func (r *Reader) Worker(ctx context.Context, id models.WorkerID) (*models.Worker, error) {
+	if !id.Valid() {
+		return nil, notFound("worker")
+	}
+	return getWorker(ctx, r.DB, id)
+}
+
+// SeesWorker tells whether a client may know of a worker: one that has worked on
+// a job of his.
+func (r *Reader) SeesWorker(ctx context.Context, p Principal, id models.WorkerID) (bool, error) {
+	if p.May(models.RoleOperator) {
+		return true, nil
+	}
+	seen, err := models.WorkerServed(ctx, r.DB, id, p.AccountID)
+	return seen, wrap(err, "read worker %s", id)
+}
+
+// Queues lists what waits and runs, by lane and model.
+func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
+	counts, err := models.CountQueues(ctx, r.DB)
+	return counts, wrap(err, "count queues")
+}
+
+// PoolStatus is a pool and how its workers stand.
+type PoolStatus struct {
+	*models.Pool
+	Booting, Idle, Busy, Draining int
+}
+
+// Pools lists all pools by name.
+func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
+	pools, err := models.ListPools(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	return r.poolStatus(ctx, pools)
+}
+
+// PoolsByID returns pools by their ids, in no order.
+func (r *Reader) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
+	pools, err := models.GetPools(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read pools: %w", err)
+	}
+	return r.poolStatus(ctx, pools)
+}
+
+func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolStatus, error) {
+	counts, err := models.CountPoolWorkers(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("count pool workers: %w", err)
+	}
+	var found []*PoolStatus
+	for _, pool := range pools {
+		status := &PoolStatus{Pool: pool}
+		for _, c := range counts {
+			if c.PoolID != pool.ID {
+				continue
+			}
+			switch c.Status {
+			case models.WorkerBooting:
+				status.Booting = c.Count
+			case models.WorkerIdle:
+				status.Idle = c.Count
+			case models.WorkerBusy:
+				status.Busy = c.Count
+			case models.WorkerDraining:
+				status.Draining = c.Count
+			}
+		}
+		found = append(found, status)
+	}
+	return found, nil
+}
+
+// Pool returns a pool, or NOT_FOUND.
+func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error) {
+	if !id.Valid() {
+		return nil, notFound("pool")
+	}
+	found, err := r.PoolsByID(ctx, []models.PoolID{id})
+	if err == nil && len(found) == 0 {
+		return nil, notFound("pool")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// ScalingHistory returns a pool's newest decisions, newest first.
+func (r *Reader) ScalingHistory(ctx context.Context, pool models.PoolID, first int) ([]*models.ScalingDecision, error) {
+	if _, err := (PageOf{First: first}).read(""); err != nil {
+		return nil, err
+	}
+	found, err := models.ListScalingDecisions(ctx, r.DB, pool, first)
+	return found, wrap(err, "list scaling decisions of pool %s", pool)
+}

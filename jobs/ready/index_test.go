@@ -1,0 +1,263 @@
+package ready_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+)
+
+func TestFirst(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesLanesThenAccountsThenTheirOrder", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+
+		require.NoError(t, index.Add(t.Context(),
+			job("free", models.TierFree, "a", 1, 0),
+			job("behind", models.TierPro, "b", 1, 7.5),
+			job("second", models.TierPro, "a", 1<<51, 7.25),
+			job("first", models.TierPro, "a", 1<<51-1, 7.25),
+		))
+
+		requireFirst(t, index, "first", "behind", "free")
+	})
+
+	t.Run("TakesTheOlderJobOfAccountsThatAreEqual", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+
+		require.NoError(t, index.Add(t.Context(),
+			job("young", models.TierPro, "a", 12, 3), job("old", models.TierPro, "z", 9, 3)))
+
+		requireFirst(t, index, "old", "young")
+		first, err := index.First(t.Context(), []string{"preview"}, 1)
+		require.NoError(t, err)
+		require.Equal(t, []jobs.ReadyJob{job("old", models.TierPro, "z", 9, 3)}, first)
+	})
+
+	t.Run("IsWhatPlainSortingSays", func(t *testing.T) {
+		t.Parallel()
+
+		client := connect(t, shared)
+		rapid.Check(t, func(rt *rapid.T) {
+			index := ready.New(client, prefix(t))
+			require.NoError(rt, index.Rebuild(t.Context(), nil))
+			expected := newReference()
+			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+				expected.step(t.Context(), rt, index)
+				names := rapid.SliceOfNDistinct(rapid.SampledFrom(modelNames), 0, len(modelNames), rapid.ID).Draw(rt, "models")
+				n := rapid.IntRange(1, 8).Draw(rt, "n")
+
+				first, err := index.First(t.Context(), names, n)
+
+				require.NoError(rt, err)
+				require.Equal(rt, expected.first(names, n), first)
+			}
+		})
+	})
+}
+
+func TestAdd(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MovesTheAccountInAllModels", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		film := job("film", models.TierPro, "a", 2, 1)
+		film.Model = "film"
+		require.NoError(t, index.Add(t.Context(), film, job("other", models.TierPro, "b", 1, 5)))
+		requireFirst(t, index, "film", "other")
+
+		require.NoError(t, index.Add(t.Context(), job("preview", models.TierPro, "a", 3, 9)))
+
+		requireFirst(t, index, "other", "film")
+	})
+
+	t.Run("TakesManyJobs", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		many := make([]jobs.ReadyJob, 1001)
+		for i := range many {
+			many[i] = job(strconv.Itoa(i), models.TierBatch, strconv.Itoa(i), int64(i), 0)
+		}
+
+		require.NoError(t, index.Add(t.Context(), many...))
+
+		first, err := index.First(t.Context(), []string{"preview"}, 2000)
+		require.NoError(t, err)
+		require.Equal(t, many, first)
+	})
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MovesTheAccountToItsNewTime", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		gone := job("gone", models.TierPro, "a", 1, 1)
+		require.NoError(t, index.Add(t.Context(), gone, job("next", models.TierPro, "a", 2, 1), job("other", models.TierPro, "b", 3, 4)))
+
+		gone.VirtualTime = 6
+		require.NoError(t, index.Remove(t.Context(), gone))
+
+		requireFirst(t, index, "other", "next")
+	})
+
+	t.Run("IgnoresATimeThatComesLate", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 6), job("other", models.TierPro, "b", 2, 4)))
+
+		require.NoError(t, index.Remove(t.Context(), job("early", models.TierPro, "a", 0, 2)))
+
+		requireFirst(t, index, "other", "mine")
+	})
+
+	t.Run("LeavesNoKeyBehind", func(t *testing.T) {
+		t.Parallel()
+
+		client, own := connect(t, shared), prefix(t)
+		index := ready.New(client, own)
+		require.NoError(t, index.Rebuild(t.Context(), nil))
+		all := []jobs.ReadyJob{job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), job("3", models.TierFree, "b", 3, 1)}
+		require.NoError(t, index.Add(t.Context(), all...))
+
+		require.NoError(t, index.Remove(t.Context(), all...))
+
+		requireFirst(t, index)
+		require.Equal(t, []string{"{" + own + "}:epoch"}, client.Keys(t.Context(), "{"+own+"}:*").Val())
+	})
+}
+
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BringsBackAFlushedIndex", func(t *testing.T) {
+		t.Parallel()
+
+		client := connect(t, ownRedis(t))
+		index := ready.New(client, "test")
+		kept := job("kept", models.TierPro, "a", 1, 1)
+		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{kept}))
+		requireFirst(t, index, "kept")
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+
+		_, err := index.First(t.Context(), []string{"preview"}, 1)
+		require.ErrorIs(t, err, jobs.ErrIndexLost)
+		require.ErrorIs(t, index.Add(t.Context(), kept), jobs.ErrIndexLost)
+		require.ErrorIs(t, index.Remove(t.Context(), kept), jobs.ErrIndexLost)
+		require.Empty(t, client.Keys(t.Context(), "*").Val(), "a lost index must stay empty")
+		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{kept}))
+
+		requireFirst(t, index, "kept")
+	})
+
+	t.Run("LosesNothingThatOthersAddMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		client, own := connect(t, shared), prefix(t)
+		require.NoError(t, ready.New(client, own).Rebuild(t.Context(), nil))
+		want := make([]jobs.ReadyJob, 40)
+		var group errgroup.Group
+		for i := range want {
+			want[i] = job(strconv.Itoa(i), models.TierPro, strconv.Itoa(i), int64(i), 0)
+			group.Go(func() error {
+				index := ready.New(client, own)
+				if i%2 == 0 {
+					return index.Rebuild(t.Context(), want[i:i+1])
+				}
+				return index.Add(t.Context(), want[i])
+			})
+		}
+		require.NoError(t, group.Wait())
+
+		first, err := ready.New(client, own).First(t.Context(), []string{"preview"}, 100)
+		require.NoError(t, err)
+		require.Equal(t, want, first)
+	})
+
+	t.Run("EmptiesAnIndexWhoseEpochIsGone", func(t *testing.T) {
+		t.Parallel()
+
+		client, own := connect(t, shared), prefix(t)
+		index := ready.New(client, own)
+		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("stale", models.TierPro, "a", 1, 1)}))
+		require.NoError(t, client.Del(t.Context(), "{"+own+"}:epoch").Err())
+
+		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("new", models.TierPro, "b", 2, 1)}))
+		require.NoError(t, index.Remove(t.Context(), job("new", models.TierPro, "b", 2, 1)))
+
+		requireFirst(t, index)
+	})
+}
+
+func TestIndex(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsLostQuicklyWithoutRedis", func(t *testing.T) {
+		t.Parallel()
+
+		server := ownRedis(t)
+		index := ready.New(connect(t, server), "test")
+		require.NoError(t, index.Rebuild(t.Context(), nil))
+		server.Kill()
+
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := index.First(ctx, []string{"preview"}, 1)
+
+		require.ErrorIs(t, err, jobs.ErrIndexLost)
+		require.ErrorIs(t, index.Add(ctx, job("any", models.TierPro, "a", 1, 1)), jobs.ErrIndexLost)
+		require.ErrorIs(t, index.Rebuild(ctx, nil), jobs.ErrIndexLost)
+		require.NoError(t, ctx.Err(), "it must not take long")
+	})
+}
+
+func TestWakes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsOtherProcessesOfEachModelOnce", func(t *testing.T) {
+		t.Parallel()
+
+		client, own := connect(t, shared), prefix(t)
+		index, listener := ready.New(client, own), ready.New(client, own)
+		require.NoError(t, index.Rebuild(t.Context(), nil))
+		ctx, end := context.WithCancel(t.Context())
+		found, ended := make(chan string, 100), make(chan error, 1)
+		go func() { ended <- listener.Wakes(ctx, func(model string) { found <- model }) }()
+		require.Eventually(t, func() bool {
+			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:begun").Val() > 0
+		}, 20*time.Second, time.Millisecond)
+		require.Equal(t, "begun", receive(t, found))
+
+		film := job("3", models.TierPro, "a", 3, 1)
+		film.Model = "film"
+		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), film))
+		require.NoError(t, index.Remove(t.Context(), film))
+		require.NoError(t, listener.Add(t.Context(), film), "this is its own news")
+		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:end").Err())
+
+		require.Equal(t, "preview", receive(t, found))
+		require.Equal(t, "film", receive(t, found))
+		require.Equal(t, "end", receive(t, found))
+		end()
+		require.NoError(t, receive(t, ended))
+	})
+}

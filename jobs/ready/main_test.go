@@ -1,0 +1,97 @@
+package ready_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+)
+
+// shared is the Redis of all tests that do not break theirs.
+var shared *services.Redis
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := shared.Stop(context.Background()); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// ownRedis starts a Redis that the test may break.
+func ownRedis(t *testing.T) *services.Redis {
+	server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	return server
+}
+
+// connect returns a client as the control plane has it.
+func connect(t *testing.T, server *services.Redis) *redis.Client {
+	options, err := redis.ParseURL(server.URL())
+	require.NoError(t, err)
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
+	options.MaxRetries, options.ClientName = 1, clientName(t)
+	client := redis.NewClient(options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// prefix is one that no test has used before, not even in an earlier run.
+func prefix(t *testing.T) string { return t.Name() + rand.Text() }
+
+func clientName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }
+
+// newIndex returns an index of the test's own, empty but there.
+func newIndex(t *testing.T) *ready.Index {
+	index := ready.New(connect(t, shared), prefix(t))
+	require.NoError(t, index.Rebuild(t.Context(), nil))
+	return index
+}
+
+func job(id string, lane models.Tier, account string, order int64, time float64) jobs.ReadyJob {
+	return jobs.ReadyJob{
+		ID: models.JobID("job_" + id), Account: models.AccountID("acc_" + account), Lane: lane, Model: "preview",
+		Order: order, VirtualTime: time,
+	}
+}
+
+func requireFirst(t *testing.T, index *ready.Index, want ...string) {
+	t.Helper()
+	first, err := index.First(t.Context(), []string{"preview", "film"}, 100)
+	require.NoError(t, err)
+	var got []string
+	for _, j := range first {
+		got = append(got, strings.TrimPrefix(string(j.ID), "job_"))
+	}
+	require.Equal(t, want, got)
+}
+
+// receive waits for a value, which must come.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}

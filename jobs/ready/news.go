@@ -1,0 +1,172 @@
+package ready
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// newsTimeout is what news may cost a caller: they can be lost.
+const newsTimeout = 200 * time.Millisecond
+
+// News carries news of jobs between processes over Redis. All subscriptions of a
+// process share one connection, which is there while there are any.
+type News struct {
+	client redis.UniversalClient
+	prefix string
+
+	mu     sync.Mutex // also orders what is sent on the connection
+	conn   *redis.PubSub
+	topics map[string]*topic // by channel
+}
+
+// topic is one job that somebody here follows.
+type topic struct {
+	followers map[chan struct{}]bool
+	confirmed chan struct{} // closed when Redis says that news will come
+}
+
+var _ jobs.News = (*News)(nil)
+
+// NewNews returns the news under that prefix. The client is as [New] wants it.
+func NewNews(client redis.UniversalClient, prefix string) *News {
+	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
+}
+
+// Publish tells who follows the job. News that Redis does not take are lost.
+func (n *News) Publish(ctx context.Context, id models.JobID) {
+	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
+	defer cancel()
+	if err := n.client.Publish(ctx, n.prefix+string(id), "").Err(); err != nil {
+		slog.DebugContext(ctx, "news lost", "job", id, "error", err)
+	}
+}
+
+// Subscribe returns a channel that holds a value whenever there was news since
+// it was last read, and a function that ends the subscription. News published
+// after it returned are not missed while Redis can be reached; when it can again
+// after an outage, that is news too. It returns no error: without Redis there is
+// no news.
+func (n *News) Subscribe(ctx context.Context, id models.JobID) (<-chan struct{}, func(), error) {
+	channel, follower := n.prefix+string(id), make(chan struct{}, 1)
+	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
+	defer cancel()
+
+	followed := n.follow(ctx, channel, follower)
+	select {
+	case <-followed.confirmed:
+	case <-ctx.Done():
+	}
+	return follower, sync.OnceFunc(func() { n.leave(channel, followed, follower) }), nil
+}
+
+func (n *News) follow(ctx context.Context, channel string, follower chan struct{}) *topic {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	followed := n.topics[channel]
+	if followed == nil {
+		followed = &topic{followers: map[chan struct{}]bool{}, confirmed: make(chan struct{})}
+		n.topics[channel] = followed
+		if n.conn == nil {
+			n.conn = n.client.Subscribe(ctx)
+			go n.receive(n.conn.ChannelWithSubscriptions())
+		}
+		// go-redis remembers the channel and subscribes to it whenever it connects.
+		n.log(ctx, n.conn.Subscribe(ctx, channel))
+	}
+	followed.followers[follower] = true
+	return followed
+}
+
+func (n *News) leave(channel string, followed *topic, follower chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(followed.followers, follower)
+	if len(followed.followers) > 0 || n.topics[channel] != followed {
+		return
+	}
+	delete(n.topics, channel)
+	if len(n.topics) == 0 {
+		n.hangUp()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), newsTimeout)
+	defer cancel()
+	n.log(ctx, n.conn.Unsubscribe(ctx, channel))
+}
+
+// Close ends all subscriptions: their channels get no more news.
+func (n *News) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.topics)
+	n.hangUp()
+}
+
+// hangUp ends the connection and with it receive.
+func (n *News) hangUp() {
+	if n.conn != nil {
+		_ = n.conn.Close() // nothing is lost with it
+		n.conn = nil
+	}
+}
+
+// receive hands out what comes on a connection until it is closed.
+func (n *News) receive(messages <-chan any) {
+	for message := range messages {
+		switch message := message.(type) {
+		case *redis.Message:
+			n.tell(message.Channel)
+		case *redis.Subscription:
+			if message.Kind == "subscribe" {
+				n.confirm(message.Channel)
+			}
+		}
+	}
+}
+
+func (n *News) tell(channel string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if followed := n.topics[channel]; followed != nil {
+		followed.tell()
+	}
+}
+
+// confirm notes that news will come. If they came before, the connection was
+// lost, and some of them may be.
+func (n *News) confirm(channel string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	followed := n.topics[channel]
+	if followed == nil {
+		return
+	}
+	select {
+	case <-followed.confirmed:
+		followed.tell()
+	default:
+		close(followed.confirmed)
+	}
+}
+
+func (t *topic) tell() {
+	for follower := range t.followers {
+		select {
+		case follower <- struct{}{}:
+		default: // it has news to read already
+		}
+	}
+}
+
+func (n *News) log(ctx context.Context, err error) {
+	if err != nil {
+		slog.DebugContext(ctx, "news may be lost", "error", err)
+	}
+}

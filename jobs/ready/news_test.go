@@ -1,0 +1,122 @@
+package ready_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+)
+
+func newNews(t *testing.T, server *services.Redis) *ready.News {
+	news := ready.NewNews(connect(t, server), t.Name())
+	t.Cleanup(news.Close)
+	return news
+}
+
+// follow subscribes until the test ends or the function is called.
+func follow(t *testing.T, news *ready.News, id models.JobID) (<-chan struct{}, func()) {
+	follower, stop, err := news.Subscribe(t.Context(), id)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return follower, stop
+}
+
+func TestNews(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ReachesEachFollowerOfTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		here, there := newNews(t, shared), newNews(t, shared)
+		one, _ := follow(t, here, "job_1")
+		two, _ := follow(t, here, "job_1")
+		far, _ := follow(t, there, "job_1")
+		other, _ := follow(t, there, "job_2")
+
+		here.Publish(t.Context(), "job_1")
+
+		receive(t, one)
+		receive(t, two)
+		receive(t, far)
+		there.Publish(t.Context(), "job_2")
+		receive(t, other)
+		require.Empty(t, other, "the news of one job must not reach those of another")
+		require.Empty(t, one)
+	})
+
+	t.Run("WaitsForAFollowerThatIsBusyOnce", func(t *testing.T) {
+		t.Parallel()
+
+		news := newNews(t, shared)
+		busy, _ := follow(t, news, "job_1")
+		quick, _ := follow(t, news, "job_1")
+
+		for range 3 {
+			news.Publish(t.Context(), "job_1")
+			receive(t, quick)
+		}
+
+		receive(t, busy)
+		require.Empty(t, busy)
+	})
+
+	t.Run("EndsItsConnectionWithTheLastFollower", func(t *testing.T) {
+		t.Parallel()
+
+		client := connect(t, shared)
+		news := ready.NewNews(client, t.Name())
+		connections := func() int {
+			return strings.Count(client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "name="+clientName(t))
+		}
+		_, stopOne := follow(t, news, "job_1")
+		two, stopTwo := follow(t, news, "job_1")
+		_, stopOther := follow(t, news, "job_2")
+		require.Equal(t, 1, connections())
+
+		stopOther()
+		stopOne()
+		stopOne()
+		news.Publish(t.Context(), "job_1")
+		receive(t, two)
+		stopTwo()
+
+		require.Eventually(t, func() bool { return connections() == 0 }, 20*time.Second, time.Millisecond)
+		again, _ := follow(t, news, "job_1")
+		news.Publish(t.Context(), "job_1")
+		receive(t, again)
+	})
+
+	t.Run("ComesAgainWhenTheConnectionWasLost", func(t *testing.T) {
+		t.Parallel()
+
+		client := connect(t, ownRedis(t))
+		news := ready.NewNews(client, t.Name())
+		follower, _ := follow(t, news, "job_1")
+
+		require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+
+		receive(t, follower) // what came meanwhile is lost: look
+		news.Publish(t.Context(), "job_1")
+		receive(t, follower)
+	})
+
+	t.Run("DoesWithoutRedis", func(t *testing.T) {
+		t.Parallel()
+
+		server := ownRedis(t)
+		news := newNews(t, server)
+		server.Kill()
+		begun := time.Now()
+
+		_, stop := follow(t, news, "job_1")
+		news.Publish(t.Context(), "job_1")
+		stop()
+
+		require.Less(t, time.Since(begun), 5*time.Second)
+	})
+}

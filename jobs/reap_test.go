@@ -1,0 +1,311 @@
+package jobs_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func workerStatus(t *testing.T, s *jobstest.Stack, id models.WorkerID) models.WorkerStatus {
+	t.Helper()
+	w, err := s.Reader.Worker(t.Context(), id)
+	require.NoError(t, err)
+	return w.Status
+}
+
+func TestReap(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RequeuesTheJobAndMarksAttemptAndWorkerLost", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		s.ExpireLease(t, fence.AttemptID)
+
+		reaped, err := s.Reaper.Reap(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, reaped)
+		attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
+		require.NoError(t, err)
+		require.Equal(t, models.AttemptLost, attempt.Status)
+		require.Equal(t, models.FailWorkerLost, attempt.FailureClass)
+		stored := s.Reload(t, job.ID)
+		require.Equal(t, models.JobQueued, stored.Status)
+		require.True(t, stored.Requeued)
+		require.Zero(t, stored.Failures)
+		require.Equal(t, models.WorkerLost, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventLeased, models.EventLost, models.EventRequeued}, eventTypes(t, s, job.ID))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("LetsALostWorkerComeBackWithItsNextCall", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		s.ExpireLease(t, fence.AttemptID)
+		_, err := s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+
+		again := lease(t, s, worker)
+
+		require.Equal(t, job.ID, again.Job.ID)
+		require.Equal(t, models.WorkerBusy, workerStatus(t, s, worker.WorkerID))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("TakesEachLeaseOnceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		const held = 12
+		for i := range held {
+			s.Submit(t)
+			_, fence := s.Lease(t, s.Worker(t, fmt.Sprint(i)))
+			if i > 0 {
+				s.ExpireLease(t, fence.AttemptID)
+			}
+		}
+
+		reaped := make([]int, 6)
+		errs := make([]error, 6)
+		var passes sync.WaitGroup
+		for i := range reaped {
+			passes.Go(func() { reaped[i], errs[i] = s.Reaper.Reap(t.Context()) })
+		}
+		passes.Wait()
+
+		sum := 0
+		for i := range reaped {
+			require.NoError(t, errs[i])
+			sum += reaped[i]
+		}
+		require.Equal(t, held-1, sum, "the lease that has not run out stays")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("LeavesALeaseThatWasRenewedWhileItLooked", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.NoError(t, err)
+		s.ExpireLease(t, fence.AttemptID)
+		// The reaper has found the lease expired, and waits for the account.
+		tx, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		var reaped int
+		go func() {
+			var err error
+			reaped, err = s.Reaper.Reap(t.Context())
+			done <- err
+		}()
+		s.WaitForLocks(t, 1)
+
+		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+
+		require.NoError(t, <-done)
+		require.Zero(t, reaped)
+		require.Equal(t, models.JobRunning, s.Reload(t, job.ID).Status)
+	})
+}
+
+func TestSilent(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsTheWaitForWorkersThatSayNothing", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, busy, _ := leased(t)
+		idle, fresh, draining := s.Worker(t, "idle"), s.Worker(t, "fresh"), s.Worker(t, "draining")
+		_, err := s.Registrar.DrainSelf(t.Context(), draining, draining.WorkerID, "", zeroTime)
+		require.NoError(t, err)
+		pool := addPool(t, s, 0, 1)
+		boot := &models.Worker{
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow", Region: "r", GPUType: "g",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, WarmModels: []string{}, Status: models.WorkerBooting,
+		}
+		require.NoError(t, models.InsertWorker(t.Context(), s.DB, boot))
+		s.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '91 seconds', created_at = clock_timestamp() - interval '11 minutes' WHERE id <> ?", fresh.WorkerID)
+
+		ended, err := s.Reaper.Silent(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 3, ended)
+		require.Equal(t, models.WorkerLost, workerStatus(t, s, idle.WorkerID))
+		require.Equal(t, models.WorkerLost, workerStatus(t, s, draining.WorkerID))
+		require.Equal(t, models.WorkerTerminated, workerStatus(t, s, boot.ID))
+		require.Equal(t, models.WorkerBusy, workerStatus(t, s, busy.WorkerID), "a lease is the reaper's to take")
+		require.Equal(t, models.WorkerIdle, workerStatus(t, s, fresh.WorkerID))
+		s.Submit(t)
+		require.NotNil(t, lease(t, s, idle), "it comes back with its own next call")
+	})
+}
+
+func TestRegister(t *testing.T) {
+	t.Parallel()
+
+	registration := func(instance string) jobs.Registration {
+		return jobs.Registration{
+			Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		}
+	}
+
+	t.Run("ReplacesTheWorkerAtTheSamePlace", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, old, fence := leased(t)
+
+		fresh := s.Worker(t, "one")
+
+		require.NotEqual(t, old.WorkerID, fresh.WorkerID)
+		require.Equal(t, models.WorkerTerminated, workerStatus(t, s, old.WorkerID))
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		_, err := s.Holder.Heartbeat(t.Context(), old, fence, nil)
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.Equal(t, job.ID, lease(t, s, fresh).Job.ID)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("RevokesTheOldToken", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, registration("one"))
+		require.NoError(t, err)
+		_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, registration("one"))
+		require.NoError(t, err)
+
+		_, err = s.Keys.Authenticate(t.Context(), secret)
+
+		require.ErrorIs(t, err, jobs.ErrUnauthenticated)
+	})
+
+	t.Run("RefusesAnotherEnrolmentKey", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, _ := leased(t)
+		intruder := s.NewKey(t, s.Account, models.RoleWorker)
+		before := s.Dump(t)
+
+		_, _, err := s.Registrar.Register(t.Context(), intruder, registration("one"))
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		_, _, err = s.Registrar.Register(t.Context(), worker, registration("two"))
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("KeepsOneWorkerPerPlaceOfConcurrentCalls", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		errs := make([]error, 8)
+		var calls sync.WaitGroup
+		for i := range errs {
+			calls.Go(func() { _, _, errs[i] = s.Registrar.Register(t.Context(), s.Enrolment, registration("one")) })
+		}
+		calls.Wait()
+
+		for _, err := range errs {
+			if err != nil {
+				jobstest.RequireCode(t, err, jobs.CodeConflict)
+			}
+		}
+		var live int
+		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM workers WHERE status <> 'TERMINATED'").Scan(t.Context(), &live))
+		require.Equal(t, 1, live)
+	})
+
+	t.Run("RefusesBadInput", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		before := s.Dump(t)
+		for field, spoil := range map[string]func(*jobs.Registration){
+			"provider":           func(in *jobs.Registration) { in.Provider = "" },
+			"providerInstanceId": func(in *jobs.Registration) { in.ProviderInstanceID = "a\x00" },
+			"region":             func(in *jobs.Registration) { in.Region = string(make([]byte, 300)) },
+			"gpuType":            func(in *jobs.Registration) { in.GPUType = "\xff" },
+			"zone":               func(in *jobs.Registration) { in.Zone = "\n" },
+			"slot":               func(in *jobs.Registration) { in.Slot = -1 },
+			"gpuCount":           func(in *jobs.Registration) { in.GPUCount = 0 },
+			"gpuMemoryBytes":     func(in *jobs.Registration) { in.GPUMemoryBytes = ptr(int64(-1)) },
+			"models":             func(in *jobs.Registration) { in.Models = nil },
+			"model":              func(in *jobs.Registration) { in.Models = []string{"unheard-of"} },
+		} {
+			in := registration("one")
+			spoil(&in)
+			_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+			require.Error(t, err, field)
+			jobstest.RequireInvalid(t, err, field)
+		}
+		in := registration("one")
+		for _, pool := range []models.PoolID{"pol_1", models.NewPoolID()} {
+			in.PoolID = pool
+			_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		}
+		require.Equal(t, before, s.Dump(t))
+	})
+}
+
+func TestTerminateWorker(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KillsTheMachineAndRequeuesTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, _ := leased(t)
+		provider := newFakeProvider("one")
+		s.Operator.Providers["static"] = provider
+
+		ended, err := s.Operator.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+
+		require.NoError(t, err)
+		require.Equal(t, models.WorkerTerminated, ended.Status)
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		require.Empty(t, provider.running)
+		s.RequireInvariants(t)
+		again, err := s.Operator.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+		require.NoError(t, err)
+		require.Equal(t, ended.EndedAt, again.EndedAt)
+	})
+
+	t.Run("IsForOperators", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, _ := leased(t)
+		before := s.Dump(t)
+		for _, p := range []jobs.Principal{s.Client, s.Enrolment, worker} {
+			_, err := s.Operator.TerminateWorker(t.Context(), p, worker.WorkerID)
+			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			_, err = s.Operator.DrainWorker(t.Context(), p, worker.WorkerID, 0)
+			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			_, err = s.Operator.PreemptWorker(t.Context(), p, worker.WorkerID, 0)
+			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		}
+		for _, id := range []models.WorkerID{"wrk_1", models.NewWorkerID()} {
+			_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, id)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, err = s.Operator.DrainWorker(t.Context(), s.Admin, id, 0)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		}
+		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, -1)
+		jobstest.RequireInvalid(t, err, "deadlineSeconds")
+		_, err = s.Operator.PreemptWorker(t.Context(), s.Admin, worker.WorkerID, 0)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		require.Equal(t, before, s.Dump(t))
+	})
+}

@@ -1,0 +1,268 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Registration is what a worker says of itself.
+type Registration struct {
+	Provider           string
+	ProviderInstanceID string
+	Slot               int
+	GPUCount           int
+	PoolID             models.PoolID
+	Region             string
+	Zone               string
+	GPUType            string
+	GPUMemoryBytes     *int64
+	CapacityClass      models.CapacityClass
+	Models             []string
+	WarmModels         []string
+	AgentVersion       string
+}
+
+// Registrar lets workers in and out.
+type Registrar struct {
+	DB        *bun.DB
+	Catalogue *Catalogue
+	Notifier  *Notifier
+}
+
+// Register makes a worker and a token of its own. A worker that was known at the
+// same place of the same machine is over from then on, and the job that it held
+// is queued again: only the same enrolment key may do that. A worker that the
+// scaler booted is the row that waits for it.
+func (r *Registrar) Register(ctx context.Context, p Principal, in Registration) (*models.Worker, string, error) {
+	if p.WorkerID != "" {
+		return nil, "", forbidden("A worker registers with an enrolment key (rl_…), not with a worker's token.")
+	}
+	if err := r.validate(ctx, &in); err != nil {
+		return nil, "", err
+	}
+	secret, hash := newSecret(workerPrefix)
+	worker := &models.Worker{
+		ID: models.NewWorkerID(), PoolID: in.PoolID, Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID,
+		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
+	}
+	var done *change
+	err := r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		booted, requeued, err := r.replace(ctx, tx, p, in)
+		if err != nil {
+			return err
+		}
+		done = requeued
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if booted != nil {
+			worker = booted
+		}
+		in.describe(worker)
+		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
+		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
+		if booted != nil {
+			return models.UpdateWorker(ctx, tx, worker, models.WorkerBooting)
+		}
+		err = models.InsertWorker(ctx, tx, worker)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errSlotTaken
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", wrap(err, "register %s", clip(in.ProviderInstanceID, 64))
+	}
+	r.Notifier.after(ctx, done)
+	return worker, secret, nil
+}
+
+var errSlotTaken = conflict("Another agent has just registered as this instance.")
+
+func (in *Registration) describe(w *models.Worker) {
+	w.GPUCount, w.Region, w.Zone, w.GPUType, w.GPUMemoryBytes = in.GPUCount, in.Region, in.Zone, in.GPUType, in.GPUMemoryBytes
+	w.CapacityClass, w.Models, w.WarmModels, w.AgentVersion = in.CapacityClass, in.Models, in.WarmModels, in.AgentVersion
+}
+
+// replace ends the worker that was there before. It returns the booting one, if
+// that is what waits.
+func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p Principal, in Registration) (*models.Worker, *change, error) {
+	old, err := models.FindWorkerBySlot(ctx, tx, in.Provider, in.ProviderInstanceID, in.Slot)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if old.Status == models.WorkerBooting {
+		w, err := models.LockWorker(ctx, tx, old.ID)
+		if err == nil && w.Status != models.WorkerBooting {
+			err = errSlotTaken
+		}
+		return w, nil, err
+	}
+	if old.EnrolmentKeyID != p.KeyID {
+		return nil, nil, forbidden("This instance is registered under another enrolment key.")
+	}
+	c, err := terminate(ctx, tx, old.ID, "its agent registered again")
+	return nil, c, err
+}
+
+// terminate ends a worker for good and requeues the job that it holds. The
+// change is nil if it held none.
+func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string) (*change, error) {
+	attempt, err := models.FindLiveAttempt(ctx, tx, id)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	var l *held
+	if err == nil {
+		l, err = lockHeld(ctx, tx, attempt)
+		if err == nil {
+			if err = endUnfenced(l, models.AttemptLost, reason); err == nil {
+				err = l.save(ctx)
+			}
+		}
+		if err != nil && !errors.Is(err, ErrLeaseLost) {
+			return nil, err
+		}
+	}
+	w, err := models.LockWorker(ctx, tx, id)
+	if err != nil || w.Status == models.WorkerTerminated {
+		return nil, err
+	}
+	was := w.Status
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	w.Status, w.TokenHash, w.EndedAt = models.WorkerTerminated, nil, now
+	if err := models.UpdateWorker(ctx, tx, w, was); err != nil {
+		return nil, fmt.Errorf("terminate worker %s: %w", id, err)
+	}
+	if l == nil {
+		return nil, nil
+	}
+	return l.change, nil
+}
+
+const (
+	maxNameRunes    = 200
+	maxWorkerModels = 100
+)
+
+func (r *Registrar) validate(ctx context.Context, in *Registration) error {
+	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
+		if !validText(value, 1, maxNameRunes) {
+			return invalid(name, "%s must have 1 to %d printable characters.", name, maxNameRunes)
+		}
+	}
+	switch {
+	case !validText(in.Zone, 0, maxNameRunes):
+		return invalid("zone", "zone may have %d printable characters.", maxNameRunes)
+	case !validText(in.AgentVersion, 0, maxNameRunes):
+		return invalid("agentVersion", "agentVersion may have %d printable characters.", maxNameRunes)
+	case in.Slot < 0 || in.Slot > 1000:
+		return invalid("slot", "slot must be from 0 to 1000.")
+	case in.GPUCount < 1 || in.GPUCount > maxGPUs:
+		return invalid("gpuCount", "gpuCount must be from 1 to %d.", maxGPUs)
+	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
+		return invalid("gpuMemoryBytes", "gpuMemoryBytes must be 0 or more.")
+	case len(in.Models) == 0 || len(in.Models) > maxWorkerModels || len(in.WarmModels) > maxWorkerModels:
+		return invalid("models", "A worker runs 1 to %d models.", maxWorkerModels)
+	}
+	for _, name := range append(append([]string{}, in.Models...), in.WarmModels...) {
+		if _, err := r.Catalogue.Model(name); err != nil {
+			return err
+		}
+	}
+	if in.WarmModels == nil {
+		in.WarmModels = []string{}
+	}
+	if in.PoolID == "" {
+		return nil
+	}
+	if !in.PoolID.Valid() {
+		return notFound("pool")
+	}
+	pools, err := models.GetPools(ctx, r.DB, []models.PoolID{in.PoolID})
+	if err == nil && len(pools) == 0 {
+		return notFound("pool")
+	}
+	return wrap(err, "read the pool")
+}
+
+// maxDrain bounds how far away the end of a drain may be.
+const maxDrain = 24 * time.Hour
+
+// DrainSelf is a worker's own word that it takes no more work. deadline is when
+// it will be gone; zero if it does not know.
+func (r *Registrar) DrainSelf(ctx context.Context, p Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker, error) {
+	if err := p.isWorker(id); err != nil {
+		return nil, err
+	}
+	return drain(ctx, r.DB, id, clip(printable(reason), maxMessageBytes), func(time.Time) time.Time { return deadline })
+}
+
+// Deregister ends the worker. A job that it holds is queued again.
+func (r *Registrar) Deregister(ctx context.Context, p Principal, id models.WorkerID) (*models.Worker, error) {
+	if err := p.isWorker(id); err != nil {
+		return nil, err
+	}
+	return terminateWorker(ctx, r.DB, r.Notifier, id, "its agent went away")
+}
+
+func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.WorkerID, reason string) (*models.Worker, error) {
+	var done *change
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		done, err = terminate(ctx, tx, id, reason)
+		return err
+	})
+	if err != nil {
+		return nil, wrap(orNotFound(err, "worker"), "end worker %s", id)
+	}
+	n.after(ctx, done)
+	return getWorker(ctx, db, id)
+}
+
+func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
+	workers, err := models.GetWorkers(ctx, db, []models.WorkerID{id})
+	if err == nil && len(workers) == 0 {
+		return nil, notFound("worker")
+	}
+	if err != nil {
+		return nil, wrap(err, "read worker %s", id)
+	}
+	return workers[0], nil
+}
+
+// drain makes a worker take no more jobs. One that drains or is over already is
+// left as it is.
+func drain(ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time) (*models.Worker, error) {
+	var w *models.Worker
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if w, err = models.LockWorker(ctx, tx, id); err != nil {
+			return orNotFound(err, "worker")
+		}
+		was := w.Status
+		if !CanWorkerMove(was, models.WorkerDraining) {
+			return nil
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		w.Status, w.DrainReason, w.DrainDeadline = models.WorkerDraining, reason, deadline(now)
+		return models.UpdateWorker(ctx, tx, w, was)
+	})
+	return w, wrap(err, "drain worker %s", id)
+}

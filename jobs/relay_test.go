@@ -1,0 +1,139 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// queue keeps what is published.
+type queue struct {
+	mu     sync.Mutex
+	got    []models.JobID
+	refuse error
+}
+
+func (q *queue) publish(_ context.Context, m *models.OutboxMessage) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refuse != nil {
+		return q.refuse
+	}
+	var ready jobs.JobReady
+	if err := json.Unmarshal(m.Payload, &ready); err != nil {
+		return err
+	}
+	q.got = append(q.got, ready.JobID)
+	return nil
+}
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CarriesEachMessageOnceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var expected []models.JobID
+		for range 40 {
+			expected = append(expected, s.Submit(t).ID)
+		}
+		q := &queue{}
+		relay := &jobs.Relay{DB: s.DB, Publish: q.publish}
+
+		var passes sync.WaitGroup
+		for range 6 {
+			passes.Go(func() {
+				if _, err := relay.Pass(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		passes.Wait()
+
+		require.ElementsMatch(t, expected, q.got)
+		require.Zero(t, s.Count(t, "outbox"))
+	})
+
+	t.Run("TriesAgainWhatTheQueueRefused", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		q := &queue{refuse: errors.New("redis is away")}
+		relay := &jobs.Relay{DB: s.DB, Publish: q.publish}
+
+		carried, err := relay.Pass(t.Context())
+
+		require.ErrorIs(t, err, q.refuse)
+		require.Zero(t, carried)
+		q.refuse = nil
+		carried, err = relay.Pass(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, carried, "the message is still the first pass's")
+		s.Exec(t, "UPDATE outbox SET claimed_until = clock_timestamp() - interval '1 second'")
+		carried, err = relay.Pass(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, carried)
+		require.Equal(t, []models.JobID{job.ID}, q.got)
+	})
+
+	t.Run("TellsOnlyOfWhatWasCommitted", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_queued = 0")
+
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+
+		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		require.Zero(t, s.Count(t, "outbox"))
+	})
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PutsAQueuedJobIntoTheIndex", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		s.Index().Lose()
+		require.NoError(t, s.Notifier.Index.Rebuild(t.Context(), nil))
+
+		require.NoError(t, s.Readier.Ready(t.Context(), job.ID))
+
+		first, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+		require.NoError(t, err)
+		require.Equal(t, job.ID, first[0].ID)
+		require.Equal(t, job.QueueOrder, first[0].Order)
+		lease(t, s, s.Worker(t, "one"))
+		jobstest.RequireCode(t, s.Readier.Ready(t.Context(), job.ID), jobs.CodeNotFound)
+	})
+
+	t.Run("RebuildsALostIndex", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		s.Index().Lose()
+		_, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+		require.ErrorIs(t, err, jobs.ErrIndexLost)
+
+		require.NoError(t, s.Readier.Sweep(t.Context()))
+
+		heads, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 10)
+		require.NoError(t, err)
+		require.Len(t, heads, 2)
+		require.Equal(t, job.ID, heads[0].ID)
+	})
+}

@@ -1,0 +1,225 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+var zeroTime time.Time
+
+// fakeProvider is a cloud in memory.
+type fakeProvider struct {
+	mu      sync.Mutex
+	running []string
+	started int
+	refuse  error
+}
+
+func newFakeProvider(running ...string) *fakeProvider { return &fakeProvider{running: running} }
+
+func (f *fakeProvider) Start(_ context.Context, _ *models.Pool, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return f.refuse
+	}
+	f.started++
+	f.running = append(f.running, id)
+	return nil
+}
+
+func (f *fakeProvider) Instances(context.Context) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.running), nil
+}
+
+func (f *fakeProvider) Preempt(ctx context.Context, id string, _ time.Duration) error {
+	return f.Kill(ctx, id)
+}
+
+func (f *fakeProvider) Kill(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = slices.DeleteFunc(f.running, func(other string) bool { return other == id })
+	return nil
+}
+
+func addPool(t *testing.T, s *jobstest.Stack, least, most int) *models.Pool {
+	t.Helper()
+	pool := &models.Pool{
+		ID: models.NewPoolID(), Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
+	}
+	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+	return pool
+}
+
+// scaled is a stack with a pool and its scaler.
+func scaled(t *testing.T, least, most int) (*jobstest.Stack, *jobs.Scaler, *fakeProvider, *models.Pool) {
+	t.Helper()
+	s := jobstest.New(t)
+	provider := newFakeProvider()
+	scaler := &jobs.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]jobs.Provider{"fake": provider}}
+	return s, scaler, provider, addPool(t, s, least, most)
+}
+
+// enrol registers the agents of all machines that run.
+func enrol(t *testing.T, s *jobstest.Stack, provider *fakeProvider, pool *models.Pool) []jobs.Principal {
+	t.Helper()
+	var workers []jobs.Principal
+	for _, id := range provider.running {
+		_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, jobs.Registration{
+			Provider: "fake", ProviderInstanceID: id, GPUCount: 1, PoolID: pool.ID, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		})
+		require.NoError(t, err)
+		p, err := s.Keys.Authenticate(t.Context(), secret)
+		require.NoError(t, err)
+		workers = append(workers, p)
+	}
+	return workers
+}
+
+func poolStatus(t *testing.T, s *jobstest.Stack, pool *models.Pool) *jobs.PoolStatus {
+	t.Helper()
+	status, err := s.Reader.Pool(t.Context(), pool.ID)
+	require.NoError(t, err)
+	return status
+}
+
+func TestScale(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BootsThePoolToItsMinimumOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 2, 4)
+
+		for range 3 {
+			require.NoError(t, scaler.Scale(t.Context()))
+		}
+
+		require.Equal(t, 2, provider.started)
+		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
+		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 10)
+		require.NoError(t, err)
+		require.Len(t, history, 1)
+		require.Equal(t, "0 waiting jobs and 0 busy need 0 workers; the pool keeps 2.", history[0].Reason)
+		enrol(t, s, provider, pool)
+		status := poolStatus(t, s, pool)
+		require.Equal(t, []int{0, 2}, []int{status.Booting, status.Idle}, "an agent takes the row that waits for it")
+		require.Equal(t, 2, status.Desired)
+	})
+
+	t.Run("GrowsUnderABurst", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 1, 4)
+		for range 9 {
+			submitAs(t, s, s.Admin, nil) // CRITICAL: each wants a worker at once
+		}
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 4, provider.started)
+		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 1)
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 4}, []int{history[0].From, history[0].To})
+		require.Equal(t, "9 waiting jobs and 0 busy need 9 workers; the pool may have 4.", history[0].Reason)
+		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9}]}`,
+			string(history[0].Inputs))
+	})
+
+	t.Run("DrainsTheLongestIdleAndNeverABusyOne", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 4, 4)
+		require.NoError(t, scaler.Scale(t.Context()))
+		workers := enrol(t, s, provider, pool)
+		s.Exec(t, "UPDATE pools SET min_workers = 1")
+		s.Submit(t)
+		require.NotNil(t, lease(t, s, workers[0]))
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Equal(t, 3, poolStatus(t, s, pool).Idle, "they were not idle for long")
+		s.Exec(t, "UPDATE workers SET idle_since = clock_timestamp() - interval '61 seconds' WHERE id IN (?, ?)", workers[0].WorkerID, workers[2].WorkerID)
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		status := poolStatus(t, s, pool)
+		require.Equal(t, []int{2, 1, 1}, []int{status.Idle, status.Busy, status.Draining})
+		require.Equal(t, models.WorkerDraining, workerStatus(t, s, workers[2].WorkerID))
+	})
+
+	t.Run("ForgetsMachinesThatAreGone", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 1, 1)
+		require.NoError(t, scaler.Scale(t.Context()))
+		worker := enrol(t, s, provider, pool)[0]
+		job := s.Submit(t)
+		lease(t, s, worker)
+		provider.running = nil
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, models.WorkerTerminated, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		require.Equal(t, 2, provider.started, "another one boots in its place")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("ClearsAwayWhatDidNotStart", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 2, 2)
+		provider.refuse = errors.New("no capacity in this zone")
+
+		err := scaler.Scale(t.Context())
+
+		require.ErrorIs(t, err, provider.refuse)
+		require.Zero(t, poolStatus(t, s, pool).Booting)
+		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 1)
+		require.NoError(t, err)
+		require.Contains(t, history[0].Error, "no capacity in this zone")
+	})
+
+	t.Run("BootsNothingTwiceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 3, 3)
+
+		errs := make([]error, 6)
+		var passes sync.WaitGroup
+		for i := range errs {
+			passes.Go(func() { errs[i] = scaler.Scale(t.Context()) })
+		}
+		passes.Wait()
+
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.Equal(t, 3, provider.started)
+		require.Equal(t, 3, poolStatus(t, s, pool).Booting)
+	})
+
+	t.Run("LeavesThePoolsOfOthersAlone", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, _, pool := scaled(t, 3, 3)
+		scaler.Providers = map[string]jobs.Provider{}
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Zero(t, poolStatus(t, s, pool).Booting)
+	})
+}

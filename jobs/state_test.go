@@ -1,0 +1,211 @@
+package jobs_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCanMove(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsWhatTheDiagramShows", func(t *testing.T) {
+		t.Parallel()
+
+		drawn := diagram(t, "## Job")
+
+		for _, from := range models.JobStatuses {
+			for _, to := range models.JobStatuses {
+				require.Equal(t, drawn[edge{string(from), string(to)}], jobs.CanMove(from, to), "%s to %s", from, to)
+			}
+			require.Equal(t, drawn[edge{string(from), "[*]"}], from.Terminal(), "the end of %s", from)
+		}
+	})
+}
+
+func TestCanWorkerMove(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsWhatTheDiagramShows", func(t *testing.T) {
+		t.Parallel()
+
+		drawn := diagram(t, "## Worker")
+
+		all := []models.WorkerStatus{
+			models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost, models.WorkerTerminated,
+		}
+		for _, from := range all {
+			for _, to := range all {
+				require.Equal(t, drawn[edge{string(from), string(to)}], jobs.CanWorkerMove(from, to), "%s to %s", from, to)
+			}
+		}
+	})
+}
+
+type edge struct{ from, to string }
+
+var arrow = regexp.MustCompile(`(?m)^\s*(\S+) --> (\S+)$`)
+
+// diagram reads the edges of the first diagram under a heading of
+// docs/states.md.
+func diagram(t *testing.T, heading string) map[edge]bool {
+	t.Helper()
+	page, err := os.ReadFile("../docs/states.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(page), heading+"\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	edges := map[edge]bool{}
+	for _, m := range arrow.FindAllStringSubmatch(section, -1) {
+		edges[edge{m[1], m[2]}] = true
+	}
+	require.NotEmpty(t, edges)
+	return edges
+}
+
+// fencedVerbs are all calls about an attempt, each with input that is right for
+// one that runs and holds the given objects.
+var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error{
+	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		_, err := s.Holder.Heartbeat(t.Context(), p, f, []float64{0.5})
+		return err
+	},
+	"ReportProgress": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		_, err := s.Holder.ReportProgress(t.Context(), p, f, jobs.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
+		return err
+	},
+	"RequestUpload": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		_, _, err := s.Holder.RequestUpload(t.Context(), p, f, jobs.UploadRequest{
+			Type: models.ArtifactLog, ContentType: "text/plain", SizeBytes: 3, Checksum: jobstest.Checksum([]byte("log")),
+		})
+		return err
+	},
+	"CommitCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
+		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o.checkpoint, Step: 9, Percent: 90})
+		return err
+	},
+	"CommitArtifact": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
+		_, err := s.Holder.CommitArtifact(t.Context(), p, f, models.ArtifactLog, o.log)
+		return err
+	},
+	"RejectCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
+		_, err := s.Holder.RejectCheckpoint(t.Context(), p, f, o.committed, "it does not open")
+		return err
+	},
+	"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
+		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.film})
+		return err
+	},
+	"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		_, err := s.Holder.Fail(t.Context(), p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+		return err
+	},
+	"Release": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		_, err := s.Holder.Release(t.Context(), p, f, models.FailPreempted)
+		return err
+	},
+}
+
+// objects are what one attempt has uploaded and not yet committed, and one
+// checkpoint that it has.
+type objects struct {
+	checkpoint, log, film jobs.UploadedObject
+	committed             models.ArtifactID
+}
+
+func uploadAll(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence) objects {
+	t.Helper()
+	first := s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the first state"))
+	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: first, Step: 1, Percent: 10})
+	require.NoError(t, err)
+	attempt, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
+	require.NoError(t, err)
+	return objects{
+		checkpoint: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the second state")),
+		log:        s.Upload(t, p, f, models.ArtifactLog, []byte("a log")),
+		film:       s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a film")),
+		committed:  attempt.CheckpointID,
+	}
+}
+
+func TestVerb(t *testing.T) {
+	t.Parallel()
+
+	lost := jobs.CodeLeaseLost
+	all := func(codes map[string]jobs.Code) map[string]jobs.Code {
+		expected := map[string]jobs.Code{}
+		for name := range fencedVerbs {
+			expected[name] = lost
+		}
+		for name, code := range codes {
+			expected[name] = code
+		}
+		return expected
+	}
+	for name, c := range map[string]struct {
+		end      func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error
+		status   models.JobStatus
+		expected map[string]jobs.Code // "" is the same answer again
+		cancel   jobs.Code
+	}{
+		"Completed": {fencedVerbs["Complete"], models.JobCompleted, all(map[string]jobs.Code{"Complete": ""}), jobs.CodeConflict},
+		"Failed": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+			_, err := s.Holder.Fail(t.Context(), p, f, jobs.Failure{Class: models.FailContentPolicy, Message: "refused"})
+			return err
+		}, models.JobFailed, all(map[string]jobs.Code{"Fail": ""}), jobs.CodeConflict},
+		"Scheduled": {fencedVerbs["Fail"], models.JobScheduled, all(map[string]jobs.Code{"Fail": ""}), "none"},
+		"Queued":    {fencedVerbs["Release"], models.JobQueued, all(map[string]jobs.Code{"Release": ""}), "none"},
+		"Reaped": {func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, f jobs.Fence, _ objects) error {
+			s.ExpireLease(t, f.AttemptID)
+			_, err := s.Reaper.Reap(t.Context())
+			return err
+		}, models.JobQueued, all(nil), "none"},
+		"Cancelled": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+			held, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
+			require.NoError(t, err)
+			_, err = s.Canceller.Cancel(t.Context(), s.Client, held.JobID)
+			require.NoError(t, err)
+			_, err = s.Holder.Release(t.Context(), p, f, models.FailPreempted)
+			return err
+		}, models.JobCancelled, all(map[string]jobs.Code{"Complete": jobs.CodeConflict, "Fail": "", "Release": ""}), ""},
+	} {
+		t.Run("ChangesNothingOnceTheJobIs"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			job := s.Submit(t)
+			worker := s.Worker(t, "one")
+			_, fence := s.Lease(t, worker)
+			o := uploadAll(t, s, worker, fence)
+			require.NoError(t, c.end(t, s, worker, fence, o))
+			require.Equal(t, c.status, s.Reload(t, job.ID).Status)
+			before := s.Dump(t)
+
+			for verb, call := range fencedVerbs {
+				err := call(t, s, worker, fence, o)
+				if c.expected[verb] == "" {
+					require.NoError(t, err, verb)
+				} else {
+					jobstest.RequireCode(t, err, c.expected[verb])
+				}
+				require.Equal(t, before, s.Dump(t), verb)
+			}
+			if c.cancel != "none" {
+				_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+				if c.cancel == "" {
+					require.NoError(t, err)
+				} else {
+					jobstest.RequireCode(t, err, c.cancel)
+				}
+				require.Equal(t, before, s.Dump(t), "cancel")
+			}
+			s.RequireInvariants(t)
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestJob(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GoesFromSubmitToFilm", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		worker := s.Worker(t, "one")
+		lease, fence := s.Lease(t, worker)
+		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.NoError(t, err)
+		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+			Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering, Message: "step 4 of 10"},
+		})
+		require.NoError(t, err)
+		checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state at step 4"))
+		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
+		require.NoError(t, err)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+
+		require.NoError(t, err)
+		require.Equal(t, job.ID, lease.Job.ID)
+		require.Equal(t, models.JobCompleted, end.Job.Status)
+		require.Equal(t, 100.0, end.Job.Progress.Percent)
+		require.Equal(t, []models.JobEventType{
+			models.EventQueued, models.EventLeased, models.EventStarted, models.EventProgress, models.EventCheckpointed, models.EventCompleted,
+		}, eventTypes(t, s, job.ID))
+		account, err := models.GetAccounts(t.Context(), s.DB, []models.AccountID{s.Account.ID})
+		require.NoError(t, err)
+		require.Zero(t, account[0].Queued)
+		require.Zero(t, account[0].Running)
+	})
+}
+
+// eventTypes lists a job's history and checks that its counting has no gap.
+func eventTypes(t *testing.T, s *jobstest.Stack, id models.JobID) []models.JobEventType {
+	t.Helper()
+	events, err := models.ListJobEvents(t.Context(), s.DB, id, 0, 1000)
+	require.NoError(t, err)
+	var types []models.JobEventType
+	for i, e := range events {
+		require.Equal(t, i+1, e.Seq)
+		types = append(types, e.Type)
+	}
+	return types
+}

@@ -1,0 +1,277 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Submission is what a client asks for. Pointers and empty values mean the
+// default.
+type Submission struct {
+	Type           string
+	Model          string
+	Prompt         string
+	Params         json.RawMessage
+	Tier           models.Tier
+	Priority       int
+	IdempotencyKey *string
+	MaxAttempts    *int
+	TimeoutSeconds *int
+	UserID         string
+	Metadata       json.RawMessage
+}
+
+// Submitter accepts jobs.
+type Submitter struct {
+	DB        *bun.DB
+	Catalogue *Catalogue
+	Sealer    *seal.Sealer
+	Notifier  *Notifier
+}
+
+const (
+	maxPromptRunes   = 10_000
+	maxPromptBytes   = 40_000
+	maxKeyRunes      = 255
+	maxUserIDBytes   = 255
+	maxMetadataBytes = 16 << 10
+	maxMetadataKeys  = 64
+	maxPriority      = 100
+	maxMaxAttempts   = 20
+)
+
+// Submit accepts a job: once it returns, the job is durable. The same
+// idempotency key with the same request returns the first job, and true; with
+// another request it returns IDEMPOTENCY_CONFLICT. Other refusals are
+// INVALID_INPUT, FORBIDDEN (a tier above the account's) and QUOTA_EXCEEDED, and
+// leave nothing behind.
+func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
+	job, err = s.validate(in)
+	if err != nil {
+		return nil, false, err
+	}
+	job.AccountID, job.CreatedBy = p.AccountID, p.KeyID
+	job.Tier = in.Tier
+
+	var done *change
+	err = s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		done, err = s.insert(ctx, tx, job, in.Prompt)
+		return err
+	})
+	if errors.Is(err, errKeyUsed) {
+		job, err = s.first(ctx, job)
+		return job, true, err
+	}
+	if err != nil {
+		return nil, false, wrap(err, "submit job %s", job.ID)
+	}
+	s.Notifier.after(ctx, done)
+	return done.job, false, nil
+}
+
+var errKeyUsed = errors.New("the idempotency key was used before")
+
+func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) (*change, error) {
+	account, err := models.LockAccount(ctx, tx, job.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if err := setTier(job, account); err != nil {
+		return nil, err
+	}
+	if job.IdempotencyKey != "" {
+		if job.RequestDigest, err = requestDigest(job, prompt); err != nil {
+			return nil, err
+		}
+	}
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{tx: tx, now: now, job: job}
+	job.QueuedAt, job.Progress = now, models.Progress{Phase: models.PhaseWaiting}
+	c.note(models.EventQueued, payload{"lane": job.Lane})
+	if err := models.InsertJob(ctx, tx, job); errors.Is(err, sql.ErrNoRows) {
+		return nil, errKeyUsed
+	} else if err != nil {
+		return nil, err
+	}
+	// The limit comes after the key: a repeated submit gets its job even then.
+	if account.Queued >= account.MaxQueued {
+		return nil, &Error{
+			Code: CodeQuotaExceeded, RetryAfterSeconds: 10,
+			Message: "This account has as many waiting jobs as it may have: wait for some to start, or cancel some.",
+		}
+	}
+	if err := s.insertInput(ctx, tx, job, prompt); err != nil {
+		return nil, err
+	}
+	if err := models.InsertJobEvents(ctx, tx, c.events); err != nil {
+		return nil, err
+	}
+	if err := models.AddToAccount(ctx, tx, job.AccountID, 1, 0); err != nil {
+		return nil, err
+	}
+	c.ready, err = enterLane(ctx, tx, job)
+	return c, err
+}
+
+func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) error {
+	if prompt == "" {
+		return nil
+	}
+	sealed, err := s.Sealer.Seal([]byte(prompt), []byte(job.ID))
+	if err != nil {
+		return err
+	}
+	return models.InsertJobInput(ctx, tx, &models.JobInput{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey})
+}
+
+// setTier checks the wanted tier against the account's, and fills in what
+// depends on it.
+func setTier(job *models.Job, account *models.Account) error {
+	if job.Tier == "" {
+		job.Tier = account.Tier
+	}
+	if job.Tier.Above(account.Tier) {
+		return forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
+	}
+	job.Lane = job.Tier
+	if job.MaxAttempts == 0 {
+		job.MaxAttempts = Policies[job.Tier].MaxAttempts
+	}
+	return nil
+}
+
+// first returns the job that the account's idempotency key named before.
+func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Job, error) {
+	job, err := models.FindJobByKey(ctx, s.DB, repeated.AccountID, repeated.IdempotencyKey)
+	if err != nil {
+		return nil, wrap(err, "read the job of a repeated key")
+	}
+	if !bytes.Equal(job.RequestDigest, repeated.RequestDigest) {
+		return nil, &Error{
+			Code: CodeIdempotencyConflict, Field: "idempotencyKey",
+			Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
+		}
+	}
+	return job, nil
+}
+
+func (s *Submitter) validate(in Submission) (*models.Job, error) {
+	model, err := s.Catalogue.Model(in.Model)
+	if err != nil {
+		return nil, err
+	}
+	if in.Type != "" && in.Type != model.Type {
+		return nil, invalid("type", "The model %s does %s, not %s.", model.Name, model.Type, clip(in.Type, 64))
+	}
+	if err := validPrompt(in.Prompt, model); err != nil {
+		return nil, err
+	}
+	params, err := model.Params(in.Params)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.validLimits(); err != nil {
+		return nil, err
+	}
+	job := &models.Job{
+		ID: models.NewJobID(), Type: model.Type, Model: model.Name, Status: models.JobQueued, Run: 1,
+		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+	}
+	if in.MaxAttempts != nil {
+		job.MaxAttempts = *in.MaxAttempts
+	}
+	if in.TimeoutSeconds != nil {
+		job.TimeoutSeconds = *in.TimeoutSeconds
+	}
+	if in.IdempotencyKey != nil {
+		job.IdempotencyKey = *in.IdempotencyKey
+	}
+	return job, nil
+}
+
+// requestDigest tells requests apart: it is over the canonical JSON of all that
+// was asked for but the key, with the defaults filled in.
+func requestDigest(job *models.Job, prompt string) ([]byte, error) {
+	canonical, err := json.Marshal([]any{
+		job.Type, job.Model, prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
+		job.UserID, job.Metadata,
+	})
+	if err != nil {
+		return nil, wrap(err, "encode the request")
+	}
+	sum := sha256.Sum256(canonical)
+	return sum[:], nil
+}
+
+func validPrompt(prompt string, model *Model) error {
+	switch {
+	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
+		return invalid("prompt", "The prompt is empty: say what the film shall show.")
+	case !utf8.ValidString(prompt):
+		return invalid("prompt", "The prompt is not valid UTF-8.")
+	case strings.ContainsRune(prompt, 0):
+		return invalid("prompt", "The prompt holds a NUL character (U+0000): leave it out.")
+	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
+		return invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
+			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
+	}
+	return nil
+}
+
+func (in *Submission) validLimits() error {
+	switch {
+	case in.Priority < -maxPriority || in.Priority > maxPriority:
+		return invalid("priority", "priority must be from %d to %d; it is %d.", -maxPriority, maxPriority, in.Priority)
+	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
+		return invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
+	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > maxTimeout):
+		return invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", maxTimeout, *in.TimeoutSeconds)
+	case in.IdempotencyKey != nil && !validText(*in.IdempotencyKey, 1, maxKeyRunes):
+		return invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxKeyRunes)
+	case !validText(in.UserID, 0, maxUserIDBytes):
+		return invalid("userId", "userId may have %d printable characters.", maxUserIDBytes)
+	}
+	return in.validMetadata()
+}
+
+func (in *Submission) validMetadata() error {
+	if len(in.Metadata) == 0 || bytes.Equal(in.Metadata, []byte("null")) {
+		in.Metadata = nil
+		return nil
+	}
+	value, err := readJSON("metadata", in.Metadata, maxMetadataBytes)
+	if err != nil {
+		return err
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return invalid("metadata", "metadata must be a JSON object.")
+	}
+	if len(fields) > maxMetadataKeys {
+		return invalid("metadata", "metadata may have %d keys; this has %d.", maxMetadataKeys, len(fields))
+	}
+	in.Metadata, err = json.Marshal(fields)
+	return wrap(err, "encode metadata")
+}
+
+// validText tells whether s has so many characters, all of them printable.
+func validText(s string, least, most int) bool {
+	n := utf8.RuneCountInString(s)
+	return n >= least && n <= most && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}

@@ -1,0 +1,321 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// request is one that is accepted.
+func request() jobs.Submission {
+	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesBadInputAndLeavesNothing", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		before := s.Dump(t)
+		params := func(raw string) func(*jobs.Submission) {
+			return func(in *jobs.Submission) { in.Params = json.RawMessage(raw) }
+		}
+		metadata := func(raw string) func(*jobs.Submission) {
+			return func(in *jobs.Submission) { in.Metadata = json.RawMessage(raw) }
+		}
+		prompt := func(text string) func(*jobs.Submission) {
+			return func(in *jobs.Submission) { in.Prompt = text }
+		}
+		var keys []string
+		for i := range 65 {
+			keys = append(keys, fmt.Sprintf(`"k%d": 1`, i))
+		}
+		for name, c := range map[string]struct {
+			field string
+			spoil func(*jobs.Submission)
+		}{
+			"empty prompt":                {"prompt", prompt("")},
+			"blank prompt":                {"prompt", prompt(" \n\t ")},
+			"prompt of 10,001 characters": {"prompt", prompt(strings.Repeat("x", 10_001))},
+			"prompt of 100 kB":            {"prompt", prompt(strings.Repeat("x", 100_000))},
+			"prompt with NUL":             {"prompt", prompt("a\x00b")},
+			"prompt that is not UTF-8":    {"prompt", prompt("a\xffb")},
+			"prompt with a surrogate":     {"prompt", prompt("a\xed\xa0\x80b")},
+			"no model":                    {"model", func(in *jobs.Submission) { in.Model = "" }},
+			"unknown model":               {"model", func(in *jobs.Submission) { in.Model = "sora-9" }},
+			"model in the wrong case":     {"model", func(in *jobs.Submission) { in.Model = "TestCard" }},
+			"type of another model":       {"type", func(in *jobs.Submission) { in.Type = "audio.generate" }},
+			"negative duration":           {"params.durationSeconds", params(`{"durationSeconds": -1}`)},
+			"10^9 seconds":                {"params.durationSeconds", params(`{"durationSeconds": 1000000000}`)},
+			"duration as text":            {"params.durationSeconds", params(`{"durationSeconds": "4"}`)},
+			"infinite duration":           {"params", params(`{"durationSeconds": 1e400}`)},
+			"NaN":                         {"params", params(`{"durationSeconds": NaN}`)},
+			"unknown resolution":          {"params.resolution", params(`{"resolution": "8k"}`)},
+			"fps with a fraction":         {"params.fps", params(`{"fps": 23.976}`)},
+			"seed beyond 2^53":            {"params.seed", params(`{"seed": 9223372036854775808}`)},
+			"unknown property":            {"params", params(`{"width": 640}`)},
+			"property with NUL":           {"params", params(`{"a\u0000": 1}`)},
+			"params that are a list":      {"params", params(`[]`)},
+			"params that are truncated":   {"params", params(`{"fps": `)},
+			"params with a tail":          {"params", params(`{} {}`)},
+			"params of 17 kB":             {"params", params(`{"seed": ` + strings.Repeat(" ", 17<<10) + `1}`)},
+			"priority 101":                {"priority", func(in *jobs.Submission) { in.Priority = 101 }},
+			"priority -101":               {"priority", func(in *jobs.Submission) { in.Priority = -101 }},
+			"no attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = ptr(0) }},
+			"21 attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = ptr(21) }},
+			"no time":                     {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = ptr(0) }},
+			"more than 5 h":               {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = ptr(5*60*60 + 1) }},
+			"empty key":                   {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr("") }},
+			"key of 256 characters":       {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr(strings.Repeat("k", 256)) }},
+			"key with a control":          {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr("a\nb") }},
+			"user id of 256 characters":   {"userId", func(in *jobs.Submission) { in.UserID = strings.Repeat("u", 256) }},
+			"user id with NUL":            {"userId", func(in *jobs.Submission) { in.UserID = "a\x00" }},
+			"metadata that is a list":     {"metadata", metadata(`[1]`)},
+			"metadata that is text":       {"metadata", metadata(`"a"`)},
+			"metadata that is not JSON":   {"metadata", metadata(`{`)},
+			"metadata of 17 kB":           {"metadata", metadata(`{"a": "` + strings.Repeat("x", 17<<10) + `"}`)},
+			"metadata of 65 keys":         {"metadata", metadata("{" + strings.Join(keys, ",") + "}")},
+			"metadata with NUL":           {"metadata", metadata(`{"a": "\u0000"}`)},
+			"metadata with a NUL name":    {"metadata", metadata(`{"\u0000": 1}`)},
+			"metadata with 1e400000":      {"metadata", metadata(`{"a": 1e400000}`)},
+			"metadata with 1e-400000":     {"metadata", metadata(`{"a": 1e-400000}`)},
+			"metadata nested 7,000 deep":  {"metadata", metadata(`{"a": ` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`)},
+		} {
+			in := request()
+			c.spoil(&in)
+
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+			require.Error(t, err, name)
+			jobstest.RequireInvalid(t, err, c.field)
+			require.Less(t, len(err.Error()), 600, "%s: a message repeats the input", name)
+		}
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("TakesWhatIsOddButRight", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.Prompt = "<script>alert(1)</script> \u202e =cmd() {{.}} \x1b[31m\r\n" + strings.Repeat("é", 9_900)
+		in.Metadata = json.RawMessage(`{"__proto__": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
+		in.UserID = strings.Repeat("ü", 255)
+		in.IdempotencyKey = ptr(strings.Repeat("k", 255))
+
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Equal(t, in.Prompt, prompts[job.ID])
+		require.JSONEq(t, `{"__proto__": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ufffd", "big": 12345678901234567890}`,
+			string(s.Reload(t, job.ID).Metadata))
+	})
+
+	t.Run("WritesTheJobWithItsEventAndMessage", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.Params, in.Priority = nil, 7
+
+		job, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		require.False(t, deduplicated)
+		stored := s.Reload(t, job.ID)
+		require.Equal(t, models.JobQueued, stored.Status)
+		require.Equal(t, models.TierEnterprise, stored.Lane)
+		require.Equal(t, 5, stored.MaxAttempts)
+		require.JSONEq(t, `{"durationSeconds": 4, "resolution": "480p", "aspectRatio": "16:9", "fps": 24, "seed": 0, "pace": 1}`, string(stored.Params))
+		require.Equal(t, []models.JobEventType{models.EventQueued}, eventTypes(t, s, job.ID))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("KeepsThePromptEncrypted", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.Prompt = "PLAINTEXTCANARY"
+
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		for table, rows := range s.Dump(t) {
+			require.NotContains(t, rows, in.Prompt, table)
+			require.NotContains(t, rows, fmt.Sprintf("%x", in.Prompt), table)
+		}
+		other := s.Submit(t)
+		s.Exec(t, "UPDATE job_inputs a SET ciphertext = b.ciphertext, wrapped_key = b.wrapped_key FROM job_inputs b WHERE a.job_id = ? AND b.job_id = ?", other.ID, job.ID)
+		_, err = s.Reader.Prompts(t.Context(), []models.JobID{other.ID})
+		require.Error(t, err, "a prompt opens under its own job's id only")
+		s.Exec(t, "UPDATE job_inputs SET wrapped_key = NULL")
+		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Empty(t, prompts)
+	})
+
+	t.Run("GivesOneJobToOneKey", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.IdempotencyKey = ptr("order 7")
+		const callers = 50
+		ids := make([]models.JobID, callers)
+		repeated := make([]bool, callers)
+		errs := make([]error, callers)
+
+		var calls sync.WaitGroup
+		for i := range callers {
+			calls.Go(func() {
+				var job *models.Job
+				if job, repeated[i], errs[i] = s.Submitter.Submit(t.Context(), s.Client, in); errs[i] == nil {
+					ids[i] = job.ID
+				}
+			})
+		}
+		calls.Wait()
+
+		firsts := 0
+		for i := range callers {
+			require.NoError(t, errs[i])
+			require.Equal(t, ids[0], ids[i])
+			if !repeated[i] {
+				firsts++
+			}
+		}
+		require.Equal(t, 1, firsts)
+		require.Equal(t, 1, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("ComparesRequestsWithTheirDefaults", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.IdempotencyKey, in.Metadata = ptr("order 7"), json.RawMessage(`{"a": 1, "b": 2}`)
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		before := s.Dump(t)
+
+		spelt := in
+		spelt.Type, spelt.Tier, spelt.MaxAttempts, spelt.TimeoutSeconds = "video.generate", models.TierEnterprise, ptr(5), ptr(600)
+		spelt.Params = json.RawMessage(`{"pace": 0, "fps": 24, "seed": 0, "resolution": "480p", "aspectRatio": "16:9", "durationSeconds": 1.0}`)
+		spelt.Metadata = json.RawMessage(` {"b": 2, "a": 1} `)
+		same, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, spelt)
+
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, job.ID, same.ID)
+		for name, change := range map[string]func(*jobs.Submission){
+			"prompt":   func(in *jobs.Submission) { in.Prompt += "!" },
+			"params":   func(in *jobs.Submission) { in.Params = nil },
+			"tier":     func(in *jobs.Submission) { in.Tier = models.TierFree },
+			"priority": func(in *jobs.Submission) { in.Priority = 1 },
+			"attempts": func(in *jobs.Submission) { in.MaxAttempts = ptr(4) },
+			"timeout":  func(in *jobs.Submission) { in.TimeoutSeconds = ptr(60) },
+			"user":     func(in *jobs.Submission) { in.UserID = "u" },
+			"metadata": func(in *jobs.Submission) { in.Metadata = nil },
+		} {
+			other := in
+			change(&other)
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, other)
+			require.Error(t, err, name)
+			jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		}
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("KeepsAKeySpacePerAccount", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		in := request()
+		in.IdempotencyKey = ptr("order 7")
+
+		mine, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		theirs, deduplicated, err := s.Submitter.Submit(t.Context(), stranger, in)
+
+		require.NoError(t, err)
+		require.False(t, deduplicated)
+		require.NotEqual(t, mine.ID, theirs.ID)
+	})
+
+	t.Run("RefusesATierAboveTheAccounts", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		before := s.Dump(t)
+		in := request()
+		in.Tier = models.TierCritical
+
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		require.Equal(t, before, s.Dump(t))
+		in.Tier = models.TierBatch
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		require.Equal(t, models.TierBatch, job.Lane)
+		require.Equal(t, 3, job.MaxAttempts)
+	})
+
+	t.Run("HoldsTheQuotaButNotAgainstARepeatedKey", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_queued = 3 WHERE id = ?", s.Account.ID)
+		in := request()
+		in.IdempotencyKey = ptr("the first")
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+
+		// All of them come while the account is locked.
+		tx, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
+		require.NoError(t, err)
+		const callers = 5
+		var calls sync.WaitGroup
+		refused := make(chan error, callers)
+		for range callers {
+			calls.Go(func() {
+				if _, _, err := s.Submitter.Submit(t.Context(), s.Client, request()); err != nil {
+					refused <- err
+				}
+			})
+		}
+		s.WaitForLocks(t, callers)
+		require.NoError(t, tx.Rollback())
+		calls.Wait()
+		close(refused)
+
+		require.Len(t, refused, callers-2)
+		for err := range refused {
+			jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		}
+		require.Equal(t, 3, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, first.ID, again.ID)
+	})
+}

@@ -1,0 +1,77 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// Publisher hands the outbox's messages to asynq.
+type Publisher struct {
+	sender sender
+}
+
+// NewPublisher returns a publisher. Redis shall have timeouts of a second or
+// less. Close it after use.
+func NewPublisher(opt asynq.RedisConnOpt) *Publisher { return &Publisher{newSender(opt)} }
+
+// Close ends its connections.
+func (p *Publisher) Close() { p.sender.close() }
+
+// readyTimeout bounds one look at a job and the ready index.
+const readyTimeout = 10 * time.Second
+
+// Publish puts a message on its lane's queue, and does nothing if it is there
+// already. It returns an error if Redis does not take the message, or it is of a
+// kind or lane that nobody handles.
+func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
+	if m.Kind != models.OutboxJobReady {
+		return fmt.Errorf("publish outbox message: nobody handles the kind %q", m.Kind)
+	}
+	ready, err := readJobReady(m.Payload)
+	if err != nil {
+		return err
+	}
+	// No retry: the sweep mends sooner.
+	err = p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(laneQueue(ready.Lane)),
+		asynq.TaskID(fmt.Sprintf("%s:%d", ready.JobID, ready.Version)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
+	if err != nil {
+		return fmt.Errorf("publish that job %s is ready: %w", ready.JobID, err)
+	}
+	return nil
+}
+
+func readJobReady(payload []byte) (jobs.JobReady, error) {
+	var ready jobs.JobReady
+	if err := json.Unmarshal(payload, &ready); err != nil {
+		return ready, fmt.Errorf("read a job.ready message: %w", err)
+	}
+	if !slices.Contains(models.Tiers, ready.Lane) {
+		return ready, fmt.Errorf("read a job.ready message of job %s: there is no lane %q", ready.JobID, ready.Lane)
+	}
+	return ready, nil
+}
+
+// jobReady handles the message that a job is queued. A job that is no longer
+// queued, or gone, is what most messages find: a worker was quicker.
+func jobReady(handle func(context.Context, models.JobID) error) asynq.HandlerFunc {
+	return func(ctx context.Context, task *asynq.Task) error {
+		ready, err := readJobReady(task.Payload())
+		if err != nil {
+			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+		}
+		err = handle(ctx, ready.JobID)
+		if errors.Is(err, &jobs.Error{Code: jobs.CodeNotFound}) {
+			return nil
+		}
+		return outcome(err)
+	}
+}

@@ -1,0 +1,159 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/models"
+)
+
+func newPublisher(t *testing.T, redis asynq.RedisConnOpt) *tasks.Publisher {
+	publisher := tasks.NewPublisher(redis)
+	t.Cleanup(publisher.Close)
+	return publisher
+}
+
+func newInspector(t *testing.T, redis asynq.RedisConnOpt) *asynq.Inspector {
+	inspector := asynq.NewInspector(redis)
+	t.Cleanup(func() { require.NoError(t, inspector.Close()) })
+	return inspector
+}
+
+func message(t *testing.T, ready jobs.JobReady) *models.OutboxMessage {
+	payload, err := json.Marshal(ready)
+	require.NoError(t, err)
+	return &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: payload}
+}
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ReachesTheHandler", func(t *testing.T) {
+		t.Parallel()
+
+		redis := database(t, 5)
+		handled := make(chan models.JobID, 1)
+		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, id models.JobID) error {
+			handled <- id
+			return nil
+		}})
+
+		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree})))
+
+		require.Equal(t, models.JobID("job_1"), receive(t, handled))
+	})
+
+	t.Run("PutsAMessageOnItsLaneOnce", func(t *testing.T) {
+		t.Parallel()
+
+		redis := database(t, 6)
+		publisher := newPublisher(t, redis)
+		for _, version := range []int{1, 1, 2} {
+			require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: version, Lane: models.TierEnterprise})))
+		}
+
+		pending, err := newInspector(t, redis).ListPendingTasks("enterprise")
+
+		require.NoError(t, err)
+		var ids []string
+		for _, task := range pending {
+			ids = append(ids, task.ID)
+		}
+		require.ElementsMatch(t, []string{"job_1:1", "job_1:2"}, ids)
+	})
+
+	t.Run("ShowsTheQueueAgainAfterRedisLostIt", func(t *testing.T) {
+		t.Parallel()
+
+		opt := database(t, 7)
+		publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
+		ready := message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro})
+		require.NoError(t, publisher.Publish(t.Context(), ready))
+		client := opt.MakeRedisClient().(redis.UniversalClient)
+		defer client.Close()
+		require.NoError(t, client.FlushDB(t.Context()).Err())
+
+		require.NoError(t, publisher.Publish(t.Context(), ready))
+
+		queues, err := inspector.Queues()
+		require.NoError(t, err)
+		require.Equal(t, []string{"pro"}, queues)
+	})
+
+	t.Run("FailsWithoutRedis", func(t *testing.T) {
+		t.Parallel()
+
+		publisher := newPublisher(t, asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+
+		err := publisher.Publish(ctx, message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
+
+		require.ErrorContains(t, err, "publish that job job_1 is ready")
+		require.NoError(t, ctx.Err())
+	})
+
+	t.Run("RefusesWhatNobodyHandles", func(t *testing.T) {
+		t.Parallel()
+
+		publisher := newPublisher(t, database(t, 8))
+
+		require.ErrorContains(t, publisher.Publish(t.Context(), &models.OutboxMessage{Kind: "job.lost"}), `nobody handles the kind "job.lost"`)
+		require.ErrorContains(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Lane: "SLOW"})), `there is no lane "SLOW"`)
+	})
+}
+
+func TestJobReady(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsWhatFailedAndGoesOn", func(t *testing.T) {
+		t.Parallel()
+
+		redis := database(t, 9)
+		handled := make(chan models.JobID, 10)
+		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, id models.JobID) error {
+			defer func() { handled <- id }()
+			switch id {
+			case "job_broken":
+				return errors.New("no connection")
+			case "job_refused":
+				return &jobs.Error{Code: jobs.CodeConflict, Message: "No."}
+			case "job_panics":
+				panic("broken")
+			case "job_leased":
+				return &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such queued job."}
+			}
+			return nil
+		}})
+		publisher := newPublisher(t, redis)
+
+		for _, id := range []models.JobID{"job_broken", "job_refused", "job_panics", "job_leased", "job_fine"} {
+			require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: id, Version: 1, Lane: models.TierPro})))
+		}
+
+		for range 5 {
+			receive(t, handled)
+		}
+		inspector := newInspector(t, redis)
+		require.Eventually(t, func() bool {
+			queue, err := inspector.GetQueueInfo("pro")
+			return err == nil && queue.Active == 0 && queue.Pending == 0
+		}, 30*time.Second, 10*time.Millisecond)
+		failed, err := inspector.ListArchivedTasks("pro")
+		require.NoError(t, err)
+		var ids []string
+		for _, task := range failed {
+			ids = append(ids, task.ID)
+		}
+		require.ElementsMatch(t, []string{"job_broken:1", "job_refused:1", "job_panics:1"}, ids, "that a worker was quicker is no failure")
+	})
+}

@@ -1,0 +1,77 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/models"
+)
+
+var server *services.Redis
+
+func TestMain(m *testing.M) {
+	var err error
+	if server, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := server.Stop(context.Background()); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// database returns one of the server's databases: asynq's keys have no prefix,
+// so each test has a database of its own, which is emptied.
+func database(t *testing.T, number int) asynq.RedisClientOpt {
+	opt, err := asynq.ParseRedisURI(server.URL())
+	require.NoError(t, err)
+	client := opt.(asynq.RedisClientOpt)
+	client.DB = number
+	connection := client.MakeRedisClient().(redis.UniversalClient)
+	defer connection.Close()
+	require.NoError(t, connection.FlushDB(t.Context()).Err())
+	return client
+}
+
+// run runs the tasks until the test ends or the function is called.
+func run(t *testing.T, cfg tasks.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- tasks.Run(ctx, cfg) }()
+	stopped := false
+	stop = func() {
+		cancel()
+		if !stopped {
+			stopped = true
+			require.NoError(t, receive(t, ended))
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func nothing(context.Context, models.JobID) error { return nil }
+
+// receive waits for a value, which must come.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}

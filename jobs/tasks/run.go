@@ -1,0 +1,109 @@
+// Package tasks is asynq's side of the domain: message types, lanes, and thin
+// handlers that call jobs.
+//
+// Nothing is kept in asynq that PostgreSQL does not know. A message is a hint,
+// handled at least once or, if Redis loses it, not at all: sweeps find its job
+// again. Periodic passes run without Redis too.
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// checkEvery is how often an idle process looks for messages: their usual
+	// delay.
+	checkEvery = 50 * time.Millisecond
+	// handlers is how many messages a process handles at once. They are short,
+	// and each holds a connection to PostgreSQL.
+	handlers = 8
+	// drainTime is how long handlers may take to end when the process does.
+	drainTime = 5 * time.Second
+)
+
+// Config is what a control process handles.
+type Config struct {
+	// Redis shall have timeouts of a second or less.
+	Redis asynq.RedisConnOpt
+	// Ready handles the message that a job is queued.
+	Ready func(context.Context, models.JobID) error
+	// Passes are the same in every process on one Redis: whichever is free runs
+	// them.
+	Passes []Pass
+}
+
+// Run handles messages and runs the passes until ctx ends; then it lets handlers
+// finish, and returns nil. Redis may come and go meanwhile. It returns an error
+// only if it could not start.
+func Run(ctx context.Context, cfg Config) error {
+	periodic := newPeriodic(cfg.Redis, cfg.Passes)
+	defer periodic.close()
+
+	mux := asynq.NewServeMux()
+	mux.HandleFunc(string(models.OutboxJobReady), jobReady(cfg.Ready))
+	periodic.handle(mux)
+	server := asynq.NewServer(cfg.Redis, serverConfig(ctx))
+	if err := server.Start(mux); err != nil {
+		return fmt.Errorf("start the task handlers: %w", err)
+	}
+	defer server.Shutdown()
+
+	var ticking sync.WaitGroup
+	for _, pass := range periodic.passes {
+		ticking.Go(func() { periodic.tick(ctx, pass) })
+	}
+	<-ctx.Done()
+	ticking.Wait()
+	return nil
+}
+
+func serverConfig(ctx context.Context) asynq.Config {
+	return asynq.Config{
+		// What runs when ctx ends may finish within drainTime.
+		BaseContext:       func() context.Context { return context.WithoutCancel(ctx) },
+		Concurrency:       handlers,
+		TaskCheckInterval: checkEvery,
+		ShutdownTimeout:   drainTime,
+		Queues:            queues(),
+		StrictPriority:    true,
+		Logger:            redisLog{},
+		LogLevel:          asynq.WarnLevel,
+		ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+			slog.ErrorContext(ctx, "task failed", "task", task.Type(), "error", err)
+		}),
+	}
+}
+
+// outcome is what asynq shall make of a handler's error: one of the caller's
+// will be the same next time.
+func outcome(err error) error {
+	var e *jobs.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	return err
+}
+
+// redisLog has asynq and go-redis log to slog. That Redis is away ends by
+// itself, and the calls that needed it tell as well.
+type redisLog struct{}
+
+func (redisLog) Debug(args ...any) { slog.Debug("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Info(args ...any)  { slog.Debug("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Warn(args ...any)  { slog.Warn("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Error(args ...any) { slog.Warn("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Fatal(args ...any) { slog.Error("asynq: " + fmt.Sprint(args...)) }
+
+func (redisLog) Printf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, "redis: "+fmt.Sprintf(format, args...))
+}

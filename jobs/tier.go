@@ -1,0 +1,40 @@
+package jobs
+
+import (
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// TierPolicy is what a tier promises and allows: the one table that admission,
+// the scaler and the retries read.
+type TierPolicy struct {
+	// WaitTarget is how long a job should wait at most; 0 means at once, and
+	// NoTarget none at all.
+	WaitTarget       time.Duration
+	MaxAttempts      int
+	MaxQueued        int
+	MaxRunning       int
+	SubmitsPerMinute int
+}
+
+// NoTarget is the wait target of jobs that may wait for as long as it takes.
+const NoTarget = time.Duration(-1)
+
+// Policies holds every tier's policy.
+var Policies = map[models.Tier]TierPolicy{
+	models.TierCritical:   {0, 5, 1_000_000, 1_000_000, 1_000_000},
+	models.TierEnterprise: {30 * time.Second, 5, 5_000, 200, 300},
+	models.TierPro:        {2 * time.Minute, 3, 200, 10, 30},
+	models.TierFree:       {10 * time.Minute, 3, 20, 1, 5},
+	models.TierBatch:      {NoTarget, 3, 10_000, 100, 300},
+}
+
+// NewAccount is an account of that tier, with the tier's limits.
+func NewAccount(name string, tier models.Tier) *models.Account {
+	p := Policies[tier]
+	return &models.Account{
+		ID: models.NewAccountID(), Name: name, Tier: tier, Weight: 1,
+		MaxQueued: p.MaxQueued, MaxRunning: p.MaxRunning, SubmitsPerMinute: p.SubmitsPerMinute,
+	}
+}

@@ -1,0 +1,180 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/models"
+)
+
+// UploadTTL is how long a link to upload to is good for.
+const UploadTTL = time.Hour
+
+// maxUploads bounds the keys of one attempt: a checkpoint each ten seconds for
+// five hours is 1,800.
+const maxUploads = 4000
+
+// uploadRule is what may be uploaded as one type of artifact.
+type uploadRule struct {
+	contentType string // its beginning
+	maxBytes    int64
+	name        string
+}
+
+var uploadRules = map[models.ArtifactType]uploadRule{
+	models.ArtifactCheckpoint:  {"application/", 64 << 30, "checkpoint"},
+	models.ArtifactPreview:     {"image/", 32 << 20, "preview"},
+	models.ArtifactFinalVideo:  {"video/", 64 << 30, "film"},
+	models.ArtifactThumbnail:   {"image/", 32 << 20, "thumbnail"},
+	models.ArtifactSpritesheet: {"image/", 256 << 20, "spritesheet"},
+	models.ArtifactLog:         {"text/plain", 64 << 10, "log"},
+}
+
+// UploadRequest announces one object.
+type UploadRequest struct {
+	Type        models.ArtifactType
+	ContentType string
+	SizeBytes   int64
+	Checksum    string
+}
+
+// RequestUpload issues a key to the attempt, for just the announced type, size
+// and checksum, and a link to upload to it once. Asking for the film's link
+// makes the job COMPLETING.
+func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r UploadRequest) (key string, link UploadLink, err error) {
+	if err := r.valid(); err != nil {
+		return "", UploadLink{}, err
+	}
+	_, err = h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+		key = objectKey(l.attempt, r.Type)
+		n, err := models.CountUploads(ctx, l.change.tx, l.attempt.ID)
+		if err != nil {
+			return err
+		}
+		if n >= maxUploads {
+			return conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
+		}
+		if err := models.InsertUpload(ctx, l.change.tx, &models.IssuedUpload{
+			ObjectKey: key, JobID: l.job.ID, AttemptID: l.attempt.ID, Type: r.Type,
+			ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum,
+		}); err != nil {
+			return fmt.Errorf("issue the key: %w", err)
+		}
+		if r.Type == models.ArtifactFinalVideo {
+			return l.change.completing()
+		}
+		return nil
+	})
+	if err == nil {
+		link, err = h.Objects.LinkUpload(ctx, Upload{Key: key, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
+	}
+	return key, link, wrap(err, "upload of attempt %s", f.AttemptID)
+}
+
+func (r UploadRequest) valid() error {
+	rule, ok := uploadRules[r.Type]
+	if !ok {
+		return invalid("type", "A worker uploads no %s.", r.Type)
+	}
+	if r.SizeBytes < 1 || r.SizeBytes > rule.maxBytes {
+		return invalid("sizeBytes", "A %s may have 1 to %d bytes.", rule.name, rule.maxBytes)
+	}
+	if sum, err := base64.StdEncoding.DecodeString(r.Checksum); err != nil || len(sum) != 4 {
+		return invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
+	}
+	media, _, err := mime.ParseMediaType(r.ContentType)
+	if err != nil || !strings.HasPrefix(media, rule.contentType) || len(r.ContentType) > 100 {
+		return invalid("contentType", "The content type of a %s begins with %s.", rule.name, rule.contentType)
+	}
+	return nil
+}
+
+// objectKey makes a key that nobody had before. Checkpoints are spread over
+// prefixes, since a reclaimed fleet writes all of its own at once.
+func objectKey(a *models.Attempt, t models.ArtifactType) string {
+	spread := sha256.Sum256([]byte(a.JobID))
+	folder := "artifacts"
+	if t == models.ArtifactCheckpoint {
+		folder = "checkpoints"
+	}
+	return fmt.Sprintf("%s/%s/%s/%s/%s-%s", folder, hex.EncodeToString(spread[:1]), a.JobID, a.ID,
+		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
+}
+
+// UploadedObject is what a worker says that it uploaded.
+type UploadedObject struct {
+	ObjectKey   string
+	SizeBytes   int64
+	Checksum    string
+	ContentType string
+	Metadata    json.RawMessage
+}
+
+// verify compares what a worker says with what it was issued, and both with what
+// the store holds. It returns INVALID_INPUT for a key that was not issued to the
+// attempt for that type, and CHECKSUM_MISMATCH.
+func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
+	what := uploadRules[t].name
+	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
+		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+	}
+	metadata, err := storedJSON("metadata", o.Metadata, maxMetadataBytes)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := models.FindUpload(ctx, h.DB, a.ID, o.ObjectKey)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && issued.Type != t {
+		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if issued.SizeBytes != o.SizeBytes || issued.Checksum != o.Checksum {
+		return nil, mismatch("The %s was announced with %d bytes and checksum %s, not with those given now.", what, issued.SizeBytes, issued.Checksum)
+	}
+	if issued.ContentType != o.ContentType {
+		return nil, invalid("contentType", "The %s was announced as %s.", what, issued.ContentType)
+	}
+	stored, err := h.Objects.Stat(ctx, o.ObjectKey)
+	if errors.Is(err, ErrNoObject) {
+		return nil, mismatch("The store holds no such object: upload the %s first.", what)
+	}
+	if err != nil {
+		return nil, &Error{Code: CodeUnavailable, RetryAfterSeconds: 5, Message: "The object store cannot be asked now: try again."}
+	}
+	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
+		return nil, mismatch("The store holds %d bytes with checksum %s, not the %s that was announced.", stored.SizeBytes, stored.Checksum, what)
+	}
+	return &models.Artifact{
+		ID: models.NewArtifactID(), JobID: a.JobID, AttemptID: a.ID, Type: t, ObjectKey: o.ObjectKey,
+		SizeBytes: stored.SizeBytes, Checksum: stored.Checksum, ContentType: issued.ContentType, Metadata: metadata,
+	}, nil
+}
+
+func mismatch(format string, args ...any) *Error {
+	return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
+}
+
+// keep writes a verified artifact, or finds it if it was written before.
+func (l *held) keep(ctx context.Context, a *models.Artifact) (*models.Artifact, error) {
+	a.AccountID = l.job.AccountID
+	err := models.InsertArtifact(ctx, l.change.tx, a)
+	if errors.Is(err, sql.ErrNoRows) {
+		return models.FindArtifactByKey(ctx, l.change.tx, a.ObjectKey)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("insert the artifact: %w", err)
+	}
+	return a, nil
+}

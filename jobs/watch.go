@@ -1,0 +1,82 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Watcher follows jobs live.
+type Watcher struct {
+	Reader *Reader
+	News   News
+}
+
+const (
+	minWatchEvery = 50 * time.Millisecond
+	maxWatchEvery = time.Minute
+	// lookEvery is how often a follower looks without news, since news may be
+	// lost.
+	lookEvery = 5 * time.Second
+)
+
+// Job calls send with the job as it is now, then whenever it changed, at most
+// once in every interval (50 ms to a minute), and returns nil after it was sent
+// in a terminal status. It returns NOT_FOUND for a job that the caller may not
+// see, and send's error if it fails.
+func (w *Watcher) Job(ctx context.Context, p Principal, id models.JobID, every time.Duration, send func(*models.Job) error) error {
+	if every < minWatchEvery || every > maxWatchEvery {
+		return invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
+	}
+	// News of what changes after the first look must not be missed.
+	news, stop, err := w.News.Subscribe(ctx, id)
+	if err != nil {
+		return fmt.Errorf("watch job %s: %w", id, err)
+	}
+	defer stop()
+	var sent *models.Job
+	for {
+		job, err := w.Reader.Job(ctx, p, id)
+		if err != nil {
+			return err
+		}
+		if sent == nil || changed(sent, job) {
+			if err := send(job); err != nil {
+				return err
+			}
+			sent = job
+		}
+		if job.Status.Terminal() {
+			return nil
+		}
+		if err := pause(ctx, every, news); err != nil {
+			return err
+		}
+	}
+}
+
+func changed(a, b *models.Job) bool {
+	return a.Status != b.Status || a.EventSeq != b.EventSeq || !a.Progress.UpdatedAt.Equal(b.Progress.UpdatedAt) ||
+		!a.CancelDeliveredAt.Equal(b.CancelDeliveredAt)
+}
+
+// pause waits out the interval and then for news.
+func pause(ctx context.Context, every time.Duration, news <-chan struct{}) error {
+	for _, event := range []struct {
+		news  <-chan struct{}
+		after time.Duration
+	}{{nil, every}, {news, lookEvery}} {
+		timer := time.NewTimer(event.after)
+		select {
+		case <-event.news:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+	return nil
+}
