@@ -1,0 +1,133 @@
+package graph
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/jobs"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// Codes that only the API has.
+const (
+	codeParseFailed jobs.Code = errcode.ParseFailed
+	codeInvalid     jobs.Code = errcode.ValidationFailed
+	codeTooComplex  jobs.Code = "QUERY_TOO_COMPLEX"
+	codeRateLimited jobs.Code = "RATE_LIMITED"
+)
+
+func init() {
+	// Refused before it ran: not a 200 for clients that read HTTP statuses.
+	errcode.RegisterErrorType(string(codeTooComplex), errcode.KindProtocol)
+}
+
+// present turns an error into what the caller reads: *jobs.Error as it stands,
+// gqlgen's own with their code, and everything else, logged here once, as
+// UNAVAILABLE or INTERNAL.
+func present(ctx context.Context, err error) *gqlerror.Error {
+	shown := &gqlerror.Error{Path: graphql.GetPath(ctx)}
+	var located *gqlerror.Error
+	if errors.As(err, &located) {
+		if located.Extensions["code"] != nil {
+			return located
+		}
+		shown.Path, shown.Locations = located.Path, located.Locations
+		err = cmp.Or(located.Err, err)
+	}
+	e := public(ctx, err)
+	shown.Message, shown.Extensions = e.Message, extensions(e, shown.Path)
+	if e.Code == jobs.CodeInternal {
+		id := uuid.NewString()
+		shown.Extensions["requestId"] = id
+		slog.ErrorContext(ctx, "request failed", "request", id, "path", shown.Path.String(), "error", err)
+	}
+	return shown
+}
+
+// public is what a caller may know of an error.
+func public(ctx context.Context, err error) *jobs.Error {
+	var e *jobs.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case ctx.Err() != nil:
+		return &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
+	case isOutage(err):
+		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
+		return &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 2, Message: "The API cannot reach its database now: try again in some seconds."}
+	}
+	return &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
+}
+
+func extensions(e *jobs.Error, path ast.Path) map[string]any {
+	shown := map[string]any{"code": string(e.Code)}
+	field := e.Field
+	if field == "" && e.Code == jobs.CodeInvalidInput {
+		field = argument(path)
+	}
+	if field != "" {
+		shown["field"] = field
+	}
+	if e.RetryAfterSeconds > 0 {
+		shown["retryAfterSeconds"] = e.RetryAfterSeconds
+	}
+	return shown
+}
+
+// argument names the argument that a path leads to. What comes before it is the
+// field that takes it, and input, which every mutation's argument is called.
+func argument(path ast.Path) string {
+	var names []string
+	for _, element := range path[min(1, len(path)):] {
+		if name, ok := element.(ast.PathName); ok && name != "input" {
+			names = append(names, string(name))
+		}
+	}
+	return strings.Join(names, ".")
+}
+
+// isOutage tells whether an error says that PostgreSQL (or Redis) is away,
+// starting, stopping or full, and not that a query was wrong.
+func isOutage(err error) bool {
+	var refused *pgconn.ConnectError
+	var network *net.OpError
+	if errors.As(err, &refused) || errors.As(err, &network) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "53")
+	}
+	for _, gone := range []error{
+		sql.ErrConnDone, driver.ErrBadConn, io.ErrUnexpectedEOF, io.EOF, net.ErrClosed, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovered is the error of a panic, which is logged with its stack.
+func recovered(ctx context.Context, p any) error {
+	id := uuid.NewString()
+	slog.ErrorContext(ctx, "panic", "request", id, "panic", p, "stack", string(debug.Stack()))
+	e := public(ctx, errors.New("panic"))
+	return &gqlerror.Error{
+		Message: e.Message, Path: graphql.GetPath(ctx),
+		Extensions: map[string]any{"code": string(jobs.CodeInternal), "requestId": id},
+	}
+}

@@ -1,0 +1,136 @@
+package graph_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { jobstest.Main(m) }
+
+// api is the API over a stack of the test's own.
+type api struct {
+	*jobstest.Stack
+	url string
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	s := jobstest.New(t)
+	return &api{s, serve(t, s)}
+}
+
+// serve serves the API over a stack and returns its address.
+func serve(t *testing.T, s *jobstest.Stack) string {
+	t.Helper()
+	server := httptest.NewServer(graph.Handler(&graph.Resolver{
+		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
+		Leaser: s.Leaser, Holder: s.Holder, Registrar: s.Registrar, Operator: s.Operator,
+	}, s.Keys.Authenticate, graph.Options{CheckKeysEvery: 20 * time.Millisecond}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+type answer struct {
+	status int
+	header http.Header
+	Data   map[string]any
+	Errors []problem
+}
+
+type problem struct {
+	Message    string
+	Path       []any
+	Extensions map[string]any
+}
+
+func (a answer) codes() []string {
+	var codes []string
+	for _, e := range a.Errors {
+		code, _ := e.Extensions["code"].(string)
+		codes = append(codes, code)
+	}
+	return codes
+}
+
+// ask posts a query with a key.
+func ask(t *testing.T, url, key, query string, variables map[string]any) answer {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	require.NoError(t, err)
+	return send(t, http.MethodPost, url, key, "application/json", body)
+}
+
+func send(t *testing.T, method, url, key, contentType string, body []byte) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
+	require.NoError(t, err)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	a := answer{status: res.StatusCode, header: res.Header}
+	require.NoError(t, json.Unmarshal(raw, &a), string(raw))
+	return a
+}
+
+// client asks as the client's key, and expects no errors.
+func (a *api) client(t *testing.T, query string, variables map[string]any) map[string]any {
+	t.Helper()
+	return a.as(t, models.RoleClient, query, variables)
+}
+
+func (a *api) as(t *testing.T, role models.Role, query string, variables map[string]any) map[string]any {
+	t.Helper()
+	got := ask(t, a.url, a.Secrets[role], query, variables)
+	require.Empty(t, got.Errors)
+	return got.Data
+}
+
+// worker registers one over the API and returns its id and token.
+func (a *api) worker(t *testing.T, instance string) (id, token string) {
+	t.Helper()
+	data := a.as(t, models.RoleWorker, `mutation ($i: RegisterWorkerInput!) {
+		registerWorker(input: $i) { workerToken heartbeatSeconds leaseSeconds worker { id } } }`,
+		map[string]any{"i": map[string]any{
+			"provider": "static", "providerInstanceId": instance, "region": "local", "gpuType": "any",
+			"models": []string{"testcard"}, "warmModels": []string{}, "agentVersion": "test",
+		}})
+	return at[string](t, data, "registerWorker", "worker", "id"), at[string](t, data, "registerWorker", "workerToken")
+}
+
+// at digs a value out of an answer.
+func at[T any](t *testing.T, value any, path ...any) T {
+	t.Helper()
+	for _, step := range path {
+		switch s := step.(type) {
+		case string:
+			object, ok := value.(map[string]any)
+			require.True(t, ok, "no object to look for %s in", s)
+			value = object[s]
+		case int:
+			list, ok := value.([]any)
+			require.True(t, ok && len(list) > s, "no list of more than %d", s)
+			value = list[s]
+		}
+	}
+	found, ok := value.(T)
+	require.True(t, ok, "%v holds %v", path, value)
+	return found
+}

@@ -1,0 +1,174 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/reelay/reelay/jobs"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// Authenticate returns who holds a key, or jobs.ErrUnauthenticated.
+type Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
+
+// Options are what a place that serves the API may change.
+type Options struct {
+	// Origins are the hosts whose pages may open sockets, besides the API's own:
+	// patterns such as app.example.com or *.example.com.
+	Origins []string
+	// CheckKeysEvery is how often the key of an open stream is checked again: 5
+	// seconds if it is 0.
+	CheckKeysEvery time.Duration
+}
+
+const (
+	pingEvery      = 10 * time.Second
+	initTimeout    = 5 * time.Second
+	checkKeysEvery = 5 * time.Second
+	// Only small queries are cached, and not too many: a caller's text must not
+	// fill the memory.
+	cachedQueries  = 500
+	maxCachedQuery = 16 << 10
+)
+
+// Handler serves the GraphQL API: over HTTP (POST, and GET for queries),
+// server-sent events and graphql-transport-ws sockets. Nothing runs for a caller
+// whose key is not valid: HTTP answers 401, a socket closes with 4401. The key
+// of a stream is checked again and again; a revoked one ends it.
+func Handler(resolver *Resolver, authenticate Authenticate, options Options) http.Handler {
+	if options.CheckKeysEvery == 0 {
+		options.CheckKeysEvery = checkKeysEvery
+	}
+	door := &door{authenticate: authenticate, options: options}
+	server := handler.New(NewExecutableSchema(Config{
+		Resolvers:  resolver,
+		Directives: DirectiveRoot{Auth: authorize},
+	}))
+	limit := int64(maxBody)
+	server.AddTransport(transport.SSE{KeepAlivePingInterval: pingEvery})
+	server.AddTransport(transport.Options{})
+	server.AddTransport(transport.GET{})
+	server.AddTransport(transport.POST{})
+	server.AddTransport(transport.Websocket{
+		Implementation: acceptSocket{}, InitFunc: door.openSocket, InitTimeout: initTimeout,
+		PingPongInterval: pingEvery, PayloadReadLimit: &limit,
+	})
+	server.SetParserTokenLimit(maxTokens)
+	server.SetQueryCache(queryCache{lru.New[*ast.QueryDocument](cachedQueries)})
+	server.SetErrorPresenter(present)
+	server.SetRecoverFunc(recovered)
+	server.Use(extension.Introspection{})
+	server.Use(limits{})
+	server.AroundOperations(limitSocket)
+	server.AroundOperations(openStream)
+	server.AroundResponses(resolver.respond)
+	server.AroundFields(showField)
+	door.inside = server
+	return door
+}
+
+// door lets requests in.
+type door struct {
+	inside       http.Handler
+	authenticate Authenticate
+	options      Options
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		d.serveSocket(w, r)
+		return
+	}
+	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if r.Method == http.MethodOptions {
+		d.inside.ServeHTTP(w, r)
+		return
+	}
+	key := bearer(r.Header.Get("Authorization"))
+	p, err := d.authenticate(r.Context(), key)
+	if err != nil {
+		refuse(w, r, http.StatusInternalServerError, err)
+		return
+	}
+	if status, refused := check(r); refused != nil {
+		refuse(w, r, status, refused)
+		return
+	}
+	ctx, cancel := context.WithCancel(withPrincipal(r.Context(), p))
+	defer cancel()
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		go d.watchKey(ctx, key, cancel)
+	}
+	if r.Method == http.MethodGet {
+		ctx = context.WithValue(ctx, getKey{}, true)
+	}
+	d.inside.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// watchKey calls revoked once the key is not valid any more, unless ctx ends
+// before.
+func (d *door) watchKey(ctx context.Context, key string, revoked func()) {
+	ticker := time.NewTicker(d.options.CheckKeysEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := d.authenticate(ctx, key); errors.Is(err, jobs.ErrUnauthenticated) {
+			revoked()
+			return
+		}
+	}
+}
+
+// refuse answers a request that nothing ran for. The error's code may know a
+// better status.
+func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	shown := present(r.Context(), err)
+	switch shown.Extensions["code"] {
+	case string(jobs.CodeUnauthenticated):
+		status = http.StatusUnauthorized
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case string(jobs.CodeUnavailable):
+		status = http.StatusServiceUnavailable
+	}
+	if seconds, ok := shown.Extensions["retryAfterSeconds"].(int); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	if status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", "OPTIONS, GET, POST")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(graphql.Response{Errors: gqlerror.List{shown}})
+}
+
+type getKey struct{}
+
+func isGet(ctx context.Context) bool { return ctx.Value(getKey{}) != nil }
+
+// queryCache keeps parsed queries, but for long ones, whose text is often data.
+type queryCache struct {
+	graphql.Cache[*ast.QueryDocument]
+}
+
+// Add implements graphql.Cache.
+func (c queryCache) Add(ctx context.Context, query string, doc *ast.QueryDocument) {
+	if len(query) <= maxCachedQuery {
+		c.Cache.Add(ctx, query, doc)
+	}
+}

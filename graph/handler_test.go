@@ -1,0 +1,179 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// serveAlone serves the API without a domain behind it, for what is decided
+// before a resolver runs.
+func serveAlone(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(graph.Handler(&graph.Resolver{}, func(_ context.Context, secret string) (jobs.Principal, error) {
+		switch secret {
+		case "client":
+			return jobs.Principal{Role: models.RoleClient}, nil
+		case "worker":
+			return jobs.Principal{Role: models.RoleWorker}, nil
+		case "outage":
+			return jobs.Principal{}, fmt.Errorf("look up the key: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
+		case "bug":
+			return jobs.Principal{}, errors.New("relation api_keys does not exist")
+		}
+		return jobs.Principal{}, jobs.ErrUnauthenticated
+	}, graph.Options{Origins: []string{"*.example.com"}}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestServeHTTP(t *testing.T) {
+	t.Parallel()
+	address := serveAlone(t)
+	const fine = `{"query": "{ viewer { role } }"}`
+
+	for name, c := range map[string]struct {
+		method, key, media, body string
+		query                    url.Values
+		status                   int
+		code                     string
+	}{
+		"AnswersAQuery":                {body: fine, status: 200},
+		"AnswersAQueryByGET":           {method: "GET", query: url.Values{"query": {"{ viewer { role } }"}}, status: 200},
+		"RefusesAMissingKey":           {key: "-", body: fine, status: 401, code: "UNAUTHENTICATED"},
+		"RefusesAnUnknownKey":          {key: "rl_unknown", body: fine, status: 401, code: "UNAUTHENTICATED"},
+		"SaysThatItCannotCheckKeysNow": {key: "outage", body: fine, status: 503, code: "UNAVAILABLE"},
+		"TellsNothingOfItsOwnFaults":   {key: "bug", body: fine, status: 500, code: "INTERNAL"},
+		"RefusesLargeBodies":           {body: strings.Repeat("[", 6<<20), status: 413, code: "INVALID_INPUT"},
+		"RefusesForms":                 {media: "application/x-www-form-urlencoded", body: "query=x", status: 415, code: "INVALID_INPUT"},
+		"RefusesPlainText":             {media: "text/plain", body: fine, status: 415, code: "INVALID_INPUT"},
+		"RefusesOtherMethods":          {method: "PUT", body: fine, status: 405, code: "INVALID_INPUT"},
+		"RefusesAnEmptyBody":           {body: "", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNull":                  {body: "null", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesTruncatedJSON":         {body: `{"query": "{ view`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesTwoBodies":             {body: fine + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNaN":                   {body: `{"query": "{ viewer { role } }", "variables": {"x": NaN}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAQueryThatIsNoText":    {body: `{"query": 5}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesBatches":               {body: "[" + fine + "]", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesInvalidUTF8":           {body: "{\"query\": \"{ viewer { role } } # \xff\"}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesHalfACharacter":        {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud800"}}`, status: 400, code: "INVALID_INPUT"},
+		"RefusesHalfACharacterInAQuery": {
+			body: `{"query": "{ job(id: \"\\ud800\") { id } }"}`, status: 200, code: "INVALID_INPUT",
+		},
+		"TakesAWholeCharacter":  {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud83c\udfac \\ud800"}}`, status: 200},
+		"RefusesAMutationByGET": {method: "GET", query: url.Values{"query": {`mutation { cancelJob(id: "x") { id } }`}}, status: 422, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesBadVariablesByGET": {
+			method: "GET", query: url.Values{"query": {"{ viewer { role } }"}, "variables": {"["}}, status: 400, code: "GRAPHQL_PARSE_FAILED",
+		},
+		"RefusesWhatIsNoQuery":   {body: `{"query": "{ viewer"}`, status: 422, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesUnknownFields":   {body: `{"query": "{ viewr { role } }"}`, status: 422, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesTooManyTokens":   {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 422, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAnUnknownEnum":   {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 422, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesTooLargeInts":    {body: `{"query": "{ jobs(first: 2147483648) { totalCount } }"}`, status: 200, code: "INVALID_INPUT"},
+		"RefusesAWrongRole":      {key: "worker", body: `{"query": "{ models { name } }"}`, status: 200, code: "FORBIDDEN"},
+		"RefusesAClientAsWorker": {body: `{"query": "mutation { deregisterWorker(workerId: \"x\") { id } }"}`, status: 200, code: "FORBIDDEN"},
+		"SurvivesAPanic":         {body: `{"query": "{ job(id: \"x\") { id } }"}`, status: 200, code: "INTERNAL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			method, key, media := c.method, c.key, c.media
+			if method == "" {
+				method = http.MethodPost
+			}
+			if media == "" {
+				media = "application/json"
+			}
+			if key == "" {
+				key = "client"
+			}
+			got := send(t, method, address+"?"+c.query.Encode(), strings.Trim(key, "-"), media, []byte(c.body))
+
+			require.Equal(t, c.status, got.status)
+			if c.code == "" {
+				require.Empty(t, got.Errors)
+				require.Equal(t, "CLIENT", at[string](t, got.Data, "viewer", "role"))
+				return
+			}
+			require.Equal(t, []string{c.code}, got.codes())
+			require.NotContains(t, got.Errors[0].Message, "relation", "what went wrong inside stays inside")
+			if c.code == "INTERNAL" {
+				require.NotEmpty(t, got.Errors[0].Extensions["requestId"])
+			}
+		})
+	}
+
+	t.Run("NamesTheArgumentThatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		got := ask(t, address, "client", `query ($f: JobFilter) { jobs(filter: $f) { totalCount } }`,
+			map[string]any{"f": map[string]any{"createdAfter": "yesterday"}})
+
+		require.Equal(t, []string{"INVALID_INPUT"}, got.codes())
+		require.Equal(t, "filter.createdAfter", got.Errors[0].Extensions["field"])
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	address := serveAlone(t)
+
+	t.Run("LetIntrospectionThrough", func(t *testing.T) {
+		t.Parallel()
+
+		got := ask(t, address, "client", introspection.Query, nil)
+
+		require.Empty(t, got.Errors)
+	})
+
+	t.Run("RefuseDeepQueries", func(t *testing.T) {
+		t.Parallel()
+
+		query := strings.Repeat("attempts { worker { currentJob { ", 6) + "id" + strings.Repeat(" } } }", 6)
+
+		got := ask(t, address, "client", `{ job(id: "x") { `+query+" } }", nil)
+
+		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, got.codes())
+		require.Equal(t, http.StatusUnprocessableEntity, got.status)
+	})
+
+	t.Run("RefuseAnswersWithoutEnd", func(t *testing.T) {
+		t.Parallel()
+
+		const page = "edges { node { seq type payload createdAt } }"
+
+		literal := ask(t, address, "client", "{ jobs(first: 200) { edges { node { events(first: 200) { "+page+" } } } } }", nil)
+		variable := ask(t, address, "client",
+			"query($n: Int) { jobs(first: $n) { edges { node { events(first: $n) { "+page+" } } } } }", map[string]any{"n": 200})
+
+		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, literal.codes())
+		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, variable.codes())
+	})
+
+	t.Run("RefuseFragmentBombsAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		var query strings.Builder
+		query.WriteString(`{ job(id: "x") { ...F0 } }`)
+		for i := range 60 {
+			fmt.Fprintf(&query, " fragment F%d on Job { a: account { id } ...F%d ...F%d }", i, i+1, i+1)
+		}
+		query.WriteString(" fragment F60 on Job { id }")
+
+		got := ask(t, address, "client", query.String(), nil)
+
+		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, got.codes())
+	})
+}

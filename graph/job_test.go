@@ -1,0 +1,251 @@
+package graph_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+const submit = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplicated job {
+	id type model status tier lane run priority prompt params idempotencyKey metadata userId attemptNo maxAttempts
+	progress { percent phase message step etaSeconds } failureClass failureReason cancellation { by }
+	account { id name } result { id } latestCheckpoint { id } runAt createdAt startedAt createdBy } } }`
+
+func TestSubmitJob(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AnswersWithTheJobAndItsPrompt", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		data := a.client(t, submit, map[string]any{"i": map[string]any{
+			"model": "testcard", "prompt": "snow over a harbour 🎬", "params": map[string]any{"durationSeconds": 2},
+			"metadata": map[string]any{"order": 9007199254740993}, "idempotencyKey": "k1", "priority": 3,
+		}})
+
+		job := at[map[string]any](t, data, "submitJob", "job")
+		require.Equal(t, "snow over a harbour 🎬", job["prompt"])
+		require.Equal(t, "QUEUED", job["status"])
+		require.Equal(t, "ENTERPRISE", job["tier"])
+		require.Equal(t, "WAITING", at[string](t, job, "progress", "phase"))
+		require.Equal(t, string(a.Account.ID), at[string](t, job, "account", "id"))
+		require.Contains(t, at[map[string]any](t, job, "params"), "resolution", "the defaults are filled in")
+		for _, absent := range []string{"userId", "failureClass", "failureReason", "cancellation", "result", "latestCheckpoint", "runAt", "startedAt"} {
+			require.Nil(t, job[absent], absent)
+		}
+	})
+
+	t.Run("ShowsWhatIsWrongAndWithWhichField", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		for field, input := range map[string]map[string]any{
+			"prompt":                 {"model": "testcard", "prompt": "  "},
+			"model":                  {"model": "nothing", "prompt": "x"},
+			"params.durationSeconds": {"model": "testcard", "prompt": "x", "params": map[string]any{"durationSeconds": -1}},
+			"priority":               {"model": "testcard", "prompt": "x", "priority": 101},
+		} {
+			got := ask(t, a.url, a.Secrets[models.RoleClient], submit, map[string]any{"i": input})
+
+			require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), field)
+			require.Equal(t, field, got.Errors[0].Extensions["field"])
+		}
+	})
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ComeInPagesAndAreCounted", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		oldest, middle, newest := a.Submit(t), a.Submit(t), a.Submit(t)
+		const query = `query ($after: String) { jobs(first: 2, after: $after) { totalCount pageInfo { hasNextPage endCursor } edges { cursor node { id } } } }`
+
+		first := a.client(t, query, nil)
+		second := a.client(t, query, map[string]any{"after": at[string](t, first, "jobs", "pageInfo", "endCursor")})
+
+		require.EqualValues(t, 3, at[float64](t, first, "jobs", "totalCount"))
+		require.True(t, at[bool](t, first, "jobs", "pageInfo", "hasNextPage"))
+		require.Equal(t, string(newest.ID), at[string](t, first, "jobs", "edges", 0, "node", "id"))
+		require.Equal(t, string(middle.ID), at[string](t, first, "jobs", "edges", 1, "node", "id"))
+		require.False(t, at[bool](t, second, "jobs", "pageInfo", "hasNextPage"))
+		require.Equal(t, string(oldest.ID), at[string](t, second, "jobs", "edges", 0, "node", "id"))
+	})
+
+	t.Run("RefuseImpossiblePages", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 10000"}, "after": {`after: "x"`}} {
+			for _, argument := range arguments {
+				got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
+
+				require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), argument)
+				require.Equal(t, field, got.Errors[0].Extensions["field"])
+			}
+		}
+	})
+
+	t.Run("ReadTheirEdgesTogether", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		const n = 30
+		for range n {
+			a.Submit(t)
+		}
+		counted := &queryCount{table: "job_attempts"}
+		a.Reader.DB = a.DB.WithQueryHook(counted)
+		a.url = serve(t, a.Stack)
+
+		data := a.client(t, `{ jobs { edges { node { prompt attempts { id } artifacts { id } account { id } } } } }`, nil)
+
+		require.Len(t, at[[]any](t, data, "jobs", "edges"), n)
+		require.Less(t, counted.n.Load(), int32(n/3))
+		require.Equal(t, "a lighthouse in the fog", at[string](t, data, "jobs", "edges", 7, "node", "prompt"))
+	})
+}
+
+// queryCount counts the queries that name a table.
+type queryCount struct {
+	table string
+	n     atomic.Int32
+}
+
+func (c *queryCount) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (c *queryCount) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	if strings.Contains(e.Query, c.table) {
+		c.n.Add(1)
+	}
+}
+
+func TestTenancy(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AnotherAccountsRowsDoNotExist", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		lease, _ := a.Lease(t, a.Worker(t, "i-1"))
+		a.NewKey(t, a.Account, models.RoleClient)
+		stranger := a.NewAccount(t, "stranger", models.TierFree)
+		_, key, err := a.Keys.Create(t.Context(), stranger.ID, models.RoleClient, "stranger's")
+		require.NoError(t, err)
+
+		for _, query := range []string{
+			`query ($id: ID!) { job(id: $id) { id } }`,
+			`mutation ($id: ID!) { cancelJob(id: $id) { id } }`,
+			`query ($id: ID!) { node(id: $id) { id } }`,
+		} {
+			foreign := ask(t, a.url, key, query, map[string]any{"id": job.ID})
+			unknown := ask(t, a.url, key, query, map[string]any{"id": models.NewJobID()})
+
+			require.Equal(t, []string{"NOT_FOUND"}, foreign.codes())
+			require.Equal(t, unknown.Errors, foreign.Errors, "nothing tells them apart")
+		}
+		for _, id := range []any{lease.Attempt.ID, lease.Attempt.WorkerID, a.Account.ID, models.NewPoolID(), a.Client.KeyID, "x"} {
+			got := ask(t, a.url, key, `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id})
+
+			require.Equal(t, []string{"NOT_FOUND"}, got.codes(), "%v", id)
+		}
+		mine := ask(t, a.url, key, `{ jobs { totalCount } }`, nil)
+		require.Zero(t, at[float64](t, mine.Data, "jobs", "totalCount"))
+	})
+
+	t.Run("NodeFindsWhatTheCallerMaySee", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		lease, _ := a.Lease(t, a.Worker(t, "i-1"))
+
+		for kind, id := range map[string]any{"Job": job.ID, "Attempt": lease.Attempt.ID, "Worker": lease.Attempt.WorkerID, "Account": a.Account.ID} {
+			data := a.client(t, `query ($id: ID!) { node(id: $id) { __typename id } }`, map[string]any{"id": id})
+
+			require.Equal(t, kind, at[string](t, data, "node", "__typename"))
+		}
+	})
+
+	t.Run("AClientIsShownLittleOfAWorker", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		a.Lease(t, a.Worker(t, "i-1"))
+		vars := map[string]any{"id": job.ID}
+
+		data := a.client(t, `query ($id: ID!) { job(id: $id) { attempts { worker {
+			id region gpuType status pool { id } zone currentJob { id } registeredAt gpuUtilization } } } }`, vars)
+		refused := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { job(id: $id) { attempts { worker { id providerInstanceId } } } }`, vars)
+		whole := a.as(t, models.RoleOperator, `query ($id: ID!) { job(id: $id) { attempts { worker { providerInstanceId registeredAt currentJob { id } } } } }`, vars)
+
+		worker := at[map[string]any](t, data, "job", "attempts", 0, "worker")
+		require.Equal(t, "local", worker["region"])
+		require.Equal(t, "BUSY", worker["status"])
+		for _, hidden := range []string{"pool", "zone", "currentJob", "registeredAt", "gpuUtilization"} {
+			require.Nil(t, worker[hidden], hidden)
+		}
+		require.Equal(t, []string{"FORBIDDEN"}, refused.codes())
+		require.Equal(t, "i-1", at[string](t, whole, "job", "attempts", 0, "worker", "providerInstanceId"))
+		require.Equal(t, string(job.ID), at[string](t, whole, "job", "attempts", 0, "worker", "currentJob", "id"))
+	})
+}
+
+func TestReads(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellWhoseKeyItIs", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		_, token := a.worker(t, "i-1")
+
+		client := a.client(t, `{ viewer { role account { name } } }`, nil)
+		worker := ask(t, a.url, token, `{ viewer { role account { name } } }`, nil)
+
+		require.Equal(t, "client", at[string](t, client, "viewer", "account", "name"))
+		require.Empty(t, worker.Errors)
+		require.Equal(t, map[string]any{"role": "WORKER", "account": nil}, worker.Data["viewer"])
+	})
+
+	t.Run("ShowTheFleetToOperatorsOnly", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Submit(t)
+		id, _ := a.worker(t, "i-1")
+		pool := &models.Pool{
+			ID: models.NewPoolID(), Name: "local", Provider: "local", Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2,
+		}
+		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
+		const query = `{
+			queues { tier model depth running oldestWaitSeconds }
+			pools { id name desired idle scalingHistory { at reason } }
+			workers { totalCount edges { node { id status zone pool { id } currentJob { id } } } }
+			models { name available paramsSchema gpuTypes } }`
+
+		data := a.as(t, models.RoleOperator, query, nil)
+		refused := ask(t, a.url, a.Secrets[models.RoleClient], query, nil)
+
+		require.EqualValues(t, 1, at[float64](t, data, "queues", 0, "depth"))
+		require.Equal(t, "local", at[string](t, data, "pools", 0, "name"))
+		require.Equal(t, id, at[string](t, data, "workers", "edges", 0, "node", "id"))
+		require.EqualValues(t, 1, at[float64](t, data, "workers", "totalCount"))
+		require.Nil(t, at[map[string]any](t, data, "workers", "edges", 0, "node")["zone"])
+		require.True(t, at[bool](t, data, "models", 0, "available"))
+		require.Equal(t, []string{"FORBIDDEN", "FORBIDDEN", "FORBIDDEN"}, refused.codes())
+	})
+}

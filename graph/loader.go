@@ -1,0 +1,139 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// gather is how long a batch waits for the siblings of its first key, which
+// gqlgen resolves at the same time.
+const gather = 500 * time.Microsecond
+
+// loader reads rows by key, many keys in one query. It lives as long as one
+// response and asks for a key once.
+type loader[K comparable, V any] struct {
+	fetch func(context.Context, []K) (map[K]V, error)
+
+	mu      sync.Mutex
+	open    *batch[K, V] // still takes keys
+	batches map[K]*batch[K, V]
+}
+
+type batch[K comparable, V any] struct {
+	keys  []K
+	done  chan struct{}
+	found map[K]V
+	err   error
+}
+
+// load returns a key's value, or V's zero value if there is none. A zero key has
+// none.
+func (l *loader[K, V]) load(ctx context.Context, key K) (value V, err error) {
+	var zero K
+	if key == zero {
+		return value, nil
+	}
+	b, first := l.join(key)
+	if first {
+		l.run(ctx, b)
+	}
+	select {
+	case <-b.done:
+		return b.found[key], b.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// join puts the key into a batch. The caller of a batch's first key runs it.
+func (l *loader[K, V]) join(key K) (b *batch[K, V], first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b, known := l.batches[key]; known {
+		return b, false
+	}
+	if first = l.open == nil; first {
+		l.open = &batch[K, V]{done: make(chan struct{}), err: errors.New("the query was given up")}
+	}
+	l.open.keys = append(l.open.keys, key)
+	if l.batches == nil {
+		l.batches = map[K]*batch[K, V]{}
+	}
+	l.batches[key] = l.open
+	return l.open, first
+}
+
+func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
+	defer close(b.done) // even if fetch panics
+	time.Sleep(gather)
+	l.mu.Lock()
+	l.open = nil
+	l.mu.Unlock()
+	b.found, b.err = l.fetch(ctx, b.keys)
+}
+
+// loaders are the edges between rows.
+type loaders struct {
+	prompts   loader[models.JobID, *string]
+	attempts  loader[models.JobID, []*models.Attempt]
+	outputs   loader[models.JobID, []*models.Artifact]
+	artifacts loader[models.ArtifactID, *models.Artifact]
+	workers   loader[models.WorkerID, *models.Worker]
+	accounts  loader[models.AccountID, *models.Account]
+	pools     loader[models.PoolID, *jobs.PoolStatus]
+	held      loader[models.WorkerID, *models.Job]
+}
+
+func newLoaders(r *jobs.Reader) *loaders {
+	l := &loaders{}
+	l.prompts.fetch = func(ctx context.Context, ids []models.JobID) (map[models.JobID]*string, error) {
+		texts, err := r.Prompts(ctx, ids)
+		prompts := make(map[models.JobID]*string, len(texts))
+		for id, text := range texts {
+			prompts[id] = &text
+		}
+		return prompts, err
+	}
+	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
+	l.outputs.fetch = grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })
+	l.artifacts.fetch = keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })
+	l.workers.fetch = keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })
+	l.accounts.fetch = keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })
+	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
+	l.held.fetch = r.CurrentJobs
+	return l
+}
+
+// keyed makes a map of rows that come in no order.
+func keyed[K comparable, V any](list func(context.Context, []K) ([]V, error), key func(V) K) func(context.Context, []K) (map[K]V, error) {
+	return func(ctx context.Context, keys []K) (map[K]V, error) {
+		rows, err := list(ctx, keys)
+		found := make(map[K]V, len(rows))
+		for _, row := range rows {
+			found[key(row)] = row
+		}
+		return found, err
+	}
+}
+
+// grouped is keyed where many rows have the same key; their order is kept.
+func grouped[K comparable, V any](list func(context.Context, []K) ([]V, error), key func(V) K) func(context.Context, []K) (map[K][]V, error) {
+	return func(ctx context.Context, keys []K) (map[K][]V, error) {
+		rows, err := list(ctx, keys)
+		found := make(map[K][]V, len(keys))
+		for _, row := range rows {
+			found[key(row)] = append(found[key(row)], row)
+		}
+		return found, err
+	}
+}
+
+type loadersKey struct{}
+
+// load returns the loaders of the response that is being made.
+func load(ctx context.Context) *loaders { return ctx.Value(loadersKey{}).(*loaders) }

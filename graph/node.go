@@ -1,0 +1,60 @@
+package graph
+
+import (
+	"context"
+	"errors"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// node finds a row by an id of any kind. Keys and sessions cannot be found so.
+func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node, error) {
+	switch models.IDKind(id) {
+	case "job":
+		return found(r.Reader.Job(ctx, p, models.JobID(id)))
+	case "att":
+		return found(r.Reader.Attempt(ctx, p, models.AttemptID(id)))
+	case "art":
+		return found(r.Reader.Artifact(ctx, p, models.ArtifactID(id)))
+	case "wrk":
+		if seen, err := r.Reader.SeesWorker(ctx, p, models.WorkerID(id)); err != nil || !seen {
+			return nil, orNotFound(err)
+		}
+		return found(r.Reader.Worker(ctx, models.WorkerID(id)))
+	case "acc":
+		if p.AccountID != models.AccountID(id) && !p.May(models.RoleOperator) {
+			return nil, orNotFound(nil)
+		}
+		account, err := load(ctx).accounts.load(ctx, models.AccountID(id))
+		if account == nil {
+			return nil, orNotFound(err)
+		}
+		return account, nil
+	case "pol":
+		if !p.May(models.RoleOperator) {
+			return nil, orNotFound(nil)
+		}
+		return found(r.Reader.Pool(ctx, models.PoolID(id)))
+	}
+	return nil, orNotFound(nil)
+}
+
+// found keeps a failed look-up from becoming a node that is not nil. That there
+// is no such row is said in the same words for every kind.
+func found[T any](row *T, err error) (Node, error) {
+	if err == nil {
+		return row, nil
+	}
+	if errors.Is(err, orNotFound(nil)) {
+		err = nil
+	}
+	return nil, orNotFound(err)
+}
+
+func orNotFound(err error) error {
+	if err != nil {
+		return err
+	}
+	return &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such object."}
+}

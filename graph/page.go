@@ -1,0 +1,89 @@
+package graph
+
+import (
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// defaultPage is the size of a page when the caller does not say.
+const defaultPage = 50
+
+// PageInfo tells how a list goes on.
+type PageInfo struct {
+	HasNextPage bool
+	EndCursor   *string
+}
+
+// JobEdge is one job of a list.
+type JobEdge struct {
+	Cursor string
+	Node   *models.Job
+}
+
+// JobConnection is one page of jobs. The filter is kept for its totalCount,
+// which is counted only if it is asked for.
+type JobConnection struct {
+	Edges    []*JobEdge
+	PageInfo *PageInfo
+	filter   models.JobFilter
+}
+
+// JobEventEdge is one event of a job's history.
+type JobEventEdge struct {
+	Cursor string
+	Node   *models.JobEvent
+}
+
+// JobEventConnection is one page of a job's history.
+type JobEventConnection struct {
+	Edges    []*JobEventEdge
+	PageInfo *PageInfo
+}
+
+// WorkerEdge is one worker of a list.
+type WorkerEdge struct {
+	Cursor string
+	Node   *models.Worker
+}
+
+// WorkerConnection is one page of workers.
+type WorkerConnection struct {
+	Edges    []*WorkerEdge
+	PageInfo *PageInfo
+	filter   models.WorkerFilter
+}
+
+func pageOf(first *int, after *string) jobs.PageOf {
+	return jobs.PageOf{First: valueOr(first, defaultPage), After: valueOr(after, "")}
+}
+
+// connect makes the edges of a page, and tells how the list goes on.
+func connect[T, E any](page *jobs.Page[T], cursor func(T) string, edge func(cursor string, node T) E) ([]E, *PageInfo) {
+	edges, info := make([]E, 0, len(page.Items)), &PageInfo{HasNextPage: page.More}
+	for _, item := range page.Items {
+		mark := cursor(item)
+		edges = append(edges, edge(mark, item))
+		info.EndCursor = &mark
+	}
+	return edges, info
+}
+
+func jobConnection(page *jobs.Page[*models.Job], filter models.JobFilter) *JobConnection {
+	edges, info := connect(page,
+		func(j *models.Job) string { return jobs.Cursor(j.ID) },
+		func(cursor string, j *models.Job) *JobEdge { return &JobEdge{cursor, j} })
+	return &JobConnection{edges, info, filter}
+}
+
+func eventConnection(page *jobs.Page[*models.JobEvent]) *JobEventConnection {
+	edges, info := connect(page, jobs.EventCursor,
+		func(cursor string, e *models.JobEvent) *JobEventEdge { return &JobEventEdge{cursor, e} })
+	return &JobEventConnection{edges, info}
+}
+
+func workerConnection(page *jobs.Page[*models.Worker], filter models.WorkerFilter) *WorkerConnection {
+	edges, info := connect(page,
+		func(w *models.Worker) string { return jobs.Cursor(w.ID) },
+		func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
+	return &WorkerConnection{edges, info, filter}
+}

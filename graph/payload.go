@@ -1,0 +1,91 @@
+package graph
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// Node is any row that has an id of its own on the wire.
+type Node any
+
+// SubmitJobPayload answers submitJob.
+type SubmitJobPayload struct {
+	Job          *models.Job
+	Deduplicated bool
+}
+
+// RegisterWorkerPayload answers registerWorker. WorkerToken is shown only here.
+type RegisterWorkerPayload struct {
+	Worker           *models.Worker
+	WorkerToken      string
+	HeartbeatSeconds int
+	LeaseSeconds     int
+}
+
+// LeaseJobPayload answers leaseJob; both parts may be missing.
+type LeaseJobPayload struct {
+	Lease     *Lease
+	Directive *jobs.Directive
+}
+
+// EndPayload answers completeJob and failJob.
+type EndPayload struct {
+	Job  *models.Job
+	Next *Lease
+}
+
+// Lease is a lease as its worker reads it.
+type Lease struct {
+	*models.Attempt
+	Job               *models.Job
+	Checkpoints       []*models.Artifact
+	CheckpointSeconds float64
+	TimeoutSeconds    int
+}
+
+func newLease(l *jobs.Lease) *Lease {
+	if l == nil {
+		return nil
+	}
+	return &Lease{
+		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints,
+		CheckpointSeconds: jobs.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
+	}
+}
+
+func newEnd(end *jobs.End, err error) (*EndPayload, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &EndPayload{Job: end.Job, Next: newLease(end.Next)}, nil
+}
+
+// UploadTarget is where and how to send one object.
+type UploadTarget struct {
+	ObjectKey string
+	URL       string
+	Method    string
+	Headers   json.RawMessage
+	ExpiresAt time.Time
+}
+
+func newUploadTarget(key string, link jobs.UploadLink) (*UploadTarget, error) {
+	headers, err := json.Marshal(link.Headers)
+	return &UploadTarget{ObjectKey: key, URL: link.URL, Method: link.Method, Headers: headers, ExpiresAt: link.ExpiresAt}, err
+}
+
+func pointers[T any](values []T) []*T {
+	all := make([]*T, len(values))
+	for i := range values {
+		all[i] = &values[i]
+	}
+	return all
+}
+
+func ofType(artifacts []*models.Artifact, t models.ArtifactType) []*models.Artifact {
+	return slices.DeleteFunc(slices.Clone(artifacts), func(a *models.Artifact) bool { return a.Type != t })
+}

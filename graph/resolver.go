@@ -1,0 +1,22 @@
+// Package graph is the GraphQL API. A resolver reads its arguments, calls one
+// verb of the domain (jobs), and returns what it answers.
+//
+// What a caller may reach is decided in three places: whose key it is, before
+// anything runs (handler.go, socket.go); which root fields its role may call (the
+// schema's @auth, auth.go); and which fields of a type it is shown
+// (visibility.go). Whose rows they are is for jobs to decide.
+package graph
+
+import "github.com/reelay/reelay/jobs"
+
+// Resolver holds the roles of the domain that the API calls.
+type Resolver struct {
+	Submitter *jobs.Submitter
+	Canceller *jobs.Canceller
+	Reader    *jobs.Reader
+	Watcher   *jobs.Watcher
+	Leaser    *jobs.Leaser
+	Holder    *jobs.Holder
+	Registrar *jobs.Registrar
+	Operator  *jobs.Operator
+}

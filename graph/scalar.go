@@ -1,0 +1,110 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/jobs"
+)
+
+// invalidValue refuses an argument; the error's path, which gqlgen adds, becomes
+// its field.
+func invalidValue(format string, args ...any) error {
+	return &jobs.Error{Code: jobs.CodeInvalidInput, Message: fmt.Sprintf(format, args...)}
+}
+
+// MarshalTime writes a time as RFC 3339 in UTC, and the zero time as null.
+func MarshalTime(t time.Time) graphql.Marshaler {
+	if t.IsZero() {
+		return graphql.Null
+	}
+	return graphql.WriterFunc(func(w io.Writer) {
+		_, _ = io.WriteString(w, t.UTC().Format(`"`+time.RFC3339Nano+`"`))
+	})
+}
+
+// UnmarshalTime reads RFC 3339 with any offset.
+func UnmarshalTime(v any) (time.Time, error) {
+	if v == nil {
+		return time.Time{}, nil
+	}
+	s, _ := v.(string)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, invalidValue("A time is written as in 2026-01-31T12:00:00Z (RFC 3339).")
+	}
+	return t.UTC(), nil
+}
+
+// MarshalJSON writes stored JSON as it is.
+func MarshalJSON(raw json.RawMessage) graphql.Marshaler {
+	if len(raw) == 0 {
+		return graphql.Null
+	}
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(raw) })
+}
+
+// UnmarshalJSON reads any JSON value. Numbers in variables stay exactly as they
+// were written.
+func UnmarshalJSON(v any) (json.RawMessage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, invalidValue("This is not a JSON value: numbers must be finite.")
+	}
+	return raw, nil
+}
+
+// MarshalInt writes a GraphQL Int.
+func MarshalInt(i int) graphql.Marshaler { return graphql.MarshalInt(i) }
+
+// UnmarshalInt reads a GraphQL Int, which has 32 bits.
+func UnmarshalInt(v any) (int, error) {
+	if _, text := v.(string); !text {
+		if i, err := graphql.UnmarshalInt64(v); err == nil && i >= math.MinInt32 && i <= math.MaxInt32 {
+			return int(i), nil
+		}
+	}
+	return 0, invalidValue("This must be a whole number from %d to %d.", math.MinInt32, math.MaxInt32)
+}
+
+// MarshalFloat writes a GraphQL Float.
+func MarshalFloat(f float64) graphql.Marshaler { return graphql.MarshalFloat(f) }
+
+// UnmarshalFloat reads a GraphQL Float, which is finite.
+func UnmarshalFloat(v any) (float64, error) {
+	if _, text := v.(string); !text {
+		if f, err := graphql.UnmarshalFloat(v); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			return f, nil
+		}
+	}
+	return 0, invalidValue("This must be a number that a double can hold.")
+}
+
+// maxExact is where doubles, and so JavaScript's numbers, stop being exact.
+const maxExact = 1 << 53
+
+// MarshalInt64 writes a number below 2^53 and a string above.
+func MarshalInt64(i int64) graphql.Marshaler {
+	text := strconv.FormatInt(i, 10)
+	if i >= maxExact || i <= -maxExact {
+		text = `"` + text + `"`
+	}
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
+}
+
+// UnmarshalInt64 reads a number or a string.
+func UnmarshalInt64(v any) (int64, error) {
+	i, err := graphql.UnmarshalInt64(v)
+	if err != nil {
+		return 0, invalidValue("This must be a whole number of at most 64 bits, as a number or a string.")
+	}
+	return i, nil
+}

@@ -1,0 +1,113 @@
+package graph_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
+)
+
+func written(m graphql.Marshaler) string {
+	var b bytes.Buffer
+	m.MarshalGQL(&b)
+	return b.String()
+}
+
+func TestTime(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsWrittenInUTC", func(t *testing.T) {
+		t.Parallel()
+
+		at := time.Date(2026, 1, 31, 12, 0, 0, 5000, time.FixedZone("", 3600))
+
+		require.Equal(t, `"2026-01-31T11:00:00.000005Z"`, written(graph.MarshalTime(at)))
+		require.Equal(t, "null", written(graph.MarshalTime(time.Time{})))
+	})
+
+	t.Run("TakesAnyOffset", func(t *testing.T) {
+		t.Parallel()
+
+		got, err := graph.UnmarshalTime("2026-01-31T12:00:00+01:00")
+
+		require.NoError(t, err)
+		require.Equal(t, time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), got)
+	})
+
+	t.Run("RefusesWhatIsNoTime", func(t *testing.T) {
+		t.Parallel()
+
+		for _, value := range []any{"yesterday", "2026-01-31", "", int64(5), true} {
+			_, err := graph.UnmarshalTime(value)
+			require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeInvalidInput}, "%v", value)
+		}
+	})
+}
+
+func TestInt64(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		in   any
+		want int64
+		out  string
+	}{
+		{json.Number("0"), 0, "0"},
+		{json.Number("9007199254740991"), 1<<53 - 1, "9007199254740991"},
+		{json.Number("9007199254740992"), 1 << 53, `"9007199254740992"`},
+		{"9223372036854775807", 1<<63 - 1, `"9223372036854775807"`},
+		{"-9223372036854775808", -1 << 63, `"-9223372036854775808"`},
+		{int64(12), 12, "12"},
+	} {
+		got, err := graph.UnmarshalInt64(c.in)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+		require.Equal(t, c.out, written(graph.MarshalInt64(got)))
+	}
+	for _, value := range []any{"9223372036854775808", json.Number("1.5"), "x", "", 1.5, true} {
+		_, err := graph.UnmarshalInt64(value)
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeInvalidInput}, "%v", value)
+	}
+}
+
+func TestInt(t *testing.T) {
+	t.Parallel()
+
+	for _, value := range []any{json.Number("2147483647"), int64(-2147483648), 7} {
+		_, err := graph.UnmarshalInt(value)
+		require.NoError(t, err)
+	}
+	for _, value := range []any{json.Number("2147483648"), int64(-2147483649), json.Number("1.5"), "7", 1.5} {
+		_, err := graph.UnmarshalInt(value)
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeInvalidInput}, "%v", value)
+	}
+}
+
+func TestFloat(t *testing.T) {
+	t.Parallel()
+
+	for _, value := range []any{json.Number("1e308"), 1.5, int64(3)} {
+		_, err := graph.UnmarshalFloat(value)
+		require.NoError(t, err)
+	}
+	for _, value := range []any{json.Number("1e400"), "NaN", "Infinity", true} {
+		_, err := graph.UnmarshalFloat(value)
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeInvalidInput}, "%v", value)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+
+	got, err := graph.UnmarshalJSON(map[string]any{"seed": json.Number("9007199254740993"), "x": []any{json.Number("1.10"), nil}})
+
+	require.NoError(t, err)
+	require.Equal(t, `{"seed":9007199254740993,"x":[1.10,null]}`, string(got), "numbers stay as they were written")
+	require.Equal(t, `{"seed":9007199254740993,"x":[1.10,null]}`, written(graph.MarshalJSON(got)))
+	require.Equal(t, "null", written(graph.MarshalJSON(nil)))
+}

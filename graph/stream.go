@@ -1,0 +1,66 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// stream is one subscription. err is why it ended, if it failed; it is written
+// before the channel of events is closed, and read after.
+type stream struct{ err error }
+
+type streamKey struct{}
+
+// follow runs a subscription: what run sends goes out as events, and its error
+// as the last one. It ends with ctx.
+func follow[T any](ctx context.Context, run func(send func(T) error) error) <-chan T {
+	events := make(chan T)
+	go func() {
+		defer close(events)
+		defer func() {
+			if p := recover(); p != nil {
+				fail(ctx, recovered(ctx, p))
+			}
+		}()
+		fail(ctx, run(func(event T) error {
+			select {
+			case events <- event:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}))
+	}()
+	return events
+}
+
+// fail notes why a stream ends. The end of its listener is no failure.
+func fail(ctx context.Context, err error) {
+	if s, ok := ctx.Value(streamKey{}).(*stream); ok && ctx.Err() == nil {
+		s.err = err
+	}
+}
+
+// openStream makes the place for a subscription's error.
+func openStream(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
+	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Subscription {
+		ctx = context.WithValue(ctx, streamKey{}, &stream{})
+	}
+	return next(ctx)
+}
+
+// respond makes one response, with loaders of its own, since what an earlier
+// event read is old. After the last event of a failed stream comes its error.
+func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
+	s, ok := ctx.Value(streamKey{}).(*stream)
+	if response != nil || !ok || s.err == nil {
+		return response
+	}
+	err := s.err
+	s.err = nil
+	return &graphql.Response{Errors: gqlerror.List{present(ctx, err)}}
+}
