@@ -1,0 +1,137 @@
+// Package client calls the Reelay API. The types and queries are generated from
+// the API's schema; [Client] has one method for each call.
+//
+// Every method returns an [*Error] if the call failed, whatever failed: the
+// caller, the API, or the way there.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Khan/genqlient/graphql"
+)
+
+//go:generate go tool genqlient genqlient.yaml
+
+const (
+	// callTimeout is longer than the longest long poll (25 s) can take.
+	callTimeout = 60 * time.Second
+	// maxAnswer bounds what one call reads: far above a full page of jobs.
+	maxAnswer = 32 << 20
+)
+
+// Client calls one Reelay API with one key. It is safe for concurrent use.
+type Client struct {
+	endpoint *url.URL
+	key      string
+	http     *http.Client
+}
+
+// Option changes how a Client works.
+type Option func(*Client)
+
+// WithTransport sends all requests, uploads and downloads too, through rt.
+func WithTransport(rt http.RoundTripper) Option {
+	return func(c *Client) { c.http.Transport = rt }
+}
+
+// New returns a client of the API at endpoint, such as http://127.0.0.1:8080;
+// it makes no call yet. An endpoint that is no http or https URL is an
+// INVALID_INPUT error.
+func New(endpoint, key string, options ...Option) (*Client, error) {
+	u, err := url.Parse(strings.TrimSpace(endpoint))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, &Error{Code: CodeInvalidInput, Field: "endpoint",
+			Message: fmt.Sprintf("the endpoint %q is no URL: it must look like http://127.0.0.1:8080", endpoint)}
+	}
+	if u.Path = strings.TrimSuffix(u.Path, "/"); u.Path == "" {
+		u.Path = "/graphql"
+	}
+	c := &Client{endpoint: u, key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}}
+	for _, option := range options {
+		option(c)
+	}
+	return c, nil
+}
+
+// newTransport is Go's own with connections enough for one worker's or user's
+// concurrent calls.
+func newTransport() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	return t
+}
+
+// WithKey returns a client of the same API that calls with another key.
+func (c *Client) WithKey(key string) *Client {
+	other := *c
+	other.key = strings.TrimSpace(key)
+	return &other
+}
+
+// Endpoint is the URL that calls go to.
+func (c *Client) Endpoint() string { return c.endpoint.String() }
+
+// caller is the generated code's way to the API.
+type caller struct{ *Client }
+
+// MakeRequest posts one operation and decodes its answer into resp.Data. Its
+// error is an *Error.
+func (c caller) MakeRequest(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, err := json.Marshal(req)
+	if err != nil {
+		return &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("%s: the request cannot be written as JSON: %v", req.OpName, err), cause: err}
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint.String(), bytes.NewReader(body))
+	if err != nil {
+		return unreachable(c.endpoint.Host, err)
+	}
+	post.Header.Set("Content-Type", "application/json")
+	post.Header.Set("Accept", "application/graphql-response+json, application/json;q=0.9")
+	if c.key != "" {
+		post.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	answer, err := c.http.Do(post)
+	if err != nil {
+		return unreachable(c.endpoint.Host, err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return unreachable(c.endpoint.Host, err)
+	}
+	if len(raw) > maxAnswer {
+		return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s: the answer is longer than %d MiB", req.OpName, maxAnswer>>20)}
+	}
+	return decode(answer, raw, resp.Data)
+}
+
+// decode reads an answer into data, or tells why it is none.
+func decode(answer *http.Response, raw []byte, data any) error {
+	var envelope struct {
+		Data   json.RawMessage `json:"data"`
+		Errors []graphError    `json:"errors"`
+	}
+	err := json.Unmarshal(raw, &envelope)
+	if err == nil && len(envelope.Errors) > 0 {
+		return envelope.Errors[0].asError(answer)
+	}
+	if err != nil || answer.StatusCode != http.StatusOK || len(envelope.Data) == 0 {
+		return strangeAnswer(answer, raw)
+	}
+	if err := json.Unmarshal(envelope.Data, data); err != nil {
+		return &Error{Code: CodeUnavailable, cause: err,
+			Message: fmt.Sprintf("the answer of %s does not fit this version of the client: %v", answer.Request.URL.Host, err)}
+	}
+	return nil
+}

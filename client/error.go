@@ -1,0 +1,150 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Code says what kind of failure an Error is, in the API's own words.
+type Code string
+
+const (
+	CodeUnauthenticated     Code = "UNAUTHENTICATED"
+	CodeForbidden           Code = "FORBIDDEN"
+	CodeNotFound            Code = "NOT_FOUND"
+	CodeInvalidInput        Code = "INVALID_INPUT"
+	CodeIdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
+	CodeConflict            Code = "CONFLICT"
+	CodeLeaseLost           Code = "LEASE_LOST"
+	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeRateLimited         Code = "RATE_LIMITED"
+	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeOverloaded          Code = "OVERLOADED"
+	CodeUnavailable         Code = "UNAVAILABLE"
+	CodeInternal            Code = "INTERNAL"
+)
+
+// Error is why a call failed. Its message is a sentence for people.
+type Error struct {
+	Code    Code
+	Message string
+	// Field names the input that is to blame, if one is.
+	Field string
+	// RetryAfter is how long the API asks to wait before another try.
+	RetryAfter time.Duration
+	// RequestID finds the failure in the server's log, if the fault is its own.
+	RequestID string
+
+	cause error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the failure below, such as context.Canceled, if there is one.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Retryable tells whether the same call may succeed later.
+func (e *Error) Retryable() bool {
+	switch e.Code {
+	case CodeUnavailable, CodeOverloaded, CodeRateLimited:
+		return true
+	}
+	return false
+}
+
+// ErrorCode returns the code of the *Error in err's chain, or "" if there is none.
+func ErrorCode(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// graphError is one entry of a GraphQL answer's errors.
+type graphError struct {
+	Message    string `json:"message"`
+	Extensions struct {
+		Code       Code    `json:"code"`
+		Field      string  `json:"field"`
+		RetryAfter float64 `json:"retryAfterSeconds"`
+		RequestID  string  `json:"requestId"`
+	} `json:"extensions"`
+}
+
+func (g graphError) asError(answer *http.Response) *Error {
+	e := &Error{
+		Code:       g.Extensions.Code,
+		Message:    g.Message,
+		Field:      g.Extensions.Field,
+		RetryAfter: time.Duration(g.Extensions.RetryAfter * float64(time.Second)),
+		RequestID:  g.Extensions.RequestID,
+	}
+	if e.Code == "" {
+		e.Code = CodeInternal
+		if answer != nil && answer.StatusCode != http.StatusOK {
+			e.Code = codeOfStatus(answer.StatusCode)
+		}
+	}
+	if e.RetryAfter == 0 && answer != nil {
+		e.RetryAfter = retryAfter(answer)
+	}
+	return e
+}
+
+// unreachable is the error of a request that got no answer.
+func unreachable(host string, err error) *Error {
+	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %v", host, err), cause: err}
+}
+
+// strangeAnswer is the error of an answer that is no GraphQL: a proxy's page, a
+// wrong address, a server that starts or stops.
+func strangeAnswer(answer *http.Response, body []byte) *Error {
+	return &Error{
+		Code:       codeOfStatus(answer.StatusCode),
+		Message:    fmt.Sprintf("%s answered %s%s", answer.Request.URL.Host, answer.Status, excerpt(body)),
+		RetryAfter: retryAfter(answer),
+	}
+}
+
+func codeOfStatus(status int) Code {
+	switch status {
+	case http.StatusUnauthorized:
+		return CodeUnauthenticated
+	case http.StatusForbidden, http.StatusGone:
+		return CodeForbidden
+	case http.StatusNotFound:
+		return CodeNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return CodeConflict
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return CodeInvalidInput
+	case http.StatusTooManyRequests:
+		return CodeRateLimited
+	}
+	return CodeUnavailable
+}
+
+func retryAfter(answer *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// excerpt is the start of a body, for an error message.
+func excerpt(body []byte) string {
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "�")), " ")
+	if text == "" {
+		return ""
+	}
+	if utf8.RuneCountInString(text) > 200 {
+		text = string([]rune(text)[:200]) + "…"
+	}
+	return ": " + text
+}

@@ -1,0 +1,34 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// stallTimeout is how long a transfer may stand still. Its whole length is not
+// bounded: films may be large and lines slow.
+const stallTimeout = 60 * time.Second
+
+var errStalled = errors.New("the transfer stood still for a minute")
+
+// guardStall returns a context that ends when nothing was read through watch's
+// readers for stallTimeout.
+func guardStall(ctx context.Context) (guarded context.Context, watch func(io.Reader) io.Reader, stop func()) {
+	guarded, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	watch = func(r io.Reader) io.Reader { return stallReader{r, timer} }
+	return guarded, watch, func() { timer.Stop(); cancel(nil) }
+}
+
+type stallReader struct {
+	io.Reader
+	timer *time.Timer
+}
+
+func (r stallReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.timer.Reset(stallTimeout)
+	return n, err
+}

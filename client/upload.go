@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Upload sends size bytes from r to a target, once: a target is used up by the
+// first try, also by one that failed. The store refuses what is not of the size
+// and checksum that were announced (CHECKSUM_MISMATCH or INVALID_INPUT), and a
+// key that is taken (CONFLICT).
+func (c *Client) Upload(ctx context.Context, target *UploadTarget, r io.Reader, size int64) error {
+	headers, err := target.header()
+	if err != nil {
+		return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("the upload target's headers cannot be read: %v", err), cause: err}
+	}
+	ctx, watch, stop := guardStall(ctx)
+	defer stop()
+	// not closed by the transport, and never nil, so that an empty object has a length too
+	body := io.NopCloser(watch(io.LimitReader(r, size)))
+	if size == 0 {
+		body = http.NoBody
+	}
+	req, err := c.newObjectRequest(ctx, target.Method, target.Url, body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = size
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return unreachable(req.URL.Host, orStalled(ctx, err))
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if answer.StatusCode/100 != 2 {
+		return strangeAnswer(answer, text)
+	}
+	return nil
+}
+
+// newObjectRequest makes a request for a signed link: it carries no key, the
+// link itself is the permission.
+func (c *Client) newObjectRequest(ctx context.Context, method, link string, body io.Reader) (*http.Request, error) {
+	u, err := c.endpoint.Parse(link)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("the link %q is no URL", link), cause: err}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("the link %q cannot be used: %v", link, err), cause: err}
+	}
+	return req, nil
+}
+
+// orStalled prefers the reason why a transfer was given up to the error that
+// giving up caused.
+func orStalled(ctx context.Context, err error) error {
+	if context.Cause(ctx) == errStalled {
+		return errStalled
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/Khan/genqlient/graphql"
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	// pingEvery finds a dead connection; a peer that does not answer within the
+	// same time is gone.
+	pingEvery = 15 * time.Second
+	maxFrame  = 4 << 20
+)
+
+// WatchJob follows a job: its state now, then each change, at most one per
+// interval (50 ms to a minute), until it has ended or ctx does.
+//
+// A connection that breaks is made again. Meanwhile the sequence yields a
+// retryable *Error each time that it fails, so that the caller can say so, or
+// stop. Any other error is the last thing that the sequence yields.
+func (c *Client) WatchJob(ctx context.Context, id string, interval time.Duration) iter.Seq2[*Job, error] {
+	return func(yield func(*Job, error) bool) {
+		for failures := 0; ; {
+			ended := false
+			err := c.subscribe(ctx, id, interval, func(job *Job) bool {
+				failures = 0
+				ended = job.Status.Terminal()
+				if !yield(job, nil) {
+					ended = true
+				}
+				return !ended
+			})
+			if ended {
+				return
+			}
+			failures++
+			if ctx.Err() != nil {
+				yield(nil, unreachable(c.endpoint.Host, context.Cause(ctx)))
+				return
+			}
+			if err != nil {
+				e, ok := errors.AsType[*Error](err)
+				if !yield(nil, err) || !ok || !e.Retryable() {
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(backoff(failures)):
+			}
+		}
+	}
+}
+
+// frame is one message of the graphql-transport-ws protocol.
+type frame struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// subscribe runs the jobProgress subscription on a connection of its own, until
+// next returns false, the server says that it is complete, or it fails.
+func (c *Client) subscribe(ctx context.Context, id string, interval time.Duration, next func(*Job) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow()
+	payload, err := json.Marshal(graphql.Request{
+		Query:     jobProgress_Operation,
+		OpName:    "jobProgress",
+		Variables: __jobProgressInput{JobId: id, IntervalMs: new(int(interval.Milliseconds()))},
+	})
+	if err != nil {
+		return fmt.Errorf("watch job %s: %w", id, err)
+	}
+	if err := wsjson.Write(ctx, conn, frame{ID: "1", Type: "subscribe", Payload: payload}); err != nil {
+		return c.brokenSocket(err)
+	}
+	go keepAlive(ctx, conn)
+	for {
+		var in frame
+		if err := wsjson.Read(ctx, conn, &in); err != nil {
+			return c.brokenSocket(err)
+		}
+		switch in.Type {
+		case "ping":
+			if err := wsjson.Write(ctx, conn, frame{Type: "pong"}); err != nil {
+				return c.brokenSocket(err)
+			}
+		case "next":
+			job, err := readProgress(in.Payload)
+			if err != nil {
+				return err
+			}
+			if !next(job) {
+				conn.Close(websocket.StatusNormalClosure, "")
+				return nil
+			}
+		case "error":
+			return readErrors(in.Payload)
+		case "complete":
+			return nil
+		}
+	}
+}
+
+// dial opens a socket and introduces itself.
+func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn, answer, err := websocket.Dial(ctx, c.endpoint.String(), &websocket.DialOptions{
+		HTTPClient: c.http, Subprotocols: []string{"graphql-transport-ws"},
+	})
+	if answer != nil && answer.StatusCode != http.StatusSwitchingProtocols {
+		return nil, strangeAnswer(answer, nil)
+	}
+	if err != nil {
+		return nil, unreachable(c.endpoint.Host, err)
+	}
+	conn.SetReadLimit(maxFrame)
+	hello, _ := json.Marshal(map[string]string{"authorization": "Bearer " + c.key})
+	err = wsjson.Write(ctx, conn, frame{Type: "connection_init", Payload: hello})
+	for err == nil {
+		var in frame
+		if err = wsjson.Read(ctx, conn, &in); in.Type == "connection_ack" {
+			return conn, nil
+		}
+	}
+	conn.CloseNow()
+	return nil, c.brokenSocket(err)
+}
+
+// brokenSocket is the error of a connection that ended by itself.
+func (c *Client) brokenSocket(err error) error {
+	switch websocket.CloseStatus(err) {
+	case 4401, 4403:
+		return &Error{Code: CodeUnauthenticated, Message: "the key is missing, unknown or revoked", cause: err}
+	}
+	return unreachable(c.endpoint.Host, err)
+}
+
+// keepAlive closes a connection whose other end is gone, so that the read ends.
+func keepAlive(ctx context.Context, conn *websocket.Conn) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pingEvery):
+		}
+		ping, cancel := context.WithTimeout(ctx, pingEvery)
+		err := conn.Ping(ping)
+		cancel()
+		if err != nil {
+			conn.CloseNow()
+			return
+		}
+	}
+}
+
+func readProgress(payload json.RawMessage) (*Job, error) {
+	var answer struct {
+		Data   *jobProgressResponse `json:"data"`
+		Errors []graphError         `json:"errors"`
+	}
+	err := json.Unmarshal(payload, &answer)
+	if err == nil && len(answer.Errors) > 0 {
+		return nil, answer.Errors[0].asError(nil)
+	}
+	if err != nil || answer.Data == nil {
+		return nil, &Error{Code: CodeUnavailable, Message: "the server sent a progress message that cannot be read", cause: err}
+	}
+	return &answer.Data.JobProgress, nil
+}
+
+func readErrors(payload json.RawMessage) error {
+	var list []graphError
+	if err := json.Unmarshal(payload, &list); err != nil || len(list) == 0 {
+		return &Error{Code: CodeInternal, Message: "the server ended the subscription with an error that cannot be read", cause: err}
+	}
+	return list[0].asError(nil)
+}
