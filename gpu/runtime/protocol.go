@@ -1,0 +1,306 @@
+package runtime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// ProtocolVersion is the version that a runtime must announce in Ready.
+const ProtocolVersion = 1
+
+const (
+	maxLine  = 1 << 20 // bytes of one line, its newline included
+	maxTexts = 2000    // bytes of a sentence for people
+)
+
+// Phase is what the person watching reads; the contract's words.
+type Phase string
+
+// The phases that a runtime may report. The others are the agent's.
+const (
+	PhaseLoadingModel Phase = "LOADING_MODEL"
+	PhaseResuming     Phase = "RESUMING"
+	PhaseRendering    Phase = "RENDERING"
+	PhaseEncoding     Phase = "ENCODING"
+)
+
+// FailureClass decides what happens next to a job that failed; the contract's
+// words.
+type FailureClass string
+
+// The classes that a runtime may report. The others are the control plane's.
+const (
+	Transient           FailureClass = "TRANSIENT"
+	RateLimited         FailureClass = "RATE_LIMITED"
+	ProviderUnavailable FailureClass = "PROVIDER_UNAVAILABLE"
+	Timeout             FailureClass = "TIMEOUT"
+	ModelCrash          FailureClass = "MODEL_CRASH"
+	OutOfMemory         FailureClass = "OUT_OF_MEMORY"
+	CheckpointCorrupt   FailureClass = "CHECKPOINT_CORRUPT"
+	InvalidInput        FailureClass = "INVALID_INPUT"
+	ContentPolicy       FailureClass = "CONTENT_POLICY"
+	Unauthorized        FailureClass = "UNAUTHORIZED"
+)
+
+// Start is the order to do one job. It ends with exactly one Result, Failure or
+// Cancelled.
+type Start struct {
+	Job         string          `json:"job"`
+	Model       string          `json:"model"`
+	Type        string          `json:"type"` // the kind of work, such as video.generate
+	Params      json.RawMessage `json:"params,omitempty"`
+	Prompt      string          `json:"prompt"`
+	Workdir     string          `json:"workdir"` // absolute, exists, belongs to this job alone
+	Checkpoints []Restorable    `json:"checkpoints,omitempty"`
+}
+
+// Restorable is a checkpoint that a job may resume from. Start lists them newest
+// first.
+type Restorable struct {
+	Path string `json:"path"`
+	Step int    `json:"step"`
+}
+
+// command is one line to the runtime: exactly one of its fields is set.
+type command struct {
+	Load       *load     `json:"load,omitempty"`
+	Start      *Start    `json:"start,omitempty"`
+	Checkpoint *struct{} `json:"checkpoint,omitempty"`
+	Cancel     *struct{} `json:"cancel,omitempty"`
+	Shutdown   *struct{} `json:"shutdown,omitempty"`
+}
+
+type load struct {
+	Model string `json:"model"`
+}
+
+// Message is what a runtime says: one of the types below that have its method.
+type Message interface {
+	// name is the message's key on the wire.
+	name() string
+	// check returns what is wrong with the message's content.
+	check() error
+}
+
+// Ready is a runtime's first message.
+type Ready struct {
+	Protocol int      `json:"protocol"`
+	Runtime  string   `json:"runtime"` // its name and version, for people
+	Models   []string `json:"models"`  // what it can do
+}
+
+// Loaded answers a load: the model is in memory.
+type Loaded struct {
+	Model string `json:"model"`
+}
+
+// Progress says how far the job is. It may go back; Phase and Message say why.
+type Progress struct {
+	Percent     float64 `json:"percent"` // 0 to 100
+	Phase       Phase   `json:"phase"`
+	Message     string  `json:"message,omitempty"`
+	Step        int     `json:"step,omitempty"`
+	TotalSteps  int     `json:"totalSteps,omitempty"`
+	Frame       int     `json:"frame,omitempty"`
+	TotalFrames int     `json:"totalFrames,omitempty"`
+	ETASeconds  float64 `json:"etaSeconds,omitempty"`
+}
+
+// Checkpoint names a whole, closed file from which the job can go on. With an
+// empty Path it answers that there is nothing yet worth keeping.
+type Checkpoint struct {
+	Path    string  `json:"path,omitempty"`
+	Step    int     `json:"step"`
+	Percent float64 `json:"percent"`
+	// Info is the runtime's own description of the file, such as its format and
+	// what software can restore it. It is kept with the file.
+	Info json.RawMessage `json:"info,omitempty"`
+}
+
+// CheckpointRejected says that a checkpoint of the Start did not restore. The
+// runtime goes on with the next older one by itself.
+type CheckpointRejected struct {
+	Path   string `json:"path"` // as Start had it
+	Reason string `json:"reason"`
+}
+
+// Resumed says from which checkpoint of the Start the job goes on.
+type Resumed struct {
+	Path string `json:"path"` // as Start had it
+	Step int    `json:"step"`
+}
+
+// Result ends a job that was done. All files are whole and closed.
+type Result struct {
+	Video       string          `json:"video,omitempty"`
+	Thumbnail   string          `json:"thumbnail,omitempty"`
+	Spritesheet string          `json:"spritesheet,omitempty"`
+	Output      json.RawMessage `json:"output,omitempty"`
+}
+
+// Cancelled ends a job that was cancelled: nothing of it runs any more.
+type Cancelled struct{}
+
+// Failure ends a job, or a load, that went wrong. It is also the error with which
+// a [Process] ends.
+type Failure struct {
+	Class             FailureClass `json:"class"`
+	Message           string       `json:"message"` // says what, why, and what to do
+	RetryAfterSeconds int          `json:"retryAfterSeconds,omitempty"`
+}
+
+// Failf makes a Failure whose message is formatted.
+func Failf(class FailureClass, format string, args ...any) *Failure {
+	return &Failure{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error is the failure's sentence, without its class.
+func (f *Failure) Error() string { return f.Message }
+
+// Log is a line for the job's log. Level is debug, info, warn or error.
+type Log struct {
+	Level   string `json:"level"`
+	Message string `json:"message"`
+}
+
+func (*Ready) name() string              { return "ready" }
+func (*Loaded) name() string             { return "loaded" }
+func (*Progress) name() string           { return "progress" }
+func (*Checkpoint) name() string         { return "checkpoint" }
+func (*CheckpointRejected) name() string { return "checkpointRejected" }
+func (*Resumed) name() string            { return "resumed" }
+func (*Result) name() string             { return "result" }
+func (*Cancelled) name() string          { return "cancelled" }
+func (*Failure) name() string            { return "error" }
+func (*Log) name() string                { return "log" }
+
+func (m *Ready) check() error {
+	if m.Protocol != ProtocolVersion {
+		return fmt.Errorf("protocol is %d, and this agent speaks %d", m.Protocol, ProtocolVersion)
+	}
+	if len(m.Models) == 0 {
+		return errors.New("models is empty")
+	}
+	return nil
+}
+
+func (m *Loaded) check() error { return nil }
+
+func (m *Progress) check() error {
+	switch m.Phase {
+	case PhaseLoadingModel, PhaseResuming, PhaseRendering, PhaseEncoding:
+	default:
+		return fmt.Errorf("phase is %q", m.Phase)
+	}
+	if m.Step < 0 || m.TotalSteps < 0 || m.Frame < 0 || m.TotalFrames < 0 || m.ETASeconds < 0 {
+		return errors.New("a count is negative")
+	}
+	return errors.Join(checkPercent(m.Percent), checkText(m.Message))
+}
+
+func (m *Checkpoint) check() error {
+	if m.Step < 0 {
+		return fmt.Errorf("step is %d", m.Step)
+	}
+	return checkPercent(m.Percent)
+}
+
+func (m *CheckpointRejected) check() error { return checkText(m.Reason) }
+func (m *Resumed) check() error            { return nil }
+func (m *Result) check() error             { return nil }
+func (m *Cancelled) check() error          { return nil }
+
+func (f *Failure) check() error {
+	switch f.Class {
+	case Transient, RateLimited, ProviderUnavailable, Timeout, ModelCrash, OutOfMemory,
+		CheckpointCorrupt, InvalidInput, ContentPolicy, Unauthorized:
+	default:
+		return fmt.Errorf("class is %q", f.Class)
+	}
+	if f.Message == "" {
+		return errors.New("message is empty")
+	}
+	if f.RetryAfterSeconds < 0 {
+		return fmt.Errorf("retryAfterSeconds is %d", f.RetryAfterSeconds)
+	}
+	return checkText(f.Message)
+}
+
+func (m *Log) check() error {
+	switch m.Level {
+	case "debug", "info", "warn", "error":
+		return nil
+	}
+	return fmt.Errorf("level is %q", m.Level)
+}
+
+func checkPercent(percent float64) error {
+	if percent < 0 || percent > 100 {
+		return fmt.Errorf("percent is %g", percent)
+	}
+	return nil
+}
+
+func checkText(text string) error {
+	if len(text) > maxTexts {
+		return fmt.Errorf("a sentence of %d bytes; at most %d are allowed", len(text), maxTexts)
+	}
+	return nil
+}
+
+// checkFile returns an error unless path is absolute and lies in workdir.
+func checkFile(workdir, path string) error {
+	if path == "" {
+		return nil
+	}
+	inside, err := filepath.Rel(workdir, path)
+	if !filepath.IsAbs(path) || err != nil || inside == "." || !filepath.IsLocal(inside) {
+		return fmt.Errorf("the file %q is not in the job's workdir %q", path, workdir)
+	}
+	return nil
+}
+
+// parseMessage reads a runtime's line: an object with one key, the message's
+// name.
+func parseMessage(line []byte) (Message, error) {
+	var envelope map[string]json.RawMessage
+	if err := json.Unmarshal(line, &envelope); err != nil {
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
+	}
+	if len(envelope) != 1 {
+		return nil, fmt.Errorf("it has %d keys; a message has one, its name", len(envelope))
+	}
+	for name, body := range envelope {
+		message := newMessage(name)
+		if message == nil {
+			return nil, fmt.Errorf("there is no message %q", name)
+		}
+		if !bytes.HasPrefix(body, []byte("{")) {
+			return nil, fmt.Errorf("what %q holds is not an object", name)
+		}
+		if err := json.Unmarshal(body, message); err != nil {
+			return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))
+		}
+		if err := message.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return message, nil
+	}
+	panic("unreachable")
+}
+
+func newMessage(name string) Message {
+	for _, message := range []Message{
+		&Ready{}, &Loaded{}, &Progress{}, &Checkpoint{}, &CheckpointRejected{},
+		&Resumed{}, &Result{}, &Cancelled{}, &Failure{}, &Log{},
+	} {
+		if message.name() == name {
+			return message
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package testcard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// Where the phases begin and end, in percent.
+const (
+	renderedPercent = 90
+	encodedPercent  = 99
+)
+
+// render is one job on its way.
+type render struct {
+	job   *runtime.Job
+	film  film
+	state *latents
+	first int // the step at which this attempt began
+	began time.Time
+}
+
+// restore takes the newest checkpoint that can be restored, or starts afresh.
+func (r *render) restore() *latents {
+	for _, given := range r.job.Checkpoints {
+		state, err := readCheckpoint(given.Path, r.film)
+		if err != nil {
+			r.job.Reject(given, err)
+			continue
+		}
+		r.job.Resumed(given, state.step)
+		percent := percentAt(state)
+		r.job.Progress(runtime.Progress{
+			Percent: percent, Phase: runtime.PhaseResuming, Step: state.step, TotalSteps: state.steps,
+			Message: fmt.Sprintf("resuming from checkpoint at %.0f %%", percent),
+		})
+		return state
+	}
+	return newLatents(r.film)
+}
+
+func percentAt(l *latents) float64 { return renderedPercent * float64(l.step) / float64(l.steps) }
+
+// denoise does the steps that are left. Each is due at a moment of its own,
+// counted from the beginning, so that a slow step does not delay the later ones.
+func (r *render) denoise(ctx context.Context) error {
+	each := time.Duration(r.film.pace * r.film.seconds() / float64(r.state.steps) * float64(time.Second))
+	for r.state.step < r.state.steps {
+		done := r.state.step - r.first
+		if err := r.answerUntil(ctx, time.NewTimer(time.Until(r.began.Add(each*time.Duration(done+1)))).C); err != nil {
+			return err
+		}
+		r.state.advance()
+		r.job.Progress(runtime.Progress{
+			Percent: percentAt(r.state), Phase: runtime.PhaseRendering,
+			Message: fmt.Sprintf("denoising, step %d of %d", r.state.step, r.state.steps),
+			Step:    r.state.step, TotalSteps: r.state.steps,
+			ETASeconds: eta(r.began, done+1, r.state.steps-r.state.step),
+		})
+	}
+	return nil
+}
+
+// eta is how long left things take if done took since began.
+func eta(began time.Time, done, left int) float64 {
+	return time.Since(began).Seconds() / float64(done) * float64(left)
+}
+
+// answerUntil answers the agent's asks for a checkpoint until the timer fires or
+// the job is cancelled.
+func (r *render) answerUntil(ctx context.Context, timer <-chan time.Time) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.job.CheckpointAsked:
+			r.checkpoint()
+		case <-timer:
+			return nil
+		}
+	}
+}
+
+// checkpoint answers with a file. One that cannot be written costs no render: the
+// agent hears that there is none, and the log says why.
+func (r *render) checkpoint() {
+	answer := runtime.Checkpoint{Step: r.state.step, Percent: percentAt(r.state)}
+	if r.state.step > 0 {
+		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d.checkpoint", r.state.step))
+		content, err := encodeCheckpoint(r.film, r.state)
+		if err == nil {
+			err = writeCheckpoint(path, content)
+		}
+		if err != nil {
+			r.job.Log("error", fmt.Sprintf("no checkpoint at step %d: %v", r.state.step, err))
+		} else {
+			answer.Path = path
+			answer.Info = json.RawMessage(fmt.Sprintf(`{"format":"testcard","version":%d}`, checkpointVersion))
+		}
+	}
+	r.job.Checkpoint(answer)
+}
+
+// encode makes the files while asks for a checkpoint go on being answered, with
+// the last step.
+func (r *render) encode(ctx context.Context) (runtime.Result, error) {
+	type outcome struct {
+		result runtime.Result
+		err    error
+	}
+	encoded := make(chan outcome, 1)
+	go func() {
+		result, err := r.write(ctx)
+		encoded <- outcome{result, err}
+	}()
+	for {
+		select {
+		case <-r.job.CheckpointAsked:
+			r.checkpoint()
+		case done := <-encoded:
+			return done.result, done.err
+		}
+	}
+}
+
+// write makes the film and the thumbnail.
+func (r *render) write(ctx context.Context) (runtime.Result, error) {
+	video := filepath.Join(r.job.Workdir, "film.mp4")
+	thumbnail := filepath.Join(r.job.Workdir, "thumbnail.jpg")
+	began := time.Now()
+	card, err := newCard(r.film, r.state)
+	if err != nil {
+		return runtime.Result{}, err
+	}
+	encoder, err := startEncoder(ctx, r.film, video)
+	if err != nil {
+		return runtime.Result{}, err
+	}
+	for frame := range r.film.frames {
+		pixels := card.paint(frame)
+		if err := encoder.write(pixels); err != nil {
+			return runtime.Result{}, err
+		}
+		if frame == r.film.frames/2 {
+			if err := writeThumbnail(thumbnail, r.film, pixels); err != nil {
+				encoder.abort()
+				return runtime.Result{}, err
+			}
+		}
+		r.reportFrame(began, frame+1)
+	}
+	if err := encoder.finish(); err != nil {
+		return runtime.Result{}, err
+	}
+	output, err := json.Marshal(map[string]any{
+		"width": r.film.width, "height": r.film.height, "fps": r.film.fps, "frames": r.film.frames,
+		"durationSeconds": r.film.seconds(), "seed": r.film.seed, "steps": r.state.steps,
+	})
+	return runtime.Result{Video: video, Thumbnail: thumbnail, Output: output}, err
+}
+
+func (r *render) reportFrame(began time.Time, frames int) {
+	r.job.Progress(runtime.Progress{
+		Percent: renderedPercent + (encodedPercent-renderedPercent)*float64(frames)/float64(r.film.frames),
+		Phase:   runtime.PhaseEncoding,
+		Message: fmt.Sprintf("encoding, frame %d of %d", frames, r.film.frames),
+		Step:    r.state.step, TotalSteps: r.state.steps,
+		Frame: frames, TotalFrames: r.film.frames,
+		ETASeconds: eta(began, frames, r.film.frames-frames),
+	})
+}

@@ -1,0 +1,184 @@
+package testcard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/jpeg"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+func TestRender(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MakesAVideoThatBrowsersPlay", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		for params, want := range map[string]string{
+			`{"pace":0,"durationSeconds":1.5}`:                                                      "h264 854x480 yuv420p 24/1 36",
+			`{"pace":0,"durationSeconds":0.5,"aspectRatio":"9:16","fps":10}`:                        "h264 480x854 yuv420p 10/1 5",
+			`{"pace":0,"durationSeconds":5e-1,"aspectRatio":"1:1","fps":1}`:                         "h264 480x480 yuv420p 1/1 1",
+			`{"pace":0,"durationSeconds":0.5,"resolution":"720p","fps":12.0}`:                       "h264 1280x720 yuv420p 12/1 6",
+			`{"pace":0,"durationSeconds":0.5,"resolution":"1080p","fps":4,"seed":9007199254740992}`: "h264 1920x1080 yuv420p 4/1 2",
+		} {
+			result := render(t, p, newJob(t, "A calm sea", params))
+
+			require.Equal(t, want, probe(t, result.Video), params)
+			requireFastStart(t, result.Video)
+		}
+	})
+
+	t.Run("MakesAThumbnailAndSaysWhatTheFilmIs", func(t *testing.T) {
+		t.Parallel()
+
+		result := render(t, launch(t), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"seed":9007199254740991}`))
+
+		file, err := os.Open(result.Thumbnail)
+		require.NoError(t, err)
+		defer file.Close()
+		picture, err := jpeg.DecodeConfig(file)
+		require.NoError(t, err)
+		require.Equal(t, 640, picture.Width)
+		require.JSONEq(t, `{"width":854,"height":480,"fps":24,"frames":12,"durationSeconds":0.5,
+			"seed":9007199254740991,"steps":24}`, string(result.Output))
+	})
+
+	t.Run("DrawsTheSameOnlyForTheSamePromptAndSeed", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		film := func(prompt string, seed int) string {
+			params := fmt.Sprintf(`{"pace":0,"durationSeconds":0.5,"seed":%d}`, seed)
+			return frames(t, render(t, p, newJob(t, prompt, params)).Video)
+		}
+
+		first := film("A calm sea", 1)
+
+		require.Equal(t, first, film("A calm sea", 1))
+		require.NotEqual(t, first, film("A calm sea", 2))
+		require.NotEqual(t, first, film("A calm see", 1))
+	})
+
+	t.Run("DrawsAnyPrompt", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		for _, prompt := range []string{
+			"", " \t\r\n ", "🎬👩‍👩‍👧‍👦 sunrise 🇯🇵", "שלום עולם مرحبا بالعالم", "a\x00b\x1b[31mc\u202e\ufeff", "東京の夜",
+			string(bytes.Repeat([]byte("W"), 10_000)), string(bytes.Repeat([]byte("a storm "), 1250)), "e\u0301\u0301\u0301",
+		} {
+			require.NotEmpty(t, render(t, p, newJob(t, prompt, `{"pace":0,"durationSeconds":0.5,"fps":4}`)).Video)
+		}
+	})
+
+	t.Run("TakesAsLongAsItsPaceSays", func(t *testing.T) {
+		t.Parallel()
+
+		began := time.Now()
+		render(t, launch(t), newJob(t, "A calm sea", `{"pace":2,"durationSeconds":0.5,"fps":4}`))
+
+		require.GreaterOrEqual(t, time.Since(began), time.Second)
+	})
+
+	t.Run("RefusesWrongParams", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		for params, want := range map[string]string{
+			`{"durationSeconds":0.49}`:         "durationSeconds is 0.49; it may be from 0.5 to 60.",
+			`{"durationSeconds":1e999999999}`:  "durationSeconds is 1e999999999; it may be from 0.5 to 60.",
+			`{"durationSeconds":1e-999999999}`: "durationSeconds is 1e-999999999; it may be from 0.5 to 60.",
+			`{"fps":23.976}`:                   "fps is 23.976; it must be a whole number.",
+			`{"seed":9007199254740993}`:        "seed is 9007199254740993; it may be from 0 to 9007199254740992.",
+			`{"seed":-1,"pace":601}`:           "seed is -1; it may be from 0 to 9007199254740992; pace is 601; it may be from 0 to 600.",
+			`{"resolution":"4k"}`:              `resolution is "4k"; it may be 480p, 720p or 1080p.`,
+			`{"aspectRatio":"4:3"}`:            `aspectRatio is "4:3"; it may be 16:9, 9:16 or 1:1.`,
+			`{"steps":5}`:                      `there is no parameter "steps".`,
+			`{"FPS":5}`:                        `there is no parameter "FPS".`,
+			`[]`:                               "the params are []; they must be an object.",
+			`null`:                             "the params are null; they must be an object.",
+			`{"pace":"1"}`:                     "pace must be a number.",
+			`{"fps":null}`:                     "fps must be a number.",
+			`{"resolution":480}`:               "resolution must be a string.",
+		} {
+			require.NoError(t, p.Start(newJob(t, "A calm sea", params)))
+			failure := one[*runtime.Failure](t, until(t, p, isEnd))
+
+			require.Equal(t, runtime.InvalidInput, failure.Class, params)
+			require.Equal(t, want, failure.Message)
+		}
+	})
+}
+
+func TestFFmpeg(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsAskedForWhenItIsMissing", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t, "PATH="+t.TempDir())
+		require.NoError(t, p.Start(newJob(t, "A calm sea", `{}`)))
+
+		failure := one[*runtime.Failure](t, until(t, p, isEnd))
+
+		require.Equal(t, runtime.ModelCrash, failure.Class)
+		require.Contains(t, failure.Message, "apt-get install ffmpeg")
+	})
+
+	t.Run("HasItsOwnWordsReportedWhenItDies", func(t *testing.T) {
+		t.Parallel()
+
+		bin := t.TempDir()
+		dying := "#!/bin/sh\necho 'No space left on device' >&2\nexit 28\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte(dying), 0o755))
+		p := launch(t, "PATH="+bin+":"+os.Getenv("PATH"))
+		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5}`)))
+
+		failure := one[*runtime.Failure](t, until(t, p, isEnd))
+
+		require.Equal(t, "ffmpeg ended before the film was encoded (exit status 28): No space left on device", failure.Message)
+	})
+}
+
+// probe is the video stream's codec, size, pixel format, rate and frame count.
+func probe(t *testing.T, video string) string {
+	t.Helper()
+
+	out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_streams", "-of", "json", video).Output()
+	require.NoError(t, err)
+	var found struct {
+		Streams []struct {
+			Codec  string `json:"codec_name"`
+			Pixels string `json:"pix_fmt"`
+			Width  int    `json:"width"`
+			Height int    `json:"height"`
+			Rate   string `json:"r_frame_rate"`
+			Frames string `json:"nb_read_frames"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &found))
+	require.Len(t, found.Streams, 1)
+	s := found.Streams[0]
+	return fmt.Sprintf("%s %dx%d %s %s %s", s.Codec, s.Width, s.Height, s.Pixels, s.Rate, s.Frames)
+}
+
+// requireFastStart finds the index before the data, so that a player can begin at
+// once.
+func requireFastStart(t *testing.T, video string) {
+	t.Helper()
+
+	content, err := os.ReadFile(video)
+	require.NoError(t, err)
+	index, data := bytes.Index(content, []byte("moov")), bytes.Index(content, []byte("mdat"))
+	require.Positive(t, index)
+	require.Greater(t, data, index)
+}

@@ -1,0 +1,184 @@
+package testcard_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+const (
+	// A film of 24 steps in 1.2 s: time enough to interrupt it at any of them.
+	slow = `{"durationSeconds":0.5,"fps":8,"pace":2.4,"seed":7}`
+	// The same frames, at once.
+	fast = `{"durationSeconds":0.5,"fps":8,"pace":0,"seed":7}`
+)
+
+func undisturbed(t *testing.T) string {
+	t.Helper()
+	return frames(t, render(t, launch(t), newJob(t, "A calm sea", fast)).Video)
+}
+
+// interrupted starts a job, takes a checkpoint once it is at a step, and kills the
+// runtime. The file is copied away, as an agent does.
+func interrupted(t *testing.T, job runtime.Start, reached func(runtime.Message) bool) runtime.Restorable {
+	t.Helper()
+
+	p := launch(t)
+	require.NoError(t, p.Start(job))
+	until(t, p, reached)
+	taken := checkpoint(t, p)
+	p.Kill()
+	require.NoError(t, p.Wait())
+
+	content, err := os.ReadFile(taken.Path)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return runtime.Restorable{Path: path, Step: taken.Step}
+}
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GivesTheFramesOfAnUndisturbedRun", func(t *testing.T) {
+		t.Parallel()
+
+		job := newJob(t, "A calm sea", slow)
+		for _, at := range []int{2, 9, 17} {
+			taken := interrupted(t, job, step(at))
+			require.GreaterOrEqual(t, taken.Step, at)
+			job = newJob(t, "A calm sea", slow)
+			job.Checkpoints = []runtime.Restorable{taken}
+		}
+		p := launch(t)
+		require.NoError(t, p.Start(job))
+		messages := until(t, p, isEnd)
+
+		resumed := one[*runtime.Resumed](t, messages)
+		require.Equal(t, runtime.Resumed(job.Checkpoints[0]), *resumed)
+		require.Equal(t, undisturbed(t), frames(t, one[*runtime.Result](t, messages).Video))
+	})
+
+	t.Run("EncodesAgainWhatWasKilledWhileEncoding", func(t *testing.T) {
+		t.Parallel()
+
+		long := `{"durationSeconds":2,"pace":0,"seed":7}`
+		taken := interrupted(t, newJob(t, "A calm sea", long), encoding)
+		require.Equal(t, 24, taken.Step, "the last step")
+		job := newJob(t, "A calm sea", long)
+		job.Checkpoints = []runtime.Restorable{taken}
+
+		got := frames(t, render(t, launch(t), job).Video)
+
+		require.Equal(t, frames(t, render(t, launch(t), newJob(t, "A calm sea", long)).Video), got)
+	})
+
+	t.Run("FallsBackToAnOlderCheckpointAndThenToAFreshStart", func(t *testing.T) {
+		t.Parallel()
+
+		older := interrupted(t, newJob(t, "A calm sea", slow), step(3))
+		newer := interrupted(t, newJob(t, "A calm sea", slow), step(12))
+		other := interrupted(t, newJob(t, "A rough sea", slow), step(3))
+		damage(t, newer.Path)
+		want := undisturbed(t)
+		p := launch(t)
+
+		job := newJob(t, "A calm sea", fast)
+		job.Checkpoints = []runtime.Restorable{newer, older}
+		require.NoError(t, p.Start(job))
+		messages := until(t, p, isEnd)
+		rejected := one[*runtime.CheckpointRejected](t, messages)
+		require.Equal(t, runtime.CheckpointRejected{Path: newer.Path, Reason: "its checksum is wrong"}, *rejected)
+		require.Equal(t, older.Step, one[*runtime.Resumed](t, messages).Step)
+		require.Equal(t, want, frames(t, one[*runtime.Result](t, messages).Video))
+
+		job = newJob(t, "A calm sea", fast)
+		job.Checkpoints = []runtime.Restorable{newer, other, {Path: filepath.Join(t.TempDir(), "gone")}}
+		require.NoError(t, p.Start(job))
+		messages = until(t, p, isEnd)
+		var reasons []string
+		for _, message := range messages {
+			require.IsNotType(t, &runtime.Resumed{}, message)
+			if rejected, ok := message.(*runtime.CheckpointRejected); ok {
+				reasons = append(reasons, rejected.Reason)
+			}
+		}
+		require.Len(t, reasons, 3)
+		require.Contains(t, reasons[1], "another film")
+		require.Equal(t, want, frames(t, one[*runtime.Result](t, messages).Video))
+	})
+
+	t.Run("RefusesEveryShorterFile", func(t *testing.T) {
+		t.Parallel()
+
+		taken := interrupted(t, newJob(t, "A calm sea", slow), step(2))
+		content, err := os.ReadFile(taken.Path)
+		require.NoError(t, err)
+		p := launch(t)
+		for _, length := range []int{0, 7, 8, 60, len(content) / 2, len(content) - 1} {
+			require.NoError(t, os.WriteFile(taken.Path, content[:length], 0o600))
+			job := newJob(t, "A calm sea", slow)
+			job.Checkpoints = []runtime.Restorable{taken}
+			require.NoError(t, p.Start(job))
+
+			one[*runtime.CheckpointRejected](t, until(t, p, step(1)))
+
+			require.NoError(t, p.Cancel())
+			until(t, p, isEnd)
+		}
+	})
+}
+
+func TestCheckpoint(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsAnsweredAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":600}`)))
+		require.Empty(t, checkpoint(t, p).Path, "nothing was rendered yet")
+		require.NoError(t, p.Cancel())
+		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
+
+		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":0,"resolution":"1080p"}`)))
+		until(t, p, encoding)
+		began := time.Now()
+		taken := checkpoint(t, p)
+		require.Less(t, time.Since(began), time.Second, "far from the time that the encoding takes")
+		require.FileExists(t, taken.Path)
+		require.NoError(t, p.Cancel())
+		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
+	})
+
+	t.Run("LeavesNoHalfWrittenFile", func(t *testing.T) {
+		t.Parallel()
+
+		p := launch(t)
+		job := newJob(t, "A calm sea", slow)
+		require.NoError(t, p.Start(job))
+		until(t, p, step(4))
+		taken := checkpoint(t, p)
+
+		entries, err := os.ReadDir(job.Workdir)
+
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Equal(t, filepath.Base(taken.Path), entries[0].Name())
+	})
+}
+
+// damage flips one bit in the middle of a file.
+func damage(t *testing.T, path string) {
+	t.Helper()
+
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	content[len(content)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+}

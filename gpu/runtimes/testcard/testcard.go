@@ -1,0 +1,78 @@
+package testcard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// Name is the model that this runtime serves.
+const Name = "testcard"
+
+// Main is Run for a program: it takes no arguments, reports an error on standard
+// error and returns the exit status.
+func Main(args []string, in io.Reader, out io.Writer) int {
+	err := errors.New("it takes no arguments: an agent starts it and talks to it by standard input and output")
+	if len(args) == 0 {
+		err = Run(context.Background(), in, out)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "testcard: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// Run serves an agent, one job after the other, until it is told to shut down or
+// in ends. It returns an error if the agent breaks the protocol or the pipes fail.
+func Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ready := runtime.Ready{Runtime: "testcard 1", Models: []string{Name}}
+	return runtime.Serve(ctx, in, out, ready, model{})
+}
+
+// model is the Handler. It keeps nothing between jobs.
+type model struct{}
+
+// Load only looks for ffmpeg: better now than after a render.
+func (model) Load(_ context.Context, name string) error {
+	if name != Name {
+		return runtime.Failf(runtime.InvalidInput, "This runtime has the model %q and no model %q.", Name, name)
+	}
+	_, err := findFFmpeg()
+	return err
+}
+
+// Render makes the film, its thumbnail, and the output: what the film is.
+func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
+	if err := m.Load(ctx, job.Model); err != nil {
+		return runtime.Result{}, err
+	}
+	film, err := parseFilm(job.Prompt, job.Params)
+	if err != nil {
+		return runtime.Result{}, runtime.Failf(runtime.InvalidInput, "%v.", err)
+	}
+	r := &render{job: job, film: film, began: time.Now()}
+	r.state = r.restore()
+	r.first = r.state.step
+	if err := r.denoise(ctx); err != nil {
+		return runtime.Result{}, err
+	}
+	return r.encode(ctx)
+}
+
+// findFFmpeg reports a missing ffmpeg as MODEL_CRASH: the model cannot run on this
+// host, and the job shall be tried on another.
+func findFFmpeg() (string, error) {
+	path, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		return "", runtime.Failf(runtime.ModelCrash,
+			"ffmpeg was not found on this host (%v). Install it: apt-get install ffmpeg, or brew install ffmpeg.", err)
+	}
+	return path, nil
+}
