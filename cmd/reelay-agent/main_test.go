@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAgent(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LinksNoPartOfTheServer", func(t *testing.T) {
+		t.Parallel()
+
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+		require.NoError(t, err)
+
+		const ours = "github.com/reelay/reelay/"
+		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/runtime", "gpu/runtimes", "gpu/runtimes/testcard"}
+		for _, dependency := range strings.Fields(string(out)) {
+			if name, ok := strings.CutPrefix(dependency, ours); ok {
+				require.Contains(t, allowed, name)
+			}
+			for _, server := range []string{"uptrace/bun", "redis", "hibiken", "99designs", "a-h/templ", "cloud.google.com", "jackc/pgx"} {
+				require.NotContains(t, dependency, server)
+			}
+		}
+	})
+
+	t.Run("HasItsBuiltInRuntime", func(t *testing.T) {
+		t.Parallel()
+
+		found, _, err := newCommand().Find([]string{"runtime", "testcard"})
+
+		require.NoError(t, err)
+		require.Equal(t, "testcard", found.Name())
+	})
+}

@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+)
+
+// uploadTries is how often a store may refuse, or drop, one object.
+const uploadTries = 3
+
+// output is a file that goes up.
+type output struct {
+	kind        client.ArtifactType
+	path        string
+	contentType string
+	metadata    json.RawMessage
+}
+
+func contentType(path string) string {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".mp4":
+		return "video/mp4"
+	case ".webm":
+		return "video/webm"
+	case ".jpg", ".jpeg":
+		return "image/jpeg"
+	case ".png":
+		return "image/png"
+	case ".webp":
+		return "image/webp"
+	case ".txt", ".log":
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
+
+// upload sends a file to the object store under a key of the control plane's
+// choice. A target is good for one try: each further one asks for another. While
+// nothing can be reached it tries until ctx ends, whose cause it then returns.
+func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject, error) {
+	file, err := os.Open(o.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	sum, size, err := client.Checksum(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Base(o.path), err)
+	}
+	object := &client.UploadedObject{SizeBytes: size, Checksum: sum, ContentType: o.contentType}
+	if o.metadata != nil {
+		object.Metadata = &o.metadata
+	}
+	for refused, unreachable := 0, 0; ; {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return nil, fmt.Errorf("read %s: %w", filepath.Base(o.path), err)
+		}
+		err := t.uploadOnce(ctx, o, object, file)
+		switch {
+		case err == nil:
+			return object, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case theirFault(err):
+			unreachable++
+		default:
+			// a link that was too old, or used up by a try whose answer was lost
+			if refused++; refused >= uploadTries {
+				return nil, fmt.Errorf("upload the %s: %w", strings.ToLower(string(o.kind)), err)
+			}
+		}
+		if err := pause(ctx, backoff(refused+unreachable)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (t *attempt) uploadOnce(ctx context.Context, o output, object *client.UploadedObject, file *os.File) error {
+	target, err := t.requestUpload(ctx, o, object)
+	if err != nil {
+		return err
+	}
+	object.ObjectKey = target.ObjectKey
+	return t.agent.api.Upload(ctx, target, file, object.SizeBytes)
+}
+
+func (t *attempt) requestUpload(ctx context.Context, o output, object *client.UploadedObject) (*client.UploadTarget, error) {
+	var target *client.UploadTarget
+	err := t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
+		target, err = t.agent.api.RequestUpload(ctx, client.RequestUploadInput{
+			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+			Type: o.kind, ContentType: o.contentType, SizeBytes: object.SizeBytes, Checksum: object.Checksum,
+		})
+		return nil, err
+	})
+	return target, err
+}
+
+// uploadLog sends the runtime's last words. They are worth a try, not a delay.
+func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedObject {
+	if text == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	path := filepath.Join(t.dir, "runtime.log")
+	err := os.WriteFile(path, []byte(text), 0o600)
+	var object *client.UploadedObject
+	if err == nil {
+		object, err = t.upload(ctx, output{kind: client.ArtifactTypeLog, path: path, contentType: contentType(path)})
+	}
+	if err != nil && !errors.Is(err, errLost) {
+		t.log.Warn("the runtime's log was not kept", "error", err)
+	}
+	return object
+}

@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// Why a render is stopped.
+var (
+	errLost      = errors.New("the lease is lost")
+	errGaveUp    = errors.New("the lease could not be renewed for too long")
+	errCancelled = errors.New("the job is cancelled")
+	errHandOver  = errors.New("the job is handed over")
+)
+
+// attempt is the one job at hand, from its lease to its end.
+type attempt struct {
+	agent *Agent
+	lease *client.Lease
+	hold  client.Hold
+	clock *clock
+	dir   string
+	log   *slog.Logger
+
+	// owned ends when the job is not ours any more; rendering, its child, also
+	// when the render is to stop while the attempt still has to be ended.
+	owned, rendering context.Context
+	disown, stop     context.CancelCauseFunc
+	// ending is closed before the call that ends the attempt.
+	ending chan struct{}
+	// checkpointNow is sent to when the control plane wants a checkpoint.
+	checkpointNow chan struct{}
+
+	progress *reporter
+}
+
+func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
+	t := &attempt{
+		agent: a, lease: g.Lease, hold: g.Hold(), clock: newClock(g.asked, a.leaseTime),
+		dir:    filepath.Join(a.dir, g.AttemptId),
+		log:    a.log.With("job", g.Job.Id, "attempt", g.AttemptId),
+		ending: make(chan struct{}), checkpointNow: make(chan struct{}, 1),
+	}
+	t.progress = newReporter(t)
+	t.owned, t.disown = context.WithCancelCause(ctx)
+	limit := time.Duration(g.TimeoutSeconds) * time.Second
+	tooLong := runtime.Failf(runtime.Timeout, "the attempt took longer than its %s", limit)
+	timed, cancel := context.WithTimeoutCause(t.owned, limit, tooLong)
+	context.AfterFunc(t.owned, cancel)
+	t.rendering, t.stop = context.WithCancelCause(timed)
+	return t
+}
+
+// keepLease sends heartbeats until the attempt is over. It waits for nothing
+// but its timer, and for those who need to know that the lease is held.
+func (t *attempt) keepLease() {
+	for failures, wait := 0, t.agent.heartbeat; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-t.owned.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-t.clock.expired:
+			timer.Stop()
+			if failures > 0 && pause(t.owned, backoff(failures)) != nil {
+				return
+			}
+		}
+		err := t.once(t.owned, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+			return t.agent.api.Heartbeat(ctx, client.HeartbeatInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken})
+		})
+		switch {
+		case err == nil:
+			failures, wait = 0, t.agent.heartbeat
+		case t.clock.age() > t.agent.config.GiveUp:
+			t.disown(errGaveUp)
+		default:
+			failures++
+			wait = min(backoff(failures), t.agent.heartbeat)
+		}
+	}
+}
+
+// once makes one call about the attempt, and takes from its answer what it says
+// of the lease.
+func (t *attempt) once(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	asked := time.Now()
+	answer, err := do(ctx)
+	if err != nil {
+		if gone(err) {
+			t.lost()
+		}
+		return err
+	}
+	t.clock.renew(asked)
+	if answer != nil {
+		t.obey(answer.Directive)
+	}
+	return nil
+}
+
+// fenced makes a call about the attempt only while the lease is known to be
+// held, and again while the control plane cannot be reached. Its error is the
+// control plane's refusal, or the cause of ctx's end.
+func (t *attempt) fenced(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
+	for failures := 1; ; failures++ {
+		if err := t.clock.await(ctx); err != nil {
+			return err
+		}
+		err := t.once(ctx, do)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !theirFault(err) {
+			return err
+		}
+		if err := pause(ctx, delay(err, failures)); err != nil {
+			return err
+		}
+	}
+}
+
+// lost notes that the control plane does not know the attempt any more. While
+// the attempt is being ended this may only mean that the ending's answer was
+// lost: then its repetition tells.
+func (t *attempt) lost() {
+	if closed(t.ending) {
+		t.clock.letGo()
+		return
+	}
+	t.disown(errLost)
+}
+
+// obey does what the control plane asks.
+func (t *attempt) obey(d client.Directive) {
+	if d.JobId != nil && *d.JobId != t.lease.Job.Id {
+		return
+	}
+	switch d.Action {
+	case client.DirectiveActionCancel:
+		t.stop(errCancelled)
+	case client.DirectiveActionTerminate:
+		t.agent.obey(d)
+		t.stop(errHandOver)
+	case client.DirectiveActionCheckpoint:
+		select {
+		case t.checkpointNow <- struct{}{}:
+		default:
+		}
+	default:
+		t.agent.obey(d)
+	}
+}

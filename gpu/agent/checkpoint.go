@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// checkpointNote is what the agent keeps with a checkpoint for the next worker.
+type checkpointNote struct {
+	Step    int             `json:"step"`
+	Percent float64         `json:"percent"`
+	Info    json.RawMessage `json:"info,omitempty"`
+}
+
+// restorable is a checkpoint that lies in the work directory.
+type restorable struct {
+	artifact client.Artifact
+	note     checkpointNote
+	path     string
+}
+
+// fetchCheckpoints downloads what the lease offers to resume from, newest first.
+// What is not whole is rejected, and the next older one has to do.
+func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
+	var fetched []restorable
+	for i, artifact := range t.lease.Checkpoints {
+		r := restorable{artifact: artifact, path: filepath.Join(t.dir, fmt.Sprintf("resume-%d", i))}
+		if artifact.Metadata != nil {
+			// a note that cannot be read costs a percentage, not the checkpoint
+			_ = json.Unmarshal(*artifact.Metadata, &r.note)
+		}
+		t.progress.resuming(r.note.Percent)
+		err := t.fetch(ctx, r)
+		switch client.ErrorCode(err) {
+		case client.CodeChecksumMismatch, client.CodeNotFound:
+			t.log.Warn("a checkpoint is not what was stored", "checkpoint", artifact.Id, "error", err)
+			if err := t.rejectCheckpoint(ctx, artifact.Id, err.Error()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		fetched = append(fetched, r)
+	}
+	return fetched, nil
+}
+
+// fetch downloads one checkpoint, however long the store is away.
+func (t *attempt) fetch(ctx context.Context, r restorable) error {
+	for failures := 1; ; failures++ {
+		err := t.agent.api.Download(ctx, &r.artifact, r.path, nil)
+		if err == nil || ctx.Err() != nil || !theirFault(err) {
+			return err
+		}
+		if err := pause(ctx, delay(err, failures)); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *attempt) rejectCheckpoint(ctx context.Context, artifactID, reason string) error {
+	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.RejectCheckpoint(ctx, t.hold, artifactID, reason)
+	})
+}
+
+// saver brings checkpoints up in the background, one at a time. While one is on
+// its way only the newest of those that follow is kept. It belongs to one
+// goroutine, which calls put, and done with what it receives from saved.
+type saver struct {
+	attempt *attempt
+	ctx     context.Context
+	saved   chan error
+	// busy is whether a checkpoint is on its way; next is the one to follow.
+	busy bool
+	next *taken
+}
+
+// taken is a checkpoint that the runtime has written, and how long that took it.
+type taken struct {
+	*runtime.Checkpoint
+	cost time.Duration
+}
+
+func newSaver(ctx context.Context, t *attempt) *saver {
+	return &saver{attempt: t, ctx: ctx, saved: make(chan error, 1)}
+}
+
+func (s *saver) put(c *taken) {
+	if !s.busy {
+		s.busy = true
+		go func() { s.saved <- s.attempt.save(s.ctx, c) }()
+		return
+	}
+	if s.next != nil {
+		os.Remove(s.next.Path)
+	}
+	s.next = c
+}
+
+// done goes on after a checkpoint was saved, or was given up.
+func (s *saver) done(err error) {
+	s.busy = false
+	if err != nil && s.ctx.Err() == nil {
+		s.attempt.log.Warn("a checkpoint was not saved", "error", err)
+	}
+	if next := s.next; next != nil {
+		s.next = nil
+		s.put(next)
+	}
+}
+
+// wait returns when nothing is on its way any more; ctx must have ended.
+func (s *saver) wait() {
+	if s.busy {
+		<-s.saved
+	}
+}
+
+// save uploads a checkpoint and makes it the job's newest.
+func (t *attempt) save(ctx context.Context, c *taken) error {
+	defer os.Remove(c.Path)
+	note, err := json.Marshal(checkpointNote{Step: c.Step, Percent: c.Percent, Info: c.Info})
+	if err != nil {
+		return err
+	}
+	object, err := t.upload(ctx, output{
+		kind: client.ArtifactTypeCheckpoint, path: c.Path, contentType: "application/octet-stream", metadata: note,
+	})
+	if err != nil {
+		return err
+	}
+	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
+			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: new(c.cost.Seconds()),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("commit the checkpoint at step %d: %w", c.Step, err)
+	}
+	t.log.Info("checkpoint saved", "step", c.Step, "percent", c.Percent, "bytes", object.SizeBytes)
+	return nil
+}
+
+// find returns the checkpoint that a runtime names by its path.
+func find(checkpoints []restorable, path string) (restorable, error) {
+	for _, r := range checkpoints {
+		if r.path == path {
+			return r, nil
+		}
+	}
+	return restorable{}, errors.New("the runtime names a checkpoint that it was not given")
+}

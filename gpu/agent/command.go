@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reelay/reelay/client"
+)
+
+// settings are the agent's flags as they were given.
+type settings struct {
+	endpoint, key                                         string
+	provider, instanceID, pool, region, zone, gpuType, as string
+	models, runtimes                                      []string
+	workDir, log                                          string
+	notice                                                time.Duration
+}
+
+// Command is `reelay agent`, and the whole of reelay-agent. version is what the
+// worker registers with.
+func Command(version string) *cobra.Command {
+	var s settings
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Work: lease jobs, render them, hand over what comes of them",
+		Long: `agent registers this machine as a worker, leases one job at a time and has a
+runtime render it. It leaves when it is told to (SIGTERM, SIGINT, a drain): the job
+is checkpointed and handed over, and goes on elsewhere. A second signal means now.
+
+Each flag can be given in the environment as REELAY_AGENT_ and its name, such as
+REELAY_AGENT_WORK_DIR; the endpoint and the key as REELAY_ENDPOINT and REELAY_API_KEY.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	host, _ := os.Hostname()
+	flags := command.Flags()
+	flags.StringVar(&s.endpoint, "endpoint", "http://127.0.0.1:8080", "URL of the Reelay API")
+	flags.StringVar(&s.key, "key", "", "key with the role WORKER (better in REELAY_API_KEY than here, where ps shows it)")
+	flags.StringVar(&s.provider, "provider", "static", "where this machine comes from")
+	flags.StringVar(&s.instanceID, "instance-id", host, "the machine's id at its provider")
+	flags.StringVar(&s.pool, "pool", "", "id of the pool that the worker belongs to")
+	flags.StringVar(&s.region, "region", "local", "region of the machine")
+	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
+	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of its GPU")
+	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine may be taken away, else ON_DEMAND")
+	flags.StringSliceVar(&s.models, "models", nil, "models to take jobs for (default: all that the runtimes offer)")
+	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: the built-in testcard)")
+	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the job at hand")
+	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
+	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine lives after SIGTERM")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := fromEnvironment(command, os.LookupEnv); err != nil {
+			return err
+		}
+		config, err := s.config(version)
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(command.Context())
+		defer stop()
+		config.Notices = signalNotices(ctx, config.Notice)
+		return Run(ctx, config)
+	}
+	return command
+}
+
+// fromEnvironment fills the flags that were not given.
+func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool)) error {
+	flags := command.Flags()
+	var failed error
+	fill := func(flag, variable string) {
+		value, ok := lookup(variable)
+		if !ok || value == "" || flags.Changed(flag) {
+			return
+		}
+		if err := flags.Set(flag, value); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s is %q: %w", variable, value, err))
+		}
+	}
+	fill("endpoint", "REELAY_ENDPOINT")
+	fill("key", "REELAY_API_KEY")
+	for _, flag := range []string{
+		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log", "notice",
+	} {
+		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+	}
+	return failed
+}
+
+// config checks the settings; its errors name the flag, what it was, and what it
+// may be.
+func (s settings) config(version string) (Config, error) {
+	config := Config{
+		Provider: s.provider, InstanceID: s.instanceID, PoolID: s.pool,
+		Region: s.region, Zone: s.zone, GPUType: s.gpuType, CapacityClass: client.CapacityClass(s.as),
+		Models: s.models, WorkDir: s.workDir, Notice: s.notice, Version: version,
+	}
+	var err error
+	if config.Client, err = client.New(s.endpoint, s.key); err != nil {
+		return config, fmt.Errorf("--endpoint: %w", err)
+	}
+	if s.key == "" {
+		return config, errors.New("--key is empty: set REELAY_API_KEY to a key with the role WORKER")
+	}
+	if config.CapacityClass != client.CapacityClassSpot && config.CapacityClass != client.CapacityClassOnDemand {
+		return config, fmt.Errorf("--capacity-class is %q: it may be SPOT or ON_DEMAND", s.as)
+	}
+	if s.notice < time.Second || s.notice > time.Hour {
+		return config, fmt.Errorf("--notice is %s: it may be 1s to 1h", s.notice)
+	}
+	if config.Log, err = logger(s.log); err != nil {
+		return config, err
+	}
+	if config.WorkDir, err = filepath.Abs(s.workDir); err != nil {
+		return config, fmt.Errorf("--work-dir is %q: %w", s.workDir, err)
+	}
+	config.Runtimes, err = parseRuntimes(s.runtimes)
+	return config, err
+}
+
+func logger(format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	}
+	return nil, fmt.Errorf("--log is %q: it may be text or json", format)
+}
+
+// parseRuntimes reads name=command lines. Without any it is the testcard that is
+// built into this program.
+func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
+	if len(lines) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program for its built-in runtime: %w", err)
+		}
+		return []RuntimeCommand{{Name: "testcard", Command: []string{self, "runtime", "testcard"}}}, nil
+	}
+	var runtimes []RuntimeCommand
+	for _, line := range lines {
+		name, command, ok := strings.Cut(line, "=")
+		if words := strings.Fields(command); ok && name != "" && len(words) > 0 {
+			runtimes = append(runtimes, RuntimeCommand{Name: strings.TrimSpace(name), Command: words})
+			continue
+		}
+		return nil, fmt.Errorf("--runtime is %s: it must be name=command, such as 'wan=python3 wan.py'", strconv.Quote(line))
+	}
+	return runtimes, nil
+}
+
+// signalNotices turns the signals that end a machine into notices.
+func signalNotices(ctx context.Context, notice time.Duration) <-chan Notice {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	notices := make(chan Notice)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-signals:
+				select {
+				case notices <- Notice{Reason: "the signal " + s.String(), Deadline: time.Now().Add(notice)}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return notices
+}

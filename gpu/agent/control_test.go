@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// object is a GraphQL answer, or input.
+type object = map[string]any
+
+// control is the control plane and the object store as an agent's HTTP client
+// sees them, so that a test's clock can be synctest's.
+type control struct {
+	mu      sync.Mutex
+	began   time.Time
+	calls   []call
+	answers map[string]func(object) (object, client.Code)
+	leases  []object
+	stored  map[string]string // objects, by path
+	away    bool
+}
+
+// call is one request that was answered.
+type call struct {
+	name string
+	at   time.Duration
+	in   object
+}
+
+func newControl() *control {
+	c := &control{began: time.Now(), stored: map[string]string{}, answers: map[string]func(object) (object, client.Code){}}
+	beat := func(object) (object, client.Code) { return heartbeatAnswer("CONTINUE"), "" }
+	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint"} {
+		c.answers[name] = beat
+	}
+	c.answers["registerWorker"] = func(object) (object, client.Code) {
+		return object{"worker": object{"id": "wrk_1"}, "workerToken": "rlw_1", "heartbeatSeconds": 10, "leaseSeconds": 30}, ""
+	}
+	uploads := 0
+	c.answers["requestUpload"] = func(in object) (object, client.Code) {
+		uploads++
+		key := fmt.Sprintf("%v/%d", in["type"], uploads)
+		return object{"objectKey": key, "url": "http://store/" + key, "method": "PUT", "headers": object{}, "expiresAt": time.Now()}, ""
+	}
+	end := func(object) (object, client.Code) { return object{"job": object{"id": "job_1"}, "next": nil}, "" }
+	c.answers["completeJob"], c.answers["failJob"] = end, end
+	worker := func(object) (object, client.Code) { return object{"id": "wrk_1"}, "" }
+	c.answers["releaseJob"], c.answers["drainSelf"], c.answers["deregisterWorker"] = worker, worker, worker
+	return c
+}
+
+func heartbeatAnswer(action string) object {
+	return object{"leaseExpiresAt": time.Now(), "directive": object{"action": action}}
+}
+
+// RoundTrip answers one call, upload or download.
+func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body.Close()
+	}
+	c.mu.Lock()
+	away := c.away
+	c.mu.Unlock()
+	if away {
+		return nil, errors.New("connection refused")
+	}
+	if r.URL.Host == "store" {
+		return c.store(r, body)
+	}
+	var request struct {
+		OperationName string
+		Variables     object
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	in := request.Variables
+	if inner, ok := in["input"].(object); ok {
+		in = inner
+	}
+	if request.OperationName == "leaseJob" {
+		return c.offer(r, in)
+	}
+	data, code := c.answer(request.OperationName, in)
+	return respond(r, request.OperationName, data, code), nil
+}
+
+func (c *control) answer(name string, in object) (object, client.Code) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call{name, time.Since(c.began), in})
+	return c.answers[name](in)
+}
+
+// offer gives what is queued, or waits as long as it is asked to.
+func (c *control) offer(r *http.Request, in object) (*http.Response, error) {
+	c.mu.Lock()
+	c.calls = append(c.calls, call{"leaseJob", time.Since(c.began), in})
+	var offered any
+	if len(c.leases) > 0 {
+		offered, c.leases = c.leases[0], c.leases[1:]
+	}
+	c.mu.Unlock()
+	if offered == nil {
+		if err := pause(r.Context(), time.Duration(in["waitSeconds"].(float64))*time.Second); err != nil {
+			return nil, r.Context().Err()
+		}
+	}
+	return respond(r, "leaseJob", object{"lease": offered, "directive": nil}, ""), nil
+}
+
+func (c *control) store(r *http.Request, body []byte) (*http.Response, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call{r.Method + r.URL.Path, time.Since(c.began), nil})
+	if r.Method == http.MethodPut {
+		c.stored[r.URL.Path] = string(body)
+		return plain(r, http.StatusOK, nil), nil
+	}
+	text, ok := c.stored[r.URL.Path]
+	if !ok {
+		return plain(r, http.StatusNotFound, nil), nil
+	}
+	return plain(r, http.StatusOK, []byte(text)), nil
+}
+
+func respond(r *http.Request, name string, data object, code client.Code) *http.Response {
+	answer := object{"data": object{name: data}}
+	if code != "" {
+		answer = object{"errors": []object{{"message": "refused", "extensions": object{"code": code}}}}
+	}
+	text, _ := json.Marshal(answer)
+	return plain(r, http.StatusOK, text)
+}
+
+func plain(r *http.Request, status int, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+// body is what an object holds.
+func (c *control) body(path string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stored[path]
+}
+
+// count is how many calls were answered so far.
+func (c *control) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+// after returns the calls that were answered after the first n.
+func (c *control) after(n int) []call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.calls[n:])
+}
+
+// set changes how a call is answered from now on.
+func (c *control) set(name string, answer func(object) (object, client.Code)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers[name] = answer
+}
+
+func (c *control) setAway(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = away
+}
+
+// of returns the calls of the given names, in their order.
+func (c *control) of(names ...string) []call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []call
+	for _, call := range c.calls {
+		if slices.Contains(names, call.name) {
+			found = append(found, call)
+		}
+	}
+	return found
+}
+
+func names(calls []call) []string {
+	var all []string
+	for _, call := range calls {
+		all = append(all, call.name)
+	}
+	return all
+}
+
+// queue offers a job, with checkpoints to resume from.
+func (c *control) queue(checkpoints ...object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leases = append(c.leases, lease(checkpoints...))
+}
+
+func lease(checkpoints ...object) object {
+	return object{
+		"attemptId": "att_1", "fencingToken": "token", "attemptNo": 1, "leaseExpiresAt": time.Now(),
+		"job":         object{"id": "job_1", "type": "video.generate", "model": "testcard", "prompt": "a lighthouse", "params": object{"fps": 24}},
+		"checkpoints": checkpoints, "checkpointSeconds": 30, "timeoutSeconds": 3600,
+	}
+}
+
+// model is a runtime process that does what its test says.
+type model struct {
+	orders   chan string
+	started  chan runtime.Start
+	messages chan runtime.Message
+	ended    sync.Once
+	deaf     atomic.Bool // does not stop when it is told to
+}
+
+func newModel() *model {
+	return &model{orders: make(chan string, 100), started: make(chan runtime.Start, 1), messages: make(chan runtime.Message, 100)}
+}
+
+func (m *model) Announced() runtime.Ready {
+	return runtime.Ready{Protocol: runtime.ProtocolVersion, Runtime: "scripted", Models: []string{"testcard"}}
+}
+
+func (m *model) Load(name string) error {
+	m.messages <- &runtime.Loaded{Model: name}
+	return nil
+}
+
+func (m *model) Start(order runtime.Start) error {
+	m.started <- order
+	return nil
+}
+
+func (m *model) Checkpoint() error {
+	m.orders <- "checkpoint"
+	return nil
+}
+
+func (m *model) Cancel() error {
+	m.orders <- "cancel"
+	if !m.deaf.Load() {
+		m.messages <- &runtime.Cancelled{}
+	}
+	return nil
+}
+
+func (m *model) Messages() <-chan runtime.Message { return m.messages }
+func (m *model) Wait() error                      { return runtime.Failf(runtime.ModelCrash, "the runtime died") }
+func (m *model) Tail() string                     { return "last words" }
+
+func (m *model) Kill() {
+	m.ended.Do(func() { m.orders <- "kill"; close(m.messages) })
+}
+
+// die ends the process by itself.
+func (m *model) die() { m.ended.Do(func() { close(m.messages) }) }
+
+// file makes a file in a job's work directory.
+func file(t *testing.T, order runtime.Start, name string) string {
+	t.Helper()
+	path := filepath.Join(order.Workdir, name)
+	require.NoError(t, os.WriteFile(path, []byte("bytes of "+name), 0o600))
+	return path
+}
+
+// fixture is an agent at work.
+type fixture struct {
+	*control
+	model   *model      // the first runtime
+	models  chan *model // those that follow
+	notices chan Notice
+	ended   chan error
+	stop    context.CancelFunc
+}
+
+// story runs an agent in a bubble whose clock is the test's. tell may be nil.
+func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *fixture)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{control: newControl(), model: newModel(), models: make(chan *model, 10), notices: make(chan Notice), ended: make(chan error, 1)}
+		prepare(f.control, f.model)
+		api, err := client.New("http://control", "rl_enrol", client.WithTransport(f.control))
+		require.NoError(t, err)
+		config := Config{
+			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: dir,
+			Runtimes: []RuntimeCommand{{Name: "scripted", Command: []string{"scripted"}}},
+			Notices:  f.notices, Log: slog.New(slog.DiscardHandler),
+		}.withDefaults()
+		require.NoError(t, config.check())
+		launches := 0
+		a := newAgent(config, func(context.Context, RuntimeCommand) (process, error) {
+			if launches++; launches == 1 {
+				return f.model, nil
+			}
+			next := newModel()
+			f.models <- next
+			return next, nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		f.stop = stop
+		go func() { f.ended <- a.run(ctx) }()
+
+		tell(t, f)
+
+		stop()
+		synctest.Wait()
+	})
+}
+
+// leave gives notice and waits for the agent's end.
+func (f *fixture) leave(t *testing.T) {
+	t.Helper()
+	f.notices <- Notice{Reason: "test", Deadline: time.Now().Add(30 * time.Second)}
+	require.NoError(t, <-f.ended)
+}

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// end tells the control plane how the attempt came out, if it is still ours to
+// tell. It returns the next job if the answer carried one.
+func (t *attempt) end(result *runtime.Result, err error) *grant {
+	var next *grant
+	if err == nil {
+		next, err = t.complete(result)
+	}
+	switch {
+	case err == nil:
+		t.log.Info("job completed")
+	case t.owned.Err() != nil:
+		t.log.Warn("job given up", "reason", context.Cause(t.owned))
+	case errors.Is(err, errCancelled), errors.Is(err, errHandOver):
+		t.release(err)
+	default:
+		next = t.fail(describe(err))
+	}
+	return next
+}
+
+// lastCall stops all other talk about the attempt but its heartbeats, and returns
+// the context for the call that ends it. That call is repeated for as long as the
+// attempt is ours, or the machine is there.
+func (t *attempt) lastCall() (context.Context, func()) {
+	if !closed(t.ending) {
+		close(t.ending)
+	}
+	return until(t.owned, t.agent.going.gone, errHandOver)
+}
+
+// complete publishes the result. A cancel that came first is errCancelled.
+func (t *attempt) complete(result *runtime.Result) (*grant, error) {
+	t.progress.phase(client.PhaseUploading, "uploading the film")
+	publishing, stop := until(t.rendering, t.agent.going.over, errHandOver)
+	defer stop()
+	for tries := 1; ; tries++ {
+		in, err := t.uploadResult(publishing, result)
+		if err != nil {
+			return nil, orCause(publishing, err)
+		}
+		ctx, stop := t.lastCall()
+		var answer *client.EndPayload
+		asked := time.Now()
+		err = t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
+			asked = time.Now()
+			answer, err = t.agent.api.CompleteJob(ctx, *in)
+			return nil, err
+		})
+		stop()
+		switch {
+		case err == nil:
+			return t.next(answer, asked), nil
+		case client.ErrorCode(err) == client.CodeConflict:
+			return nil, errCancelled
+		case client.ErrorCode(err) == client.CodeChecksumMismatch && tries < uploadTries:
+			// something on the way broke an object: its next copy may be whole
+			continue
+		case gone(err):
+			t.disown(errLost)
+		}
+		return nil, err
+	}
+}
+
+// uploadResult brings up all that the runtime made.
+func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*client.CompleteJobInput, error) {
+	in := &client.CompleteJobInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, LeaseNext: new(t.wantsNext())}
+	for _, file := range []struct {
+		kind client.ArtifactType
+		path string
+		to   **client.UploadedObject
+	}{
+		{client.ArtifactTypeFinalVideo, result.Video, &in.Video},
+		{client.ArtifactTypeThumbnail, result.Thumbnail, &in.Thumbnail},
+		{client.ArtifactTypeSpritesheet, result.Spritesheet, &in.Spritesheet},
+	} {
+		if file.path == "" {
+			continue
+		}
+		object, err := t.upload(ctx, output{kind: file.kind, path: file.path, contentType: contentType(file.path)})
+		if err != nil {
+			return nil, err
+		}
+		*file.to = object
+	}
+	if len(result.Output) > 0 {
+		in.Result = &result.Output
+	}
+	in.Log = t.uploadLog(ctx, t.agent.runtimes.tail())
+	return in, nil
+}
+
+// fail reports why the attempt ended badly.
+func (t *attempt) fail(failure *runtime.Failure) *grant {
+	t.log.Warn("attempt failed", "class", failure.Class, "reason", failure.Message)
+	log := t.uploadLog(t.owned, t.agent.runtimes.tail())
+	ctx, stop := t.lastCall()
+	defer stop()
+	var answer *client.EndPayload
+	asked := time.Now()
+	err := t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
+		asked = time.Now()
+		answer, err = t.agent.api.FailJob(ctx, client.FailJobInput{
+			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+			Class: client.FailureClass(failure.Class), Message: shorten(failure.Message),
+			RetryAfterSeconds: optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
+		})
+		return nil, err
+	})
+	if err != nil {
+		t.log.Warn("the failure could not be reported", "error", err)
+		return nil
+	}
+	return t.next(answer, asked)
+}
+
+// release hands the job back. After a cancel the control plane ends it.
+func (t *attempt) release(why error) {
+	ctx, stop := t.lastCall()
+	defer stop()
+	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		_, err := t.agent.api.ReleaseJob(ctx, t.hold, client.FailureClassPreempted)
+		return nil, err
+	})
+	// lost: a cancel, or another end, was quicker
+	if err != nil && client.ErrorCode(err) != client.CodeLeaseLost {
+		t.log.Warn("the job could not be released", "error", err)
+		return
+	}
+	t.log.Info("job released", "reason", why)
+}
+
+// shorten keeps the start of a message: the rest is in the log.
+func shorten(message string) string {
+	const most = 2000
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + "…"
+}
+
+// wantsNext tells whether the answer may carry another job.
+func (t *attempt) wantsNext() bool { return !closed(t.agent.going.draining) }
+
+func (t *attempt) next(answer *client.EndPayload, asked time.Time) *grant {
+	if answer.Next == nil {
+		return nil
+	}
+	return &grant{answer.Next, asked}
+}

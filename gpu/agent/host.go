@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// process is a running runtime; [runtime.Process] is the only one outside tests.
+// Its methods promise what they promise there.
+type process interface {
+	Announced() runtime.Ready
+	Load(model string) error
+	Start(runtime.Start) error
+	Checkpoint() error
+	Cancel() error
+	Messages() <-chan runtime.Message
+	Wait() error
+	Tail() string
+	Kill()
+}
+
+// launcher starts a runtime and waits until it is ready.
+type launcher func(context.Context, RuntimeCommand) (process, error)
+
+// host keeps one runtime process, and so its model, warm between jobs. A GPU has
+// room for one: a job for another runtime's model ends the process first.
+type host struct {
+	commands    []RuntimeCommand
+	launch      launcher
+	loadTimeout time.Duration
+	log         *slog.Logger
+
+	offers  map[string]RuntimeCommand // by model
+	running process
+	command string // the name of what runs
+	loaded  string // the model that it holds
+	said    string // the tail of the last process that ended
+}
+
+// survey starts each runtime once to learn its models, of which those in only
+// count, unless that is empty. The last one is kept running.
+func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
+	h.offers = map[string]RuntimeCommand{}
+	var all []string
+	for _, command := range h.commands {
+		offered, err := h.start(ctx, command)
+		if err != nil {
+			return nil, fmt.Errorf("the runtime %s does not start: %w", command.Name, err)
+		}
+		for _, model := range offered {
+			all = append(all, model)
+			if _, taken := h.offers[model]; !taken && (len(only) == 0 || slices.Contains(only, model)) {
+				h.offers[model] = command
+			}
+		}
+	}
+	var models []string
+	for model := range h.offers {
+		models = append(models, model)
+	}
+	slices.Sort(models)
+	for _, model := range only {
+		if !slices.Contains(models, model) {
+			return nil, fmt.Errorf("no runtime here can do the model %q: there are %q", model, all)
+		}
+	}
+	return models, nil
+}
+
+// start replaces the running process by one of the command.
+func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, error) {
+	h.kill()
+	p, err := h.launch(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	h.running, h.command = p, command.Name
+	ready := p.Announced()
+	h.log.Info("runtime started", "runtime", ready.Runtime, "models", ready.Models)
+	return ready.Models, nil
+}
+
+// get returns a process that holds the model. It starts, or loads, what is
+// missing, and passes on the progress of that. A *runtime.Failure is why it
+// could not.
+func (h *host) get(ctx context.Context, model string, progress func(*runtime.Progress)) (process, error) {
+	command, ok := h.offers[model]
+	if !ok {
+		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s", model)
+	}
+	h.idle()
+	if h.running == nil || h.command != command.Name {
+		if _, err := h.start(ctx, command); err != nil {
+			return nil, err
+		}
+	}
+	if h.loaded == model {
+		return h.running, nil
+	}
+	if err := h.load(ctx, model, progress); err != nil {
+		h.kill()
+		return nil, err
+	}
+	return h.running, nil
+}
+
+// load waits until the running process holds the model.
+func (h *host) load(ctx context.Context, model string, progress func(*runtime.Progress)) error {
+	h.loaded = ""
+	if err := h.running.Load(model); err != nil {
+		return err
+	}
+	timer := time.NewTimer(h.loadTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return runtime.Failf(runtime.Timeout, "the runtime %s did not load %s within %s", h.command, model, h.loadTimeout)
+		case message, ok := <-h.running.Messages():
+			if !ok {
+				return h.running.Wait()
+			}
+			switch m := message.(type) {
+			case *runtime.Progress:
+				progress(m)
+			case *runtime.Failure:
+				return m
+			case *runtime.Loaded:
+				h.loaded = model
+				return nil
+			}
+		}
+	}
+}
+
+// idle takes what the running process said while it had nothing to do: in the
+// end, that it died.
+func (h *host) idle() {
+	for h.running != nil {
+		select {
+		case _, ok := <-h.running.Messages():
+			if !ok {
+				h.log.Warn("the runtime died while it was idle", "runtime", h.command, "error", h.running.Wait())
+				h.kill()
+			}
+		default:
+			return
+		}
+	}
+}
+
+// warm lists the models that are in memory.
+func (h *host) warm() []string {
+	h.idle()
+	if h.running == nil || h.loaded == "" {
+		return nil
+	}
+	return []string{h.loaded}
+}
+
+// kill ends the running process, if there is one.
+func (h *host) kill() {
+	if h.running != nil {
+		h.running.Kill()
+		h.said = h.running.Tail()
+	}
+	h.running, h.command, h.loaded = nil, "", ""
+}
+
+// tail is the last of what the newest process has logged.
+func (h *host) tail() string {
+	if h.running == nil {
+		return h.said
+	}
+	return h.running.Tail()
+}
+
+// halt has the running process stop its job, and kills it if it does not within
+// grace.
+func (h *host) halt(grace time.Duration) {
+	if h.running == nil {
+		return
+	}
+	if err := h.running.Cancel(); err != nil {
+		h.kill()
+		return
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			h.log.Warn("the runtime did not stop and is killed", "runtime", h.command)
+			h.kill()
+			return
+		case message, ok := <-h.running.Messages():
+			if !ok {
+				h.kill()
+				return
+			}
+			switch message.(type) {
+			case *runtime.Cancelled, *runtime.Result, *runtime.Failure:
+				return
+			}
+		}
+	}
+}
+
+// settle decides what a failure means for the process: one that crashed, ran out
+// of memory or hangs is not trusted with another job.
+func (h *host) settle(err error) {
+	failure, ok := errors.AsType[*runtime.Failure](err)
+	if !ok {
+		return
+	}
+	switch failure.Class {
+	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout:
+		h.kill()
+	}
+}

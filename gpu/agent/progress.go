@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// reporter tells the control plane how far the job is: the newest state only,
+// and not more often than configured.
+type reporter struct {
+	attempt *attempt
+	changed chan struct{}
+	// now is sent to by what need not wait for its turn.
+	now chan struct{}
+
+	mu          sync.Mutex
+	newest      client.ProgressInput
+	resumedFrom *string // until it was told
+}
+
+func newReporter(t *attempt) *reporter {
+	return &reporter{attempt: t, changed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+}
+
+// phase shows what the agent itself is doing for the job, at the percentage where
+// the render is.
+func (r *reporter) phase(phase client.Phase, message string) {
+	r.set(func(p *client.ProgressInput) { p.Phase, p.Message, p.EtaSeconds = phase, &message, nil })
+	select {
+	case r.now <- struct{}{}:
+	default:
+	}
+}
+
+// runtime shows what the runtime says.
+func (r *reporter) runtime(m *runtime.Progress) {
+	r.set(func(p *client.ProgressInput) {
+		*p = client.ProgressInput{
+			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(m.Message),
+			Step: optional(m.Step), TotalSteps: optional(m.TotalSteps),
+			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
+		}
+	})
+}
+
+// resuming shows from where the job will go on, if the checkpoint restores.
+func (r *reporter) resuming(percent float64) { r.resumed("", percent) }
+
+// resumed says which checkpoint the job goes on from.
+func (r *reporter) resumed(artifactID string, percent float64) {
+	r.set(func(p *client.ProgressInput) {
+		r.resumedFrom = optional(artifactID)
+		*p = client.ProgressInput{Percent: percent, Phase: client.PhaseResuming,
+			Message: new(fmt.Sprintf("resuming from checkpoint at %.0f %%", percent))}
+	})
+}
+
+func (r *reporter) set(change func(*client.ProgressInput)) {
+	r.mu.Lock()
+	change(&r.newest)
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run reports until ctx ends. A report that fails is replaced by the next one.
+func (r *reporter) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		}
+		r.mu.Lock()
+		in, resumedFrom := r.newest, r.resumedFrom
+		r.mu.Unlock()
+		in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
+
+		err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+			return r.attempt.agent.api.ReportProgress(ctx, in)
+		})
+		if err != nil && ctx.Err() == nil {
+			r.attempt.log.Warn("progress was refused", "error", err)
+		}
+		r.mu.Lock()
+		if err == nil && r.resumedFrom == resumedFrom {
+			r.resumedFrom = nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-r.now:
+		case <-time.After(r.attempt.agent.config.ProgressEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// optional leaves out what is not known.
+func optional[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

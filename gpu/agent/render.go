@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// work does one job, from its lease to its end, and returns the next one if the
+// control plane gave it along. Nothing that it started is left when it returns.
+func (a *Agent) work(ctx context.Context, g *grant) *grant {
+	t := a.newAttempt(ctx, g)
+	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
+	var background sync.WaitGroup
+	background.Go(t.keepLease)
+	background.Go(func() { t.progress.run(t.rendering) })
+	defer background.Wait()
+	defer t.disown(nil)
+	defer os.RemoveAll(t.dir)
+
+	result, err := t.render()
+	return t.end(result, err)
+}
+
+// render has the runtime do the job. Its error is one of the reasons to stop, or
+// a *runtime.Failure, or a fault of this machine.
+func (t *attempt) render() (*runtime.Result, error) {
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return nil, err
+	}
+	t.progress.phase(client.PhaseStarting, "starting on a worker")
+	// until it has begun there is nothing to save: a notice ends it at once
+	beginning, stop := until(t.rendering, t.agent.going.urgent, errHandOver)
+	defer stop()
+	checkpoints, err := t.fetchCheckpoints(beginning)
+	if err != nil {
+		return nil, orCause(beginning, err)
+	}
+	p, err := t.agent.runtimes.get(beginning, t.lease.Job.Model, t.progress.runtime)
+	if err != nil {
+		return nil, orCause(beginning, err)
+	}
+	if err := p.Start(t.order(checkpoints)); err != nil {
+		return nil, err
+	}
+	return t.follow(p, checkpoints)
+}
+
+// order is what the runtime is told to do.
+func (t *attempt) order(checkpoints []restorable) runtime.Start {
+	job := t.lease.Job
+	order := runtime.Start{Job: job.Id, Model: job.Model, Type: job.Type, Params: job.Params, Workdir: t.dir}
+	if job.Prompt != nil {
+		order.Prompt = *job.Prompt
+	}
+	for _, c := range checkpoints {
+		order.Checkpoints = append(order.Checkpoints, runtime.Restorable{Path: c.path, Step: c.note.Step})
+	}
+	return order
+}
+
+// orCause prefers the reason why ctx ended to the error that this caused.
+func orCause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// watch is the state of one render as its runtime's messages tell it. It belongs
+// to the goroutine of follow.
+type watch struct {
+	*attempt
+	process     process
+	checkpoints []restorable
+	saver       *saver
+	reports     sync.WaitGroup
+	// asked is when the runtime was asked for a checkpoint; zero if it owes none.
+	asked    time.Time
+	handOver bool
+}
+
+// follow waits for the render's end. Until then it has checkpoints made, at the
+// pace of the lease and when a notice comes.
+func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
+	ctx, stop := context.WithCancel(t.rendering)
+	w := &watch{attempt: t, process: p, checkpoints: checkpoints, saver: newSaver(ctx, t)}
+	defer func() { stop(); w.saver.wait(); w.reports.Wait() }()
+
+	result, err := w.run(ctx)
+	if errors.Is(err, errHandOver) {
+		// the agent goes: its runtime has no other job to be kept for
+		t.agent.runtimes.kill()
+	}
+	t.agent.runtimes.settle(err)
+	return result, err
+}
+
+func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
+	config := w.agent.config
+	silence := time.NewTimer(config.HangTimeout)
+	defer silence.Stop()
+	pace := time.NewTicker(max(time.Second, time.Duration(w.lease.CheckpointSeconds*float64(time.Second))))
+	defer pace.Stop()
+	urgent := w.agent.going.urgent
+	for {
+		select {
+		case <-ctx.Done():
+			w.agent.runtimes.halt(config.StopGrace)
+			return nil, context.Cause(ctx)
+		case <-w.agent.going.over:
+			return nil, errHandOver
+		case <-silence.C:
+			return nil, runtime.Failf(runtime.Timeout, "the runtime was silent for %s", config.HangTimeout)
+		case <-pace.C:
+			w.askCheckpoint()
+		case <-w.checkpointNow:
+			w.askCheckpoint()
+		case <-urgent:
+			urgent = nil
+			w.handOver = true
+			w.askCheckpoint()
+		case err := <-w.saver.saved:
+			w.saver.done(err)
+		case message, ok := <-w.process.Messages():
+			if !ok {
+				return nil, w.process.Wait()
+			}
+			silence.Reset(config.HangTimeout)
+			if result, err := w.hear(message); result != nil || err != nil {
+				return result, err
+			}
+		}
+		if w.handOver && w.asked.IsZero() && !w.saver.busy {
+			return nil, errHandOver
+		}
+	}
+}
+
+// askCheckpoint asks for a checkpoint unless one is owed or on its way; before
+// a hand-over, one on its way is not new enough.
+func (w *watch) askCheckpoint() {
+	if !w.asked.IsZero() || w.saver.busy && !w.handOver {
+		return
+	}
+	// a process that is gone shows in its messages
+	if w.process.Checkpoint() == nil {
+		w.asked = time.Now()
+	}
+}
+
+// hear takes one message; a result or an error ends the render.
+func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
+	switch m := message.(type) {
+	case *runtime.Progress:
+		w.progress.runtime(m)
+	case *runtime.Checkpoint:
+		var cost time.Duration
+		if !w.asked.IsZero() {
+			cost = time.Since(w.asked)
+		}
+		w.asked = time.Time{}
+		if m.Path != "" {
+			w.saver.put(&taken{m, cost})
+		}
+	case *runtime.Resumed:
+		from, err := find(w.checkpoints, m.Path)
+		if err != nil {
+			return nil, runtime.Failf(runtime.ModelCrash, "%s", err)
+		}
+		w.log.Info("job resumed", "checkpoint", from.artifact.Id, "step", m.Step)
+		w.progress.resumed(from.artifact.Id, from.note.Percent)
+	case *runtime.CheckpointRejected:
+		return nil, w.reject(m)
+	case *runtime.Result:
+		return m, nil
+	case *runtime.Failure:
+		return nil, m
+	default:
+		return nil, runtime.Failf(runtime.ModelCrash, "the runtime said %T in the middle of a job", m)
+	}
+	return nil, nil
+}
+
+// reject reports, without holding up the render, that a checkpoint did not restore.
+func (w *watch) reject(m *runtime.CheckpointRejected) error {
+	bad, err := find(w.checkpoints, m.Path)
+	if err != nil {
+		return runtime.Failf(runtime.ModelCrash, "%s", err)
+	}
+	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", m.Reason)
+	w.reports.Go(func() {
+		if err := w.rejectCheckpoint(w.saver.ctx, bad.artifact.Id, m.Reason); err != nil && w.saver.ctx.Err() == nil {
+			w.log.Warn("a checkpoint could not be rejected", "checkpoint", bad.artifact.Id, "error", err)
+		}
+	})
+	return nil
+}
+
+// describe turns any error of a render into what the control plane records.
+func describe(err error) *runtime.Failure {
+	if failure, ok := errors.AsType[*runtime.Failure](err); ok {
+		return failure
+	}
+	return runtime.Failf(runtime.Transient, "the worker could not go on: %s", err)
+}

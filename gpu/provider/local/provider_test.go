@@ -1,0 +1,240 @@
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+var _ jobs.Provider = (*local.Provider)(nil)
+
+// TestMain lets this binary be the agents that the provider runs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		agent(os.Args[2])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// agent has a child of its own, as a real one has a runtime. A polite one leaves
+// on SIGTERM, a stubborn one never.
+func agent(manners string) {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+	fmt.Println("arguments", os.Args[3:], "endpoint", os.Getenv("REELAY_ENDPOINT"), "key", os.Getenv("REELAY_API_KEY"))
+	fmt.Println("child", child.Process.Pid)
+	for {
+		<-terminated
+		switch manners {
+		case "polite":
+			return
+		case "broken":
+			os.Exit(3)
+		}
+	}
+}
+
+type exit struct {
+	id  string
+	err error
+}
+
+type fixture struct {
+	*local.Provider
+	dir   string
+	exits chan exit
+}
+
+var pool = &models.Pool{
+	ID: "pol_1", Region: "local", GPUType: "none", CapacityClass: models.CapacitySpot, Models: []string{"testcard", "other"},
+}
+
+func setup(t *testing.T, manners string) fixture {
+	t.Helper()
+	f := fixture{dir: t.TempDir(), exits: make(chan exit, 10)}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f.Provider = local.New(local.Config{
+		Command: []string{self, "agent", manners}, Endpoint: "http://here", Key: "rl_secret", Dir: f.dir, Grace: time.Second,
+		Exited: func(id string, err error) { f.exits <- exit{id, err} },
+	})
+	t.Cleanup(func() {
+		ids, _ := f.Instances(t.Context())
+		for _, id := range ids {
+			_ = f.Kill(t.Context(), id)
+		}
+	})
+	return f
+}
+
+// boot starts an instance and returns the id of its child process once it is there.
+func (f fixture) boot(t *testing.T, id string) int {
+	t.Helper()
+	require.NoError(t, f.Start(t.Context(), pool, id))
+	var pid int
+	require.Eventually(t, func() bool {
+		_, after, found := bytes.Cut([]byte(f.log(id)), []byte("child "))
+		if found && bytes.HasSuffix(after, []byte("\n")) {
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(after)))
+		}
+		return pid != 0
+	}, 20*time.Second, 10*time.Millisecond)
+	return pid
+}
+
+func (f fixture) log(id string) string {
+	text, _ := os.ReadFile(filepath.Join(f.dir, "logs", "agent-"+id+".log"))
+	return string(text)
+}
+
+func requireGone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		// an orphan that nobody has reaped yet has ended too
+		out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+		state := strings.TrimSpace(string(out))
+		return state == "" || strings.HasPrefix(state, "Z")
+	}, 10*time.Second, 10*time.Millisecond, "process %d must be gone", pid)
+}
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RunsAnAgentOfThePool", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+
+		f.boot(t, "one")
+
+		require.Contains(t, f.log("one"), "--provider local --instance-id one --pool pol_1 --region local --gpu-type none --capacity-class SPOT --models testcard,other")
+		require.Contains(t, f.log("one"), "endpoint http://here key rl_secret")
+		require.NotContains(t, strings.Split(f.log("one"), "endpoint")[0], "rl_secret", "the key must not be an argument")
+		ids, err := f.Instances(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"one"}, ids)
+	})
+
+	t.Run("RefusesATakenOrStrangeID", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		f.boot(t, "one")
+
+		require.ErrorContains(t, f.Start(t.Context(), pool, "one"), "runs already")
+		require.ErrorContains(t, f.Start(t.Context(), pool, "../one"), "plain name")
+	})
+
+	t.Run("TellsOfAnAgentThatFails", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "broken")
+		f.boot(t, "one")
+
+		require.NoError(t, f.Preempt(t.Context(), "one", time.Minute))
+
+		got := <-f.exits
+		require.Equal(t, "one", got.id)
+		require.ErrorContains(t, got.err, "exit status 3")
+		ids, err := f.Instances(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, ids)
+	})
+}
+
+func TestPreempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LetsAnAgentLeaveByItself", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		child := f.boot(t, "one")
+
+		require.NoError(t, f.Preempt(t.Context(), "one", time.Minute))
+
+		require.Equal(t, exit{"one", nil}, <-f.exits)
+		requireGone(t, child)
+	})
+
+	t.Run("KillsTheWholeGroupWhenTheNoticeIsOver", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "stubborn")
+		child := f.boot(t, "one")
+		began := time.Now()
+
+		require.NoError(t, f.Preempt(t.Context(), "one", 300*time.Millisecond))
+
+		require.Equal(t, exit{"one", nil}, <-f.exits)
+		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+		requireGone(t, child)
+	})
+
+	t.Run("KnowsOnlyWhatRuns", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+
+		require.ErrorIs(t, f.Preempt(t.Context(), "none", time.Second), local.ErrNoInstance)
+		require.ErrorIs(t, f.Kill(t.Context(), "none"), local.ErrNoInstance)
+	})
+}
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsTheWholeGroupAtOnce", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "stubborn")
+		child := f.boot(t, "one")
+
+		require.NoError(t, f.Kill(t.Context(), "one"))
+
+		require.Equal(t, exit{"one", nil}, <-f.exits)
+		requireGone(t, child)
+	})
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+
+	t.Run("StopsAllGentlyThenNot", func(t *testing.T) {
+		t.Parallel()
+		polite, stubborn := setup(t, "polite"), setup(t, "stubborn")
+		children := []int{polite.boot(t, "one"), polite.boot(t, "two"), stubborn.boot(t, "three")}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- polite.Run(ctx) }()
+		go func() { ended <- stubborn.Run(ctx) }()
+
+		stop()
+
+		require.NoError(t, <-ended)
+		require.NoError(t, <-ended)
+		for _, child := range children {
+			requireGone(t, child)
+		}
+		require.ErrorContains(t, polite.Start(t.Context(), pool, "four"), "shutting down")
+		left := slices.Sorted(func(yield func(string) bool) {
+			yield((<-polite.exits).id)
+			yield((<-polite.exits).id)
+		})
+		require.Equal(t, []string{"one", "two"}, left)
+	})
+}
