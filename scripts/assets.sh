@@ -1,0 +1,26 @@
+#!/bin/sh
+# Bundles the console's front-end libraries out of the npm packages that
+# package-lock.json names, into the folder that the server embeds.
+set -eu
+
+vendor=web/static/vendor
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+echo "assets: fetching the console's libraries from npm" >&2
+if ! npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >"$log" 2>&1 </dev/null; then
+	tail -n 10 "$log" >&2
+	echo "assets: npm could not fetch the packages (see above). The console works without them, but does not move by itself." >&2
+	echo "assets: try 'go tool task assets' again when the npm registry can be reached." >&2
+	exit 0
+fi
+
+# One file: htmx starts as soon as the page is parsed, and an extension that
+# arrives after that is never seen.
+htmx=node_modules/htmx.org/dist
+{
+	cat "$htmx/htmx.min.js"
+	printf '\n;\n'
+	cat "$htmx/ext/hx-sse.min.js"
+} | sed 's|^//# sourceMappingURL=.*||' >"$vendor/htmx.js.new"
+mv "$vendor/htmx.js.new" "$vendor/htmx.js"

@@ -1,0 +1,50 @@
+// Package web is the operator console: pages rendered on the server that also
+// work without JavaScript, and that move by themselves with it.
+//
+// A page is a triple: a handler with its typed view, the view's .templ, and a
+// test. routes.go lists them all.
+package web
+
+import (
+	"net/http"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// Config is what the console shows and steers.
+type Config struct {
+	Keys      *jobs.Keys
+	Reader    *jobs.Reader
+	Watcher   *jobs.Watcher
+	Submitter *jobs.Submitter
+	Canceller *jobs.Canceller
+	Operator  *jobs.Operator
+	// Monitor is asynqmon, as the function Monitor makes it.
+	Monitor http.Handler
+	// ObjectsOrigin is where links to films lead, such as
+	// https://storage.googleapis.com; empty means here.
+	ObjectsOrigin string
+	// Secure tells that browsers reach the console over HTTPS.
+	Secure bool
+}
+
+type console struct {
+	Config
+	policy   string
+	attempts attempts
+}
+
+// New makes the console. It serves every path that it is given, and answers
+// those that it does not know with its error page.
+func New(config Config) http.Handler {
+	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin)}
+	mux := http.NewServeMux()
+	for _, route := range c.routes() {
+		mux.Handle(route.pattern, c.page(route))
+	}
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, errCrossOrigin)
+	}))
+	return c.secured(origin.Handler(mux))
+}

@@ -1,0 +1,100 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/a-h/templ"
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/jobs"
+)
+
+const (
+	codeRateLimited jobs.Code = "RATE_LIMITED"
+	codeTooLarge    jobs.Code = "TOO_LARGE"
+)
+
+var (
+	errNoPage      = &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such page."}
+	errCrossOrigin = &jobs.Error{Code: jobs.CodeForbidden, Message: "This request came from another site, so nothing was done. Open the page here and try again."}
+	errTooLarge    = &jobs.Error{Code: codeTooLarge, Message: "The form is larger than the console takes."}
+)
+
+// statuses is how each of the caller's errors is answered.
+var statuses = map[jobs.Code]int{
+	jobs.CodeUnauthenticated:     http.StatusUnauthorized,
+	jobs.CodeForbidden:           http.StatusForbidden,
+	jobs.CodeNotFound:            http.StatusNotFound,
+	jobs.CodeInvalidInput:        http.StatusUnprocessableEntity,
+	jobs.CodeIdempotencyConflict: http.StatusConflict,
+	jobs.CodeConflict:            http.StatusConflict,
+	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
+	jobs.CodeUnavailable:         http.StatusServiceUnavailable,
+	codeRateLimited:              http.StatusTooManyRequests,
+	codeTooLarge:                 http.StatusRequestEntityTooLarge,
+}
+
+// failure is the error page's view.
+type failure struct {
+	Status  int
+	Title   string
+	Message string
+	// RequestID finds an error of ours in the log.
+	RequestID string
+}
+
+// describe turns an error into what a person may see of it.
+func describe(err error) failure {
+	var known *jobs.Error
+	if errors.As(err, &known) && statuses[known.Code] != 0 {
+		status := statuses[known.Code]
+		return failure{Status: status, Title: http.StatusText(status), Message: known.Message}
+	}
+	return failure{
+		Status: http.StatusInternalServerError, Title: "Something went wrong here",
+		Message: "The error is in the log. Try again, and tell whoever runs this Reelay if it stays.", RequestID: uuid.NewString(),
+	}
+}
+
+// fail renders the error page, and logs an error of ours.
+func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody is there to read it
+	}
+	f := describe(err)
+	if f.RequestID != "" {
+		slog.ErrorContext(r.Context(), "console request failed", "method", r.Method, "path", r.URL.Path, "request", f.RequestID, "error", err)
+	}
+	_, loginErr := c.principal(r)
+	if err := render(w, r, f.Status, errorPage(f, loginErr == nil)); err != nil {
+		slog.ErrorContext(r.Context(), "the error page failed", "error", err)
+	}
+}
+
+// render sends a whole page, or nothing if its template fails.
+func render(w http.ResponseWriter, r *http.Request, status int, page templ.Component) error {
+	var body bytes.Buffer
+	if err := page.Render(r.Context(), &body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	// Who has gone away needs no page.
+	_, _ = body.WriteTo(w)
+	return nil
+}
+
+// readForm parses a posted form.
+func readForm(r *http.Request) error {
+	err := r.ParseForm()
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return errTooLarge
+	}
+	if err != nil {
+		return &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The form could not be read: send it again."}
+	}
+	return nil
+}

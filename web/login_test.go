@@ -1,0 +1,147 @@
+package web
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLogIn(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OpensASession", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+
+		got := b.post(t, "/login", url.Values{"key": {" " + b.Secrets[models.RoleOperator] + "\n"}, "next": {"/workers?all=1"}})
+
+		require.Equal(t, http.StatusSeeOther, got.Status)
+		require.Equal(t, "/workers?all=1", got.Header.Get("Location"))
+		cookie := got.Header.Get("Set-Cookie")
+		require.Regexp(t, `^reelay=[^;]{40,}; Path=/; HttpOnly; SameSite=Lax$`, cookie)
+		require.NotContains(t, cookie, b.Secrets[models.RoleOperator])
+		require.Equal(t, http.StatusOK, b.get(t, "/workers").Status)
+	})
+
+	t.Run("BindsTheSessionToTheHostOverHTTPS", func(t *testing.T) {
+		t.Parallel()
+
+		stack := jobstest.New(t)
+		config := configure(stack)
+		config.Secure = true
+		form := url.Values{"key": {stack.Secrets[models.RoleOperator]}}
+		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+
+		New(config).ServeHTTP(w, r)
+
+		require.Regexp(t, `^__Host-reelay=[^;]{40,}; Path=/; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
+		require.NotEmpty(t, w.Header().Get("Strict-Transport-Security"))
+	})
+
+	t.Run("SaysWhyNot", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+
+		got := b.post(t, "/login", url.Values{"key": {"rl_wrong"}, "next": {"/queues"}})
+		require.Equal(t, http.StatusUnauthorized, got.Status)
+		require.Contains(t, got.Body, "This is not a valid key.")
+		require.Contains(t, got.Body, `value="/queues"`)
+		require.NotContains(t, got.Body, "rl_wrong")
+
+		got = b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleClient]}})
+		require.Equal(t, http.StatusForbidden, got.Status)
+		require.Contains(t, got.Body, "The console is for operators")
+		require.Empty(t, got.Header.Get("Set-Cookie"))
+	})
+
+	t.Run("StopsAfterManyWrongKeys", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+		for range maxFailedLogins {
+			require.Equal(t, http.StatusUnauthorized, b.post(t, "/login", url.Values{"key": {"rl_wrong"}}).Status)
+		}
+
+		got := b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}})
+
+		require.Equal(t, http.StatusTooManyRequests, got.Status)
+		require.Equal(t, "60", got.Header.Get("Retry-After"))
+		require.Empty(t, got.Header.Get("Set-Cookie"))
+	})
+
+	t.Run("RefusesAKeyTooLargeToBeOne", func(t *testing.T) {
+		t.Parallel()
+
+		got := stranger(t).post(t, "/login", url.Values{"key": {strings.Repeat("x", 1<<20)}})
+
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.Status)
+	})
+}
+
+func TestLogOut(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsTheSessionForEveryHolderOfItsCookie", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		home, err := url.Parse(b.url)
+		require.NoError(t, err)
+		stolen := b.client.Jar.Cookies(home)[0]
+
+		require.Equal(t, http.StatusSeeOther, b.post(t, "/logout", nil).Status)
+
+		b.client.Jar.SetCookies(home, []*http.Cookie{stolen})
+		require.Equal(t, http.StatusSeeOther, b.get(t, "/jobs").Status)
+	})
+
+	t.Run("FollowsARevokedKey", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+		require.NoError(t, err)
+
+		require.NoError(t, b.Keys.Revoke(t.Context(), p.KeyID))
+
+		require.Equal(t, http.StatusSeeOther, b.get(t, "/jobs").Status)
+	})
+}
+
+func TestLocalPath(t *testing.T) {
+	t.Parallel()
+
+	for next, want := range map[string]string{
+		"/jobs/job_1?events=3": "/jobs/job_1?events=3",
+		"/workers":             "/workers",
+		"":                     "/jobs",
+		"/":                    "/jobs",
+		"/login?next=/login":   "/jobs",
+		"/logout":              "/jobs",
+		"//evil.example":       "/jobs",
+		"///evil.example":      "/jobs",
+		"/\\evil.example":      "/jobs",
+		"\\\\evil.example":     "/jobs",
+		"/\t/evil.example":     "/jobs",
+		"https://evil.example": "/jobs",
+		"javascript:alert(1)":  "/jobs",
+		"evil.example":         "/jobs",
+		"/%zz":                 "/jobs",
+	} {
+		t.Run("Keeps"+strings.ReplaceAll(next, "/", "|"), func(t *testing.T) {
+			t.Parallel()
+
+			require.Equal(t, want, localPath(next))
+		})
+	}
+}

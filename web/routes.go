@@ -1,0 +1,85 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// page answers one request of who is logged in. What it returns as an error
+// becomes the error page: until then it must not have written anything.
+type page func(w http.ResponseWriter, r *http.Request, p jobs.Principal) error
+
+type route struct {
+	pattern string
+	serve   page
+	// open pages need no login, and their principal is empty.
+	open bool
+}
+
+// routes is every page of the console.
+func (c *console) routes() []route {
+	return []route{
+		{pattern: "GET /login", serve: c.loginForm, open: true},
+		{pattern: "POST /login", serve: c.logIn, open: true},
+		{pattern: "POST /logout", serve: c.logOut, open: true},
+		{pattern: "GET /static/", serve: c.static, open: true},
+
+		{pattern: "GET /{$}", serve: c.home},
+		{pattern: "GET /jobs", serve: c.jobList},
+		{pattern: "GET /jobs/live", serve: c.jobListLive},
+		{pattern: "GET /jobs/new", serve: c.jobNew},
+		{pattern: "POST /jobs/new", serve: c.jobSubmit},
+		{pattern: "GET /jobs/{id}", serve: c.jobShow},
+		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
+		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo},
+		{pattern: "POST /jobs/{id}/cancel", serve: c.jobCancel},
+		{pattern: "GET /artifacts/{id}", serve: c.artifact},
+
+		{pattern: "GET /workers", serve: c.workerList},
+		{pattern: "GET /workers/live", serve: c.workerListLive},
+		{pattern: "POST /workers/{id}/drain", serve: c.workerDrain},
+		{pattern: "POST /workers/{id}/preempt", serve: c.workerPreempt},
+		{pattern: "GET /workers/{id}/terminate", serve: c.workerConfirm},
+		{pattern: "POST /workers/{id}/terminate", serve: c.workerTerminate},
+
+		{pattern: "GET /queues", serve: c.queueList},
+		{pattern: "GET /queues/live", serve: c.queueListLive},
+
+		{pattern: "/asynqmon", serve: c.monitor},
+		{pattern: "/asynqmon/", serve: c.monitor},
+		{pattern: "/", serve: c.unknown, open: true},
+	}
+}
+
+// page lets a request through to its handler, if who sends it may.
+func (c *console) page(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		var p jobs.Principal
+		var err error
+		if !route.open {
+			p, err = c.principal(r)
+		}
+		if err == nil {
+			err = route.serve(w, r, p)
+		}
+		if errors.Is(err, jobs.ErrUnauthenticated) && asksForPage(r) {
+			http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)
+			return
+		}
+		if err != nil {
+			c.fail(w, r, err)
+		}
+	})
+}
+
+func (c *console) home(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	http.Redirect(w, r, "/jobs", http.StatusSeeOther)
+	return nil
+}
+
+func (c *console) unknown(http.ResponseWriter, *http.Request, jobs.Principal) error {
+	return errNoPage
+}

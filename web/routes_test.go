@@ -1,0 +1,150 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// requests is one request to each route: its method and its path, with the id of
+// a thing of the kind that the route is about.
+func requests(b *browser, job *models.Job, worker models.WorkerID) map[string]route {
+	found := map[string]route{}
+	for _, r := range new(console).routes() {
+		method, path, ok := strings.Cut(r.pattern, " ")
+		if !ok {
+			method, path = http.MethodGet, r.pattern
+		}
+		id := string(job.ID)
+		if strings.HasPrefix(path, "/workers") {
+			id = string(worker)
+		}
+		path = strings.NewReplacer("{id}", id, "{$}", "").Replace(path)
+		found[method+" "+path] = r
+	}
+	return found
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AskForALogin", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+		job, worker := b.Submit(t), b.Worker(t, "one")
+
+		for request, route := range requests(b, job, worker.WorkerID) {
+			if route.open {
+				continue
+			}
+			method, path, _ := strings.Cut(request, " ")
+			got := b.request(t, method, path, nil, nil)
+			if method == http.MethodGet {
+				require.Equal(t, http.StatusSeeOther, got.Status, request)
+				require.Equal(t, loginPath(path), got.Header.Get("Location"), request)
+			} else {
+				require.Equal(t, http.StatusUnauthorized, got.Status, request)
+			}
+			require.NotContains(t, got.Body, "lighthouse", request)
+		}
+		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+	})
+
+	t.Run("TellAStreamThatItNeedsALogin", func(t *testing.T) {
+		t.Parallel()
+
+		got := stranger(t).request(t, http.MethodGet, "/jobs/live", nil, http.Header{"Accept": {"text/html, text/event-stream"}})
+
+		require.Equal(t, http.StatusUnauthorized, got.Status)
+	})
+
+	t.Run("RefuseOtherSites", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker := b.Submit(t), b.Worker(t, "one")
+
+		for request := range requests(b, job, worker.WorkerID) {
+			method, path, _ := strings.Cut(request, " ")
+			if method == http.MethodGet {
+				continue
+			}
+			got := b.request(t, method, path, nil, http.Header{"Sec-Fetch-Site": {"cross-site"}})
+			require.Equal(t, http.StatusForbidden, got.Status, request)
+			got = b.request(t, method, path, nil, http.Header{"Origin": {"https://evil.example"}})
+			require.Equal(t, http.StatusForbidden, got.Status, request)
+		}
+		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+	})
+
+	t.Run("LetNothingStrangeIntoAPage", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+
+		for _, path := range []string{"/jobs", "/jobs/new", "/jobs/" + string(job.ID), "/workers", "/queues", "/nowhere", "/jobs/job_no"} {
+			got := b.get(t, path)
+			policy := got.Header.Get("Content-Security-Policy")
+			require.Contains(t, policy, "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'", path)
+			require.NotContains(t, policy, "unsafe", path)
+			require.Equal(t, "nosniff", got.Header.Get("X-Content-Type-Options"), path)
+			require.Equal(t, "same-origin", got.Header.Get("Referrer-Policy"), path)
+			require.Equal(t, "no-store", got.Header.Get("Cache-Control"), path)
+			require.NotRegexp(t, `(?i)\sstyle=|\son[a-z]+=|<script>|<style`, got.Body, path)
+		}
+	})
+
+	t.Run("ShowWhatThereIsNot", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		for _, path := range []string{"/nowhere", "/jobs/job_no", "/jobs/%00", "/artifacts/x", "/workers/x/terminate", "/static/console.go", "/static/"} {
+			got := b.get(t, path)
+			require.Equal(t, http.StatusNotFound, got.Status, path)
+			require.Contains(t, got.Body, "There is no such", path)
+		}
+	})
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+
+	t.Run("NamesWhereFilmsAre", func(t *testing.T) {
+		t.Parallel()
+
+		require.Contains(t, contentPolicy("https://storage.googleapis.com"), "; media-src 'self' https://storage.googleapis.com; ")
+		require.Contains(t, contentPolicy(""), "; media-src 'self'; ")
+	})
+}
+
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsBehindTheLogin", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		require.Equal(t, "the monitor", b.get(t, "/asynqmon/api/queues").Body)
+
+		b.post(t, "/logout", url.Values{})
+
+		require.Equal(t, http.StatusSeeOther, b.get(t, "/asynqmon/api/queues").Status)
+		require.Equal(t, http.StatusUnauthorized, b.post(t, "/asynqmon/api/queues/pro:pause", nil).Status)
+	})
+
+	t.Run("LoadsNothingFromElsewhere", func(t *testing.T) {
+		t.Parallel()
+
+		policy := operator(t).get(t, "/asynqmon").Header.Get("Content-Security-Policy")
+
+		require.Equal(t, monitorPolicy, policy)
+		require.NotContains(t, policy, "://")
+	})
+}

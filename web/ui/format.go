@@ -1,0 +1,121 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Unknown is shown in place of what is not known.
+const Unknown = "n/a"
+
+// Since says how long ago t was, roughly.
+func Since(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return Unknown
+	case d < 0:
+		return "in " + Duration(-d)
+	case d < 2*time.Second:
+		return "just now"
+	}
+	return roughly(d) + " ago"
+}
+
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// Duration shows a length of time in its two largest units.
+func Duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return Unknown
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// Seconds is Duration for a number of seconds, or n/a for nil.
+func Seconds(s *float64) string {
+	if s == nil {
+		return Unknown
+	}
+	return Duration(time.Duration(*s * float64(time.Second)))
+}
+
+// Between is how long it took from one time to another, or n/a if either is not
+// known.
+func Between(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return Unknown
+	}
+	return Duration(to.Sub(from))
+}
+
+// Bytes shows a size.
+func Bytes(n int64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/1000, 0
+	for size >= 999.95 && unit < 3 {
+		size, unit = size/1000, unit+1
+	}
+	return fmt.Sprintf("%.1f %cB", size, "kMGT"[unit])
+}
+
+// Count shows a number with its thousands apart; beyond limit it is only known
+// to be more.
+func Count(n, limit int) string {
+	if limit > 0 && n > limit {
+		return Count(limit, 0) + "+"
+	}
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "\u202f" + digits[i:]
+	}
+	return digits
+}
+
+// Percent shows a share of a hundred.
+func Percent(p float64) string { return fmt.Sprintf("%.0f %%", p) }
+
+// Short is the end of an id, which differs even between ids of one moment.
+func Short(id string) string {
+	kind, rest, ok := strings.Cut(id, "_")
+	if !ok || len(rest) < 8 {
+		return id
+	}
+	return kind + "…" + rest[len(rest)-8:]
+}
+
+// Clip shortens text to so many characters.
+func Clip(s string, limit int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	runes := []rune(s)
+	if len(runes) <= limit {
+		return s
+	}
+	return string(runes[:limit-1]) + "…"
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
+
+// share is f as a place from 0 to 100.
+func share(f float64) string { return number(min(max(f, 0), 100)) }

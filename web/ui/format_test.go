@@ -1,0 +1,41 @@
+package ui
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFormat(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	half := 0.5
+	for _, c := range []struct{ got, want string }{
+		{Since(time.Time{}, now), "n/a"},
+		{Since(now.Add(-time.Second), now), "just now"},
+		{Since(now.Add(-59*time.Second), now), "59 s ago"},
+		{Since(now.Add(-90*time.Minute), now), "1 h ago"},
+		{Since(now.Add(-72*time.Hour), now), "3 days ago"},
+		{Since(now.Add(5*time.Second), now), "in 5.0 s"},
+		{Duration(1500 * time.Millisecond), "1.5 s"},
+		{Duration(61 * time.Second), "1 min 01 s"},
+		{Duration(3*time.Hour + 5*time.Minute), "3 h 05 min"},
+		{Duration(-time.Second), "n/a"},
+		{Seconds(nil), "n/a"},
+		{Seconds(&half), "0.5 s"},
+		{Between(now, time.Time{}), "n/a"},
+		{Bytes(999), "999 B"},
+		{Bytes(999_999), "1.0 MB"},
+		{Bytes(64 << 30), "68.7 GB"},
+		{Count(1234567, 0), "1\u202f234\u202f567"},
+		{Count(10_001, 10_000), "10\u202f000+"},
+		{Short("job_01a1fd6a-4f1f-7949-a125-f137b7957b73"), "job…b7957b73"},
+		{Short("odd"), "odd"},
+		{Clip("a\n b  c", 10), "a b c"},
+		{Clip("äöüß", 3), "äö…"},
+	} {
+		require.Equal(t, c.want, c.got)
+	}
+}
