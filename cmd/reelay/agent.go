@@ -1,0 +1,20 @@
+package main
+
+import (
+	"github.com/reelay/reelay/gpu/agent"
+	"github.com/reelay/reelay/gpu/runtimes"
+	"github.com/spf13/cobra"
+)
+
+// ownSignals marks the commands that say for themselves what a signal means: to
+// an agent it is the notice that its machine goes.
+const ownSignals = "own signals"
+
+func agentCommands() []*cobra.Command {
+	work := agent.Command(version())
+	runtime := runtimes.Command()
+	for _, cmd := range []*cobra.Command{work, runtime.Commands()[0]} {
+		cmd.Annotations = map[string]string{ownSignals: "yes"}
+	}
+	return []*cobra.Command{work, runtime}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+func apiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "api",
+		Short: "Serve the API and the console",
+		Long: "Serves GraphQL, the console and links to objects. Stateless: run as many as you like.\n" +
+			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := readConfig()
+			if err := cfg.need(); err != nil {
+				return err
+			}
+			cfg.setUpLog()
+			listener, err := listen(cfg.listen)
+			if err != nil {
+				return err
+			}
+			publicURL := cfg.publicURL
+			if publicURL == "" {
+				publicURL = "http://" + listener.Addr().String()
+			}
+			s, err := openStack(cmd.Context(), cfg, publicURL)
+			if err != nil {
+				return errors.Join(err, listener.Close())
+			}
+			defer s.Close()
+			return s.api(cmd.Context(), listener, publicURL, nil)
+		},
+	}
+}
+
+// lookEvery is how often waiting lease calls look for work that no hint told of.
+const lookEvery = 1500 * time.Millisecond
+
+// api serves everything that clients, workers and operators meet, until ctx
+// ends.
+func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string, providers map[string]jobs.Provider) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL, providers)) })
+	group.Go(func() error {
+		return s.notifier.Index.Wakes(ctx, func(model string) { s.notifier.Waiters.Wake(model) })
+	})
+	group.Go(func() error {
+		return jobs.Every(ctx, "look for work", lookEvery, func(context.Context) error {
+			s.notifier.Waiters.Look()
+			return nil
+		})
+	})
+	return group.Wait()
+}
+
+func (s *stack) handler(publicURL string, providers map[string]jobs.Provider) http.Handler {
+	reader := s.reader()
+	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
+	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
+	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: providers}
+	leaser := &jobs.Leaser{DB: s.db, Notifier: s.notifier}
+
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
+		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
+		Holder:    &jobs.Holder{DB: s.db, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
+		Registrar: &jobs.Registrar{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
+	}, s.keys().Authenticate, graph.Options{}))
+	mux.Handle("/objects/", s.objects.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("/", web.New(web.Config{
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
+		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+	}))
+	return mux
+}
+
+// monitor is asynqmon, over connections of its own.
+func (s *stack) monitor() http.Handler {
+	monitor := web.Monitor(s.asynq)
+	s.closers = append(s.closers, func() { monitor.Close() })
+	return monitor
+}
+
+// objectsOrigin is where links to objects lead if not to this server: films must
+// be allowed to come from there.
+func (s *stack) objectsOrigin() string {
+	if s.cfg.emulatorHost != "" {
+		return ""
+	}
+	return "https://storage.googleapis.com"
+}
+
+// ready tells a load balancer whether requests can be served now: whether
+// PostgreSQL answers.
+func (s *stack) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := models.Now(ctx, s.db); err != nil {
+		http.Error(w, "PostgreSQL does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	w.Write([]byte("ready\n"))
+}

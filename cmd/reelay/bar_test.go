@@ -1,0 +1,121 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBar(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		percents []float64
+		want     string
+	}{
+		"IsEmptyAtTheStart":              {[]float64{0}, "░░░░░░░░░░"},
+		"FillsWithProgress":              {[]float64{10, 40}, "████░░░░░░"},
+		"IsFullAtTheEnd":                 {[]float64{100}, "██████████"},
+		"MarksTheResumeAndShadesTheLoss": {[]float64{80, 50}, "█████┃▒▒░░"},
+		"KeepsTheMarkWhenItGoesOn":       {[]float64{80, 50, 90}, "█████┃███░"},
+		"MarksEachResume":                {[]float64{40, 20, 70, 60, 100}, "██┃███┃███"},
+		"MarksNoStartFromNothing":        {[]float64{30, 0}, "▒▒▒░░░░░░░"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var way trail
+			for _, percent := range test.percents {
+				way.add(client.Progress{Percent: percent})
+			}
+
+			got := view{width: 80}.bar(test.percents[len(test.percents)-1], way, 10)
+
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestTrail(t *testing.T) {
+	t.Parallel()
+
+	var way trail
+	for _, p := range []client.Progress{
+		{Percent: 50, Phase: client.PhaseRendering}, {Percent: 50, Phase: client.PhaseResuming},
+		{Percent: 50, Phase: client.PhaseResuming}, {Percent: 60, Phase: client.PhaseRendering},
+	} {
+		way.add(p)
+	}
+
+	require.Equal(t, []float64{50}, way.resumed, "a resume without any loss is one too, and one only")
+}
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+
+	progress := client.Progress{
+		Percent: 62.9, Phase: client.PhaseLoadingModel,
+		Message: new("resuming from checkpoint at 62 %\x1b[2J\nnow"), EtaSeconds: new(75.2),
+	}
+
+	t.Run("TellsPercentPhaseMessageAndTimeLeft", func(t *testing.T) {
+		t.Parallel()
+
+		line := view{width: 160}.line(progress, trail{})
+
+		require.True(t, strings.HasPrefix(line, " 62 % "), line)
+		require.True(t, strings.HasSuffix(line, "  LOADING MODEL · resuming from checkpoint at 62 %[2J now · 1:15 left"), line)
+	})
+	t.Run("IsNeverWiderThanTheTerminal", func(t *testing.T) {
+		t.Parallel()
+
+		for width := 1; width < 120; width++ {
+			require.LessOrEqual(t, runes(view{width: width}.line(progress, trail{})), width)
+		}
+	})
+	t.Run("HasColorOnlyWhenWanted", func(t *testing.T) {
+		t.Parallel()
+
+		require.NotContains(t, view{width: 80}.line(progress, trail{}), "\x1b")
+		require.Contains(t, view{width: 80, color: true}.line(progress, trail{}), green)
+	})
+}
+
+func TestDisplay(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PrintsPlainLinesWhereSomethingChangedIfThereIsNoTerminal", func(t *testing.T) {
+		t.Parallel()
+
+		var out strings.Builder
+		d := newDisplay(&out)
+		for _, percent := range []float64{1, 2, 3, 11, 19, 5} {
+			d.progress(client.Progress{Percent: percent, Phase: client.PhaseRendering})
+		}
+		d.transfer(1, 2)
+
+		require.Equal(t, "  1 %  RENDERING\n 11 %  RENDERING\n  5 %  RENDERING\n", out.String())
+	})
+	t.Run("ReplacesItsLineOnATerminal", func(t *testing.T) {
+		t.Parallel()
+
+		var out strings.Builder
+		d := &display{out: &out, tty: true, width: func() int { return 40 }}
+		d.progress(client.Progress{Percent: 50, Phase: client.PhaseRendering})
+		d.note("news")
+		d.keep()
+
+		require.Regexp(t, "^\r 50 % .*RENDERING\x1b\\[K\r\x1b\\[Knews\n$", out.String())
+	})
+}
+
+func TestFormatSeconds(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[float64]string{0: "0:00", 7.4: "0:07", 750: "12:30", 3723: "1:02:03", -3: "0:00"} {
+		require.Equal(t, want, formatSeconds(seconds))
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// target is where a command finds its Reelay, and by which key.
+type target struct {
+	endpoint string
+	key      string
+	data     string
+	operator bool // by default: the key that the command needs
+}
+
+func (t *target) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&t.endpoint, "endpoint", "", "address of the API (default: REELAY_ENDPOINT, else that of the running 'reelay up')")
+	flags.StringVar(&t.key, "key", "", "API key; REELAY_API_KEY does not show it to other users of this machine")
+	flags.StringVar(&t.data, "data", ".reelay", "data folder of the running 'reelay up'")
+}
+
+// client makes the client for it: flags before the environment before the
+// credentials of a running `up`.
+func (t *target) client(warnings io.Writer) (*client.Client, error) {
+	if t.key != "" {
+		fmt.Fprintln(warnings, "reelay: other users of this machine can see the value of --key: set REELAY_API_KEY instead")
+	}
+	endpoint, key, err := t.resolve(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(endpoint, key)
+}
+
+func (t *target) resolve(getenv func(string) string) (endpoint, key string, err error) {
+	endpoint = firstOf(t.endpoint, getenv("REELAY_ENDPOINT"))
+	key = firstOf(t.key, getenv("REELAY_API_KEY"))
+	if endpoint != "" && key != "" {
+		return endpoint, key, nil
+	}
+	running, err := readCredentials(t.data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", t.missing(endpoint, key)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if endpoint == "" {
+		endpoint = running.Endpoint
+	}
+	if key == "" {
+		// a key goes to nobody but who made it
+		if strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
+			return "", "", t.missing(endpoint, key)
+		}
+		key = running.ClientKey
+		if t.operator {
+			key = running.OperatorKey
+		}
+	}
+	return endpoint, key, nil
+}
+
+func (t *target) missing(endpoint, key string) error {
+	switch {
+	case endpoint != "":
+		return fmt.Errorf("there is no key for %s: set REELAY_API_KEY", endpoint)
+	case key != "":
+		return errors.New("there is a key but no address: set REELAY_ENDPOINT, or give --endpoint")
+	}
+	return fmt.Errorf("no Reelay is known here: start one with `reelay up`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
+		filepath.Join(t.data, credentialsFile))
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v = strings.TrimSpace(v); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// readCredentials reads what a running `up` left in its data folder. It refuses
+// a file that others may read.
+func readCredentials(data string) (credentials, error) {
+	var c credentials
+	path := filepath.Join(data, credentialsFile)
+	file, err := os.Open(path)
+	if err != nil {
+		return c, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return c, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return c, fmt.Errorf("%s holds keys and may be read by other users: run `chmod 600 %s`", path, path)
+	}
+	if err := json.NewDecoder(io.LimitReader(file, 64<<10)).Decode(&c); err != nil {
+		return c, fmt.Errorf("%s is not what `reelay up` writes: %w; start it again", path, err)
+	}
+	return c, nil
+}

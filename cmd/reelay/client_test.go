@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestResolveTarget(t *testing.T) {
+	t.Parallel()
+
+	const running = `{"endpoint":"http://127.0.0.1:8080","clientKey":"rl_client","operatorKey":"rl_operator"}`
+	tests := map[string]struct {
+		target        target
+		env           map[string]string
+		file          string
+		endpoint, key string
+		wrong         string
+	}{
+		"TakesTheCredentialsOfARunningUp":     {file: running, endpoint: "http://127.0.0.1:8080", key: "rl_client"},
+		"TakesTheOperatorsKeyWhereItIsNeeded": {target: target{operator: true}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_operator"},
+		"PrefersTheEnvironment": {env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"}, file: running,
+			endpoint: "http://e", key: "rl_e"},
+		"PrefersFlagsToAll": {target: target{endpoint: "http://f", key: "rl_f"}, env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"},
+			endpoint: "http://f", key: "rl_f"},
+		"TakesAnotherKeyToTheRunningUp":     {env: map[string]string{"REELAY_API_KEY": "rl_e"}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_e"},
+		"SendsTheFilesKeyToItsOwnEndpoint":  {target: target{endpoint: "http://127.0.0.1:8080/"}, file: running, endpoint: "http://127.0.0.1:8080/", key: "rl_client"},
+		"SendsTheFilesKeyToNoOtherEndpoint": {target: target{endpoint: "http://elsewhere"}, file: running, wrong: "no key for http://elsewhere"},
+		"SaysWhatToDoWhenNothingIsKnown":    {wrong: "`reelay up`"},
+		"SaysThatTheAddressIsMissing":       {env: map[string]string{"REELAY_API_KEY": "rl_e"}, wrong: "REELAY_ENDPOINT"},
+		"RefusesAFileThatIsNotWhatUpWrites": {file: "nonsense", wrong: "is not what `reelay up` writes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			test.target.data = t.TempDir()
+			if test.file != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(test.target.data, credentialsFile), []byte(test.file), 0o600))
+			}
+
+			endpoint, key, err := test.target.resolve(func(name string) string { return test.env[name] })
+
+			if test.wrong != "" {
+				require.ErrorContains(t, err, test.wrong)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []string{test.endpoint, test.key}, []string{endpoint, key})
+		})
+	}
+	t.Run("RefusesAFileThatOthersMayRead", func(t *testing.T) {
+		t.Parallel()
+
+		shared := target{data: t.TempDir()}
+		path := filepath.Join(shared.data, credentialsFile)
+		require.NoError(t, os.WriteFile(path, []byte(running), 0o600))
+		require.NoError(t, os.Chmod(path, 0o644))
+
+		_, _, err := shared.resolve(func(string) string { return "" })
+
+		require.ErrorContains(t, err, "chmod 600")
+	})
+}

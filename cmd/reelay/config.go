@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// config is what a server process needs to know: from the environment, with
+// flags on top.
+type config struct {
+	listen       string
+	publicURL    string
+	databaseURL  string
+	databaseMax  int
+	redisURL     string
+	bucket       string
+	emulatorHost string
+	secretsFile  string
+	log          string
+}
+
+// readConfig reads the environment. It does not check: flags may still change
+// something.
+func readConfig() config {
+	return config{
+		listen:       env("REELAY_LISTEN", "127.0.0.1:8080"),
+		publicURL:    env("REELAY_PUBLIC_URL", ""),
+		databaseURL:  env("DATABASE_URL", ""),
+		databaseMax:  -1, // see check
+		redisURL:     env("REDIS_URL", ""),
+		bucket:       env("GCS_BUCKET", ""),
+		emulatorHost: env("STORAGE_EMULATOR_HOST", ""),
+		secretsFile:  env("REELAY_SECRETS_FILE", ""),
+		log:          env("REELAY_LOG", "text"),
+	}
+}
+
+func env(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}
+
+// check returns every setting that is wrong, a line each: which, what it was,
+// and what it may be.
+func (c *config) check() error {
+	var wrong []error
+	bad := func(name, value, may string) {
+		wrong = append(wrong, fmt.Errorf("%s is %q: it must be %s", name, value, may))
+	}
+	if host, port, err := net.SplitHostPort(c.listen); err != nil || strings.ContainsAny(host, "/ ") || !validPort(port) {
+		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080")
+	}
+	if c.publicURL != "" {
+		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
+			bad("REELAY_PUBLIC_URL", c.publicURL, "the http or https address at which clients reach this API, without a path")
+		}
+		c.publicURL = strings.TrimSuffix(c.publicURL, "/")
+	}
+	if c.log != "text" && c.log != "json" {
+		bad("REELAY_LOG", c.log, "text or json")
+	}
+	if max := env("REELAY_DATABASE_CONNECTIONS", "32"); c.databaseMax < 0 {
+		n, err := strconv.Atoi(max)
+		if err != nil || n < 4 || n > 1000 {
+			bad("REELAY_DATABASE_CONNECTIONS", max, "a number from 4 to 1000")
+		}
+		c.databaseMax = n
+	}
+	// These hold passwords: they are named, not shown.
+	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
+	}
+	if c.redisURL != "" {
+		if _, err := redis.ParseURL(c.redisURL); err != nil {
+			wrong = append(wrong, errors.New("REDIS_URL is malformed: it must be redis://user:password@host:6379/0, or rediss:// for TLS"))
+		}
+	}
+	if c.bucket != "" && (len(c.bucket) < 3 || strings.ContainsAny(c.bucket, "/: ")) {
+		bad("GCS_BUCKET", c.bucket, "the name of a bucket, without gs://")
+	}
+	return errors.Join(wrong...)
+}
+
+func validPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+// need is check for a process that starts nothing of its own.
+func (c *config) need() error {
+	wrong := []error{c.check()}
+	for name, value := range map[string]string{
+		"DATABASE_URL":        c.databaseURL,
+		"REDIS_URL":           c.redisURL,
+		"GCS_BUCKET":          c.bucket,
+		"REELAY_SECRETS_FILE": c.secretsFile,
+	} {
+		if value == "" {
+			wrong = append(wrong, fmt.Errorf("%s is not set: this process starts nothing of its own; `reelay up` does", name))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// setUpLog makes the process's log as configured.
+func (c *config) setUpLog() {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if os.Getenv("REELAY_DEBUG") != "" {
+		options.Level = slog.LevelDebug
+	}
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
+	if c.log == "json" {
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	}
+	slog.SetDefault(slog.New(handler))
+}

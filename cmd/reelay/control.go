@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/models"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+func controlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "control",
+		Short: "Run what happens by itself: reaping, retries, the outbox",
+		Long: "Runs the periodic work and the asynq tasks. Stateless: run two or more.\n" +
+			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := readConfig()
+			if err := cfg.need(); err != nil {
+				return err
+			}
+			cfg.setUpLog()
+			s, err := openStack(cmd.Context(), cfg, cfg.publicURL)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			slog.InfoContext(cmd.Context(), "control runs")
+			return s.control(cmd.Context(), nil)
+		},
+	}
+}
+
+const (
+	reapEvery       = 5 * time.Second
+	silentEvery     = 15 * time.Second
+	dueEvery        = time.Second
+	sweepEvery      = 5 * time.Second
+	partitionsEvery = time.Hour
+	relayEvery      = 200 * time.Millisecond
+	scaleEvery      = time.Second
+)
+
+// control runs the periodic passes and the lanes' handlers until ctx ends. All
+// control processes run the same passes: each may be handed any tick.
+func (s *stack) control(ctx context.Context, providers map[string]jobs.Provider) error {
+	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier}
+	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
+	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
+	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: providers}
+
+	publisher := tasks.NewPublisher(s.asynq)
+	defer publisher.Close()
+	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
+
+	if err := readier.Sweep(ctx); err != nil {
+		slog.WarnContext(ctx, "the ready index is not there yet", "error", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
+	group.Go(func() error {
+		return tasks.Run(ctx, tasks.Config{
+			Redis: s.asynq,
+			Ready: readier.Ready,
+			Passes: []tasks.Pass{
+				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
+				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},
+				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
+				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
+				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
+				{Name: "partitions", Every: partitionsEvery, Run: func(ctx context.Context) error {
+					return models.MakeEventPartitions(ctx, s.db)
+				}},
+			},
+		})
+	})
+	return group.Wait()
+}
+
+// counted makes a pass of one that also tells how much it did.
+func counted(pass func(context.Context) (int, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := pass(ctx)
+		return err
+	}
+}

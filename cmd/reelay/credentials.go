@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/reelay/reelay/models"
+)
+
+// credentials of a running `up`, for its user and for the CLI.
+type credentials struct {
+	Endpoint    string `json:"endpoint"`
+	AdminKey    string `json:"adminKey"`
+	OperatorKey string `json:"operatorKey"`
+	ClientKey   string `json:"clientKey"`
+	WorkerKey   string `json:"workerKey"`
+}
+
+const credentialsFile = "credentials.json"
+
+// credentials returns the keys in the file, and makes those that are missing or
+// that this database does not know.
+func (s *stack) credentials(ctx context.Context, path, endpoint string) (credentials, error) {
+	var c credentials
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &c); err != nil {
+			return c, fmt.Errorf("%s is not JSON: %w; remove it to get new keys", path, err)
+		}
+	}
+	c.Endpoint = endpoint
+	for _, key := range []struct {
+		secret  *string
+		account string
+		tier    models.Tier
+		role    models.Role
+	}{
+		{&c.AdminKey, "house", models.TierCritical, models.RoleAdmin},
+		{&c.OperatorKey, "house", models.TierCritical, models.RoleOperator},
+		{&c.WorkerKey, "house", models.TierCritical, models.RoleWorker},
+		{&c.ClientKey, "client", models.TierEnterprise, models.RoleClient},
+	} {
+		if p, err := s.keys().Authenticate(ctx, *key.secret); err == nil && p.Role == key.role {
+			continue
+		}
+		account, err := s.keys().EnsureAccount(ctx, key.account, key.tier)
+		if err != nil {
+			return c, err
+		}
+		if _, *key.secret, err = s.keys().Create(ctx, account.ID, key.role, "up"); err != nil {
+			return c, err
+		}
+	}
+	return c, writePrivate(path, c)
+}
+
+// writePrivate replaces a file that only its owner may read.
+func writePrivate(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(fresh, path)
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// demoOptions is what `reelay demo` may be told.
+type demoOptions struct {
+	data, prompt, output string
+	keep                 bool
+}
+
+const demoPrompt = "A lighthouse on a cliff at dusk, its beam sweeping over a rising storm"
+
+func demoCommand() *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Turn one prompt into a film, with a worker preempted half-way",
+		Long: "Starts a whole Reelay with two workers, submits a prompt, preempts the worker that renders it half-way,\n" +
+			"and shows the other one going on from the checkpoint. Takes less than a minute.\n" +
+			"Exit status 0 only if all of that happened and the film plays.",
+		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.data, "data", "", "folder that keeps the stack's data (default: a temporary one)")
+	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
+	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the film shall show")
+	f.StringVarP(&o.output, "output", "o", "film.mp4", "file to store the film in; replaced if it is there")
+	return cmd
+}
+
+// The film that is asked for: long enough to be preempted in the middle.
+const (
+	demoSeconds     = 6
+	demoFPS         = 24
+	demoPace        = 1.5
+	demoPreemptAt   = 50.0 // percent
+	demoNotice      = 10 * time.Second
+	demoAgents      = 2
+	demoMaxDuration = 3 * time.Minute // something hangs
+)
+
+func (o *demoOptions) run(cmd *cobra.Command) (err error) {
+	if err := checkOutput(o.output, true); err != nil {
+		return err
+	}
+	if _, err := findProbe(); err != nil {
+		return err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoMaxDuration, errors.New("the demo took too long"))
+	defer cancel()
+	d := newDisplay(cmd.OutOrStdout())
+	d.note("Starting PostgreSQL, Redis, an object store, the API and two workers …")
+	stack, err := startSubstack(ctx, o.data, demoAgents)
+	if err != nil {
+		return o.orStopped(cmd, err)
+	}
+	if o.keep {
+		stack.remove = false
+	}
+	d.note(fmt.Sprintf("Ready after %.1f s at %s", time.Since(began).Seconds(), stack.Endpoint))
+	show, err := newDemo(stack.credentials, d)
+	if err == nil {
+		err = show.play(ctx, o.prompt, o.output)
+	}
+	if stopped := stack.stop(); err == nil {
+		err = stopped
+	}
+	if err != nil {
+		return o.orStopped(cmd, err)
+	}
+	if o.keep {
+		d.note("The stack's data are kept in " + stack.data)
+	}
+	d.note(fmt.Sprintf("\nAll of it took %.1f s.", time.Since(began).Seconds()))
+	return d.err
+}
+
+// orStopped says plainly that it was the user who ended it.
+func (o *demoOptions) orStopped(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() != nil {
+		return errors.New("the demo was stopped; everything that it started is down")
+	}
+	return err
+}
+
+// demo is the play: one job and the preemption of its worker.
+type demo struct {
+	display  *display
+	client   *client.Client // as the customer
+	operator *client.Client
+	names    map[string]string // of workers
+
+	job       string
+	preempted string // the worker
+	noticed   time.Time
+	told      int // the last event that was told
+}
+
+func newDemo(keys credentials, d *display) (*demo, error) {
+	c, err := client.New(keys.Endpoint, keys.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	return &demo{display: d, client: c, operator: c.WithKey(keys.OperatorKey), names: map[string]string{}}, nil
+}
+
+func (d *demo) play(ctx context.Context, prompt, output string) error {
+	params := fields{}
+	for name, value := range map[string]any{
+		"durationSeconds": demoSeconds, "fps": demoFPS, "pace": demoPace, "resolution": "480p",
+	} {
+		if err := params.set(name, value); err != nil {
+			return err
+		}
+	}
+	submission, err := d.client.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: &prompt, Params: params.message()})
+	if err != nil {
+		return apiError(err)
+	}
+	d.job = submission.Job.Id
+	d.display.note(fmt.Sprintf("\nPrompt: %s\nJob:    %s\n", clean(prompt), d.job))
+	job, err := follow(ctx, d.client, d.job, d.display, func(job *client.Job) error { return d.scene(ctx, job) })
+	if err != nil {
+		return err
+	}
+	if err := ending(job); err != nil {
+		return err
+	}
+	return d.finale(ctx, job, output)
+}
+
+// scene is called with each state of the job: it preempts the worker in the
+// middle, and tells what happens after that.
+func (d *demo) scene(ctx context.Context, job *client.Job) error {
+	if d.preempted == "" {
+		err := d.display.job(job)
+		if err == nil && job.Status == client.JobStatusRunning && job.Progress.Percent >= demoPreemptAt {
+			err = d.preempt(ctx)
+		}
+		return err
+	}
+	history, err := d.client.JobHistory(ctx, d.job)
+	if err != nil {
+		return apiError(err)
+	}
+	if err := d.tell(ctx, history); err != nil {
+		return err
+	}
+	return d.display.job(job)
+}
+
+func (d *demo) preempt(ctx context.Context) error {
+	worker, err := d.holder(ctx)
+	if err != nil {
+		return err
+	}
+	history, err := d.client.JobHistory(ctx, d.job)
+	if err != nil {
+		return apiError(err)
+	}
+	for _, edge := range history.Events.Edges {
+		d.told = edge.Node.Seq
+	}
+	d.noticed = time.Now()
+	if _, err := d.operator.PreemptWorker(ctx, worker.Id, demoNotice); err != nil {
+		return apiError(err)
+	}
+	d.preempted = worker.Id
+	d.story(d.noticed, "worker %s is preempted: it has %.0f s left", d.names[worker.Id], demoNotice.Seconds())
+	return nil
+}
+
+// holder finds the worker that has the job, and learns the names of all.
+func (d *demo) holder(ctx context.Context) (*client.Worker, error) {
+	page, err := d.operator.Workers(ctx, client.WorkerFilter{}, 200, "")
+	if err != nil {
+		return nil, apiError(err)
+	}
+	var holder *client.Worker
+	for _, edge := range page.Edges {
+		d.names[edge.Node.Id] = clean(edge.Node.ProviderInstanceId)
+		if job := edge.Node.CurrentJob; job != nil && job.Id == d.job {
+			holder = &edge.Node
+		}
+	}
+	if holder == nil {
+		return nil, fmt.Errorf("no worker holds %s, which should be half-way", d.job)
+	}
+	return holder, nil
+}
+
+// story tells what happened at a moment, counted from the notice.
+func (d *demo) story(at time.Time, format string, args ...any) {
+	d.display.note(fmt.Sprintf("  %5.2f s  ", at.Sub(d.noticed).Seconds()) + fmt.Sprintf(format, args...))
+}
+
+// finale fetches the film, verifies what happened, and sums up.
+func (d *demo) finale(ctx context.Context, job *client.Job, output string) error {
+	history, err := d.client.JobHistory(ctx, d.job)
+	if err != nil {
+		return apiError(err)
+	}
+	if err := d.tell(ctx, history); err != nil {
+		return err
+	}
+	file, err := save(ctx, d.client, job, output, d.display)
+	if err != nil {
+		return err
+	}
+	film, err := probe(ctx, output)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(film.check(demoSeconds, demoFPS), d.check(history)); err != nil {
+		return fmt.Errorf("the demo did not go as it should: %w", err)
+	}
+	d.display.note(fmt.Sprintf("\nFilm:      %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",
+		file.Path, film.Seconds, film.Frames, film.Width, film.Height, file.SizeBytes, file.Checksum))
+	d.display.note(fmt.Sprintf("Preempted: it cost %.2f s from the notice until the job ran on the other worker, %.1f s until that one showed\n           progress, and %.1f s of GPU work that had to be done again",
+		d.since(history, client.JobEventTypeStarted), d.since(history, client.JobEventTypeResumed), history.WastedGpuSeconds))
+	return d.display.err
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+// preempted is the history of a job as the demo wants it; change spoils it.
+func preempted(noticed time.Time, change func(*client.JobHistory)) *client.JobHistory {
+	second := "att_2"
+	h := &client.JobHistory{
+		Job: client.Job{Status: client.JobStatusCompleted, AttemptNo: 2},
+		Attempts: []client.Attempt{
+			{
+				Id: "att_1", AttemptNo: 1, Status: client.AttemptStatusReleased,
+				Worker: &client.AttemptWorker{Id: "wrk_1"}, FailureClass: new(client.FailureClassPreempted),
+			},
+			{
+				Id: second, AttemptNo: 2, Status: client.AttemptStatusSucceeded,
+				Worker: &client.AttemptWorker{Id: "wrk_2"}, ResumedFromStep: new(40),
+			},
+		},
+		Events: client.JobEvents{Edges: []client.JobEventEdge{
+			{Node: client.JobEvent{Seq: 1, Type: client.JobEventTypeStarted, AttemptId: new("att_1"), CreatedAt: noticed.Add(-time.Second)}},
+			{Node: client.JobEvent{Seq: 2, Type: client.JobEventTypeStarted, AttemptId: &second, CreatedAt: noticed.Add(1500 * time.Millisecond)}},
+		}},
+	}
+	change(h)
+	return h
+}
+
+func TestDemoCheck(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		change func(*client.JobHistory)
+		wrong  string
+	}{
+		"TakesAJobThatWentOnElsewhere":     {func(*client.JobHistory) {}, ""},
+		"RefusesAFailedJob":                {func(h *client.JobHistory) { h.Status = client.JobStatusFailed }, "FAILED, not COMPLETED"},
+		"RefusesASingleAttempt":            {func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }, "1 attempts"},
+		"RefusesALostAttempt":              {func(h *client.JobHistory) { h.Attempts[0].Status = client.AttemptStatusLost }, "LOST, not RELEASED"},
+		"RefusesAnotherReason":             {func(h *client.JobHistory) { h.Attempts[0].FailureClass = nil }, "not PREEMPTED"},
+		"RefusesTheSameWorker":             {func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }, "not another worker's"},
+		"RefusesAStartFromNothing":         {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }, "not from a checkpoint"},
+		"RefusesAStartFromStepZero":        {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = new(0) }, "not from a checkpoint"},
+		"RefusesAJobThatNobodySawRunAgain": {func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }, "ran again"},
+		"RefusesThePreemptionOfABystander": {func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }, "was not the preempted worker's"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			d := &demo{preempted: "wrk_1", noticed: time.Now()}
+
+			err := d.check(preempted(d.noticed, test.change))
+
+			if test.wrong == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.wrong)
+		})
+	}
+}
+
+func TestDemoSince(t *testing.T) {
+	t.Parallel()
+
+	d := &demo{noticed: time.Now()}
+
+	require.InDelta(t, 1.5, d.since(preempted(d.noticed, func(*client.JobHistory) {}), client.JobEventTypeStarted), 0.001)
+}
+
+func TestFilmCheck(t *testing.T) {
+	t.Parallel()
+
+	parsed, err := parseProbe([]byte(`{"streams":[{"codec_name":"h264","width":854,"height":480,"nb_read_frames":"144"}],"format":{"duration":"6.000000"}}`))
+
+	require.NoError(t, err)
+	require.NoError(t, parsed.check(6, 24))
+	require.ErrorContains(t, parsed.check(6, 25), "144 frames, not 150")
+	require.ErrorContains(t, (&film{"mpeg4", 1, 1, 144, 6}).check(6, 24), "not h264")
+	require.ErrorContains(t, (&film{"h264", 1, 1, 144, 5}).check(6, 24), "lasts 5.00 s")
+	_, err = parseProbe([]byte(`{"streams":[],"format":{}}`))
+	require.ErrorContains(t, err, "no picture")
+}
+
+func TestPercentiles(t *testing.T) {
+	t.Parallel()
+
+	var times []time.Duration
+	for i := 200; i > 0; i-- {
+		times = append(times, time.Duration(i)*time.Millisecond)
+	}
+
+	require.Equal(t, percentiles{P50: 100, P90: 180, P99: 198, Max: 200}, percentilesOf(times))
+	require.Equal(t, percentiles{P50: 7, P90: 7, P99: 7, Max: 7}, percentilesOf([]time.Duration{7 * time.Millisecond}))
+}

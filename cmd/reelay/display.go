@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/reelay/reelay/client"
+	"golang.org/x/term"
+)
+
+// display shows how things go: one live line on a terminal, and elsewhere a
+// plain line when something changed.
+type display struct {
+	out    io.Writer
+	tty    bool
+	color  bool
+	silent bool
+	width  func() int
+
+	live  bool // the cursor is on a live line
+	trail trail
+	told  string // the last plain line's phase and tenth
+	err   error  // the first failed write: nothing is written after it
+}
+
+func newDisplay(out io.Writer) *display {
+	d := &display{out: out, width: func() int { return 80 }}
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
+		return d
+	}
+	d.tty, d.color = true, os.Getenv("NO_COLOR") == ""
+	d.width = func() int {
+		width, _, err := term.GetSize(int(file.Fd()))
+		if err != nil || width < 1 {
+			return 80
+		}
+		return width
+	}
+	return d
+}
+
+// note writes a line that stays.
+func (d *display) note(line string) {
+	d.erase()
+	d.write(line + "\n")
+}
+
+// job shows a job's progress. It returns an error when nobody reads any more.
+func (d *display) job(job *client.Job) error {
+	d.progress(job.Progress)
+	return d.err
+}
+
+func (d *display) progress(p client.Progress) {
+	back := p.Percent < d.trail.last.Percent
+	d.trail.add(p)
+	if d.tty {
+		// the last column stays free: some terminals wrap when it is used
+		d.replace(view{d.width() - 1, d.color}.line(p, d.trail))
+		return
+	}
+	if told := fmt.Sprintf("%s %d", p.Phase, int(p.Percent/10)); told != d.told || back {
+		d.told = told
+		d.write(fmt.Sprintf("%3.0f %%  %s\n", math.Floor(p.Percent), describe(p)))
+	}
+}
+
+// transfer shows how much of a file is there. Elsewhere than on a terminal it is
+// silent: the result tells.
+func (d *display) transfer(done, total int64) {
+	if !d.tty || total <= 0 {
+		return
+	}
+	percent := float64(done) / float64(total) * 100
+	v := view{d.width() - 1, d.color}
+	text := fmt.Sprintf("  %s of %s", formatSize(done), formatSize(total))
+	head := fmt.Sprintf("%3.0f %% ", math.Floor(percent))
+	cells := min(v.width-len(head)-len(text), maxBar)
+	if cells < minBar {
+		d.replace(clip(head+text, v.width))
+		return
+	}
+	d.replace(head + v.bar(percent, trail{}, cells) + text)
+}
+
+// keep ends the live line and leaves it there.
+func (d *display) keep() {
+	if d.live {
+		d.write("\n")
+	}
+	d.live = false
+}
+
+func (d *display) replace(line string) {
+	d.write("\r" + line + "\x1b[K")
+	d.live = true
+}
+
+func (d *display) erase() {
+	if d.live {
+		d.write("\r\x1b[K")
+	}
+	d.live = false
+}
+
+func (d *display) write(text string) {
+	if d.silent || d.err != nil {
+		return
+	}
+	_, d.err = io.WriteString(d.out, text)
+}

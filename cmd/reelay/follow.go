@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/reelay/reelay/client"
+)
+
+const (
+	// watchEvery is how often a watched job's state is sent at most.
+	watchEvery = 200 * time.Millisecond
+	// firstTries is how often a watch may fail before it ever began.
+	firstTries = 4
+	// giveUpAfter is how long a watch does without an answer.
+	giveUpAfter = 10 * time.Minute
+)
+
+// follow watches a job until it has ended and returns it. show is given every
+// state; its error ends the watch.
+func follow(ctx context.Context, c *client.Client, id string, d *display, show func(*client.Job) error) (*client.Job, error) {
+	defer d.keep()
+	var newest *client.Job
+	failures, since := 0, time.Now()
+	for job, err := range c.WatchJob(ctx, id, watchEvery) {
+		if err != nil {
+			failures++
+			if ctx.Err() != nil {
+				d.keep()
+				return nil, interrupted(id)
+			}
+			e, ok := errors.AsType[*client.Error](err)
+			gone := newest == nil && failures >= firstTries || time.Since(since) > giveUpAfter
+			if !ok || !e.Retryable() || gone {
+				return nil, apiError(err)
+			}
+			if failures == 1 && newest != nil {
+				d.note("the connection broke; trying again")
+			}
+			continue
+		}
+		newest, failures, since = job, 0, time.Now()
+		if err := show(job); err != nil {
+			return nil, err
+		}
+	}
+	if newest == nil || !newest.Status.Terminal() {
+		return nil, interrupted(id)
+	}
+	return newest, nil
+}
+
+// interrupted is the end of a watch that the user stopped.
+func interrupted(id string) error {
+	return fmt.Errorf("stopped watching; the job goes on. See it with `reelay watch %s`, end it with `reelay cancel %s`", id, id)
+}
+
+// ending is nil for a job that ended well, else why it did not.
+func ending(job *client.Job) error {
+	switch job.Status {
+	case client.JobStatusCompleted:
+		return nil
+	case client.JobStatusCancelled:
+		return fmt.Errorf("%s was cancelled", job.Id)
+	}
+	reason := "no reason is known"
+	if job.FailureReason != nil && *job.FailureReason != "" {
+		reason = clean(*job.FailureReason)
+	}
+	if job.FailureClass != nil {
+		reason = string(*job.FailureClass) + ": " + reason
+	}
+	return fmt.Errorf("%s failed: %s", job.Id, reason)
+}
+
+// apiError tells of a failed call all that its user can act on.
+func apiError(err error) error {
+	e, ok := errors.AsType[*client.Error](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing answers there, is `reelay up` running? %w", err)
+	case !ok:
+		return err
+	case e.RequestID != "":
+		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
+	case e.RetryAfter > 0:
+		return fmt.Errorf("%w (try again in %.0f s)", err, e.RetryAfter.Seconds())
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// call executes a command line and returns what it left.
+func call(t *testing.T, ctx context.Context, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	status = execute(ctx, args, &stdout, &stderr)
+	return status, stdout.String(), stderr.String()
+}
+
+// faulty answers submits by the functions in turn, the last one for good, and
+// keeps the idempotency keys that came.
+type faulty struct {
+	mu      sync.Mutex
+	answers []http.HandlerFunc
+	keys    []string
+}
+
+func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Variables struct {
+			Input struct {
+				IdempotencyKey string `json:"idempotencyKey"`
+			} `json:"input"`
+		} `json:"variables"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	f.keys = append(f.keys, request.Variables.Input.IdempotencyKey)
+	answer := f.answers[0]
+	if len(f.answers) > 1 {
+		f.answers = f.answers[1:]
+	}
+	f.mu.Unlock()
+	answer(w, r)
+}
+
+// received are the idempotency keys that came.
+func (f *faulty) received() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.keys)
+}
+
+func broken(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func accepted(w http.ResponseWriter, _ *http.Request) {
+	w.Write([]byte(`{"data":{"submitJob":{"job":{"id":"job_1","status":"QUEUED","progress":{"phase":"WAITING"}}}}}`))
+}
+
+func serveFaulty(t *testing.T, answers ...http.HandlerFunc) (*faulty, string) {
+	f := &faulty{answers: answers}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return f, server.URL
+}
+
+func TestExecute(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		args   []string
+		status int
+		says   string
+	}{
+		"ShowsHelp":                       {[]string{"--help"}, 0, ""},
+		"ShowsHelpWithoutACommand":        {nil, 0, ""},
+		"RefusesAnUnknownCommand":         {[]string{"sumbit"}, 2, "did you mean submit?"},
+		"RefusesAnUnknownFlag":            {[]string{"list", "--frist", "3"}, 2, "unknown flag: --frist"},
+		"RefusesAFlagWithoutItsValue":     {[]string{"list", "--first"}, 2, "flag needs an argument"},
+		"RefusesAValueOutOfRange":         {[]string{"list", "--first", "-1"}, 2, "must be from 1 to 200"},
+		"RefusesAValueOfTheWrongType":     {[]string{"list", "--first", "many"}, 2, "invalid argument"},
+		"RefusesAnUnknownStatus":          {[]string{"list", "--status", "asleep"}, 2, "queued"},
+		"RefusesAMissingArgument":         {[]string{"get"}, 2, "the id of one job"},
+		"RefusesAnArgumentTooMany":        {[]string{"models", "x"}, 2, "unknown command"},
+		"RefusesAnUnknownBenchmark":       {[]string{"bench", "x"}, 2, "there is no command"},
+		"RefusesASubmitWithoutAPrompt":    {[]string{"submit"}, 2, "there is no prompt"},
+		"RefusesAPromptThatIsNoUTF8":      {[]string{"submit", "--prompt", "a\xff"}, 2, "not valid UTF-8"},
+		"RefusesAParameterThatIsNoNumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},
+		"FailsWhereNoReelayIsKnown":       {[]string{"list", "--data", "/nowhere", "--endpoint", ""}, 1, "`reelay up`"},
+		"FailsWhereNothingAnswers":        {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "is `reelay up` running?"},
+		"WarnsOfAKeyThatOthersSee":        {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "REELAY_API_KEY"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			status, _, errs := call(t, t.Context(), test.args...)
+
+			require.Equal(t, test.status, status, errs)
+			require.Contains(t, errs, test.says)
+			require.NotContains(t, errs, "rl_x", "a key is never shown")
+		})
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CountsAReaderThatHadEnoughAsSuccess", func(t *testing.T) {
+		t.Parallel()
+
+		require.Zero(t, report(os.Stderr, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}))
+	})
+}
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+
+	submit := func(t *testing.T, ctx context.Context, url string, more ...string) (int, string, string) {
+		return call(t, ctx, append([]string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, more...)...)
+	}
+	t.Run("AsksOnceThoughTheConnectionBreaks", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, broken, accepted)
+
+		status, out, errs := submit(t, t.Context(), url)
+
+		require.Zero(t, status, errs)
+		require.Equal(t, "job_1\n", out)
+		require.Len(t, server.received(), 2)
+		require.NotEmpty(t, server.received()[0])
+		require.Equal(t, server.received()[0], server.received()[1])
+	})
+	t.Run("NamesTheIdempotencyKeyIfItMayHaveBeenAccepted", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, broken)
+
+		status, _, errs := submit(t, t.Context(), url)
+
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
+	})
+	t.Run("NamesTheIdempotencyKeyWhenItIsInterrupted", func(t *testing.T) {
+		t.Parallel()
+
+		ctx, interrupt := context.WithCancel(t.Context())
+		server, url := serveFaulty(t, func(_ http.ResponseWriter, r *http.Request) {
+			interrupt()
+			<-r.Context().Done()
+		})
+
+		status, _, errs := submit(t, ctx, url)
+
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
+	})
+	t.Run("RepeatsNoRefusal", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"errors":[{"message":"The prompt is empty.","extensions":{"code":"INVALID_INPUT"}}]}`))
+		})
+
+		status, out, errs := submit(t, t.Context(), url)
+
+		require.Equal(t, 1, status)
+		require.Empty(t, out)
+		require.Contains(t, errs, "reelay: The prompt is empty.\n")
+		require.NotContains(t, errs, "--idempotency-key")
+		require.Len(t, server.received(), 1)
+	})
+	t.Run("PrintsOneJSONDocument", func(t *testing.T) {
+		t.Parallel()
+
+		_, url := serveFaulty(t, accepted)
+
+		_, out, _ := submit(t, t.Context(), url, "--json", "--idempotency-key", "mine")
+
+		var answer struct {
+			Job            struct{ ID string }
+			IdempotencyKey string
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &answer))
+		require.Equal(t, "job_1", answer.Job.ID)
+		require.Equal(t, "mine", answer.IdempotencyKey)
+	})
+	t.Run("ReplacesNoFileAndAsksForNothingThen", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, accepted)
+		film := filepath.Join(t.TempDir(), "film.mp4")
+		require.NoError(t, os.WriteFile(film, []byte("dear"), 0o600))
+
+		status, _, errs := submit(t, t.Context(), url, "--output", film)
+
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "--force")
+		require.Empty(t, server.received())
+	})
+}

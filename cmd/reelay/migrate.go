@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/reelay/reelay/migrations"
+	"github.com/reelay/reelay/models"
+	"github.com/spf13/cobra"
+)
+
+func migrateCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database's schema up to date",
+		Long: "Brings the schema of the database at DATABASE_URL up to date.\n" +
+			"Steps only go forward; any number of processes may run this at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := readConfig()
+			if cfg.databaseURL == "" {
+				return errors.New("DATABASE_URL is not set: it must be postgres://user:password@host:5432/name")
+			}
+			if err := cfg.check(); err != nil {
+				return err
+			}
+			db, done, err := models.Open(cmd.Context(), cfg.databaseURL, 4)
+			if err != nil {
+				return err
+			}
+			defer done()
+			steps, err := migrations.Run(cmd.Context(), db)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"applied": append([]string{}, steps...)})
+			}
+			if len(steps) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "The schema is up to date.")
+			}
+			for _, step := range steps {
+				fmt.Fprintln(cmd.OutOrStdout(), "applied", step)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}

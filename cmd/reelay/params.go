@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxFile bounds what is read of a file that an argument names: more than the
+// API would take.
+const maxFile = 64 << 10
+
+// fields is a JSON object in the making. Values stay as they were written.
+type fields map[string]json.RawMessage
+
+// parseFields makes an object of base, which is JSON or names a file (@path, @-
+// is the standard input), and of key=value pairs on top.
+func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
+	object := fields{}
+	if path, isFile := strings.CutPrefix(base, "@"); isFile {
+		text, err := readText(path, stdin)
+		if err != nil {
+			return nil, err
+		}
+		base = text
+	}
+	if base != "" {
+		if err := json.Unmarshal([]byte(base), &object); err != nil || object == nil {
+			return nil, errors.New("this is not a JSON object, such as {\"seed\": 7}")
+		}
+	}
+	given := map[string]bool{}
+	for _, pair := range pairs {
+		name, value, found := strings.Cut(pair, "=")
+		if !found || name == "" {
+			return nil, fmt.Errorf("%q is not name=value", pair)
+		}
+		if given[name] {
+			return nil, fmt.Errorf("%s is given twice", name)
+		}
+		given[name] = true
+		object[name] = jsonValue(value)
+	}
+	return object, nil
+}
+
+// jsonValue takes a value as JSON if it is that, else as a string.
+func jsonValue(value string) json.RawMessage {
+	if json.Valid([]byte(value)) && utf8.ValidString(value) {
+		return json.RawMessage(value)
+	}
+	quoted, _ := json.Marshal(value) // a string always has a JSON form
+	return quoted
+}
+
+// set adds what a flag of its own says; it is an error if --param said it too.
+func (f fields) set(name string, value any) error {
+	if _, twice := f[name]; twice {
+		return fmt.Errorf("%s is given twice: by a flag of its own and by --param or --params", name)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("%s is %v: it must be a finite number", name, value)
+	}
+	f[name] = text
+	return nil
+}
+
+// message is the object as the API takes it: nil if it is empty.
+func (f fields) message() *json.RawMessage {
+	if len(f) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(f) // made of valid JSON only
+	return new(json.RawMessage(text))
+}
+
+// readText reads a file, or the standard input for "-". It refuses what is too
+// long, without reading on, and what is no UTF-8.
+func readText(path string, stdin io.Reader) (string, error) {
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read %s: %w", path, err)
+	case len(text) > maxFile:
+		return "", fmt.Errorf("%s is longer than %d bytes", path, maxFile)
+	case !utf8.Valid(text):
+		return "", fmt.Errorf("%s is not valid UTF-8", path)
+	}
+	return string(text), nil
+}

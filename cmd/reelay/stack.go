@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// stack is the domain over its stores: what api, control and up have in common.
+type stack struct {
+	cfg       config
+	db        *bun.DB
+	redis     redis.UniversalClient
+	asynq     asynq.RedisConnOpt
+	objects   *blob.Store
+	sealer    *seal.Sealer
+	catalogue *jobs.Catalogue
+	notifier  *jobs.Notifier
+
+	closers []func()
+}
+
+// redisTimeout bounds what a Redis that does not answer can cost a request: its
+// answers are hints.
+const redisTimeout = 200 * time.Millisecond
+
+// queueTimeout bounds asynq's own calls, for which nobody waits.
+const queueTimeout = time.Second
+
+// openStack connects to all stores. publicURL is where links to objects lead.
+func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
+	s := &stack{cfg: cfg, notifier: &jobs.Notifier{Waiters: &jobs.Waiters{}}}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	secrets, err := seal.Load(cfg.secretsFile)
+	if err != nil {
+		return nil, err
+	}
+	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
+		return nil, err
+	}
+	if s.catalogue, err = jobs.LoadCatalogue(); err != nil {
+		return nil, err
+	}
+	var closeDB func()
+	if s.db, closeDB, err = models.Open(ctx, cfg.databaseURL, cfg.databaseMax); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, closeDB)
+	if err := s.openRedis(); err != nil {
+		return nil, err
+	}
+	s.objects, err = blob.Open(ctx, blob.Config{
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, PublicURL: publicURL, LinkKey: secrets.LinkKey,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { s.objects.Close() })
+	return s, nil
+}
+
+func (s *stack) openRedis() error {
+	options, err := redis.ParseURL(s.cfg.redisURL)
+	if err != nil {
+		return errors.New("REDIS_URL is malformed: it must be redis://user:password@host:6379/0")
+	}
+	if s.asynq, err = asynq.ParseRedisURI(s.cfg.redisURL); err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	if queue, ok := s.asynq.(asynq.RedisClientOpt); ok {
+		queue.DialTimeout, queue.ReadTimeout, queue.WriteTimeout = queueTimeout, queueTimeout, queueTimeout
+		s.asynq = queue
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = redisTimeout, redisTimeout, redisTimeout
+	options.MaxRetries = 1
+	s.redis = redis.NewClient(options)
+	index, news := ready.New(s.redis, redisPrefix), ready.NewNews(s.redis, redisPrefix)
+	s.notifier.Index, s.notifier.News = index, news
+	s.closers = append(s.closers, func() { news.Close(); s.redis.Close() })
+	return nil
+}
+
+// redisPrefix begins all our keys but asynq's.
+const redisPrefix = "reelay"
+
+// Close ends the connections, the newest first.
+func (s *stack) Close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}
+
+func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.db} }
+
+func (s *stack) reader() *jobs.Reader {
+	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue}
+}
+
+// drainTime is how long requests may take to end when the process is asked to.
+const drainTime = 10 * time.Second
+
+// serve answers HTTP until ctx ends, then lets requests finish. Streams end at
+// once, in good order: their clients come back elsewhere.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer endStreams()
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		BaseContext:       func(net.Listener) context.Context { return streams },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	endStreams()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	err := server.Shutdown(drain)
+	<-ended
+	return err
+}
+
+// listen opens the address that the API is served at, or says who has it.
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with --listen, or --listen 127.0.0.1:0 for any", address, errors.Unwrap(err))
+	}
+	return listener, nil
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// submitOptions is what `reelay submit` may be told.
+type submitOptions struct {
+	target                       target
+	model, prompt, promptFile    string
+	params                       string
+	param, metadata              []string
+	duration, pace               float64
+	fps, seed                    int64
+	resolution, aspectRatio      string
+	tier, idempotencyKey, userID string
+	priority, maxAttempts        int
+	wait, force, asJSON          bool
+	output                       string
+}
+
+func submitCommand() *cobra.Command {
+	var o submitOptions
+	cmd := &cobra.Command{
+		Use:   "submit --prompt TEXT",
+		Short: "Ask for a film",
+		Long: "Asks for a film. Without --wait it prints the job's id and leaves.\n\n" +
+			"Each call asks once, however often the connection breaks: it carries an idempotency key of its own.\n" +
+			"A --param value is taken as JSON if it is that, else as text; `reelay models` tells which there are.",
+		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4\n" +
+			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
+			"  generate-prompt | reelay submit --prompt - --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.target.addFlags(cmd)
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *submitOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.prompt, "prompt", "", "what the film shall show; - reads it from the standard input")
+	f.StringVar(&o.promptFile, "prompt-file", "", "file that holds the prompt")
+	f.StringVar(&o.model, "model", "testcard", "model that renders it")
+	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
+	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")
+	f.Float64Var(&o.duration, "duration", 0, "seconds of film")
+	f.StringVar(&o.resolution, "resolution", "", "480p, 720p or 1080p")
+	f.StringVar(&o.aspectRatio, "aspect-ratio", "", "for example 16:9")
+	f.Int64Var(&o.fps, "fps", 0, "frames per second")
+	f.Int64Var(&o.seed, "seed", 0, "the same seed and prompt give the same film")
+	f.Float64Var(&o.pace, "pace", 0, "testcard: seconds of work per second of film; 0 is as fast as it can")
+	f.StringVar(&o.tier, "tier", "", "lane to queue in, at most the account's own: "+strings.ToLower(oneOf(client.AllTier)))
+	f.IntVar(&o.priority, "priority", 0, "order among your own jobs, -100 to 100")
+	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same request gives the same job (default: a new one)")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
+	f.StringVar(&o.userID, "user-id", "", "your own name for the user behind this job")
+	f.IntVar(&o.maxAttempts, "max-attempts", 0, "tries before the job fails, 1 to 20 (default: the tier's)")
+	f.BoolVar(&o.wait, "wait", false, "show the progress and wait for the end")
+	f.StringVarP(&o.output, "output", "o", "", "file to store the film in; implies --wait")
+	f.BoolVar(&o.force, "force", false, "replace the --output file if it is there")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+}
+
+// submitted is what --json prints.
+type submitted struct {
+	Job            *client.Job `json:"job"`
+	Deduplicated   bool        `json:"deduplicated"`
+	IdempotencyKey string      `json:"idempotencyKey"`
+	File           *savedFile  `json:"file,omitempty"`
+}
+
+func (o *submitOptions) run(cmd *cobra.Command) error {
+	in, err := o.input(cmd)
+	if err != nil {
+		return &usageError{cmd, err}
+	}
+	if o.output != "" {
+		o.wait = true
+		if err := checkOutput(o.output, o.force); err != nil {
+			return err
+		}
+	}
+	c, err := o.target.client(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	submission, err := submit(cmd.Context(), c, in)
+	if err != nil {
+		return err
+	}
+	answer := submitted{Job: &submission.Job, Deduplicated: submission.Deduplicated, IdempotencyKey: *in.IdempotencyKey}
+	if !o.wait {
+		return o.print(cmd.OutOrStdout(), answer)
+	}
+	return o.await(cmd, c, answer)
+}
+
+// await follows the job to its end and fetches the film.
+func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submitted) error {
+	d := newDisplay(cmd.ErrOrStderr())
+	d.silent = o.asJSON && !d.tty
+	d.note(answer.Job.Id + " is accepted")
+	job, err := follow(cmd.Context(), c, answer.Job.Id, d, d.job)
+	if err != nil {
+		return err
+	}
+	answer.Job = job
+	failure := ending(job)
+	if failure == nil && o.output != "" {
+		if answer.File, err = save(cmd.Context(), c, job, o.output, d); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.print(cmd.OutOrStdout(), answer), failure)
+}
+
+func (o *submitOptions) print(out io.Writer, answer submitted) error {
+	switch {
+	case o.asJSON:
+		return printJSON(out, answer)
+	case answer.File != nil:
+		_, err := fmt.Fprintln(out, answer.File)
+		return err
+	}
+	_, err := fmt.Fprintln(out, answer.Job.Id)
+	return err
+}
+
+func (o *submitOptions) input(cmd *cobra.Command) (client.SubmitJobInput, error) {
+	in := client.SubmitJobInput{Model: o.model, IdempotencyKey: &o.idempotencyKey}
+	if o.idempotencyKey == "" {
+		o.idempotencyKey = "cli-" + uuid.NewString()
+	}
+	prompt, err := o.readPrompt(cmd)
+	if err != nil {
+		return in, err
+	}
+	in.Prompt = &prompt
+	params, err := parseFields(o.params, o.param, cmd.InOrStdin())
+	if err != nil {
+		return in, fmt.Errorf("the parameters cannot be read: %w", err)
+	}
+	if err := o.shorthands(cmd, params); err != nil {
+		return in, err
+	}
+	in.Params = params.message()
+	metadata, err := parseFields("", o.metadata, nil)
+	if err != nil {
+		return in, fmt.Errorf("the metadata cannot be read: %w", err)
+	}
+	in.Metadata = metadata.message()
+	return in, o.limits(cmd, &in)
+}
+
+// limits copies the flags that were given; what was not is the API's to choose.
+func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) error {
+	given := cmd.Flags().Changed
+	if given("priority") {
+		in.Priority = &o.priority
+	}
+	if given("max-attempts") {
+		in.MaxAttempts = &o.maxAttempts
+	}
+	if given("user-id") {
+		in.UserId = &o.userID
+	}
+	if !given("tier") {
+		return nil
+	}
+	tier, err := parseEnum("tier", o.tier, client.AllTier)
+	in.Tier = &tier
+	return err
+}
+
+// shorthands are the flags for parameters that most models have.
+func (o *submitOptions) shorthands(cmd *cobra.Command, params fields) error {
+	for _, s := range []struct {
+		flag, param string
+		value       any
+	}{
+		{"duration", "durationSeconds", o.duration},
+		{"resolution", "resolution", o.resolution},
+		{"aspect-ratio", "aspectRatio", o.aspectRatio},
+		{"fps", "fps", o.fps},
+		{"seed", "seed", o.seed},
+		{"pace", "pace", o.pace},
+	} {
+		if !cmd.Flags().Changed(s.flag) {
+			continue
+		}
+		if err := params.set(s.param, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
+	inline, fromFile := cmd.Flags().Changed("prompt"), o.promptFile != ""
+	switch {
+	case inline && fromFile:
+		return "", errors.New("--prompt and --prompt-file exclude each other")
+	case fromFile:
+		text, err := readText(o.promptFile, cmd.InOrStdin())
+		return strings.TrimRight(text, "\r\n"), err
+	case o.prompt == "-":
+		text, err := readText("-", cmd.InOrStdin())
+		return strings.TrimRight(text, "\r\n"), err
+	case !inline:
+		return "", errors.New("there is no prompt: say with --prompt what the film shall show")
+	case !utf8.ValidString(o.prompt):
+		return "", errors.New("the prompt is not valid UTF-8")
+	}
+	return o.prompt, nil
+}
+
+// submitTries is how often a submit is sent before it counts as failed.
+const submitTries = 4
+
+// submit asks for a job, again if no answer came: the idempotency key makes one
+// job of it. If it fails although the job may exist, the error tells how to find
+// out.
+func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput) (*client.Submission, error) {
+	sent := false
+	for try := 1; ; try++ {
+		submission, err := c.SubmitJob(ctx, in)
+		if err == nil {
+			return submission, nil
+		}
+		lost := client.ErrorCode(err) == client.CodeUnavailable
+		sent = sent || lost && !errors.Is(err, syscall.ECONNREFUSED)
+		if lost && try < submitTries && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(try) * 300 * time.Millisecond):
+			}
+			continue
+		}
+		err = apiError(err)
+		if ctx.Err() != nil {
+			err = errors.New("stopped before an answer came")
+		}
+		if sent {
+			err = fmt.Errorf("%w\nThe job may have been accepted. The same command with --idempotency-key %s finds it, or submits it, once", err, *in.IdempotencyKey)
+		}
+		return nil, err
+	}
+}
+
+// checkOutput refuses, before anything is asked for, a file that could not be
+// written in the end.
+func checkOutput(path string, force bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder: name a file in it", path)
+	case err == nil && !force:
+		return fmt.Errorf("%s is there already: choose another file, or replace it with --force", path)
+	}
+	return checkFolder(path)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
+)
+
+// substack is a `reelay up` of our own, in a process of its own.
+type substack struct {
+	credentials
+	child  *services.Child
+	data   string
+	remove bool
+}
+
+// stackStart is how long a stack may take until it is ready; its first start
+// makes a database.
+const stackStart = 90 * time.Second
+
+// startSubstack starts `reelay up` on a free port and returns when it is ready.
+// With an empty data folder it takes a temporary one, which goes with it.
+func startSubstack(ctx context.Context, data string, agents int) (_ *substack, err error) {
+	s := &substack{data: data}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	if err := s.makeFolder(); err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	log := filepath.Join(s.data, "up.log")
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		return nil, fmt.Errorf("write the stack's log: %w", err)
+	}
+	s.child, err = services.StartChild(services.ChildConfig{
+		Name: "reelay up", Path: program, Log: log, Grace: 30 * time.Second,
+		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", strconv.Itoa(agents)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.waitReady(ctx, log); err != nil {
+		return nil, err
+	}
+	s.credentials, err = readCredentials(s.data)
+	return s, err
+}
+
+func (s *substack) makeFolder() error {
+	if s.data != "" {
+		return os.MkdirAll(s.data, 0o711)
+	}
+	dir, err := os.MkdirTemp("", "reelay-")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	s.data, s.remove = dir, true
+	// a PostgreSQL that root starts runs as another user, who has to pass
+	return os.Chmod(dir, 0o711)
+}
+
+// waitReady reads the log until it says that the stack is ready.
+func (s *substack) waitReady(ctx context.Context, log string) error {
+	file, err := os.Open(log)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, stackStart, fmt.Errorf("the stack was not ready within %v", stackStart))
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	in, line := bufio.NewReader(file), ""
+	for {
+		part, err := in.ReadString('\n')
+		line += part
+		switch {
+		case err == nil && strings.HasPrefix(line, "ready http"):
+			return nil
+		case err == nil:
+			line = ""
+			continue
+		case err != io.EOF:
+			return fmt.Errorf("read the stack's log: %w", err)
+		}
+		select {
+		case <-look.C:
+		case <-s.child.Done():
+			return s.child.Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// stop ends the stack and everything it started.
+func (s *substack) stop() error {
+	var err error
+	if s.child != nil {
+		err = s.child.Stop(context.Background()) // bounded by its grace
+	}
+	if s.remove {
+		err = errors.Join(err, os.RemoveAll(s.data))
+	}
+	return err
+}
