@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// command runs the CLI against a stack, as a person beside it would.
+func (s *stack) command(t *testing.T, args ...string) (out, errs string, status int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), reelay, append(args, "--data", s.data)...)
+	cmd.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// document runs a command that must succeed and decodes the JSON that it prints.
+func (s *stack) document(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	out, errs, status := s.command(t, append(args, "--json")...)
+	require.Zero(t, status, errs)
+	var doc map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
+	return doc
+}
+
+func TestCLI(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TurnsAPromptIntoAFile", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		film := filepath.Join(t.TempDir(), "film.mp4")
+		_, errs, status := s.command(t, "submit", "--prompt", "a harbour at dawn", "--duration", "1", "--pace", "0", "--wait", "--output", film)
+		require.Zero(t, status, errs)
+
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,pix_fmt,nb_read_packets", "-of", "csv=p=0", film).Output()
+		require.NoError(t, err)
+		require.Equal(t, "h264,yuv420p,24", strings.TrimSpace(string(out)))
+	})
+
+	t.Run("ShowsListsWatchesCancelsAndDownloads", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		id := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()), "id")
+		again := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()), "id")
+		lines, errs, status := s.command(t, "watch", id, "--json")
+		require.Zero(t, status, errs)
+		job := s.document(t, "get", id)
+		list, _, _ := s.command(t, "list", "--json")
+		file := filepath.Join(t.TempDir(), "film.mp4")
+		_, errs, downloaded := s.command(t, "download", id, "--output", file)
+		_, refusal, refused := s.command(t, "download", id, "--output", file)
+		waiting := field(t, s.document(t, "submit", "--prompt", "never mind", "--duration", "10", "--pace", "60"), "id")
+		s.document(t, "cancel", waiting)
+		_, _, cancelled := s.command(t, "watch", waiting)
+		models, _, _ := s.command(t, "models", "--json")
+
+		require.Equal(t, id, again)
+		require.Contains(t, lines, "COMPLETED")
+		require.Equal(t, "COMPLETED", field(t, job, "status"))
+		require.Contains(t, list, id)
+		require.Zero(t, downloaded, errs)
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Positive(t, info.Size())
+		require.NotZero(t, refused)
+		require.Contains(t, refusal, "--force")
+		require.Equal(t, 1, cancelled, "a film that was cancelled is no success")
+		require.Contains(t, models, "testcard")
+	})
+
+	t.Run("SaysWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		for _, wrong := range []struct {
+			args   []string
+			status int
+			says   string
+		}{
+			{[]string{"submit", "--prompt", ""}, 1, "prompt"},
+			{[]string{"submit", "--prompt", "x", "--model", "sora"}, 1, "there is testcard"},
+			{[]string{"submit", "--prompt", "x", "--duration", "-1"}, 1, "params.durationSeconds"},
+			{[]string{"submit", "--prompt", "x", "--resolution", "8k"}, 1, "params.resolution"},
+			{[]string{"get", "job_00000000-0000-7000-8000-000000000000"}, 1, "no such job"},
+			{[]string{"get", "nonsense"}, 1, "no such job"},
+			{[]string{"get"}, 2, "Usage"},
+			{[]string{"list", "--first", "0"}, 2, "first"},
+			{[]string{"list", "--after", "nonsense"}, 1, "cursor"},
+			{[]string{"submit", "--nope"}, 2, "unknown flag"},
+			{[]string{"get", "x", "--key", "rl_wrong"}, 1, "key"},
+		} {
+			t.Run(strings.Join(wrong.args, " "), func(t *testing.T) {
+				t.Parallel()
+
+				_, errs, status := s.command(t, wrong.args...)
+
+				require.Equal(t, wrong.status, status, errs)
+				require.Contains(t, strings.ToLower(errs), strings.ToLower(wrong.says))
+			})
+		}
+	})
+}
+
+// field is a text of a document, at the top or within its job.
+func field(t *testing.T, doc map[string]any, name string) string {
+	t.Helper()
+	if job, ok := doc["job"].(map[string]any); ok {
+		doc = job
+	}
+	value, ok := doc[name].(string)
+	require.True(t, ok, "%s in %v", name, doc)
+	return value
+}

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// chromium opens a page in a real browser, which closes with the test, and
+// collects what it complains of.
+func chromium(t *testing.T) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-dev-shm-usage", true))
+	browser, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	// chromedp is older than Chromium, and reports what it does not know.
+	ctx, cancel = chromedp.NewContext(browser, chromedp.WithErrorf(func(string, ...any) {}))
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+
+	var mu sync.Mutex
+	var found []string
+	chromedp.ListenTarget(ctx, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError {
+				found = append(found, e.Entry.Text+" "+e.Entry.URL)
+			}
+		case *runtime.EventExceptionThrown:
+			found = append(found, e.ExceptionDetails.Error())
+		}
+	})
+	require.NoError(t, chromedp.Run(ctx, log.Enable()))
+	return ctx, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return found
+	}
+}
+
+// promised waits for a promise of the page.
+func promised(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+const (
+	// watchPercents keeps each percentage that the page shows. It is lost if the
+	// page is loaded again.
+	watchPercents = `window.percents = [];
+		new MutationObserver(() => {
+			const now = document.querySelector("#percent").textContent;
+			if (now !== percents.at(-1)) percents.push(now);
+		}).observe(document.querySelector("#live"), {subtree: true, childList: true, characterData: true})`
+	playFilm = `(async () => {
+		const film = document.querySelector("#film");
+		await film.play();
+		return new Promise((done) => {
+			film.addEventListener("timeupdate", () => { if (film.currentTime > 0.5) done(film.currentTime); });
+		});
+	})()`
+)
+
+func TestConsole(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsAJobFromItsPromptToItsFilm", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		ctx, complaints := chromium(t)
+		const prompt = `a lighthouse <script>document.title = "broken"</script>`
+
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.Navigate(s.keys.Endpoint+"/jobs/new"),
+			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
+			chromedp.WaitVisible("#prompt"),
+			chromedp.SendKeys("#prompt", prompt),
+			chromedp.SetValue(`[name="params.durationSeconds"]`, "2"),
+			chromedp.SetValue(`[name="params.pace"]`, "2"),
+			chromedp.Click(`form[action="/jobs/new"] button`),
+			chromedp.WaitVisible("#percent"),
+		), "log in and submit")
+
+		var percents []string
+		var title, heading string
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.Evaluate(watchPercents, nil),
+			chromedp.WaitVisible("#film"),
+			chromedp.Evaluate("window.percents", &percents),
+			chromedp.Title(&title),
+			chromedp.Text("h1", &heading),
+		), "watch it move: did `go tool task assets` bundle htmx?")
+		require.Greater(t, len(percents), 3, "the page must move by itself")
+		require.Equal(t, "100 %", percents[len(percents)-1])
+		require.NotEqual(t, "broken", title)
+		require.Contains(t, heading, "<script>")
+
+		var first, events string
+		var played float64
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.Evaluate(playFilm, &played, promised),
+			chromedp.Text("#event-rows tr:first-child", &first),
+			chromedp.Text("#event-rows", &events),
+		), "play the film")
+		require.Greater(t, played, 0.5)
+		require.Contains(t, first, "completed")
+		require.Equal(t, 1, strings.Count(events, "queued"), "an event is shown once")
+		require.Empty(t, complaints(), "the browser must have nothing to complain of")
+	})
+
+	t.Run("IsSteeredByKeys", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		ctx, _ := chromium(t)
+
+		var focused, heading string
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.Navigate(s.keys.Endpoint),
+			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
+			chromedp.WaitVisible(".facets"),
+			chromedp.KeyEvent("/"),
+			chromedp.Evaluate("document.activeElement.name", &focused),
+			chromedp.Evaluate("document.activeElement.blur()", nil),
+			chromedp.KeyEvent("gw"),
+			chromedp.WaitVisible(`nav a[aria-current][href="/workers"]`),
+			chromedp.Text("h1", &heading),
+		))
+
+		require.Equal(t, "id", focused)
+		require.Equal(t, "Workers", heading)
+	})
+}

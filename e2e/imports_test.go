@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/reelay/reelay"
+
+// imports lists a package's dependencies: all of them, or only its own imports.
+func imports(t *testing.T, pkg string, all bool) []string {
+	t.Helper()
+	args := []string{"list", "-f", `{{join .Imports "\n"}}`, module + "/" + pkg}
+	if all {
+		args = []string{"list", "-deps", module + "/" + pkg}
+	}
+	out, err := exec.Command("go", args...).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+
+	for _, rule := range []struct {
+		pkg   string
+		all   bool // its dependencies' dependencies too
+		never []string
+	}{
+		{"migrations", true, []string{module + "/models", module + "/jobs"}},
+		{"models", true, []string{module + "/jobs", module + "/graph", module + "/web", "github.com/hibiken/asynq", "github.com/redis/go-redis/v9"}},
+		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web"}},
+		{"graph", false, []string{"github.com/uptrace/bun", module + "/web"}},
+		{"web", false, []string{"github.com/uptrace/bun", module + "/graph"}},
+		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
+		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
+		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},
+		{"cmd/reelay-agent", true, []string{
+			module + "/jobs", module + "/models", module + "/graph", module + "/web", "github.com/uptrace/bun",
+			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", "github.com/99designs/gqlgen/graphql/handler",
+		}},
+	} {
+		t.Run(rule.pkg, func(t *testing.T) {
+			t.Parallel()
+
+			found := imports(t, rule.pkg, rule.all)
+
+			for _, never := range rule.never {
+				require.NotContains(t, found, never)
+			}
+		})
+	}
+}

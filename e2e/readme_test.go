@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadme(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysOnlyWhatWorks", func(t *testing.T) {
+		t.Parallel()
+
+		readme, err := os.ReadFile("../README.md")
+		require.NoError(t, err)
+		tasks, err := os.ReadFile("../Taskfile.yml")
+		require.NoError(t, err)
+		s := common(t)
+		// Where a reader stands: beside bin and .reelay.
+		dir := t.TempDir()
+		require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))
+		require.NoError(t, os.Symlink(filepath.Dir(reelay), filepath.Join(dir, "bin")))
+		job := field(t, s.document(t, "submit", "--prompt", "to be watched", "--duration", "1", "--pace", "0"), "id")
+		until(t, s.client(t), job, time.Minute, completed)
+
+		blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+		script := "set -eu\n"
+		for _, block := range blocks {
+			if names := regexp.MustCompile(`go tool task ([a-z:]+)`).FindAllStringSubmatch(block[1], -1); names != nil {
+				for _, name := range names {
+					require.Contains(t, string(tasks), "\n  "+name[1]+":\n", "the README names a task that is not there")
+				}
+				continue // CI runs them
+			}
+			script += block[1]
+		}
+		script = strings.NewReplacer("http://127.0.0.1:8080", s.keys.Endpoint, "JOB", job).Replace(script)
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+
+		require.NoError(t, err, string(out))
+		require.NotContains(t, string(out), `"errors"`)
+		require.Contains(t, string(out), `"status":"COMPLETED"`)
+		require.FileExists(t, filepath.Join(dir, "lighthouse.mp4"))
+		for _, link := range regexp.MustCompile(`\]\(([a-zA-Z/.-]+)\)`).FindAllStringSubmatch(string(readme), -1) {
+			require.FileExists(t, filepath.Join("..", link[1]))
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+// ask sends a GraphQL request as any client might, and decodes its data.
+func (s *stack) ask(ctx context.Context, t *testing.T, key, query string, variables map[string]any, data any) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.keys.Endpoint+"/graphql", bytes.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	answer := struct {
+		Data   json.RawMessage
+		Errors []map[string]any
+	}{}
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&answer))
+	require.Empty(t, answer.Errors)
+	require.NoError(t, json.Unmarshal(answer.Data, data))
+}
+
+type poolStatus struct {
+	Pools []struct {
+		Desired, Booting, Idle, Busy, Draining int
+		ScalingHistory                         []struct {
+			From, To int
+			Reason   string
+		}
+	}
+}
+
+func TestScaler(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GrowsUnderABurstAndShrinksAfterIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := start(t, "--agents", "1", "--agents-max", "3", "--agents-idle", "1")
+		c := s.client(t)
+		var ids []string
+		for range 8 {
+			ids = append(ids, submit(t, c, "one of many", 2, 10))
+		}
+		pool := func(ctx context.Context) (p poolStatus) {
+			s.ask(ctx, t, s.keys.OperatorKey,
+				`{ pools { desired booting idle busy draining scalingHistory { from to reason } } }`, nil, &p)
+			require.Len(t, p.Pools, 1)
+			return p
+		}
+
+		eventually(t, time.Minute, "three workers are busy", func(ctx context.Context) bool {
+			return pool(ctx).Pools[0].Busy == 3
+		})
+		grown := pool(t.Context()).Pools[0]
+		for _, id := range ids {
+			_, err := c.CancelJob(t.Context(), id)
+			require.NoError(t, err)
+		}
+		eventually(t, time.Minute, "one worker is left", func(ctx context.Context) bool {
+			p := pool(ctx).Pools[0]
+			return p.Idle == 1 && p.Busy+p.Booting+p.Draining == 0
+		})
+
+		require.Equal(t, 3, grown.Desired)
+		require.Equal(t, 3, grown.ScalingHistory[0].To)
+		require.Contains(t, grown.ScalingHistory[0].Reason, "waiting jobs")
+		for _, id := range ids {
+			until(t, c, id, time.Minute, func(job *client.Job) bool { return job.Status == client.JobStatusCancelled })
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUp(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FindsItsDataAgain", func(t *testing.T) {
+		t.Parallel()
+
+		data := dataDir(t)
+		first, err := launch(data, "--agents", "1")
+		require.NoError(t, err)
+		t.Cleanup(first.end)
+		id := submit(t, first.client(t), "what was, stays", 1, 0)
+		done := until(t, first.client(t), id, time.Minute, completed)
+		film := frames(t, first.client(t), done)
+		first.end()
+
+		second, err := launch(data, "--agents", "1")
+		require.NoError(t, err)
+		t.Cleanup(second.end)
+
+		again, err := second.client(t).Job(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, completed(again))
+		require.Equal(t, first.keys.ClientKey, second.keys.ClientKey)
+		require.Equal(t, film, frames(t, second.client(t), again))
+		until(t, second.client(t), submit(t, second.client(t), "and goes on", 1, 0), time.Minute, completed)
+	})
+
+	t.Run("KeepsItsKeysToItself", func(t *testing.T) {
+		t.Parallel()
+
+		info, err := os.Stat(filepath.Join(common(t).data, "credentials.json"))
+
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	})
+
+	for name, signal := range map[string]syscall.Signal{"InterruptEndsEveryProcess": syscall.SIGINT, "KillEndsEveryProcess": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := start(t, "--agents", "2")
+			until(t, s.client(t), submit(t, s.client(t), "caught in the act", 5, 10), time.Minute, beyond(1, 1))
+			family := descendants(s.cmd.Process.Pid)
+			require.GreaterOrEqual(t, len(family), 5, "PostgreSQL, Redis, two agents and a runtime at least")
+
+			require.NoError(t, s.cmd.Process.Signal(signal))
+
+			eventually(t, time.Minute, "every process has ended", func(context.Context) bool {
+				for _, pid := range family {
+					if alive(pid) {
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+
+	t.Run("SaysWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { taken.Close() })
+		file := filepath.Join(t.TempDir(), "file")
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+		for _, wrong := range []struct {
+			args, env []string
+			says      string
+		}{
+			{[]string{"--listen", taken.Addr().String()}, nil, taken.Addr().String()},
+			{[]string{"--listen", "nowhere"}, nil, `REELAY_LISTEN (--listen) is "nowhere": it must be`},
+			{[]string{"--data", filepath.Join(file, "data")}, nil, filepath.Join(file, "data")},
+			{[]string{"--agents", "-1"}, nil, "--agents is -1: it must be from 0 to 64"},
+			{[]string{"--agents", "2", "--agents-max", "1"}, nil, "--agents-max is 1"},
+			{nil, []string{"REELAY_LOG=loud"}, `REELAY_LOG is "loud": it must be text or json`},
+			{nil, []string{"DATABASE_URL=mysql://secret@host"}, "DATABASE_URL is malformed"},
+			{nil, []string{"REDIS_URL=localhost"}, "REDIS_URL is malformed"},
+			{nil, []string{"REELAY_DATABASE_CONNECTIONS=1"}, "REELAY_DATABASE_CONNECTIONS"},
+			{[]string{"--agentz"}, nil, "unknown flag"},
+		} {
+			t.Run(wrong.says, func(t *testing.T) {
+				t.Parallel()
+
+				args := append([]string{"up", "--listen", "127.0.0.1:0", "--data", dataDir(t)}, wrong.args...)
+				cmd := exec.CommandContext(t.Context(), reelay, args...)
+				cmd.Env = append(os.Environ(), wrong.env...)
+				out, err := cmd.CombinedOutput()
+
+				require.Error(t, err)
+				require.Contains(t, string(out), wrong.says)
+				require.NotContains(t, string(out), "secret")
+			})
+		}
+	})
+
+	t.Run("RefusesAFolderThatIsInUse", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		out, err := exec.CommandContext(t.Context(), reelay, "up", "--listen", "127.0.0.1:0", "--data", s.data).CombinedOutput()
+
+		require.Error(t, err)
+		require.Contains(t, string(out), fmt.Sprint(s.cmd.Process.Pid))
+	})
+}
+
+// descendants lists the processes below one.
+func descendants(root int) []int {
+	out, _ := exec.Command("ps", "-e", "-o", "pid=,ppid=").Output()
+	children := map[int][]int{}
+	for _, line := range strings.Split(string(out), "\n") {
+		if f := strings.Fields(line); len(f) == 2 {
+			pid, _ := strconv.Atoi(f[0])
+			parent, _ := strconv.Atoi(f[1])
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	var all []int
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		all = append(all, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return all
+}
+
+// alive tells whether a process runs; one that has ended but was not waited for
+// does not.
+func alive(pid int) bool {
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	state := strings.TrimSpace(string(out))
+	return state != "" && !strings.HasPrefix(state, "Z")
+}
