@@ -135,10 +135,20 @@ func start(t *testing.T, args ...string) *stack {
 // dataDir is a folder that a private PostgreSQL can use, whoever runs the tests.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "reelay-e2e-data-")
+	dir, err := makeDataDir()
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// makeDataDir makes a folder that others may pass: where root may not make a
+// user namespace, as in many containers, PostgreSQL runs as another user.
+func makeDataDir() (string, error) {
+	dir, err := os.MkdirTemp("", "reelay-e2e-data-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
 }
 
 var shared struct {
@@ -153,7 +163,7 @@ func common(t *testing.T) *stack {
 	t.Helper()
 	shared.once.Do(func() {
 		var dir string
-		if dir, shared.err = os.MkdirTemp("", "reelay-e2e-data-"); shared.err == nil {
+		if dir, shared.err = makeDataDir(); shared.err == nil {
 			shared.stack, shared.err = launch(dir, "--agents", "2", "--agents-max", "4")
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -162,6 +163,9 @@ func (s *stack) runUp(ctx context.Context, listener net.Listener, endpoint strin
 	agents, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(serving, cancel)()
+	context.AfterFunc(agents, func() {
+		slog.InfoContext(agents, "stopping; the data stay for the next time")
+	})
 	gone := provider.Run(agents)
 	stop()
 	return errors.Join(group.Wait(), gone)

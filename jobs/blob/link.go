@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,11 +19,8 @@ import (
 // linkPath is where the handler is mounted.
 const linkPath = "/objects/"
 
-// The parameters of a link. All but the signature are signed, in this order.
-var (
-	signedParams   = []string{"expires", "type", "size", "crc32c", "filename"}
-	signatureParam = "signature"
-)
+// signatureParam is the parameter that all others of a link are signed by.
+const signatureParam = "signature"
 
 // linkSigner signs links to Handler: an HMAC-SHA256 over method, key and every
 // parameter.
@@ -75,9 +73,9 @@ func (s linkSigner) mac(method, key string, params url.Values) []byte {
 	write("reelay object link")
 	write(method)
 	write(key)
-	for _, name := range signedParams {
-		write(params.Get(name))
-	}
+	signed := maps.Clone(params) // all there are: a link with one more is another link
+	signed.Del(signatureParam)
+	write(signed.Encode())
 	return mac.Sum(nil)
 }
 

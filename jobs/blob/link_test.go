@@ -47,6 +47,9 @@ func TestLink(t *testing.T) {
 				query.Del(name)
 				requireForbidden(t, method, parsed, query)
 			}
+			more := parsed.Query()
+			more.Set("other", "1")
+			requireForbidden(t, method, parsed, more)
 			other := *parsed
 			other.Path = "/objects/secret"
 			requireForbidden(t, method, &other, parsed.Query())
