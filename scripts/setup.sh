@@ -132,10 +132,13 @@ chrome() {
 }
 
 # browser is what only the tests need: Chromium, a C compiler for the race
-# detector, and ps to see processes with.
+# detector, ps to see processes with, and curl for what the README says.
 browser() {
-	if have apt-get && ! have pgrep; then apt_install procps; fi
-	if have apt-get && ! have gcc && ! have clang; then apt_install gcc libc6-dev; fi
+	if have apt-get; then
+		have pgrep || apt_install procps
+		have curl || apt_install curl
+		have gcc || have clang || apt_install gcc libc6-dev
+	fi
 	if have_browser; then return; fi
 	if have apt-get && grep -qs '^ID=ubuntu' /etc/os-release; then
 		[ "$(dpkg --print-architecture)" = amd64 ] || fail "Ubuntu has no Chromium package for this machine: install Chromium yourself, such as with 'snap install chromium'"
