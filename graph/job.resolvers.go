@@ -30,8 +30,13 @@ func (r *attemptResolver) Log(ctx context.Context, obj *models.Attempt) (*models
 }
 
 func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, error) {
-	if !mayReadPrompt(ctx, principal(ctx)) {
+	p := principal(ctx)
+	if !mayReadPrompt(ctx, p) {
 		return nil, nil
+	}
+	if p.Role == models.RoleWorker { // a lease has one job: there is nothing to gather
+		prompts, err := load(ctx).prompts.fetch(ctx, []models.JobID{obj.ID})
+		return prompts[obj.ID], err
 	}
 	return load(ctx).prompts.load(ctx, obj.ID)
 }
