@@ -135,7 +135,7 @@ func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job,
 	if err != nil {
 		return err
 	}
-	return models.InsertJobInput(ctx, tx, &models.JobInput{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey})
+	return models.InsertJobInput(ctx, tx, &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey})
 }
 
 // setTier checks the wanted tier against the account's, and fills in what

@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/migrate"
@@ -33,7 +34,7 @@ func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock(?)", lockKey); err != nil {
+	if err := lock(ctx, conn); err != nil {
 		return nil, fmt.Errorf("lock the schema: %w", err)
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock(?)", lockKey)
@@ -51,4 +52,24 @@ func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 		names = append(names, m.Name)
 	}
 	return names, nil
+}
+
+// lockPause is how long to wait before the lock is asked for again.
+const lockPause = 100 * time.Millisecond
+
+// lock takes the lock when it is free. It asks again and again: a statement that
+// waited for it would hold a snapshot, for which CREATE INDEX CONCURRENTLY, in
+// the process that has the lock, would wait in its turn.
+func lock(ctx context.Context, conn bun.Conn) error {
+	for {
+		var mine bool
+		if err := conn.NewRaw("SELECT pg_try_advisory_lock(?)", lockKey).Scan(ctx, &mine); err != nil || mine {
+			return err
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -39,13 +39,17 @@ type Attempt struct {
 	EndedAt         time.Time     `bun:"ended_at,nullzero"`
 	ResumedFromStep *int          `bun:"resumed_from_step"`
 	// CheckpointID is the newest that this attempt committed, at CheckpointAt.
-	CheckpointID     ArtifactID   `bun:"checkpoint_id"`
-	CheckpointAt     time.Time    `bun:"checkpoint_at,nullzero"`
-	LogID            ArtifactID   `bun:"log_id"`
-	FailureClass     FailureClass `bun:"failure_class,nullzero"`
-	FailureReason    string       `bun:"failure_reason,nullzero"`
-	GPUSeconds       float64      `bun:"gpu_seconds"`
-	WastedGPUSeconds float64      `bun:"wasted_gpu_seconds"`
+	CheckpointID  ArtifactID   `bun:"checkpoint_id"`
+	CheckpointAt  time.Time    `bun:"checkpoint_at,nullzero"`
+	LogID         ArtifactID   `bun:"log_id"`
+	FailureClass  FailureClass `bun:"failure_class,nullzero"`
+	FailureReason string       `bun:"failure_reason,nullzero"`
+	// ErrorDetail is a stack trace, or the runtime's own words.
+	ErrorDetail string `bun:"error_detail,nullzero"`
+	// Counted tells that it counted against the job's attempts.
+	Counted          bool    `bun:"counted"`
+	GPUSeconds       float64 `bun:"gpu_seconds"`
+	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
 }
 
 // InsertAttempt writes a new attempt.

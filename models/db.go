@@ -80,3 +80,11 @@ func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {
 	err := tx.NewRaw("SELECT pg_try_advisory_xact_lock(?)", key).Scan(ctx, &mine)
 	return mine, err
 }
+
+// nullable makes NULL of an empty text.
+func nullable(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

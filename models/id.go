@@ -19,6 +19,8 @@ type (
 	WorkerID   string
 	PoolID     string
 	ArtifactID string
+
+	DeadLetterID string
 )
 
 // FencingToken is the random secret of one attempt: a bare UUID. A write that
@@ -34,6 +36,8 @@ const (
 	workerKind   = "wrk"
 	poolKind     = "pol"
 	artifactKind = "art"
+
+	deadLetterKind = "dead"
 )
 
 func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).String() }
@@ -47,6 +51,8 @@ func NewWorkerID() WorkerID     { return WorkerID(newID(workerKind)) }
 func NewPoolID() PoolID         { return PoolID(newID(poolKind)) }
 func NewArtifactID() ArtifactID { return ArtifactID(newID(artifactKind)) }
 
+func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
+
 // NewFencingToken makes a token that nobody can guess.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
 
@@ -58,7 +64,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind:
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind:
 		return kind
 	}
 	return ""
@@ -78,6 +84,8 @@ func (id WorkerID) Valid() bool   { return ValidID(id, workerKind) }
 func (id PoolID) Valid() bool     { return ValidID(id, poolKind) }
 func (id ArtifactID) Valid() bool { return ValidID(id, artifactKind) }
 
+func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
+
 // Valid tells whether the token has the form of one.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
 
@@ -93,6 +101,8 @@ func (id WorkerID) Value() (driver.Value, error)   { return idValue(string(id), 
 func (id PoolID) Value() (driver.Value, error)     { return idValue(string(id), poolKind) }
 func (id ArtifactID) Value() (driver.Value, error) { return idValue(string(id), artifactKind) }
 
+func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
+
 func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
 func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
 func (id *SessionID) Scan(src any) error  { return scanID((*string)(id), sessionKind, src) }
@@ -101,6 +111,8 @@ func (id *AttemptID) Scan(src any) error  { return scanID((*string)(id), attempt
 func (id *WorkerID) Scan(src any) error   { return scanID((*string)(id), workerKind, src) }
 func (id *PoolID) Scan(src any) error     { return scanID((*string)(id), poolKind, src) }
 func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifactKind, src) }
+
+func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 
 func idValue(id, kind string) (driver.Value, error) {
 	if id == "" {

@@ -98,9 +98,24 @@ type Job struct {
 	TimeoutSeconds      int             `bun:"timeout_seconds"`
 	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds"`
 	RunAt               time.Time       `bun:"run_at,nullzero"`
-	AttemptNo           int             `bun:"attempt_no"`
+	// ExpiresAt is by when it must have been started.
+	ExpiresAt     time.Time    `bun:"expires_at,nullzero"`
+	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero"`
+	Region        string       `bun:"region,nullzero"`
+	RequireRegion bool         `bun:"require_region"`
+	// BlockedBy counts the jobs that it depends on and that are not COMPLETED.
+	BlockedBy int `bun:"blocked_by"`
+	AttemptNo int `bun:"attempt_no"`
 	// Failures are those of this run that count against MaxAttempts.
-	Failures           int             `bun:"failures"`
+	Failures int `bun:"failures"`
+	// Crashes are this run's crashes and losses without notice since its newest
+	// checkpoint.
+	Crashes int `bun:"crashes"`
+	// GPURank is how many GPU types of its model's list it has outgrown.
+	GPURank int `bun:"gpu_rank"`
+	// AvoidWorkerID failed it last: until AvoidUntil another one is preferred.
+	AvoidWorkerID      WorkerID        `bun:"avoid_worker_id"`
+	AvoidUntil         time.Time       `bun:"avoid_until,nullzero"`
 	EventSeq           int             `bun:"event_seq"`
 	CurrentAttemptID   AttemptID       `bun:"current_attempt_id"`
 	LatestCheckpointID ArtifactID      `bun:"latest_checkpoint_id"`
@@ -126,7 +141,24 @@ type Job struct {
 	QueuedAt    time.Time `bun:"queued_at,nullzero"`
 	StartedAt   time.Time `bun:"started_at,nullzero"`
 	CompletedAt time.Time `bun:"completed_at,nullzero"`
+	// DeletedAt is when its prompt and artifacts were deleted for good.
+	DeletedAt time.Time `bun:"deleted_at,nullzero"`
 }
+
+// RetryPolicy is how a client narrows the backoff between a job's attempts.
+type RetryPolicy struct {
+	Backoff             Backoff  `json:"backoff"`
+	InitialDelaySeconds *float64 `json:"initialDelaySeconds,omitempty"`
+	MaxDelaySeconds     *float64 `json:"maxDelaySeconds,omitempty"`
+}
+
+// Backoff is how the delay between attempts grows.
+type Backoff string
+
+const (
+	BackoffExponential Backoff = "EXPONENTIAL"
+	BackoffFixed       Backoff = "FIXED"
+)
 
 // notRequeued is the bit of queue_order that sends a job behind the account's
 // requeued ones.
@@ -269,11 +301,13 @@ func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error)
 	return job, err
 }
 
-// ListDueJobs returns SCHEDULED jobs whose time has come, longest due first.
+// ListDueJobs returns jobs that wait for nothing but their time, which has come,
+// longest due first.
 func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
-		SELECT id FROM jobs WHERE status = 'SCHEDULED' AND run_at <= clock_timestamp()
+		SELECT id FROM jobs
+		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at <= clock_timestamp()
 		ORDER BY run_at LIMIT ?`, limit).Scan(ctx, &ids)
 	return ids, err
 }

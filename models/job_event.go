@@ -28,6 +28,8 @@ const (
 	EventCompleted       JobEventType = "COMPLETED"
 	EventFailed          JobEventType = "FAILED"
 	EventCancelled       JobEventType = "CANCELLED"
+	EventDeadLettered    JobEventType = "DEAD_LETTERED"
+	EventRedriven        JobEventType = "REDRIVEN"
 )
 
 // JobEvent is one entry of a job's history. Seq grows by one per job without a

@@ -6,12 +6,13 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobInput is a job's prompt, encrypted under a key of its own. Without
-// WrappedKey nobody can read it any more.
+// JobInput is a job's prompt from a run on, encrypted under a key of its own.
+// Without WrappedKey nobody can read it any more.
 type JobInput struct {
 	bun.BaseModel `bun:"table:job_inputs,alias:ji"`
 
 	JobID      JobID  `bun:"job_id,pk"`
+	Run        int    `bun:"run,pk"`
 	Ciphertext []byte `bun:"ciphertext"`
 	WrappedKey []byte `bun:"wrapped_key"`
 }
@@ -22,9 +23,10 @@ func InsertJobInput(ctx context.Context, tx bun.Tx, in *JobInput) error {
 	return err
 }
 
-// GetJobInputs returns the prompts of these jobs, in no order.
+// GetJobInputs returns the newest prompts of these jobs, in no order.
 func GetJobInputs(ctx context.Context, db bun.IDB, ids []JobID) ([]*JobInput, error) {
 	var inputs []*JobInput
-	err := db.NewSelect().Model(&inputs).Where("ji.job_id IN (?)", bun.List(ids)).Scan(ctx)
+	err := db.NewSelect().Model(&inputs).DistinctOn("ji.job_id").Where("ji.job_id IN (?)", bun.List(ids)).
+		Order("ji.job_id", "ji.run DESC").Scan(ctx)
 	return inputs, err
 }

@@ -52,6 +52,8 @@ type Worker struct {
 	LastHeartbeatAt time.Time `bun:"last_heartbeat_at,nullzero"`
 	IdleSince       time.Time `bun:"idle_since,nullzero"`
 	EndedAt         time.Time `bun:"ended_at,nullzero"`
+	// LostAt is when it was last given up.
+	LostAt time.Time `bun:"lost_at,nullzero"`
 }
 
 // InsertWorker writes a new worker. It returns sql.ErrNoRows, and writes

@@ -14,7 +14,7 @@ import (
 // tables are those that hold what is known of jobs and workers.
 var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
-	"uploads", "artifacts", "job_events", "outbox",
+	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
 }
 
 // Dump is every row of every table, to compare before and after what must
