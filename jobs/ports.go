@@ -35,6 +35,14 @@ type Object struct {
 	ContentType string
 }
 
+// StoredObject is an object as a list of them shows it.
+type StoredObject struct {
+	Key       string
+	SizeBytes int64
+	// CreatedAt is by the store's clock.
+	CreatedAt time.Time
+}
+
 // Objects is the object store. Every object is written once and never
 // overwritten.
 type Objects interface {
@@ -48,6 +56,9 @@ type Objects interface {
 	Stat(ctx context.Context, key string) (Object, error)
 	// Delete removes an object. One that is gone already is no error.
 	Delete(ctx context.Context, key string) error
+	// List returns at most limit objects whose keys come after the given one, in
+	// the order of their keys.
+	List(ctx context.Context, after string, limit int) ([]StoredObject, error)
 }
 
 // ErrIndexLost means that the ready index was lost (a flushed or restarted

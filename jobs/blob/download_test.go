@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,5 +101,48 @@ func TestDelete(t *testing.T) {
 
 		_, err := s.Stat(t.Context(), "film")
 		require.ErrorIs(t, err, jobs.ErrNoObject)
+	})
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PagesThroughAllObjectsInTheOrderOfTheirKeys", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		begun := time.Now()
+		for _, key := range []string{"b/2", "a", "b/1", "c"} {
+			s.store(t, key, "film "+key)
+		}
+
+		first, err := s.List(t.Context(), "", 3)
+		require.NoError(t, err)
+		rest, err := s.List(t.Context(), "b/2", 3)
+		require.NoError(t, err)
+		none, err := s.List(t.Context(), "c", 3)
+		require.NoError(t, err)
+
+		var keys []string
+		for _, object := range append(first, rest...) {
+			keys = append(keys, object.Key)
+			require.Equal(t, int64(len("film "+object.Key)), object.SizeBytes)
+			require.WithinRange(t, object.CreatedAt, begun.Add(-time.Second), time.Now().Add(time.Second))
+		}
+		require.Equal(t, []string{"a", "b/1", "b/2", "c"}, keys)
+		require.Len(t, rest, 1)
+		require.Empty(t, none)
+	})
+
+	t.Run("GoesOnFromAKeyThatIsGone", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		s.store(t, "a", "film")
+		s.store(t, "c", "film")
+
+		after, err := s.List(t.Context(), "b", 1)
+
+		require.NoError(t, err)
+		require.Len(t, after, 1)
+		require.Equal(t, "c", after[0].Key)
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/googleapi"
+	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
 	"github.com/reelay/reelay/jobs"
@@ -187,6 +188,35 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return fmt.Errorf("delete object %s: %w", key, err)
 	}
 	return nil
+}
+
+// List returns at most limit objects, from 1 to 999, whose keys come after the
+// given one, in the order of their keys. Uploads under way are not among them.
+func (s *Store) List(ctx context.Context, after string, limit int) ([]jobs.StoredObject, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	query := &storage.Query{StartOffset: after} // which the store counts in
+	if err := query.SetAttrSelection([]string{"Name", "Size", "Created"}); err != nil {
+		return nil, fmt.Errorf("list objects after %q: %w", after, err)
+	}
+	objects := s.bucket.Objects(ctx, query)
+	objects.PageInfo().MaxSize = limit + 1
+	var found []jobs.StoredObject
+	for len(found) < limit {
+		attrs, err := objects.Next()
+		if errors.Is(err, iterator.Done) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list objects after %q: %w", after, err)
+		}
+		if attrs.Name == after {
+			continue
+		}
+		found = append(found, jobs.StoredObject{Key: attrs.Name, SizeBytes: attrs.Size, CreatedAt: attrs.Created})
+	}
+	return found, nil
 }
 
 func (s *Store) attrs(ctx context.Context, key string) (*storage.ObjectAttrs, error) {
