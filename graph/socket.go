@@ -20,6 +20,7 @@ import (
 )
 
 const (
+	closeRestart         = 1012
 	closeUnauthenticated = 4401
 	closeBadMessage      = 4400
 	closeTryAgain        = 1013
@@ -29,6 +30,7 @@ const (
 
 // socket is one open connection.
 type socket struct {
+	request    context.Context
 	conn       transport.WebsocketConn
 	end        func()
 	operations atomic.Int32
@@ -43,9 +45,10 @@ func (d *door) serveSocket(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusForbidden, forbidden("Pages of this origin may not open sockets here."))
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	// The end of the request's context is told to the other side first.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	ctx = context.WithValue(ctx, socketKey{}, &socket{end: cancel})
+	ctx = context.WithValue(ctx, socketKey{}, &socket{request: r.Context(), end: cancel})
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
 }
 
@@ -112,8 +115,21 @@ func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, options trans
 		return nil, err
 	}
 	sound := soundConn{conn.(coderConn)}
-	r.Context().Value(socketKey{}).(*socket).conn = sound
+	s := r.Context().Value(socketKey{}).(*socket)
+	s.conn = sound
+	context.AfterFunc(s.request, s.leave)
 	return sound, nil
+}
+
+// leave ends the connection when its request's context does. With ErrRestart it
+// says goodbye, and the other side's answer, or its lack, ends the rest: nothing
+// that runs may look complete.
+func (s *socket) leave() {
+	if errors.Is(context.Cause(s.request), ErrRestart) {
+		_ = s.conn.WriteClose(closeRestart, "RESTART")
+		return
+	}
+	s.end()
 }
 
 type coderConn interface {

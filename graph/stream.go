@@ -2,15 +2,25 @@ package graph
 
 import (
 	"context"
+	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
+// ErrRestart is the cause with which a server that is about to end ends the
+// contexts of streams. A socket is closed with 1012, and what is told by events
+// ends with UNAVAILABLE: their clients go on elsewhere.
+var ErrRestart = errors.New("this process ends")
+
 // stream is one subscription. err is why it ended, if it failed; it is written
 // before the channel of events is closed, and read after.
-type stream struct{ err error }
+type stream struct {
+	err       error
+	restarted bool // the listener was told of ErrRestart
+}
 
 type streamKey struct{}
 
@@ -57,8 +67,17 @@ func openStream(ctx context.Context, next graphql.OperationHandler) graphql.Resp
 func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
 	s, ok := ctx.Value(streamKey{}).(*stream)
-	if response != nil || !ok || s.err == nil {
+	if response != nil || !ok {
 		return response
+	}
+	if errors.Is(context.Cause(ctx), ErrRestart) && !s.restarted {
+		s.restarted = true
+		return &graphql.Response{Errors: gqlerror.List{refusal(&jobs.Error{
+			Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "This server is being restarted: connect again.",
+		})}}
+	}
+	if s.err == nil {
+		return nil
 	}
 	err := s.err
 	s.err = nil

@@ -124,6 +124,9 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 			}
 			return nil, nil, err
 		}
+		if l.Notifier.Waiters.isDismissed() {
+			return nil, nil, nil
+		}
 		select {
 		case <-waiting.woken:
 		case <-timeout.C:
@@ -131,7 +134,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 		case <-ctx.Done():
 		}
 	}
-	return nil, nil, nil // the worker went away, or this process drains: it asks again
+	return nil, nil, nil // the worker went away
 }
 
 // held answers a worker that has a lease, or takes no more.

@@ -122,4 +122,7 @@ type Provider interface {
 	Preempt(ctx context.Context, instanceID string, notice time.Duration) error
 	// Kill ends the instance now.
 	Kill(ctx context.Context, instanceID string) error
+	// Reclaimed tells whether the provider itself took the instance away, and it
+	// did not end by itself. Of one that is long gone it may say no.
+	Reclaimed(ctx context.Context, instanceID string) (bool, error)
 }

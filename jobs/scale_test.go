@@ -18,10 +18,11 @@ var zeroTime time.Time
 
 // fakeProvider is a cloud in memory.
 type fakeProvider struct {
-	mu      sync.Mutex
-	running []string
-	started int
-	refuse  error
+	mu        sync.Mutex
+	running   []string
+	reclaimed []string
+	started   int
+	refuse    error
 }
 
 func newFakeProvider(running ...string) *fakeProvider { return &fakeProvider{running: running} }
@@ -51,7 +52,14 @@ func (f *fakeProvider) Kill(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = slices.DeleteFunc(f.running, func(other string) bool { return other == id })
+	f.reclaimed = append(f.reclaimed, id)
 	return nil
+}
+
+func (f *fakeProvider) Reclaimed(_ context.Context, id string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.reclaimed, id), nil
 }
 
 func addPool(t *testing.T, s *jobstest.Stack, least, most int) *models.Pool {

@@ -11,8 +11,9 @@ import (
 // Waiters are the lease calls that wait in this process. A wake goes to one of
 // them, the one that has waited longest for that model: there is no herd.
 type Waiters struct {
-	mu      sync.Mutex
-	waiting []*waiter // in order of arrival
+	mu        sync.Mutex
+	waiting   []*waiter // in order of arrival
+	dismissed bool
 }
 
 type waiter struct {
@@ -93,4 +94,21 @@ func (me *waiter) wake() bool {
 	default:
 		return false
 	}
+}
+
+// Dismiss ends all waiting, now and from now on: this process ends, and who
+// waited asks another one.
+func (w *Waiters) Dismiss() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dismissed = true
+	for _, other := range w.waiting {
+		other.wake()
+	}
+}
+
+func (w *Waiters) isDismissed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dismissed
 }

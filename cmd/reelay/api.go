@@ -21,6 +21,7 @@ func apiCommand() *cobra.Command {
 		Use:   "api",
 		Short: "Serve the API and the console",
 		Long: "Serves GraphQL, the console and links to objects. Stateless: run as many as you like.\n" +
+			"On SIGTERM it finishes what it was asked and tells streams to go elsewhere, within 10 s.\n" +
 			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +43,7 @@ func apiCommand() *cobra.Command {
 				return errors.Join(err, listener.Close())
 			}
 			defer s.Close()
-			return s.api(cmd.Context(), listener, publicURL, nil)
+			return s.api(cmd.Context(), listener, publicURL)
 		},
 	}
 }
@@ -52,9 +53,10 @@ const lookEvery = 1500 * time.Millisecond
 
 // api serves everything that clients, workers and operators meet, until ctx
 // ends.
-func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string, providers map[string]jobs.Provider) error {
+func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string) error {
+	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL, providers)) })
+	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL)) })
 	group.Go(func() error {
 		return s.notifier.Index.Wakes(ctx, func(model string) { s.notifier.Waiters.Wake(model) })
 	})
@@ -67,12 +69,12 @@ func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string
 	return group.Wait()
 }
 
-func (s *stack) handler(publicURL string, providers map[string]jobs.Provider) http.Handler {
+func (s *stack) handler(publicURL string) http.Handler {
 	reader := s.reader()
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
-	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: providers}
+	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 	leaser := &jobs.Leaser{DB: s.db, Notifier: s.notifier}
 
 	mux := http.NewServeMux()

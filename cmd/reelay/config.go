@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/jobs"
 )
 
 // config is what a server process needs to know: from the environment, with
@@ -25,6 +27,9 @@ type config struct {
 	emulatorHost string
 	secretsFile  string
 	log          string
+	name         string
+	// localProvider is the socket of the local provider, which `up` serves.
+	localProvider string
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -40,6 +45,9 @@ func readConfig() config {
 		emulatorHost: env("STORAGE_EMULATOR_HOST", ""),
 		secretsFile:  env("REELAY_SECRETS_FILE", ""),
 		log:          env("REELAY_LOG", "text"),
+		name:         env("REELAY_NAME", ""),
+
+		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 	}
 }
 
@@ -57,8 +65,8 @@ func (c *config) check() error {
 	bad := func(name, value, may string) {
 		wrong = append(wrong, fmt.Errorf("%s is %q: it must be %s", name, value, may))
 	}
-	if host, port, err := net.SplitHostPort(c.listen); err != nil || strings.ContainsAny(host, "/ ") || !validPort(port) {
-		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080")
+	if !validListen(c.listen) {
+		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080, or fd:3 for a listening socket that this process is given")
 	}
 	if c.publicURL != "" {
 		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
@@ -89,6 +97,14 @@ func (c *config) check() error {
 		bad("GCS_BUCKET", c.bucket, "the name of a bucket, without gs://")
 	}
 	return errors.Join(wrong...)
+}
+
+func validListen(address string) bool {
+	if _, ok := inherited(address); ok {
+		return true
+	}
+	host, port, err := net.SplitHostPort(address)
+	return err == nil && !strings.ContainsAny(host, "/ ") && validPort(port)
 }
 
 func validPort(port string) bool {
@@ -122,5 +138,17 @@ func (c *config) setUpLog() {
 	if c.log == "json" {
 		handler = slog.NewJSONHandler(os.Stderr, options)
 	}
-	slog.SetDefault(slog.New(handler))
+	log := slog.New(handler)
+	if c.name != "" {
+		log = log.With("process", c.name)
+	}
+	slog.SetDefault(log)
+}
+
+// providers are where this process can start and end machines.
+func (c *config) providers() map[string]jobs.Provider {
+	if c.localProvider == "" {
+		return nil
+	}
+	return map[string]jobs.Provider{local.Name: local.Dial(c.localProvider)}
 }

@@ -31,7 +31,7 @@ func controlCommand() *cobra.Command {
 			}
 			defer s.Close()
 			slog.InfoContext(cmd.Context(), "control runs")
-			return s.control(cmd.Context(), nil)
+			return s.control(cmd.Context())
 		},
 	}
 }
@@ -48,11 +48,11 @@ const (
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
 // control processes run the same passes: each may be handed any tick.
-func (s *stack) control(ctx context.Context, providers map[string]jobs.Provider) error {
+func (s *stack) control(ctx context.Context) error {
 	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier}
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
-	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: providers}
+	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -55,28 +54,51 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 	return own, nil
 }
 
-// watch returns an error when one of the stores has ended by itself.
-func (o *ownServices) watch(ctx context.Context) error {
-	var postgres, redis, objects <-chan struct{}
+// list puts those that are processes into the roster.
+func (o *ownServices) list(r *roster) {
 	if o.postgres != nil {
-		postgres = o.postgres.Done()
+		r.set("postgres", o.postgres.Pid())
 	}
 	if o.redis != nil {
-		redis = o.redis.Done()
+		r.set("redis", o.redis.Pid())
+	}
+}
+
+// storePatience is how often in a row a store may fail to start again before all
+// goes down.
+const storePatience = 5
+
+// keep starts again what ends by itself, on the same data and at the same
+// address, until ctx ends. It returns an error when that fails for good.
+func (o *ownServices) keep(ctx context.Context, r *roster) error {
+	group, ctx := errgroup.WithContext(ctx)
+	keep := func(name string, child *services.Child, restart func(context.Context) (*services.Child, error)) {
+		keeper := services.Keeper{Name: name, Patience: storePatience, Start: func(ctx context.Context) (*services.Child, error) {
+			again, err := restart(ctx)
+			if err == nil {
+				r.set(name, again.Pid())
+			}
+			return again, err
+		}}
+		group.Go(func() error { return keeper.Run(ctx, child) })
+	}
+	if o.postgres != nil {
+		keep("postgres", o.postgres.Child, o.postgres.Restart)
+	}
+	if o.redis != nil {
+		keep("redis", o.redis.Child, o.redis.Restart)
 	}
 	if o.objects != nil {
-		objects = o.objects.Done()
+		group.Go(func() error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-o.objects.Done():
+				return o.objects.Err()
+			}
+		})
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-postgres:
-		return fmt.Errorf("the private PostgreSQL ended: %w", o.postgres.Err())
-	case <-redis:
-		return fmt.Errorf("the private Redis ended: %w", o.redis.Err())
-	case <-objects:
-		return fmt.Errorf("the object store ended: %w", o.objects.Err())
-	}
+	return group.Wait()
 }
 
 func (o *ownServices) stop() {

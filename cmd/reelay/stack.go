@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -111,43 +109,4 @@ func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.db} }
 
 func (s *stack) reader() *jobs.Reader {
 	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue}
-}
-
-// drainTime is how long requests may take to end when the process is asked to.
-const drainTime = 10 * time.Second
-
-// serve answers HTTP until ctx ends, then lets requests finish. Streams end at
-// once, in good order: their clients come back elsewhere.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
-	defer endStreams()
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		BaseContext:       func(net.Listener) context.Context { return streams },
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve HTTP: %w", err)
-	case <-ctx.Done():
-	}
-	endStreams()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	err := server.Shutdown(drain)
-	<-ended
-	return err
-}
-
-// listen opens the address that the API is served at, or says who has it.
-func listen(address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with --listen, or --listen 127.0.0.1:0 for any", address, errors.Unwrap(err))
-	}
-	return listener, nil
 }

@@ -5,17 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/services"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/migrations"
-	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
@@ -23,6 +17,8 @@ import (
 // upOptions is what `reelay up` may be told.
 type upOptions struct {
 	data        string
+	api         int
+	control     int
 	agents      int
 	agentsMax   int
 	idleSeconds int
@@ -35,10 +31,11 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run the whole of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
-			"API with its console, control, and a pool of agents with the testcard runtime.\n\n" +
+			"API with its console, control, and a pool of agents with the testcard runtime. What ends by itself\n" +
+			"is started again.\n\n" +
 			"Ctrl-C takes all of it down; the data stay in --data for the next time. With DATABASE_URL,\n" +
 			"REDIS_URL or GCS_BUCKET set, those are used in place of its own.",
-		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --listen 127.0.0.1:0 --data /tmp/try",
+		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := readConfig()
@@ -55,19 +52,28 @@ func upCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&listenAt, "listen", "127.0.0.1:8080", "address to serve at; port 0 takes any that is free")
 	flags.StringVar(&o.data, "data", ".reelay", "folder that keeps all data")
+	flags.IntVar(&o.api, "api", 1, "API processes, all at the same address")
+	flags.IntVar(&o.control, "control", 1, "control processes")
 	flags.IntVar(&o.agents, "agents", 2, "agents to run at least; 0 runs none, ever")
 	flags.IntVar(&o.agentsMax, "agents-max", 0, "agents to run at most when many jobs wait (default: as --agents)")
 	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents goes")
 	return cmd
 }
 
-const maxAgents = 64
+const (
+	maxAgents    = 64
+	maxProcesses = 16
+)
 
 func (o *upOptions) check(maxGiven bool) error {
 	if !maxGiven {
 		o.agentsMax = o.agents
 	}
 	switch {
+	case o.api < 1 || o.api > maxProcesses:
+		return fmt.Errorf("--api is %d: it must be from 1 to %d", o.api, maxProcesses)
+	case o.control < 1 || o.control > maxProcesses:
+		return fmt.Errorf("--control is %d: it must be from 1 to %d", o.control, maxProcesses)
 	case o.agents < 0 || o.agents > maxAgents:
 		return fmt.Errorf("--agents is %d: it must be from 0 to %d", o.agents, maxAgents)
 	case o.agentsMax < o.agents || o.agentsMax > maxAgents:
@@ -93,20 +99,23 @@ func printReady(cmd *cobra.Command, endpoint string, c credentials, data string)
 
 // up runs everything until ctx ends. isReady is called once all of it answers.
 func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint string, c credentials)) error {
+	listener, err := listen(cfg.listen) // first: if it cannot, nothing is left behind
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	lock, err := services.LockDir(o.data)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	listener, err := listen(cfg.listen)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
 	own, err := startOwn(ctx, &cfg, o.data)
 	defer own.stop()
 	if err != nil {
 		return err
+	}
+	if own.postgres != nil {
+		cfg.databaseMax = min(cfg.databaseMax, postgresConnections/(o.api+o.control))
 	}
 	if cfg.secretsFile == "" {
 		cfg.secretsFile = filepath.Join(o.data, "secrets.json")
@@ -114,84 +123,82 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 			return err
 		}
 	}
-	endpoint := cfg.publicURL
-	if endpoint == "" {
-		endpoint = "http://" + reachable(listener.Addr())
+	if cfg.publicURL == "" {
+		cfg.publicURL = "http://" + reachable(listener.Addr())
 	}
-	s, err := openStack(ctx, cfg, endpoint)
+	keys, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return err
+	}
+	roster := newRoster(filepath.Join(o.data, rosterFile))
+	defer roster.close()
+	own.list(roster)
+	address := "http://" + reachable(listener.Addr())
+	agents, err := openAgents(o.data, address, keys.WorkerKey, roster)
+	if err != nil {
+		return err
+	}
+	cfg.localProvider = agents.socket.Path()
+	socket, err := handDown(listener)
+	if err != nil {
+		return errors.Join(fmt.Errorf("hand the listening socket down: %w", err), agents.close())
+	}
+	defer socket.Close()
+	t := &tree{own: own, agents: agents, processes: newProcesses(cfg, o, socket, roster), roster: roster}
+	return t.run(ctx, address, func() { isReady(cfg.publicURL, keys) })
+}
+
+// postgresConnections is how many connections to our own PostgreSQL the api and
+// control processes share: some fewer than it takes.
+const postgresConnections = 180
+
+// prepare brings the database up to date, and writes the keys and the pool that
+// `up` promises.
+func prepare(ctx context.Context, cfg config, o upOptions) (keys credentials, err error) {
+	s, err := openStack(ctx, cfg, cfg.publicURL)
+	if err != nil {
+		return keys, err
 	}
 	defer s.Close()
 	if _, err := migrations.Run(ctx, s.db); err != nil {
-		return err
+		return keys, err
 	}
-	keys, err := s.credentials(ctx, filepath.Join(o.data, credentialsFile), endpoint)
-	if err != nil {
-		return err
+	if keys, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL); err != nil {
+		return keys, err
 	}
-	if err := s.localPool(ctx, o); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program, to run agents with: %w", err)
-	}
-	// No agent runs yet: what lies there is of agents that were killed.
-	if err := os.RemoveAll(filepath.Join(o.data, "work")); err != nil {
-		return fmt.Errorf("clear the agents' work folder: %w", err)
-	}
-	provider := local.New(local.Config{
-		Command: []string{self, "agent"}, Endpoint: "http://" + reachable(listener.Addr()), Key: keys.WorkerKey,
-		Dir: o.data, Grace: agentsGo,
-	})
-	return s.runUp(ctx, listener, endpoint, provider, own, func() { isReady(endpoint, keys) })
+	return keys, s.localPool(ctx, o)
 }
 
-// runUp runs the API, control and the pool. When ctx ends the pool goes first,
-// while the API still answers, so that agents hand their jobs back.
-func (s *stack) runUp(ctx context.Context, listener net.Listener, endpoint string, provider *local.Provider, own *ownServices, isReady func()) error {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+// tree is all that `up` runs.
+type tree struct {
+	own       *ownServices
+	agents    *localAgents
+	processes *processes
+	roster    *roster
+}
+
+// run runs the API, control and the pool, and keeps all of it running, until ctx
+// ends or something fails for good. Then the agents go first, while the API still
+// answers, so that they hand their jobs back.
+func (t *tree) run(ctx context.Context, address string, isReady func()) error {
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	providers := map[string]jobs.Provider{local.Name: provider}
-	group, serving := errgroup.WithContext(serving)
-	group.Go(func() error { return s.api(serving, listener, endpoint, providers) })
-	group.Go(func() error { return s.control(serving, providers) })
-	group.Go(func() error { return own.watch(serving) })
-	isReady()
-
-	agents, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(serving, cancel)()
-	context.AfterFunc(agents, func() {
-		slog.InfoContext(agents, "stopping; the data stay for the next time")
-	})
-	gone := provider.Run(agents)
+	kept, keeping := errgroup.WithContext(keeping)
+	kept.Go(func() error { return t.own.keep(keeping, t.roster) })
+	err := t.processes.start(ctx, address)
+	if err == nil {
+		kept.Go(func() error { return t.processes.keep(keeping) })
+		isReady()
+		select {
+		case <-ctx.Done():
+		case <-keeping.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		err = nil // that it did not start any more is no failure
+	}
+	slog.InfoContext(ctx, "stopping; the data stay for the next time")
+	t.agents.stop()
 	stop()
-	return errors.Join(group.Wait(), gone)
-}
-
-// agentsGo is how long agents have to hand back their jobs when all goes down.
-const agentsGo = 8 * time.Second
-
-// reachable is the address by which this machine reaches a listener.
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return addr.String()
-}
-
-// localPool writes the pool of local agents as the flags want it.
-func (s *stack) localPool(ctx context.Context, o upOptions) error {
-	pool := &models.Pool{
-		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
-		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
-	}
-	if err := models.UpsertPool(ctx, s.db, pool); err != nil {
-		return fmt.Errorf("write the local pool: %w", err)
-	}
-	return nil
+	return errors.Join(err, kept.Wait(), t.processes.stop(), t.agents.close())
 }

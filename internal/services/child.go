@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,7 +23,10 @@ type ChildConfig struct {
 	Dir  string   // its working directory; empty is ours
 
 	Input string // what it reads on its standard input, such as secrets
-	Log   string // the file that its output is appended to; empty discards it
+	Log   string // the file that its output is appended to, and that is kept from growing too long
+
+	Output *os.File   // gets its output if there is no Log; nil discards it
+	Files  []*os.File // open files that it gets, from descriptor 3 on
 
 	Stop  syscall.Signal // asks it to end; 0 is SIGTERM
 	Grace time.Duration  // how long it may take to; 0 is 10 s
@@ -77,7 +81,14 @@ func (c *Child) run(started chan<- error) {
 	if err != nil {
 		return
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var trimming sync.WaitGroup
+	if c.config.Log != "" {
+		trimming.Go(func() { keepTrimmed(ctx, c.config.Log) })
+	}
 	err = c.cmd.Wait()
+	cancel()
+	trimming.Wait()
 	signalGroup(c.cmd.Process.Pid, syscall.SIGKILL)
 	guard.dismiss()
 	if !c.stopping.Load() {
@@ -96,7 +107,14 @@ func (c *Child) start() (*guard, error) {
 	dieWithParent(c.cmd.SysProcAttr, c.config.Stop)
 	c.config.account.apply(c.cmd.SysProcAttr)
 
+	c.cmd.ExtraFiles = c.config.Files
+	if c.config.Output != nil {
+		c.cmd.Stdout, c.cmd.Stderr = c.config.Output, c.config.Output
+	}
 	if c.config.Log != "" {
+		if err := trimLog(c.config.Log); err != nil {
+			return nil, err
+		}
 		log, err := os.OpenFile(c.config.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, err
@@ -198,7 +216,11 @@ func (c *Child) lastWords() string {
 	if err != nil {
 		return ""
 	}
-	from := max(c.logStart, info.Size()-size)
+	from := info.Size() - size
+	if c.logStart <= info.Size() { // else it was trimmed since
+		from = max(from, c.logStart)
+	}
+	from = max(from, 0)
 	text := make([]byte, info.Size()-from)
 	n, _ := log.ReadAt(text, from) // a short read shows what there is
 	all := strings.Split(strings.TrimSpace(string(text[:n])), "\n")

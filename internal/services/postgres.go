@@ -33,9 +33,11 @@ type PostgresConfig struct {
 // Postgres is a private PostgreSQL server.
 type Postgres struct {
 	*Child
-	dsn    string
-	lock   *DirLock
-	remove []string // directories that go with it
+	cluster postgresCluster
+	sockets string
+	dsn     string
+	lock    *DirLock
+	remove  []string // directories that go with it
 }
 
 // StartPostgres starts a server on the data in config.Dir, and makes them first
@@ -76,6 +78,20 @@ func (p *Postgres) Stop(ctx context.Context) error {
 	return errors.Join(p.Child.Stop(ctx), p.discard())
 }
 
+// Restart starts the server again after it has ended by itself, on the same data
+// and under the same DSN. It returns when the server answers; ctx bounds the
+// start only.
+func (p *Postgres) Restart(ctx context.Context) (*Child, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgresStart)
+	defer cancel()
+	child, err := p.cluster.serve(ctx, p.sockets)
+	if err != nil {
+		return nil, err
+	}
+	p.Child = child
+	return child, nil
+}
+
 // temporary makes a directory that goes with the server.
 func (p *Postgres) temporary() (string, error) {
 	dir, err := os.MkdirTemp("", "reelay-")
@@ -98,7 +114,8 @@ func (p *Postgres) discard() error {
 }
 
 func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
-	cluster := postgresCluster{dir: config.Dir, test: config.Test}
+	p.cluster = postgresCluster{dir: config.Dir, test: config.Test}
+	cluster := &p.cluster
 	if err := cluster.findPrograms(); err != nil {
 		return err
 	}
@@ -106,23 +123,23 @@ func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
 	if cluster.account, err = unprivileged(cluster.program("postgres"), "postgres", "_postgres"); err != nil {
 		return err
 	}
-	sockets := config.Dir
-	if !fitsSocket(sockets, ".s.PGSQL.5432.lock") {
-		if sockets, err = p.temporary(); err != nil {
+	p.sockets = config.Dir
+	if !fitsSocket(p.sockets, ".s.PGSQL.5432.lock") {
+		if p.sockets, err = p.temporary(); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(cluster.account.own(config.Dir), cluster.account.own(sockets)); err != nil {
+	if err := errors.Join(cluster.account.own(config.Dir), cluster.account.own(p.sockets)); err != nil {
 		return err
 	}
 	if err := cluster.initialize(ctx); err != nil {
 		return err
 	}
-	if p.Child, err = cluster.serve(ctx, sockets); err != nil {
+	if p.Child, err = cluster.serve(ctx, p.sockets); err != nil {
 		return err
 	}
-	p.dsn = postgresDSN(sockets, postgresDatabase)
-	if err := createDatabase(ctx, sockets); err != nil {
+	p.dsn = postgresDSN(p.sockets, postgresDatabase)
+	if err := createDatabase(ctx, p.sockets); err != nil {
 		p.Kill()
 		return fmt.Errorf("create the database in %s: %w", config.Dir, err)
 	}

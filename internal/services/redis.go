@@ -29,9 +29,13 @@ type RedisConfig struct {
 // Redis is a private Redis server.
 type Redis struct {
 	*Child
-	url    string
-	lock   *DirLock
-	remove string
+	config   RedisConfig
+	program  string
+	account  *account
+	port     int
+	password string
+	lock     *DirLock
+	remove   string
 }
 
 // StartRedis starts a server on the data in config.Dir. It returns when the
@@ -65,7 +69,25 @@ func StartRedis(ctx context.Context, config RedisConfig) (_ *Redis, err error) {
 
 // URL is its address with its password, for redis.ParseURL and
 // asynq.ParseRedisURI.
-func (r *Redis) URL() string { return r.url }
+func (r *Redis) URL() string {
+	address := url.URL{
+		Scheme: "redis", User: url.UserPassword("", r.password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)), Path: "/0",
+	}
+	return address.String()
+}
+
+// Restart starts the server again after it has ended by itself, on what is left
+// of its data and under the same URL. It returns when the server answers; ctx
+// bounds the start only.
+func (r *Redis) Restart(ctx context.Context) (*Child, error) {
+	ctx, cancel := context.WithTimeout(ctx, redisStart)
+	defer cancel()
+	if err := r.serve(ctx); err != nil {
+		return nil, err
+	}
+	return r.Child, nil
+}
 
 // Stop ends the server in good order and gives its directory back. It returns an
 // error if the server had to be killed, which may cost the last second's writes.
@@ -85,45 +107,53 @@ func (r *Redis) discard() error {
 	return errors.Join(errs...)
 }
 
-func (r *Redis) start(ctx context.Context, config RedisConfig) error {
-	program, err := findRedis()
-	if err != nil {
+func (r *Redis) start(ctx context.Context, config RedisConfig) (err error) {
+	r.config = config
+	if r.program, err = findRedis(); err != nil {
 		return err
 	}
-	account, err := unprivileged(program, "redis")
-	if err != nil {
+	if r.account, err = unprivileged(r.program, "redis"); err != nil {
 		return err
 	}
-	if err := account.own(config.Dir); err != nil {
+	if err := r.account.own(config.Dir); err != nil {
 		return err
 	}
 	// Redis cannot choose a free port by itself, and somebody may take the one we
-	// chose before it does. That is seen in its log, and another one is tried.
+	// chose before it does. Then another one is tried.
+	r.password = rand.Text()
 	for {
-		port, err := freePort()
-		if err != nil {
+		if r.port, err = freePort(); err != nil {
 			return err
 		}
-		password := rand.Text()
-		child, err := StartChild(ChildConfig{
-			Name: "redis-server", Path: program, Args: []string{"-"}, Dir: config.Dir,
-			Input: redisSettings(config, port, password),
-			Log:   filepath.Join(config.Dir, "redis.log"), account: account,
-		})
-		if err != nil {
-			return err
-		}
-		address := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/0"}
-		err = answers(ctx, child, func(ctx context.Context) error { return pingRedis(ctx, address.String()) })
-		if err == nil {
-			r.Child, r.url = child, address.String()
-			return nil
-		}
-		child.Kill()
-		if !strings.Contains(child.lastWords(), "ddress already in use") || ctx.Err() != nil {
+		if err = r.serve(ctx); !errors.Is(err, errPortTaken) || ctx.Err() != nil {
 			return err
 		}
 	}
+}
+
+// errPortTaken means that somebody else listens on the server's port.
+var errPortTaken = errors.New("its port is taken")
+
+// serve runs the server and waits until it answers.
+func (r *Redis) serve(ctx context.Context) error {
+	child, err := StartChild(ChildConfig{
+		Name: "redis-server", Path: r.program, Args: []string{"-"}, Dir: r.config.Dir,
+		Input: redisSettings(r.config, r.port, r.password),
+		Log:   filepath.Join(r.config.Dir, "redis.log"), account: r.account,
+	})
+	if err != nil {
+		return err
+	}
+	address := r.URL()
+	if err := answers(ctx, child, func(ctx context.Context) error { return pingRedis(ctx, address) }); err != nil {
+		child.Kill()
+		if strings.Contains(child.lastWords(), "ddress already in use") {
+			return fmt.Errorf("%w: %w", errPortTaken, err)
+		}
+		return err
+	}
+	r.Child = child
+	return nil
 }
 
 // redisSettings reach the server on its standard input, so that its password is

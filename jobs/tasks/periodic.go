@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/reelay/reelay/jobs"
 )
 
 // Pass is periodic work that is safe to run in every process at once.
@@ -64,7 +66,7 @@ func (p *periodic) tick(ctx context.Context, pass *running) {
 		due := time.Now().Truncate(pass.Every)
 		if err := p.send(ctx, pass, due); err != nil && ctx.Err() == nil {
 			slog.DebugContext(ctx, "pass runs without Redis", "pass", pass.Name, "error", err)
-			if err := pass.run(ctx); err != nil && ctx.Err() == nil {
+			if err := jobs.Finish(ctx, pass.run); err != nil && ctx.Err() == nil {
 				slog.ErrorContext(ctx, "periodic pass failed", "pass", pass.Name, "error", err)
 			}
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	Dir string
 	// Grace is how long the agents may take to leave when all are stopped.
 	Grace time.Duration
+	// Started, if not nil, is told of each instance that runs.
+	Started func(instanceID string, pid int)
 	// Exited, if not nil, is told of each instance that has ended. err is nil if
 	// it left by itself in good order, or was killed through the provider.
 	Exited func(instanceID string, err error)
@@ -47,19 +49,24 @@ type Provider struct {
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]*instance
+	reclaimed ring
 	watching  sync.WaitGroup
 }
 
 // instance is one agent, the leader of its process group. process is a handle
 // that cannot come to mean another one.
 type instance struct {
-	child   *services.Child
-	process *os.Process
-	notices []*time.Timer
+	child     *services.Child
+	process   *os.Process
+	reclaimed bool
+	notices   []*time.Timer
 }
 
 // New returns a provider without instances.
 func New(config Config) *Provider {
+	if config.Started == nil {
+		config.Started = func(string, int) {}
+	}
 	if config.Exited == nil {
 		config.Exited = func(string, error) {}
 	}
@@ -102,6 +109,7 @@ func (p *Provider) Start(_ context.Context, pool *models.Pool, instanceID string
 		return fmt.Errorf("start instance %s: %w", instanceID, err)
 	}
 	p.instances[instanceID] = i
+	p.config.Started(instanceID, i.child.Pid())
 	p.watching.Go(func() { p.watch(instanceID, i) })
 	return nil
 }
@@ -117,7 +125,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 		Args: append(slices.Clone(p.config.Command[1:]), p.arguments(pool, instanceID)...),
 		// the key is not for ps to show
 		Env:   append(os.Environ(), "REELAY_ENDPOINT="+p.config.Endpoint, "REELAY_API_KEY="+p.config.Key),
-		Log:   filepath.Join(logs, "agent-"+instanceID+".log"),
+		Log:   filepath.Join(logs, logName(instanceID)),
 		Grace: p.config.Grace,
 	})
 	if err != nil {
@@ -149,6 +157,10 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	<-i.child.Done()
 	p.mu.Lock()
 	delete(p.instances, instanceID)
+	if i.reclaimed {
+		p.reclaimed.add(instanceID)
+	}
+	p.pruneLogs()
 	for _, notice := range i.notices {
 		notice.Stop()
 	}
@@ -180,7 +192,7 @@ func (p *Provider) Instances(context.Context) ([]string, error) {
 // Preempt gives the instance notice and returns; when the notice is over, what
 // is left of it is killed. It returns ErrNoInstance if it does not run.
 func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Duration) error {
-	i, err := p.find(instanceID)
+	i, err := p.reclaim(instanceID)
 	if err != nil {
 		return fmt.Errorf("preempt instance %s: %w", instanceID, err)
 	}
@@ -197,7 +209,7 @@ func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Dur
 // Kill ends the instance and all that it started, now. It returns ErrNoInstance
 // if it does not run.
 func (p *Provider) Kill(_ context.Context, instanceID string) error {
-	i, err := p.find(instanceID)
+	i, err := p.reclaim(instanceID)
 	if err != nil {
 		return fmt.Errorf("kill instance %s: %w", instanceID, err)
 	}
@@ -205,12 +217,39 @@ func (p *Provider) Kill(_ context.Context, instanceID string) error {
 	return nil
 }
 
-func (p *Provider) find(instanceID string) (*instance, error) {
+// Reclaimed tells whether the instance was preempted or killed through the
+// provider, also after it has ended. Of those that ended it knows the newest
+// 1,000; of any other it says no.
+func (p *Provider) Reclaimed(_ context.Context, instanceID string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.instances[instanceID]; i != nil {
+		return i.reclaimed, nil
+	}
+	return p.reclaimed.has(instanceID), nil
+}
+
+// reclaim finds an instance and notes that it is taken away.
+func (p *Provider) reclaim(instanceID string) (*instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[instanceID]
 	if i == nil {
 		return nil, ErrNoInstance
 	}
+	i.reclaimed = true
 	return i, nil
 }
+
+// ring holds the newest ids that were added to it.
+type ring struct {
+	ids  [1000]string
+	next int
+}
+
+func (r *ring) add(id string) {
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % len(r.ids)
+}
+
+func (r *ring) has(id string) bool { return id != "" && slices.Contains(r.ids[:], id) }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/models"
+)
+
+// localAgents runs the agents of the local pool, for whichever api or control
+// process asks over its socket.
+type localAgents struct {
+	provider *local.Provider
+	socket   *services.Socket
+	served   chan error
+}
+
+// openAgents runs none yet. Theirs is the API at address, with that key.
+func openAgents(data, address, key string, roster *roster) (*localAgents, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to run agents with: %w", err)
+	}
+	// No agent runs yet: what lies there is of agents that were killed.
+	if err := os.RemoveAll(filepath.Join(data, "work")); err != nil {
+		return nil, fmt.Errorf("clear the agents' work folder: %w", err)
+	}
+	provider := local.New(local.Config{
+		Command: []string{self, "agent"}, Endpoint: address, Key: key, Dir: data, Grace: agentsGo,
+		Started: func(id string, pid int) { roster.set("agent "+id, pid) },
+		Exited: func(id string, err error) {
+			roster.remove("agent " + id)
+			if err != nil {
+				slog.Warn("an agent ended by itself", "instance", id, "error", err)
+			}
+		},
+	})
+	socket, err := services.ListenPrivate(data)
+	if err != nil {
+		return nil, fmt.Errorf("open the socket of the local provider: %w", err)
+	}
+	a := &localAgents{provider: provider, socket: socket, served: make(chan error, 1)}
+	go func() { a.served <- local.Serve(socket, provider) }()
+	return a, nil
+}
+
+// stop has all agents leave. None is started from then on.
+func (a *localAgents) stop() {
+	over, end := context.WithCancel(context.Background())
+	end()
+	a.provider.Run(over)
+}
+
+// close ends the service for other processes.
+func (a *localAgents) close() error {
+	return errors.Join(a.socket.Close(), <-a.served)
+}
+
+// agentsGo is how long agents have to hand back their jobs when all goes down.
+const agentsGo = 8 * time.Second
+
+// reachable is the address by which this machine reaches a listener.
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr.String()
+}
+
+// localPool writes the pool of local agents as the flags want it.
+func (s *stack) localPool(ctx context.Context, o upOptions) error {
+	pool := &models.Pool{
+		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
+	}
+	if err := models.UpsertPool(ctx, s.db, pool); err != nil {
+		return fmt.Errorf("write the local pool: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
+	"golang.org/x/sync/errgroup"
+)
+
+// processes are the api and control processes of `up`: this program again, as
+// children that are started anew when they end.
+type processes struct {
+	roster *roster
+	all    []*process
+}
+
+// process is one of them, now and after each restart.
+type process struct {
+	config services.ChildConfig
+	child  *services.Child
+}
+
+// processGrace is how long an api or control process may take to end: it drains.
+const processGrace = drainTime + 5*time.Second
+
+// newProcesses are o.api api and o.control control processes, none of which runs
+// yet. All apis serve the one socket: a connection waits there while none of them
+// takes it.
+func newProcesses(cfg config, o upOptions, socket *os.File, roster *roster) *processes {
+	all := &processes{roster: roster}
+	add := func(command string, n int, files ...*os.File) {
+		for i := range n {
+			name := fmt.Sprintf("%s-%d", command, i+1)
+			all.all = append(all.all, &process{config: services.ChildConfig{
+				Name: name, Args: []string{command}, Output: os.Stderr, Grace: processGrace, Files: files,
+				Env: append(os.Environ(), cfg.environment(name)...),
+			}})
+		}
+	}
+	add("api", o.api, socket)
+	add("control", o.control)
+	return all
+}
+
+// start starts them, and returns when one of the apis answers at address. It
+// returns an error if any of them ends before, since then it would again.
+func (a *processes) start(ctx context.Context, address string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to run it again: %w", err)
+	}
+	for _, p := range a.all {
+		p.config.Path = self
+		if _, err := a.startOne(p); err != nil {
+			return err
+		}
+	}
+	return a.answer(ctx, address)
+}
+
+func (a *processes) startOne(p *process) (*services.Child, error) {
+	child, err := services.StartChild(p.config)
+	if err != nil {
+		return nil, err
+	}
+	p.child = child
+	a.roster.set(p.config.Name, child.Pid())
+	return child, nil
+}
+
+// environment is what a child process named name needs to be configured as cfg.
+func (c *config) environment(name string) []string {
+	return []string{
+		"REELAY_NAME=" + name,
+		"REELAY_LISTEN=fd:3",
+		"REELAY_PUBLIC_URL=" + c.publicURL,
+		"REELAY_SECRETS_FILE=" + c.secretsFile,
+		"REELAY_LOG=" + c.log,
+		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
+		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
+		"DATABASE_URL=" + c.databaseURL,
+		"REDIS_URL=" + c.redisURL,
+		"GCS_BUCKET=" + c.bucket,
+		"STORAGE_EMULATOR_HOST=" + c.emulatorHost,
+	}
+}
+
+// answer asks until one of the apis says that it is ready.
+func (a *processes) answer(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the API did not answer within a minute"))
+	defer cancel()
+	for !answers(ctx, address) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+		for _, p := range a.all {
+			if err := p.child.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func answers(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// keep starts again what ends by itself, until ctx ends.
+func (a *processes) keep(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range a.all {
+		keeper := services.Keeper{Name: p.config.Name, Start: func(context.Context) (*services.Child, error) { return a.startOne(p) }}
+		group.Go(func() error { return keeper.Run(ctx, p.child) })
+	}
+	return group.Wait()
+}
+
+// stop asks all of them to end, and waits.
+func (a *processes) stop() error {
+	var stopping sync.WaitGroup
+	errs := make([]error, len(a.all))
+	for i, p := range a.all {
+		if p.child == nil {
+			continue
+		}
+		stopping.Go(func() { errs[i] = p.child.Stop(context.Background()) })
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
