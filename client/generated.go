@@ -473,6 +473,8 @@ type FailJobInput struct {
 	RetryAfterSeconds *int            `json:"retryAfterSeconds,omitempty"`
 	Log               *UploadedObject `json:"log,omitempty"`
 	LeaseNext         *bool           `json:"leaseNext,omitempty"`
+	// A stack trace, or the runtime's own last words, without secrets; at most 16 kB of it are kept.
+	ErrorDetail *string `json:"errorDetail,omitempty"`
 }
 
 // GetAttemptId returns FailJobInput.AttemptId, and is useful for accessing the field via an interface.
@@ -495,6 +497,9 @@ func (v *FailJobInput) GetLog() *UploadedObject { return v.Log }
 
 // GetLeaseNext returns FailJobInput.LeaseNext, and is useful for accessing the field via an interface.
 func (v *FailJobInput) GetLeaseNext() *bool { return v.LeaseNext }
+
+// GetErrorDetail returns FailJobInput.ErrorDetail, and is useful for accessing the field via an interface.
+func (v *FailJobInput) GetErrorDetail() *string { return v.ErrorDetail }
 
 // Why an attempt ended badly; it decides what happens next.
 type FailureClass string
@@ -1225,7 +1230,7 @@ func (v *LeaseAnswer) GetDirective() *Directive { return v.Directive }
 type LeaseJobInput struct {
 	WorkerId    string   `json:"workerId"`
 	WaitSeconds *int     `json:"waitSeconds,omitempty"`
-	WarmModels  []string `json:"warmModels,omitempty"`
+	WarmModels  []string `json:"warmModels"`
 	RequestId   *string  `json:"requestId,omitempty"`
 }
 
@@ -2388,6 +2393,14 @@ type __terminateWorkerInput struct {
 // GetId returns __terminateWorkerInput.Id, and is useful for accessing the field via an interface.
 func (v *__terminateWorkerInput) GetId() string { return v.Id }
 
+// __workerDirectivesInput is used internally by genqlient
+type __workerDirectivesInput struct {
+	WorkerId string `json:"workerId"`
+}
+
+// GetWorkerId returns __workerDirectivesInput.WorkerId, and is useful for accessing the field via an interface.
+func (v *__workerDirectivesInput) GetWorkerId() string { return v.WorkerId }
+
 // __workerInput is used internally by genqlient
 type __workerInput struct {
 	Id string `json:"id"`
@@ -2629,6 +2642,16 @@ type viewerResponse struct {
 
 // GetViewer returns viewerResponse.Viewer, and is useful for accessing the field via an interface.
 func (v *viewerResponse) GetViewer() Viewer { return v.Viewer }
+
+// workerDirectivesResponse is returned by workerDirectives on success.
+type workerDirectivesResponse struct {
+	// What the control plane wants of one worker now, CONTINUE if nothing; beside the answer to each heartbeat. First what is
+	// wanted already, then each new wish. Ends after TERMINATE. Takes the worker's own token.
+	WorkerDirectives Directive `json:"workerDirectives"`
+}
+
+// GetWorkerDirectives returns workerDirectivesResponse.WorkerDirectives, and is useful for accessing the field via an interface.
+func (v *workerDirectivesResponse) GetWorkerDirectives() Directive { return v.WorkerDirectives }
 
 // workerResponse is returned by worker on success.
 type workerResponse struct {
@@ -4292,6 +4315,66 @@ func worker(
 	)
 
 	return data_, err_
+}
+
+// The subscription executed by workerDirectives.
+const workerDirectives_Operation = `
+subscription workerDirectives ($workerId: ID!) {
+	workerDirectives(workerId: $workerId) {
+		... Directive
+	}
+}
+fragment Directive on Directive {
+	action
+	reason
+	jobId
+	deadline
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func workerDirectives(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	workerId string,
+) (dataChan_ chan workerDirectivesWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "workerDirectives",
+		Query:  workerDirectives_Operation,
+		Variables: &__workerDirectivesInput{
+			WorkerId: workerId,
+		},
+	}
+
+	dataChan_ = make(chan workerDirectivesWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, workerDirectivesForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type workerDirectivesWsResponse graphql.BaseResponse[*workerDirectivesResponse]
+
+func workerDirectivesForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp workerDirectivesWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan workerDirectivesWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan workerDirectivesWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
 }
 
 // The query executed by workers.

@@ -29,16 +29,38 @@ const (
 // retryable *Error each time that it fails, so that the caller can say so, or
 // stop. Any other error is the last thing that the sequence yields.
 func (c *Client) WatchJob(ctx context.Context, id string, interval time.Duration) iter.Seq2[*Job, error] {
-	return func(yield func(*Job, error) bool) {
+	request := graphql.Request{
+		Query: jobProgress_Operation, OpName: "jobProgress",
+		Variables: __jobProgressInput{JobId: id, IntervalMs: new(int(interval.Milliseconds()))},
+	}
+	return watch(ctx, c, request, func(job *Job) bool { return job.Status.Terminal() })
+}
+
+// WorkerDirectives follows what the control plane wants of a worker: what it
+// wants now, then each new wish, until a TERMINATE or ctx ends. Connections that
+// break are WatchJob's.
+func (c *Client) WorkerDirectives(ctx context.Context, workerID string) iter.Seq2[*Directive, error] {
+	request := graphql.Request{
+		Query: workerDirectives_Operation, OpName: "workerDirectives",
+		Variables: __workerDirectivesInput{WorkerId: workerID},
+	}
+	return watch(ctx, c, request, func(d *Directive) bool { return d.Action == DirectiveActionTerminate })
+}
+
+// watch follows a subscription of one field, whose events are of type T, until
+// its last event or ctx's end, on as many connections as that takes.
+func watch[T any](ctx context.Context, c *Client, request graphql.Request, last func(*T) bool) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
 		for failures := 0; ; {
 			ended := false
-			err := c.subscribe(ctx, id, interval, func(job *Job) bool {
-				failures = 0
-				ended = job.Status.Terminal()
-				if !yield(job, nil) {
-					ended = true
+			err := c.subscribe(ctx, request, func(payload json.RawMessage) (bool, error) {
+				event, err := readEvent[T](payload, request.OpName)
+				if err != nil {
+					return false, err
 				}
-				return !ended
+				failures = 0
+				ended = !yield(event, nil) || last(event)
+				return !ended, nil
 			})
 			if ended {
 				return
@@ -69,9 +91,9 @@ type frame struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// subscribe runs the jobProgress subscription on a connection of its own, until
-// next returns false, the server says that it is complete, or it fails.
-func (c *Client) subscribe(ctx context.Context, id string, interval time.Duration, next func(*Job) bool) error {
+// subscribe runs a subscription on a connection of its own, until next returns
+// false or an error, the server says that it is complete, or it fails.
+func (c *Client) subscribe(ctx context.Context, request graphql.Request, next func(payload json.RawMessage) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := c.dial(ctx)
@@ -79,13 +101,9 @@ func (c *Client) subscribe(ctx context.Context, id string, interval time.Duratio
 		return err
 	}
 	defer conn.CloseNow()
-	payload, err := json.Marshal(graphql.Request{
-		Query:     jobProgress_Operation,
-		OpName:    "jobProgress",
-		Variables: __jobProgressInput{JobId: id, IntervalMs: new(int(interval.Milliseconds()))},
-	})
+	payload, err := json.Marshal(request)
 	if err != nil {
-		return fmt.Errorf("watch job %s: %w", id, err)
+		return fmt.Errorf("subscribe to %s: %w", request.OpName, err)
 	}
 	if err := wsjson.Write(ctx, conn, frame{ID: "1", Type: "subscribe", Payload: payload}); err != nil {
 		return c.brokenSocket(err)
@@ -102,11 +120,11 @@ func (c *Client) subscribe(ctx context.Context, id string, interval time.Duratio
 				return c.brokenSocket(err)
 			}
 		case "next":
-			job, err := readProgress(in.Payload)
+			goOn, err := next(in.Payload)
 			if err != nil {
 				return err
 			}
-			if !next(job) {
+			if !goOn {
 				conn.Close(websocket.StatusNormalClosure, "")
 				return nil
 			}
@@ -171,19 +189,20 @@ func keepAlive(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-func readProgress(payload json.RawMessage) (*Job, error) {
+// readEvent takes the value of the one field from an event.
+func readEvent[T any](payload json.RawMessage, field string) (*T, error) {
 	var answer struct {
-		Data   *jobProgressResponse `json:"data"`
-		Errors []graphError         `json:"errors"`
+		Data   map[string]*T `json:"data"`
+		Errors []graphError  `json:"errors"`
 	}
 	err := json.Unmarshal(payload, &answer)
 	if err == nil && len(answer.Errors) > 0 {
 		return nil, answer.Errors[0].asError(nil)
 	}
-	if err != nil || answer.Data == nil {
-		return nil, &Error{Code: CodeUnavailable, Message: "the server sent a progress message that cannot be read", cause: err}
+	if err != nil || answer.Data[field] == nil {
+		return nil, &Error{Code: CodeUnavailable, Message: "the server sent an event of " + field + " that cannot be read", cause: err}
 	}
-	return &answer.Data.JobProgress, nil
+	return answer.Data[field], nil
 }
 
 func readErrors(payload json.RawMessage) error {

@@ -31,6 +31,8 @@ func (c *Client) RegisterWorker(ctx context.Context, in RegisterWorkerInput) (*R
 // LeaseJob waits for a job, up to in.WaitSeconds. The answer's lease is nil if
 // there was none. Repeated with the same request id it gives the same lease.
 func (c *Client) LeaseJob(ctx context.Context, in LeaseJobInput) (*LeaseAnswer, error) {
+	// an empty list says that nothing is warm, a missing one that nothing is new
+	in.WarmModels = append([]string{}, in.WarmModels...)
 	data, err := leaseJob(ctx, caller{c}, in)
 	if err != nil {
 		return nil, err

@@ -119,6 +119,7 @@ type QueryResolver interface {
 	Worker(ctx context.Context, id string) (*models.Worker, error)
 }
 type SubscriptionResolver interface {
+	WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error)
 	JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error)
 }
 type ViewerResolver interface {
@@ -260,7 +261,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/job.graphqls" "schema/operator.graphqls" "schema/schema.graphqls" "schema/worker.graphqls"
+//go:embed "schema/directive.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/schema.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -272,6 +273,7 @@ func sourceData(filename string) string {
 }
 
 var sources = []*ast.Source{
+	{Name: "schema/directive.graphqls", Input: sourceData("schema/directive.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/operator.graphqls", Input: sourceData("schema/operator.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
@@ -1496,6 +1498,20 @@ func (ec *executionContext) field_Subscription_jobProgress_args(ctx context.Cont
 		return nil, err
 	}
 	args["intervalMs"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_workerDirectives_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "workerId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["workerId"] = arg0
 	return args, nil
 }
 
@@ -7078,6 +7094,68 @@ func (ec *executionContext) fieldContext_SubmitJobPayload_deduplicated(_ context
 	return graphql.NewScalarFieldContext("SubmitJobPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_workerDirectives(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().WorkerDirectives(ctx, fc.Args["workerId"].(string))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				if err != nil {
+					var zeroVal *jobs.Directive
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *jobs.Directive
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
+			return ec.marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_workerDirectives(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Directive(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_workerDirectives_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Subscription_jobProgress(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -9106,7 +9184,7 @@ func (ec *executionContext) unmarshalInputFailJobInput(ctx context.Context, obj 
 		asMap["leaseNext"] = false
 	}
 
-	fieldsInOrder := [...]string{"attemptId", "fencingToken", "class", "message", "retryAfterSeconds", "log", "leaseNext"}
+	fieldsInOrder := [...]string{"attemptId", "fencingToken", "class", "message", "retryAfterSeconds", "log", "leaseNext", "errorDetail"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -9162,6 +9240,13 @@ func (ec *executionContext) unmarshalInputFailJobInput(ctx context.Context, obj 
 				return it, err
 			}
 			it.LeaseNext = data
+		case "errorDetail":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("errorDetail"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ErrorDetail = data
 		}
 	}
 	return it, nil
@@ -12406,6 +12491,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	}
 
 	switch fields[0].Name {
+	case "workerDirectives":
+		return ec._Subscription_workerDirectives(ctx, fields[0])
 	case "jobProgress":
 		return ec._Subscription_jobProgress(ctx, fields[0])
 	default:
@@ -13393,6 +13480,16 @@ func (ec *executionContext) unmarshalNCompleteJobInput2githubᚗcomᚋreelayᚋr
 
 func (ec *executionContext) marshalNDirective2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v jobs.Directive) graphql.Marshaler {
 	return ec._Directive(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Directive(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirectiveAction(ctx context.Context, v any) (jobs.DirectiveAction, error) {

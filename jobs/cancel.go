@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -14,7 +15,7 @@ type Canceller struct {
 }
 
 // Cancel ends a waiting job at once. For a job that a worker holds the wish is
-// recorded: the worker learns of it with its next call, and however its attempt
+// recorded and the worker told; at the latest it learns of it with its next call, and however its attempt
 // ends, the job does not complete. Cancelling a cancelled job returns it;
 // cancelling one that is COMPLETED or FAILED is a CONFLICT.
 func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
@@ -58,6 +59,11 @@ func (c *change) cancel(ctx context.Context, p Principal) error {
 		}
 		return c.save(ctx)
 	}
+	attempt, err := models.GetAttempt(ctx, c.tx, job.CurrentAttemptID)
+	if err != nil {
+		return fmt.Errorf("read the attempt: %w", err)
+	}
+	c.tell = attempt.WorkerID
 	c.note(models.EventCancelRequested, payload{"by": job.CancelBy})
 	job.Progress.Message = "cancelling: the worker is being told"
 	return c.save(ctx)

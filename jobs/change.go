@@ -25,6 +25,8 @@ type change struct {
 	ready *ReadyJob
 	// left is set by save if the job was queued and is no longer.
 	left *ReadyJob
+	// tell is the worker that has to hear of it at once, if there is one.
+	tell models.WorkerID
 }
 
 // payload is the data of an event.

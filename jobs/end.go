@@ -134,8 +134,10 @@ func (l *held) publish(ctx context.Context, verified []*models.Artifact) error {
 
 // Failure is how an attempt went wrong, in its worker's words.
 type Failure struct {
-	Class             models.FailureClass
-	Message           string
+	Class   models.FailureClass
+	Message string
+	// ErrorDetail is a stack trace, or the runtime's own last words.
+	ErrorDetail       string
 	RetryAfterSeconds *int
 	Log               *UploadedObject
 	LeaseNext         bool

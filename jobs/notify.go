@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/reelay/reelay/models"
 )
 
 // Notifier tells waiting calls and other processes what a commit changed. It
@@ -32,8 +34,20 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 		if c.ready != nil {
 			n.ready(ctx, *c.ready)
 		}
-		n.News.Publish(ctx, c.job.ID)
+		n.News.Publish(ctx, string(c.job.ID))
+		if c.tell != "" {
+			n.News.Publish(ctx, string(c.tell))
+		}
 	}
+}
+
+// worker tells a worker that something is wanted of it: through its lease call if
+// that waits here, and wherever it listens.
+func (n *Notifier) worker(ctx context.Context, id models.WorkerID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	defer cancel()
+	n.Waiters.WakeWorker(id)
+	n.News.Publish(ctx, string(id))
 }
 
 // ready puts a job into the index and wakes one worker that waits for its model

@@ -27,7 +27,7 @@ func (o *Operator) DrainWorker(ctx context.Context, p Principal, id models.Worke
 	}
 	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) })
 	if err == nil {
-		o.Notifier.Waiters.WakeWorker(id)
+		o.Notifier.worker(ctx, id)
 	}
 	return w, err
 }
@@ -74,6 +74,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.Wor
 	if w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) }); err != nil {
 		return nil, err
 	}
+	o.Notifier.worker(ctx, id)
 	if err := provider.Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
 		return nil, conflict("This worker's machine does not run any more.")
 	}

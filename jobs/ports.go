@@ -97,13 +97,13 @@ type ReadyIndex interface {
 	Wakes(ctx context.Context, found func(model string)) error
 }
 
-// News tells every process that a job's row changed. It may lose messages: who
-// listens also looks from time to time.
+// News tells every process that the row of that id, a job's or a worker's, says
+// something new. It may lose messages: who listens also looks from time to time.
 type News interface {
-	Publish(ctx context.Context, id models.JobID)
+	Publish(ctx context.Context, id string)
 	// Subscribe returns a channel that holds a value whenever there was news,
 	// and a function that ends it.
-	Subscribe(ctx context.Context, id models.JobID) (<-chan struct{}, func(), error)
+	Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error)
 }
 
 // ErrProviderGone means that a provider is shutting down: its pools are left as

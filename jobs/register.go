@@ -230,6 +230,7 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.Wor
 		return nil, wrap(orNotFound(err, "worker"), "end worker %s", id)
 	}
 	n.after(ctx, done)
+	n.worker(ctx, id)
 	return getWorker(ctx, db, id)
 }
 

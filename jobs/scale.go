@@ -145,7 +145,7 @@ func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider Provider)
 		return err
 	}
 	for _, id := range drained {
-		s.Notifier.Waiters.WakeWorker(id)
+		s.Notifier.worker(ctx, id)
 	}
 	return s.boot(ctx, pool, provider, boot, decision)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Watcher follows jobs live.
+// Watcher follows jobs, and what is wanted of workers, live.
 type Watcher struct {
 	Reader *Reader
 	News   News
@@ -31,7 +31,7 @@ func (w *Watcher) Job(ctx context.Context, p Principal, id models.JobID, every t
 		return invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
 	}
 	// News of what changes after the first look must not be missed.
-	news, stop, err := w.News.Subscribe(ctx, id)
+	news, stop, err := w.News.Subscribe(ctx, string(id))
 	if err != nil {
 		return fmt.Errorf("watch job %s: %w", id, err)
 	}

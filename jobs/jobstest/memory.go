@@ -110,14 +110,14 @@ func (x *Index) Wakes(ctx context.Context, _ func(string)) error {
 // News is news within one process.
 type News struct {
 	mu        sync.Mutex
-	listeners map[models.JobID][]chan struct{}
+	listeners map[string][]chan struct{}
 }
 
 // NewNews makes news that nobody follows yet.
-func NewNews() *News { return &News{listeners: map[models.JobID][]chan struct{}{}} }
+func NewNews() *News { return &News{listeners: map[string][]chan struct{}{}} }
 
 // Publish implements jobs.News.
-func (n *News) Publish(_ context.Context, id models.JobID) {
+func (n *News) Publish(_ context.Context, id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.listeners[id] {
@@ -129,7 +129,7 @@ func (n *News) Publish(_ context.Context, id models.JobID) {
 }
 
 // Subscribe implements jobs.News.
-func (n *News) Subscribe(_ context.Context, id models.JobID) (<-chan struct{}, func(), error) {
+func (n *News) Subscribe(_ context.Context, id string) (<-chan struct{}, func(), error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := make(chan struct{}, 1)

@@ -9,13 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
 )
 
 // newsTimeout is what news may cost a caller: they can be lost.
 const newsTimeout = 200 * time.Millisecond
 
-// News carries news of jobs between processes over Redis. All subscriptions of a
+// News carries news of jobs and workers between processes over Redis. All subscriptions of a
 // process share one connection, which is there while there are any.
 type News struct {
 	client redis.UniversalClient
@@ -26,7 +25,7 @@ type News struct {
 	topics map[string]*topic // by channel
 }
 
-// topic is one job that somebody here follows.
+// topic is one row that somebody here follows.
 type topic struct {
 	followers map[chan struct{}]bool
 	confirmed chan struct{} // closed when Redis says that news will come
@@ -39,12 +38,12 @@ func NewNews(client redis.UniversalClient, prefix string) *News {
 	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
 }
 
-// Publish tells who follows the job. News that Redis does not take are lost.
-func (n *News) Publish(ctx context.Context, id models.JobID) {
+// Publish tells who follows that id. News that Redis does not take are lost.
+func (n *News) Publish(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
 	defer cancel()
-	if err := n.client.Publish(ctx, n.prefix+string(id), "").Err(); err != nil {
-		slog.DebugContext(ctx, "news lost", "job", id, "error", err)
+	if err := n.client.Publish(ctx, n.prefix+id, "").Err(); err != nil {
+		slog.DebugContext(ctx, "news lost", "id", id, "error", err)
 	}
 }
 
@@ -53,8 +52,8 @@ func (n *News) Publish(ctx context.Context, id models.JobID) {
 // after it returned are not missed while Redis can be reached; when it can again
 // after an outage, that is news too. It returns no error: without Redis there is
 // no news.
-func (n *News) Subscribe(ctx context.Context, id models.JobID) (<-chan struct{}, func(), error) {
-	channel, follower := n.prefix+string(id), make(chan struct{}, 1)
+func (n *News) Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error) {
+	channel, follower := n.prefix+id, make(chan struct{}, 1)
 	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
 	defer cancel()
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs/ready"
-	"github.com/reelay/reelay/models"
 )
 
 func newNews(t *testing.T, server *services.Redis) *ready.News {
@@ -19,7 +18,7 @@ func newNews(t *testing.T, server *services.Redis) *ready.News {
 }
 
 // follow subscribes until the test ends or the function is called.
-func follow(t *testing.T, news *ready.News, id models.JobID) (<-chan struct{}, func()) {
+func follow(t *testing.T, news *ready.News, id string) (<-chan struct{}, func()) {
 	follower, stop, err := news.Subscribe(t.Context(), id)
 	require.NoError(t, err)
 	t.Cleanup(stop)
@@ -29,7 +28,7 @@ func follow(t *testing.T, news *ready.News, id models.JobID) (<-chan struct{}, f
 func TestNews(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReachesEachFollowerOfTheJob", func(t *testing.T) {
+	t.Run("ReachesEachFollowerOfTheID", func(t *testing.T) {
 		t.Parallel()
 
 		here, there := newNews(t, shared), newNews(t, shared)
