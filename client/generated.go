@@ -279,6 +279,18 @@ func (v *AttemptWorker) GetRegion() string { return v.Region }
 // GetGpuType returns AttemptWorker.GpuType, and is useful for accessing the field via an interface.
 func (v *AttemptWorker) GetGpuType() string { return v.GpuType }
 
+type Backoff string
+
+const (
+	BackoffExponential Backoff = "EXPONENTIAL"
+	BackoffFixed       Backoff = "FIXED"
+)
+
+var AllBackoff = []Backoff{
+	BackoffExponential,
+	BackoffFixed,
+}
+
 // Cancellation includes the GraphQL fields of Cancellation requested by the fragment Cancellation.
 type Cancellation struct {
 	By          string    `json:"by"`
@@ -1780,6 +1792,22 @@ func (v *RequestUploadInput) __premarshalJSON() (*__premarshalRequestUploadInput
 	return &retval, nil
 }
 
+// How the delay between attempts grows: from initialDelaySeconds (0.1 to 86400; 10 by default), doubled each time or fixed, up to maxDelaySeconds (300 by default).
+type RetryPolicyInput struct {
+	Backoff             *Backoff `json:"backoff"`
+	InitialDelaySeconds *float64 `json:"initialDelaySeconds"`
+	MaxDelaySeconds     *float64 `json:"maxDelaySeconds"`
+}
+
+// GetBackoff returns RetryPolicyInput.Backoff, and is useful for accessing the field via an interface.
+func (v *RetryPolicyInput) GetBackoff() *Backoff { return v.Backoff }
+
+// GetInitialDelaySeconds returns RetryPolicyInput.InitialDelaySeconds, and is useful for accessing the field via an interface.
+func (v *RetryPolicyInput) GetInitialDelaySeconds() *float64 { return v.InitialDelaySeconds }
+
+// GetMaxDelaySeconds returns RetryPolicyInput.MaxDelaySeconds, and is useful for accessing the field via an interface.
+func (v *RetryPolicyInput) GetMaxDelaySeconds() *float64 { return v.MaxDelaySeconds }
+
 type Role string
 
 const (
@@ -1830,6 +1858,17 @@ type SubmitJobInput struct {
 	UserId *string `json:"userId,omitempty"`
 	// Up to 64 keys of yours, kept with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
+	// Not before this time, at most 366 days ahead.
+	RunAt *time.Time `json:"runAt"`
+	// Not worth starting later than this: it then fails with TIMEOUT.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// Up to 100 jobs of the same account that must be COMPLETED before.
+	DependsOn []string `json:"dependsOn"`
+	Region    *string  `json:"region"`
+	// region is a wish; with this it is a demand.
+	RequireRegion *bool `json:"requireRegion"`
+	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
+	Retry *RetryPolicyInput `json:"retry"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -1864,6 +1903,24 @@ func (v *SubmitJobInput) GetUserId() *string { return v.UserId }
 
 // GetMetadata returns SubmitJobInput.Metadata, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetMetadata() *json.RawMessage { return v.Metadata }
+
+// GetRunAt returns SubmitJobInput.RunAt, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetRunAt() *time.Time { return v.RunAt }
+
+// GetExpiresAt returns SubmitJobInput.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
+
+// GetDependsOn returns SubmitJobInput.DependsOn, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetDependsOn() []string { return v.DependsOn }
+
+// GetRegion returns SubmitJobInput.Region, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetRegion() *string { return v.Region }
+
+// GetRequireRegion returns SubmitJobInput.RequireRegion, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
+
+// GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
 
 // Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
 type Tier string

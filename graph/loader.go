@@ -87,6 +87,7 @@ type loaders struct {
 	accounts  loader[models.AccountID, *models.Account]
 	pools     loader[models.PoolID, *jobs.PoolStatus]
 	held      loader[models.WorkerID, *models.Job]
+	parents   loader[models.JobID, []*models.Job]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -106,6 +107,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.accounts.fetch = keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })
 	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
 	l.held.fetch = r.CurrentJobs
+	l.parents.fetch = r.Parents
 	return l
 }
 

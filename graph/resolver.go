@@ -17,6 +17,7 @@ type Resolver struct {
 	Watcher   *jobs.Watcher
 	Leaser    *jobs.Leaser
 	Holder    *jobs.Holder
+	Retrier   *jobs.Retrier
 	Registrar *jobs.Registrar
 	Operator  *jobs.Operator
 }

@@ -15,6 +15,16 @@ type retryPlan struct {
 	delay   time.Duration // 0: at once
 }
 
+// failures is what the plan is made from.
+type failures struct {
+	class models.FailureClass
+	// n is the number of counted failures of this run, this one among them; most
+	// is how many there may be.
+	n, most           int
+	retryAfterSeconds *int
+	policy            *models.RetryPolicy // nil: the table's own
+}
+
 const (
 	backoffBase   = 5 * time.Second
 	backoffJitter = 5 * time.Second
@@ -24,20 +34,22 @@ const (
 
 func randomJitter() time.Duration { return rand.N(backoffJitter) }
 
-// planRetry decides by failure class. n is the number of counted failures of
-// this run, this one among them.
-func planRetry(class models.FailureClass, n, maxAttempts int, retryAfterSeconds *int, jitter time.Duration) retryPlan {
-	switch class {
+// planRetry decides by failure class.
+func planRetry(f failures, jitter time.Duration) retryPlan {
+	switch f.class {
 	case models.FailPreempted, models.FailWorkerLost:
 		return retryPlan{}
 	case models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
 		models.FailPoison, models.FailDependency:
 		return retryPlan{never: true, counted: true}
 	}
-	plan := retryPlan{counted: true, never: n >= maxAttempts, delay: backoff(n, jitter)}
-	switch class {
+	plan := retryPlan{counted: true, never: f.n >= f.most, delay: backoff(f.n, jitter)}
+	if f.policy != nil {
+		plan.delay = policyBackoff(f.policy, f.n, jitter)
+	}
+	switch f.class {
 	case models.FailProvider:
-		if n == 1 {
+		if f.n == 1 && f.policy == nil {
 			plan.delay = 30 * time.Second
 		}
 	case models.FailRateLimited:
@@ -45,16 +57,38 @@ func planRetry(class models.FailureClass, n, maxAttempts int, retryAfterSeconds 
 	case models.FailModelCrash, models.FailOutOfMemory, models.FailCheckpointCorrupt:
 		plan.delay = 0 // another worker may well do it
 	}
-	if retryAfterSeconds != nil && class == models.FailRateLimited {
-		plan.delay = time.Duration(*retryAfterSeconds) * time.Second
+	if f.retryAfterSeconds != nil && f.class == models.FailRateLimited {
+		plan.delay = time.Duration(*f.retryAfterSeconds) * time.Second
 	}
 	return plan
 }
 
 // backoff is min(5 s · 2ⁿ + jitter, 300 s).
 func backoff(n int, jitter time.Duration) time.Duration {
-	if n > 10 { // beyond the maximum, and before the shift overflows
-		return backoffMax
-	}
-	return time.Duration(math.Min(float64(backoffBase<<n+jitter), float64(backoffMax)))
+	return grown(backoffBase, n, jitter, backoffMax)
 }
+
+// policyBackoff is the client's own: the initial delay each time (FIXED), or
+// doubled with every failure, up to the largest. The jitter is at most half the
+// initial delay.
+func policyBackoff(p *models.RetryPolicy, n int, jitter time.Duration) time.Duration {
+	initial, most := 2*backoffBase, backoffMax
+	if p.InitialDelaySeconds != nil {
+		initial = seconds(*p.InitialDelaySeconds)
+	}
+	if p.MaxDelaySeconds != nil {
+		most = seconds(*p.MaxDelaySeconds)
+	}
+	jitter = min(jitter, initial/2)
+	if p.Backoff == models.BackoffFixed {
+		n = 1
+	}
+	return grown(initial, n-1, jitter, most)
+}
+
+// grown is min(base · 2ⁿ + jitter, most).
+func grown(base time.Duration, n int, jitter, most time.Duration) time.Duration {
+	return time.Duration(math.Min(math.Ldexp(float64(base), n)+float64(jitter), float64(most)))
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -20,6 +20,10 @@ type change struct {
 	from   models.JobStatus
 	lane   models.Tier // the lane in which from was
 	events []*models.JobEvent
+	// dead is set when the run failed for good.
+	dead *models.DeadLetter
+	// others are the changes of jobs that waited for this one.
+	others []*change
 
 	// ready is set by save if the job is queued now.
 	ready *ReadyJob
@@ -114,12 +118,17 @@ func (c *change) cancelled() error {
 	return nil
 }
 
-// failed ends the job's run.
+// failed ends the job's run, with a dead letter.
 func (c *change) failed(class models.FailureClass, reason string) error {
 	if err := c.move(models.JobFailed); err != nil {
 		return err
 	}
 	c.job.FailureClass, c.job.FailureReason = class, reason
+	c.dead = &models.DeadLetter{
+		ID: models.NewDeadLetterID(), JobID: c.job.ID, Run: c.job.Run, Model: c.job.Model,
+		FailureClass: class, Reason: reason, Fingerprint: fingerprint(class, c.job.Model, reason), CreatedAt: c.now,
+	}
+	c.note(models.EventDeadLettered, payload{"deadLetter": c.dead.ID, "fingerprint": c.dead.Fingerprint})
 	c.note(models.EventFailed, payload{"class": class, "reason": reason})
 	c.over()
 	return nil
@@ -130,13 +139,29 @@ func (c *change) over() {
 	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
 }
 
+// save writes the job, and what its end means for those that wait for it.
 func (c *change) save(ctx context.Context) error {
+	if err := c.write(ctx); err != nil {
+		return err
+	}
+	if !c.job.Status.Terminal() || c.from.Terminal() {
+		return nil
+	}
+	return c.settle(ctx)
+}
+
+func (c *change) write(ctx context.Context) error {
 	if err := models.UpdateJob(ctx, c.tx, c.job, c.from); err != nil {
 		return fmt.Errorf("update the job: %w", err)
 	}
 	if len(c.events) > 0 {
 		if err := models.InsertJobEvents(ctx, c.tx, c.events); err != nil {
 			return fmt.Errorf("write the events: %w", err)
+		}
+	}
+	if c.dead != nil {
+		if err := models.InsertDeadLetter(ctx, c.tx, c.dead); err != nil {
+			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
 	return c.count(ctx)

@@ -31,6 +31,7 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 			return
 		}
 		l.job.LatestCheckpointID, l.attempt.CheckpointID, l.attempt.CheckpointAt = a.ID, a.ID, l.change.now
+		l.job.Crashes = 0
 		data := payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
 		if c.DurationSeconds != nil && *c.DurationSeconds >= 0 && !math.IsInf(*c.DurationSeconds, 0) {
 			data["durationSeconds"] = *c.DurationSeconds
@@ -90,21 +91,7 @@ func (h *Holder) RejectCheckpoint(ctx context.Context, p Principal, f Fence, id 
 		if !id.Valid() {
 			return notFound("checkpoint")
 		}
-		if err := models.RejectCheckpoint(ctx, l.change.tx, l.job.ID, id); err != nil {
-			return orNotFound(err, "checkpoint")
-		}
-		left, err := models.ListCheckpoints(ctx, l.change.tx, l.job.ID, 1)
-		if err != nil {
-			return err
-		}
-		l.job.LatestCheckpointID = ""
-		if len(left) > 0 {
-			l.job.LatestCheckpointID = left[0].ID
-		}
-		l.change.note(models.EventProgress, payload{
-			"class": models.FailCheckpointCorrupt, "artifact": id, "reason": clip(printable(reason), maxReasonBytes),
-		})
-		return nil
+		return l.rejectCheckpoint(ctx, id, reason)
 	})
 	if err != nil {
 		return nil, wrap(err, "reject a checkpoint of attempt %s", f.AttemptID)

@@ -157,3 +157,5 @@ func (obedient) Start(context.Context, *models.Pool, string) error    { return n
 func (obedient) Instances(context.Context) ([]string, error)          { return nil, nil }
 func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }
 func (obedient) Kill(context.Context, string) error                   { return nil }
+
+func (obedient) Reclaimed(context.Context, string) (bool, error) { return true, nil }

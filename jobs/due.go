@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
-// Scheduler starts what waits for its time.
+// Scheduler starts what waits for its time, and ends what it came too late for.
 type Scheduler struct {
 	DB       *bun.DB
 	Notifier *Notifier
@@ -18,30 +19,67 @@ type Scheduler struct {
 // dueBatch bounds one pass: the rest waits for the next.
 const dueBatch = 500
 
-// Due queues every SCHEDULED job whose time has come, and returns how many there
-// were. Any number of processes may do so at once.
+// Due queues every job that waited for nothing but its time, and returns how many
+// there were. Any number of processes may do so at once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {
 	ids, err := models.ListDueJobs(ctx, s.DB, dueBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find due jobs: %w", err)
 	}
-	var queued int
+	return s.each(ctx, ids, func(c *change) error {
+		switch {
+		case c.job.RunAt.After(c.now):
+			return nil
+		case c.job.Status == models.JobBlocked:
+			return c.unblock()
+		case c.job.Status != models.JobScheduled:
+			return nil
+		}
+		// A retry keeps its place before the account's other jobs.
+		if err := c.queued(c.job.AttemptNo > 0); err != nil {
+			return err
+		}
+		c.note(models.EventQueued, payload{"lane": c.job.Lane})
+		return nil
+	})
+}
+
+// Expire fails every job that was to be started by now and was not, and returns
+// how many there were. Any number of processes may do so at once.
+func (s *Scheduler) Expire(ctx context.Context) (int, error) {
+	ids, err := models.ListExpiringJobs(ctx, s.DB, dueBatch)
+	if err != nil {
+		return 0, fmt.Errorf("find jobs that nobody started in time: %w", err)
+	}
+	return s.each(ctx, ids, func(c *change) error {
+		job := c.job
+		if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
+			return nil
+		}
+		return c.failed(models.FailTimeout, "no worker had started it by "+job.ExpiresAt.UTC().Format(time.RFC3339)+", when it was to expire")
+	})
+}
+
+// each makes one change to each of these waiting jobs, and returns how many did
+// change.
+func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*change) error) (int, error) {
+	var changed int
 	var failed []error
 	for _, id := range ids {
-		done, err := s.due(ctx, id)
+		done, err := s.one(ctx, id, act)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("queue due job %s: %w", id, err))
+			failed = append(failed, fmt.Errorf("job %s: %w", id, err))
 			continue
 		}
 		if done != nil {
-			queued++
+			changed++
 			s.Notifier.after(ctx, done)
 		}
 	}
-	return queued, errors.Join(failed...)
+	return changed, errors.Join(failed...)
 }
 
-func (s *Scheduler) due(ctx context.Context, id models.JobID) (done *change, err error) {
+func (s *Scheduler) one(ctx context.Context, id models.JobID, act func(*change) error) (done *change, err error) {
 	seen, err := models.GetJob(ctx, s.DB, id)
 	if err != nil {
 		return nil, err
@@ -55,14 +93,12 @@ func (s *Scheduler) due(ctx context.Context, id models.JobID) (done *change, err
 			return err
 		}
 		c, err := newChange(ctx, tx, job)
-		if err != nil || job.Status != models.JobScheduled || job.RunAt.After(c.now) {
+		if err != nil {
 			return err
 		}
-		// A retry keeps its place before the account's other jobs.
-		if err := c.queued(job.AttemptNo > 0); err != nil {
+		if err := act(c); err != nil || len(c.events) == 0 {
 			return err
 		}
-		c.note(models.EventQueued, payload{"lane": job.Lane})
 		done = c
 		return c.save(ctx)
 	})

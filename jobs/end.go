@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/reelay/reelay/models"
@@ -30,6 +29,7 @@ type End struct {
 
 const (
 	maxReasonBytes = 4 << 10
+	maxDetailBytes = 16 << 10
 	maxOutputBytes = 256 << 10
 )
 
@@ -170,13 +170,14 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		}
 		logs = append(logs, log)
 	}
-	reason := clip(printable(failure.Message), maxReasonBytes)
+	failure.Message, failure.ErrorDetail = clip(printable(failure.Message), maxReasonBytes), clip(printable(failure.ErrorDetail), maxDetailBytes)
 	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
 		if err := l.publish(ctx, logs); err != nil {
 			return err
 		}
-		l.end(models.AttemptFailed, failure.Class, reason)
-		return l.failed(failure.Class, reason, failure.RetryAfterSeconds)
+		l.end(models.AttemptFailed, failure.Class, failure.Message)
+		l.attempt.ErrorDetail = failure.ErrorDetail
+		return l.failed(ctx, h.Catalogue, failure)
 	})
 	if errors.Is(err, ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
@@ -185,30 +186,6 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		return nil, err
 	}
 	return h.answerEnd(ctx, p, l.job, l.attempt, failure.LeaseNext)
-}
-
-// failed decides what becomes of the job of a failed attempt.
-func (l *held) failed(class models.FailureClass, reason string, retryAfterSeconds *int) error {
-	job := l.job
-	job.FailureClass, job.FailureReason = class, reason
-	plan := planRetry(class, job.Failures+1, job.MaxAttempts, retryAfterSeconds, randomJitter())
-	if plan.counted {
-		job.Failures++
-	}
-	switch {
-	case plan.never:
-		return l.change.failed(class, reason)
-	case plan.delay == 0:
-		return l.requeue("trying again: " + reason)
-	}
-	job.RunAt = l.change.now.Add(plan.delay)
-	l.change.note(models.EventRetryScheduled, payload{
-		"class": class, "reason": reason, "failures": job.Failures, "runAt": job.RunAt.UTC().Format(time.RFC3339Nano),
-	})
-	job.CurrentAttemptID = ""
-	job.Progress.Phase, job.Progress.ETASeconds = models.PhaseWaiting, nil
-	job.Progress.Message, job.Progress.UpdatedAt = "trying again soon: "+reason, l.change.now
-	return l.change.move(models.JobScheduled)
 }
 
 // Release hands a job back at once, for PREEMPTED or WORKER_LOST: it is queued
@@ -307,16 +284,4 @@ func printable(s string) string {
 		}
 		return -1
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-// endUnfenced ends a live attempt on our own word (reaped, terminated,
-// registered anew) and requeues its job, or cancels it if that was asked for.
-func endUnfenced(l *held, as models.AttemptStatus, reason string) error {
-	l.end(as, models.FailWorkerLost, reason)
-	if !l.job.CancelRequestedAt.IsZero() {
-		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
-		return l.change.cancelled()
-	}
-	l.change.note(models.EventLost, payload{"reason": reason})
-	return l.requeue("its worker was lost, waiting for another")
 }

@@ -173,13 +173,10 @@ func (h *held) save(ctx context.Context) error {
 	if err := models.UpdateWorker(ctx, tx, h.worker, h.was); err != nil {
 		return fmt.Errorf("update the worker: %w", err)
 	}
-	if err := h.change.save(ctx); err != nil {
-		return err
-	}
 	if err := models.UpdateAttempt(ctx, tx, h.attempt); err != nil {
 		return fmt.Errorf("update the attempt: %w", err)
 	}
-	return nil
+	return h.change.save(ctx)
 }
 
 func (h *held) answer() *Answer {

@@ -28,16 +28,23 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 		if c == nil {
 			continue
 		}
-		if c.left != nil {
-			n.log(ctx, n.Index.Remove(ctx, *c.left))
+		n.change(ctx, c)
+		for _, other := range c.others {
+			n.change(ctx, other)
 		}
-		if c.ready != nil {
-			n.ready(ctx, *c.ready)
-		}
-		n.News.Publish(ctx, string(c.job.ID))
-		if c.tell != "" {
-			n.News.Publish(ctx, string(c.tell))
-		}
+	}
+}
+
+func (n *Notifier) change(ctx context.Context, c *change) {
+	if c.left != nil {
+		n.log(ctx, n.Index.Remove(ctx, *c.left))
+	}
+	if c.ready != nil {
+		n.ready(ctx, *c.ready)
+	}
+	n.News.Publish(ctx, string(c.job.ID))
+	if c.tell != "" {
+		n.News.Publish(ctx, string(c.tell))
 	}
 }
 

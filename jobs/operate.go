@@ -47,7 +47,7 @@ func (o *Operator) TerminateWorker(ctx context.Context, p Principal, id models.W
 			return nil, fmt.Errorf("kill worker %s: %w", id, err)
 		}
 	}
-	return terminateWorker(ctx, o.DB, o.Notifier, id, "an operator ended its worker")
+	return terminateWorker(ctx, o.DB, o.Notifier, id, loss{reason: "an operator ended its worker", blameless: true})
 }
 
 // maxNotice bounds the notice of a preemption.

@@ -193,6 +193,31 @@ func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.Jo
 	return prompts, nil
 }
 
+// Parents returns the jobs that these depend on, by the one that does.
+func (r *Reader) Parents(ctx context.Context, ids []models.JobID) (map[models.JobID][]*models.Job, error) {
+	edges, err := models.ListDependencies(ctx, r.DB, ids)
+	if err != nil || len(edges) == 0 {
+		return nil, wrap(err, "list dependencies")
+	}
+	var on []models.JobID
+	for _, edge := range edges {
+		on = append(on, edge.DependsOn)
+	}
+	rows, err := models.GetJobs(ctx, r.DB, on)
+	if err != nil {
+		return nil, fmt.Errorf("read dependencies: %w", err)
+	}
+	byID := make(map[models.JobID]*models.Job, len(rows))
+	for _, job := range rows {
+		byID[job.ID] = job
+	}
+	parents := make(map[models.JobID][]*models.Job, len(ids))
+	for _, edge := range edges {
+		parents[edge.JobID] = append(parents[edge.JobID], byID[edge.DependsOn])
+	}
+	return parents, nil
+}
+
 // Attempts returns the attempts of jobs, oldest first.
 func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
 	found, err := models.ListAttempts(ctx, r.DB, ids)

@@ -13,8 +13,9 @@ import (
 
 // Reaper takes back what vanished workers held.
 type Reaper struct {
-	DB       *bun.DB
-	Notifier *Notifier
+	DB        *bun.DB
+	Notifier  *Notifier
+	Catalogue *Catalogue
 }
 
 const (
@@ -27,9 +28,14 @@ const (
 )
 
 // Reap ends every live attempt whose lease ran out: the attempt and its worker
-// are LOST, and the job is queued again in its old place. It returns how many
-// there were. Any number of processes may reap at once.
+// are LOST, and the job is queued again in its old place. While we are away
+// nobody can renew: after that each has a whole lease's time to come back. It
+// returns how many there were. Any number of processes may reap at once.
 func (r *Reaper) Reap(ctx context.Context) (int, error) {
+	away, err := getOutage(ctx, r.DB)
+	if err != nil {
+		return 0, err
+	}
 	expired, err := models.ListExpiredAttempts(ctx, r.DB, reapBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find expired leases: %w", err)
@@ -37,6 +43,9 @@ func (r *Reaper) Reap(ctx context.Context) (int, error) {
 	var reaped int
 	var failed []error
 	for _, attempt := range expired {
+		if away.excuses(attempt.LastHeartbeatAt, LeaseTTL) {
+			continue
+		}
 		done, err := r.reap(ctx, attempt)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("reap attempt %s: %w", attempt.ID, err))
@@ -63,12 +72,10 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *chang
 		if !l.attempt.LeaseExpiresAt.Before(l.change.now) {
 			return nil // it was renewed meanwhile
 		}
-		if err := endUnfenced(l, models.AttemptLost, "its lease ran out"); err != nil {
+		if err := endUnfenced(ctx, l, loss{reason: "its lease ran out"}); err != nil {
 			return err
 		}
-		if l.was != models.WorkerTerminated {
-			l.worker.Status, l.worker.IdleSince = models.WorkerLost, time.Time{}
-		}
+		l.giveUpWorker()
 		l.worker.LastHeartbeatAt = l.attempt.LastHeartbeatAt
 		done = l.change
 		return l.save(ctx)
@@ -79,24 +86,38 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *chang
 	return done, nil
 }
 
+// giveUpWorker makes the worker LOST: it is idle again by its own next call.
+func (h *held) giveUpWorker() {
+	if h.was != models.WorkerTerminated {
+		h.worker.Status, h.worker.IdleSince, h.worker.LostAt = models.WorkerLost, time.Time{}, h.change.now
+	}
+}
+
 // Silent ends the wait for workers without a lease that say nothing: idle and
 // draining ones are LOST, those that never came up are over. It returns how many
 // there were.
 func (r *Reaper) Silent(ctx context.Context) (int, error) {
+	away, err := getOutage(ctx, r.DB)
+	if err != nil {
+		return 0, err
+	}
 	ids, err := models.ListSilentWorkers(ctx, r.DB, silenceLimit, bootLimit, reapBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find silent workers: %w", err)
 	}
-	for i, id := range ids {
-		if err := r.silent(ctx, id); err != nil {
-			return i, fmt.Errorf("end silent worker %s: %w", id, err)
+	ended := 0
+	for _, id := range ids {
+		done, err := r.silent(ctx, id, away)
+		if err != nil {
+			return ended, fmt.Errorf("end silent worker %s: %w", id, err)
 		}
+		ended += b2i(done)
 	}
-	return len(ids), nil
+	return ended, nil
 }
 
-func (r *Reaper) silent(ctx context.Context, id models.WorkerID) error {
-	return r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (ended bool, err error) {
+	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		w, err := models.LockWorker(ctx, tx, id)
 		if err != nil {
 			return err
@@ -109,11 +130,15 @@ func (r *Reaper) silent(ctx context.Context, id models.WorkerID) error {
 		switch {
 		case was == models.WorkerBooting && now.Sub(w.CreatedAt) > bootLimit:
 			w.Status, w.EndedAt = models.WorkerTerminated, now
+		case away.excuses(w.LastHeartbeatAt, silenceLimit):
+			return nil
 		case (was == models.WorkerIdle || was == models.WorkerDraining) && now.Sub(w.LastHeartbeatAt) > silenceLimit:
-			w.Status, w.IdleSince = models.WorkerLost, time.Time{}
+			w.Status, w.IdleSince, w.LostAt = models.WorkerLost, time.Time{}, now
 		default:
 			return nil
 		}
+		ended = true
 		return models.UpdateWorker(ctx, tx, w, was)
 	})
+	return ended && err == nil, err
 }

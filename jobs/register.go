@@ -111,31 +111,29 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p Principal, in Regi
 	if old.EnrolmentKeyID != p.KeyID {
 		return nil, nil, forbidden("This instance is registered under another enrolment key.")
 	}
-	c, err := terminate(ctx, tx, old.ID, "its agent registered again")
+	c, err := terminate(ctx, tx, old.ID, loss{reason: "its agent registered again"})
 	return nil, c, err
 }
 
 // terminate ends a worker for good and requeues the job that it holds. The
 // change is nil if it held none.
-func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string) (*change, error) {
+func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost loss) (*change, error) {
+	var done *change
 	attempt, err := models.FindLiveAttempt(ctx, tx, id)
+	if err == nil {
+		done, err = endHeld(ctx, tx, attempt, lost)
+	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	var l *held
-	if err == nil {
-		l, err = lockHeld(ctx, tx, attempt)
-		if err == nil {
-			if err = endUnfenced(l, models.AttemptLost, reason); err == nil {
-				err = l.save(ctx)
-			}
-		}
-		if err != nil && !errors.Is(err, ErrLeaseLost) {
-			return nil, err
-		}
-	}
 	w, err := models.LockWorker(ctx, tx, id)
 	if err != nil || w.Status == models.WorkerTerminated {
+		return done, err
+	}
+	if _, err := models.FindLiveAttempt(ctx, tx, id); !errors.Is(err, sql.ErrNoRows) {
+		if err == nil {
+			err = errLeasedMeanwhile
+		}
 		return nil, err
 	}
 	was := w.Status
@@ -144,13 +142,32 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string
 		return nil, err
 	}
 	w.Status, w.TokenHash, w.EndedAt = models.WorkerTerminated, nil, now
+	if was == models.WorkerIdle || was == models.WorkerBusy {
+		w.LostAt = now
+	}
 	if err := models.UpdateWorker(ctx, tx, w, was); err != nil {
 		return nil, fmt.Errorf("terminate worker %s: %w", id, err)
 	}
-	if l == nil {
+	return done, nil
+}
+
+// errLeasedMeanwhile says that the worker was given a job between two looks: its
+// account's row must be locked before the worker's, so all begins anew.
+var errLeasedMeanwhile = &Error{Code: CodeUnavailable, RetryAfterSeconds: 1, Message: "This worker was just given a job: try again."}
+
+// endHeld ends a worker's attempt, unless it ended meanwhile.
+func endHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost loss) (*change, error) {
+	l, err := lockHeld(ctx, tx, attempt)
+	if errors.Is(err, ErrLeaseLost) {
 		return nil, nil
 	}
-	return l.change, nil
+	if err != nil {
+		return nil, err
+	}
+	if err := endUnfenced(ctx, l, lost); err != nil {
+		return nil, err
+	}
+	return l.change, l.save(ctx)
 }
 
 const (
@@ -216,16 +233,21 @@ func (r *Registrar) Deregister(ctx context.Context, p Principal, id models.Worke
 	if err := p.isWorker(id); err != nil {
 		return nil, err
 	}
-	return terminateWorker(ctx, r.DB, r.Notifier, id, "its agent went away")
+	return terminateWorker(ctx, r.DB, r.Notifier, id, loss{reason: "its agent went away", blameless: true})
 }
 
-func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.WorkerID, reason string) (*models.Worker, error) {
+func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.WorkerID, lost loss) (*models.Worker, error) {
 	var done *change
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		var err error
-		done, err = terminate(ctx, tx, id, reason)
-		return err
-	})
+	var err error
+	for range terminateTries {
+		err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			done, err = terminate(ctx, tx, id, lost)
+			return err
+		})
+		if err != errLeasedMeanwhile {
+			break
+		}
+	}
 	if err != nil {
 		return nil, wrap(orNotFound(err, "worker"), "end worker %s", id)
 	}
@@ -233,6 +255,9 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.Wor
 	n.worker(ctx, id)
 	return getWorker(ctx, db, id)
 }
+
+// terminateTries is how often a worker may be given a job in between.
+const terminateTries = 5
 
 func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
 	workers, err := models.GetWorkers(ctx, db, []models.WorkerID{id})

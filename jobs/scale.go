@@ -156,7 +156,7 @@ func (s *Scaler) boot(ctx context.Context, pool *models.Pool, provider Provider,
 	for _, w := range boot {
 		if err := provider.Start(ctx, pool, w.ProviderInstanceID); err != nil {
 			failed = append(failed, err)
-			_, err = terminateWorker(ctx, s.DB, s.Notifier, w.ID, "it could not be started")
+			_, err = terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss{reason: "it could not be started", blameless: true})
 			failed = append(failed, err)
 		}
 	}
@@ -263,7 +263,11 @@ func (s *Scaler) forget(ctx context.Context, pool *models.Pool, provider Provide
 		if w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
 			continue
 		}
-		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, "its machine is gone"); err != nil {
+		reclaimed, err := provider.Reclaimed(ctx, w.ProviderInstanceID)
+		if err != nil {
+			return fmt.Errorf("ask why instance %s is gone: %w", w.ProviderInstanceID, err)
+		}
+		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss{reason: "its machine is gone", blameless: reclaimed}); err != nil {
 			return err
 		}
 	}

@@ -2,12 +2,14 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -30,6 +32,16 @@ type Submission struct {
 	TimeoutSeconds *int
 	UserID         string
 	Metadata       json.RawMessage
+	// RunAt is before when it shall not start, ExpiresAt by when it must have
+	// been; nil: at once, and at any time.
+	RunAt, ExpiresAt *time.Time
+	// DependsOn are jobs of the same account that must be COMPLETED before.
+	DependsOn []models.JobID
+	// Region is a wish; with RequireRegion it is a demand.
+	Region        string
+	RequireRegion bool
+	// Retry narrows the backoff between attempts.
+	Retry *models.RetryPolicy
 }
 
 // Submitter accepts jobs.
@@ -57,7 +69,7 @@ const (
 // INVALID_INPUT, FORBIDDEN (a tier above the account's) and QUOTA_EXCEEDED, and
 // leave nothing behind.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
-	job, err = s.validate(in)
+	job, err = s.validate(&in)
 	if err != nil {
 		return nil, false, err
 	}
@@ -66,7 +78,7 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 
 	var done *change
 	err = s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		done, err = s.insert(ctx, tx, job, in.Prompt)
+		done, err = s.insert(ctx, tx, job, in)
 		return err
 	})
 	if errors.Is(err, errKeyUsed) {
@@ -82,7 +94,7 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 
 var errKeyUsed = errors.New("the idempotency key was used before")
 
-func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) (*change, error) {
+func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in Submission) (*change, error) {
 	account, err := models.LockAccount(ctx, tx, job.AccountID)
 	if err != nil {
 		return nil, err
@@ -91,7 +103,7 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prom
 		return nil, err
 	}
 	if job.IdempotencyKey != "" {
-		if job.RequestDigest, err = requestDigest(job, prompt); err != nil {
+		if job.RequestDigest, err = requestDigest(job, in); err != nil {
 			return nil, err
 		}
 	}
@@ -100,8 +112,13 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prom
 		return nil, err
 	}
 	c := &change{tx: tx, now: now, job: job}
-	job.QueuedAt, job.Progress = now, models.Progress{Phase: models.PhaseWaiting}
-	c.note(models.EventQueued, payload{"lane": job.Lane})
+	parents, err := s.parents(ctx, tx, job, in.DependsOn)
+	if err == nil {
+		err = c.begin(in, reckonDependencies(parents))
+	}
+	if err != nil {
+		return nil, orKeyUsed(ctx, tx, job, err)
+	}
 	if err := models.InsertJob(ctx, tx, job); errors.Is(err, sql.ErrNoRows) {
 		return nil, errKeyUsed
 	} else if err != nil {
@@ -109,13 +126,15 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prom
 	}
 	// The limit comes after the key: a repeated submit gets its job even then.
 	if account.Queued >= account.MaxQueued {
-		return nil, &Error{
-			Code: CodeQuotaExceeded, RetryAfterSeconds: 10,
-			Message: "This account has as many waiting jobs as it may have: wait for some to start, or cancel some.",
-		}
+		return nil, errQueueFull
 	}
-	if err := s.insertInput(ctx, tx, job, prompt); err != nil {
+	if err := s.insertInput(ctx, tx, job, in.Prompt); err != nil {
 		return nil, err
+	}
+	if len(parents) > 0 {
+		if err := models.InsertJobDependencies(ctx, tx, job.ID, in.DependsOn); err != nil {
+			return nil, err
+		}
 	}
 	if err := models.InsertJobEvents(ctx, tx, c.events); err != nil {
 		return nil, err
@@ -123,8 +142,29 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, prom
 	if err := models.AddToAccount(ctx, tx, job.AccountID, 1, 0); err != nil {
 		return nil, err
 	}
+	if job.Status != models.JobQueued {
+		return c, c.failWithParent(ctx, reckonDependencies(parents).failed)
+	}
 	c.ready, err = enterLane(ctx, tx, job)
 	return c, err
+}
+
+var errQueueFull = &Error{
+	Code: CodeQuotaExceeded, RetryAfterSeconds: 10,
+	Message: "This account has as many waiting jobs as it may have: wait for some to start, or cancel some.",
+}
+
+// orKeyUsed is the refusal of a request that was accepted before, when its times
+// were not past yet: the key says so.
+func orKeyUsed(ctx context.Context, tx bun.Tx, job *models.Job, refused error) error {
+	if job.IdempotencyKey == "" {
+		return refused
+	}
+	_, err := models.FindJobByKey(ctx, tx, job.AccountID, job.IdempotencyKey)
+	if errors.Is(err, sql.ErrNoRows) {
+		return refused
+	}
+	return cmp.Or(err, errKeyUsed)
 }
 
 func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) error {
@@ -169,7 +209,7 @@ func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Jo
 	return job, nil
 }
 
-func (s *Submitter) validate(in Submission) (*models.Job, error) {
+func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 	model, err := s.Catalogue.Model(in.Model)
 	if err != nil {
 		return nil, err
@@ -188,8 +228,9 @@ func (s *Submitter) validate(in Submission) (*models.Job, error) {
 		return nil, err
 	}
 	job := &models.Job{
-		ID: models.NewJobID(), Type: model.Type, Model: model.Name, Status: models.JobQueued, Run: 1,
-		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		ID: models.NewJobID(), Type: model.Type, Model: model.Name, Run: 1, Region: in.Region, RequireRegion: in.RequireRegion,
+		RetryPolicy: in.Retry,
+		Priority:    in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
 	}
 	if in.MaxAttempts != nil {
@@ -206,11 +247,15 @@ func (s *Submitter) validate(in Submission) (*models.Job, error) {
 
 // requestDigest tells requests apart: it is over the canonical JSON of all that
 // was asked for but the key, with the defaults filled in.
-func requestDigest(job *models.Job, prompt string) ([]byte, error) {
-	canonical, err := json.Marshal([]any{
-		job.Type, job.Model, prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
+func requestDigest(job *models.Job, in Submission) ([]byte, error) {
+	request := []any{
+		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
 		job.UserID, job.Metadata,
-	})
+	}
+	if when := in.conditions(); when != nil {
+		request = append(request, when)
+	}
+	canonical, err := json.Marshal(request)
 	if err != nil {
 		return nil, wrap(err, "encode the request")
 	}
@@ -245,6 +290,9 @@ func (in *Submission) validLimits() error {
 		return invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxKeyRunes)
 	case !validText(in.UserID, 0, maxUserIDBytes):
 		return invalid("userId", "userId may have %d printable characters.", maxUserIDBytes)
+	}
+	if err := in.validConditions(); err != nil {
+		return err
 	}
 	return in.validMetadata()
 }

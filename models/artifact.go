@@ -88,6 +88,15 @@ func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) 
 		WHERE id = ? AND job_id = ? AND type = 'CHECKPOINT'`, id, job).Exec(ctx))
 }
 
+// RejectCheckpoints marks all checkpoints of the job as never to be handed out
+// again.
+func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
+	_, err := tx.NewRaw(`
+		UPDATE artifacts SET rejected_at = clock_timestamp()
+		WHERE job_id = ? AND type = 'CHECKPOINT' AND rejected_at IS NULL`, job).Exec(ctx)
+	return err
+}
+
 // IssuedUpload is an object key that was issued to an attempt.
 type IssuedUpload struct {
 	bun.BaseModel `bun:"table:uploads,alias:u"`

@@ -129,6 +129,21 @@ func ListExpiredAttempts(ctx context.Context, db bun.IDB, limit int) ([]*Attempt
 	return attempts, err
 }
 
+// ListOverdueAttempts returns live attempts that run for longer than their
+// timeout, render without progress for longer than stall, or were cancelled, all
+// by more than grace.
+func ListOverdueAttempts(ctx context.Context, db bun.IDB, stall, grace time.Duration, limit int) ([]*Attempt, error) {
+	var attempts []*Attempt
+	err := db.NewSelect().Model(&attempts).Join("JOIN jobs j ON j.id = a.job_id").
+		Where("a.ended_at IS NULL").
+		Where(`clock_timestamp() - make_interval(secs => ?) > least(
+			j.cancel_requested_at,
+			a.started_at + make_interval(secs => j.timeout_seconds),
+			CASE WHEN j.phase = 'RENDERING' THEN j.progress_at + make_interval(secs => ?) END)`, grace.Seconds(), stall.Seconds()).
+		Order("a.id").Limit(int64(limit)).Scan(ctx)
+	return attempts, err
+}
+
 // ListAttempts returns the attempts of these jobs, oldest first.
 func ListAttempts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Attempt, error) {
 	var attempts []*Attempt

@@ -45,9 +45,18 @@ type DeadLetter struct {
 	Note        string     `bun:"note,nullzero"`
 }
 
-// InsertDeadLetter writes the dead letter of a run that has just failed.
+// InsertDeadLetter writes the dead letter of a run that has just failed, with
+// what is known of its attempts.
 func InsertDeadLetter(ctx context.Context, tx bun.Tx, d *DeadLetter) error {
-	_, err := tx.NewInsert().Model(d).Exec(ctx)
+	err := tx.NewRaw(`
+		SELECT count(*) AS attempts, (array_agg(w.provider ORDER BY a.attempt_no DESC))[1] AS provider,
+			(array_agg(a.log_id ORDER BY a.attempt_no DESC))[1] AS log_id
+		FROM job_attempts a JOIN workers w ON w.id = a.worker_id
+		WHERE a.job_id = ? AND a.run = ?`, d.JobID, d.Run).Scan(ctx, d)
+	if err != nil {
+		return err
+	}
+	_, err = tx.NewInsert().Model(d).Exec(ctx)
 	return err
 }
 

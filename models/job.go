@@ -237,6 +237,22 @@ func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
 		Exec(ctx))
 }
 
+// EditJobParams writes the params of a job's next run.
+func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage) error {
+	return mustChange(tx.NewRaw("UPDATE jobs SET params = ? WHERE id = ?", string(params), id).Exec(ctx))
+}
+
+// ListExpiringJobs returns jobs that were to be started by now and were not,
+// longest overdue first.
+func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
+	var ids []JobID
+	err := db.NewRaw(`
+		SELECT id FROM jobs
+		WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at <= clock_timestamp() AND started_at IS NULL
+		ORDER BY expires_at LIMIT ?`, limit).Scan(ctx, &ids)
+	return ids, err
+}
+
 // DeliverCancel notes when the worker was first told of a cancel.
 func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 	_, err := db.NewRaw(`

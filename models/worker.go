@@ -106,13 +106,14 @@ func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) 
 }
 
 // TouchWorker notes a sign of life, what it holds warm (nil: as before) and its
-// newest GPU samples (nil: as before). A LOST worker that speaks is IDLE again.
+// newest GPU samples (nil: as before). A LOST worker that speaks is IDLE again,
+// or drains on.
 func TouchWorker(ctx context.Context, db bun.IDB, id WorkerID, warm []string, utilization []float64) (*Worker, error) {
 	w := new(Worker)
 	q := db.NewUpdate().Model(w).
 		Set("last_heartbeat_at = clock_timestamp()").
 		Set("idle_since = CASE WHEN status = 'LOST' THEN clock_timestamp() ELSE idle_since END").
-		Set("status = CASE WHEN status = 'LOST' THEN 'IDLE' ELSE status END").
+		Set("status = CASE WHEN status <> 'LOST' THEN status WHEN drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END").
 		Where("w.id = ? AND w.status <> 'TERMINATED'", id).
 		Returning("*")
 	if warm != nil {

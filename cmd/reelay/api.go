@@ -56,6 +56,8 @@ const lookEvery = 1500 * time.Millisecond
 func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
+	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessAPI}
+	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL)) })
 	group.Go(func() error {
 		return s.notifier.Index.Wakes(ctx, func(model string) { s.notifier.Waiters.Wake(model) })
@@ -81,6 +83,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Holder:    &jobs.Holder{DB: s.db, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
+		Retrier:   &jobs.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier},
 		Registrar: &jobs.Registrar{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
 	}, s.keys().Authenticate, graph.Options{}))
 	mux.Handle("/objects/", s.objects.Handler())

@@ -39,6 +39,7 @@ func controlCommand() *cobra.Command {
 const (
 	reapEvery       = 5 * time.Second
 	silentEvery     = 15 * time.Second
+	overdueEvery    = 10 * time.Second
 	dueEvery        = time.Second
 	sweepEvery      = 5 * time.Second
 	partitionsEvery = time.Hour
@@ -49,7 +50,8 @@ const (
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
 // control processes run the same passes: each may be handed any tick.
 func (s *stack) control(ctx context.Context) error {
-	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier}
+	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessControl}
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
@@ -62,6 +64,7 @@ func (s *stack) control(ctx context.Context) error {
 		slog.WarnContext(ctx, "the ready index is not there yet", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error {
 		return tasks.Run(ctx, tasks.Config{
@@ -70,7 +73,9 @@ func (s *stack) control(ctx context.Context) error {
 			Passes: []tasks.Pass{
 				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
 				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},
+				{Name: "overdue", Every: overdueEvery, Run: counted(reaper.Overdue)},
 				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
+				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "partitions", Every: partitionsEvery, Run: func(ctx context.Context) error {

@@ -41,6 +41,7 @@ type Stack struct {
 	Operator  *jobs.Operator
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
+	Retrier   *jobs.Retrier
 	Readier   *jobs.Readier
 	Objects   *blob.Store
 
@@ -79,11 +80,14 @@ func New(t testing.TB) *Stack {
 		Holder:    &jobs.Holder{DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser},
 		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
-		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier},
+		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
 		Secrets:   map[models.Role]string{},
 	}
+	// Nobody is ever away but where a test says so.
+	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)
@@ -216,4 +220,11 @@ var contentTypes = map[models.ArtifactType]string{
 // Checksum is the CRC32C of data as the store shows it.
 func Checksum(data []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))))
+}
+
+// WaitUntil waits until PostgreSQL's clock is past t.
+func (s *Stack) WaitUntil(t testing.TB, at time.Time) {
+	t.Helper()
+	_, err := s.DB.NewRaw("SELECT pg_sleep(greatest(0, extract(epoch FROM ?::timestamptz - clock_timestamp())) + 0.01)", at).Exec(t.Context())
+	require.NoError(t, err)
 }

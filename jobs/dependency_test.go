@@ -1,0 +1,338 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// submitAfter submits a job that depends on others.
+func submitAfter(t *testing.T, s *jobstest.Stack, on ...models.JobID) *models.Job {
+	t.Helper()
+	return submitWith(t, s, func(in *jobs.Submission) { in.DependsOn = on })
+}
+
+func submitWith(t *testing.T, s *jobstest.Stack, change func(*jobs.Submission)) *models.Job {
+	t.Helper()
+	job, _, err := submitted(t.Context(), s, change)
+	require.NoError(t, err)
+	return job
+}
+
+func submitted(ctx context.Context, s *jobstest.Stack, change func(*jobs.Submission)) (*models.Job, bool, error) {
+	in := jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
+	change(&in)
+	return s.Submitter.Submit(ctx, s.Client, in)
+}
+
+// complete leases the job that is due and completes it.
+func complete(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *models.Job {
+	t.Helper()
+	_, fence := s.Lease(t, worker)
+	film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+	require.NoError(t, err)
+	return end.Job
+}
+
+func TestDependsOn(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ReleasesTheChildWhenTheLastParentIsComplete", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		one, two := s.Submit(t), s.Submit(t)
+		child := submitAfter(t, s, two.ID, one.ID, two.ID)
+		require.Equal(t, models.JobBlocked, child.Status)
+		require.Equal(t, 2, child.BlockedBy)
+
+		complete(t, s, worker)
+
+		require.Equal(t, models.JobBlocked, s.Reload(t, child.ID).Status)
+		complete(t, s, worker)
+		require.Equal(t, models.JobQueued, s.Reload(t, child.ID).Status)
+		require.Equal(t, child.ID, complete(t, s, worker).ID)
+		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventQueued}, eventTypes(t, s, child.ID)[:2])
+		s.RequireInvariants(t)
+	})
+
+	t.Run("CountsParentsThatAreOver", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		s.Submit(t)
+		done := complete(t, s, worker)
+		gone := s.Submit(t)
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, gone.ID)
+		require.NoError(t, err)
+
+		ready, doomed := submitAfter(t, s, done.ID), submitAfter(t, s, done.ID, gone.ID)
+
+		require.Equal(t, models.JobQueued, ready.Status)
+		require.Equal(t, models.JobFailed, doomed.Status)
+		require.Equal(t, models.FailDependency, doomed.FailureClass)
+		require.Contains(t, doomed.FailureReason, gone.ID)
+		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventDeadLettered, models.EventFailed}, eventTypes(t, s, doomed.ID))
+		s.RequireInvariants(t)
+	})
+
+	for name, end := range map[string]func(t *testing.T, s *jobstest.Stack, parent models.JobID){
+		"Failed": func(t *testing.T, s *jobstest.Stack, _ models.JobID) {
+			worker := s.Worker(t, "one")
+			_, fence := s.Lease(t, worker)
+			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "No."})
+			require.NoError(t, err)
+		},
+		"Cancelled": func(t *testing.T, s *jobstest.Stack, parent models.JobID) {
+			_, err := s.Canceller.Cancel(t.Context(), s.Client, parent)
+			require.NoError(t, err)
+		},
+		"Expired": func(t *testing.T, s *jobstest.Stack, parent models.JobID) {
+			s.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp() WHERE id = ?", parent)
+			n, err := s.Scheduler.Expire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		},
+	} {
+		t.Run("FailsAllThatFollowsAParentThat"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			parent := s.Submit(t)
+			last := parent
+			var children []models.JobID
+			for range 30 {
+				last = submitAfter(t, s, last.ID)
+				children = append(children, last.ID)
+			}
+			other := submitAfter(t, s, s.Submit(t).ID)
+
+			end(t, s, parent.ID)
+
+			for _, id := range children {
+				child := s.Reload(t, id)
+				require.Equal(t, models.JobFailed, child.Status)
+				require.Equal(t, models.FailDependency, child.FailureClass)
+			}
+			require.Equal(t, models.JobBlocked, s.Reload(t, other.ID).Status)
+			s.RequireInvariants(t)
+		})
+	}
+
+	t.Run("WaitsForItsTimeToo", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		parent := s.Submit(t)
+		child := submitWith(t, s, func(in *jobs.Submission) {
+			in.DependsOn, in.RunAt = []models.JobID{parent.ID}, new(time.Now().Add(time.Hour))
+		})
+
+		complete(t, s, worker)
+
+		require.Equal(t, models.JobBlocked, s.Reload(t, child.ID).Status)
+		require.Zero(t, s.Reload(t, child.ID).BlockedBy)
+		require.Nil(t, lease(t, s, worker))
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", child.ID)
+		n, err := s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, models.JobQueued, s.Reload(t, child.ID).Status)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("ReleasesAChildThatIsSubmittedWhileItsParentEnds", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for round := range 5 {
+			worker := s.Worker(t, fmt.Sprint(round))
+			parent := s.Submit(t)
+			_, fence := s.Lease(t, worker)
+			film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+			children := make([]*models.Job, 4)
+			errs := make([]error, 5)
+			var racing sync.WaitGroup
+			for i := range children {
+				racing.Go(func() {
+					children[i], _, errs[i] = submitted(context.Background(), s, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+				})
+			}
+			racing.Go(func() {
+				_, errs[4] = s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &film})
+			})
+			racing.Wait()
+
+			for _, err := range errs {
+				require.NoError(t, err)
+			}
+			for _, child := range children {
+				require.Equal(t, models.JobQueued, s.Reload(t, child.ID).Status)
+			}
+			for range children {
+				complete(t, s, worker)
+			}
+		}
+		s.RequireInvariants(t)
+	})
+
+	t.Run("KnowsNoJobOfAnotherAccount", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		foreign, _, err := s.Submitter.Submit(t.Context(), s.Admin, jobs.Submission{Model: "testcard", Prompt: "secret"})
+		require.NoError(t, err)
+		own := s.Submit(t)
+		many := slices.Repeat([]models.JobID{own.ID}, 101)
+		before := s.Dump(t)
+
+		for _, on := range [][]models.JobID{{foreign.ID}, {own.ID, foreign.ID}, {models.NewJobID()}, {"job_nonsense"}, {""}, {models.JobID(s.Account.ID)}} {
+			_, _, err := submitted(t.Context(), s, func(in *jobs.Submission) { in.DependsOn = on })
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		}
+		_, _, err = submitted(t.Context(), s, func(in *jobs.Submission) { in.DependsOn = many })
+
+		jobstest.RequireInvalid(t, err, "dependsOn")
+		require.Equal(t, before, s.Dump(t))
+	})
+}
+
+func TestSubmitConditions(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefuseTimesThatMakeNoSense", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		now := time.Now()
+		before := s.Dump(t)
+		for name, c := range map[string]struct {
+			field  string
+			change func(*jobs.Submission)
+		}{
+			"an expiry in the past":       {"expiresAt", func(in *jobs.Submission) { in.ExpiresAt = new(now.Add(-time.Second)) }},
+			"an expiry in the year 10000": {"expiresAt", func(in *jobs.Submission) { in.ExpiresAt = new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) }},
+			"a start two years ahead":     {"runAt", func(in *jobs.Submission) { in.RunAt = new(now.AddDate(2, 0, 0)) }},
+			"an expiry before the start":  {"expiresAt", func(in *jobs.Submission) { in.RunAt, in.ExpiresAt = new(now.Add(time.Hour)), new(now.Add(time.Minute)) }},
+			"a demand without a region":   {"requireRegion", func(in *jobs.Submission) { in.RequireRegion = true }},
+			"a region with a line break":  {"region", func(in *jobs.Submission) { in.Region = "eu\nwest" }},
+			"a delay of nothing":          {"retry.initialDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
+			"a delay of two days":         {"retry.maxDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
+			"a largest below the smallest": {"retry.maxDelaySeconds", func(in *jobs.Submission) {
+				in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(9.0), MaxDelaySeconds: new(8.0)}
+			}},
+		} {
+			_, _, err := submitted(t.Context(), s, c.change)
+
+			require.Error(t, err, name)
+			jobstest.RequireInvalid(t, err, c.field)
+		}
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("ScheduleAJobAndStartItInTime", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		later := submitWith(t, s, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
+		require.Equal(t, models.JobScheduled, later.Status)
+		past := submitWith(t, s, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(-time.Hour)) })
+		require.Equal(t, models.JobQueued, past.Status)
+		require.Equal(t, past.ID, complete(t, s, worker).ID)
+		require.Nil(t, lease(t, s, worker))
+		n, err := s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", later.ID)
+		n, err = s.Scheduler.Due(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, later.ID, complete(t, s, worker).ID)
+		require.Equal(t, []models.JobEventType{models.EventScheduled, models.EventQueued}, eventTypes(t, s, later.ID)[:2])
+		s.RequireInvariants(t)
+	})
+
+	t.Run("AreAPartOfTheRequestThatAKeyNames", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		at := time.Now().Add(time.Hour)
+		ask := func(runAt *time.Time, region string) (*models.Job, bool, error) {
+			return submitted(t.Context(), s, func(in *jobs.Submission) {
+				in.IdempotencyKey, in.RunAt, in.Region = new("k"), runAt, region
+			})
+		}
+		first, _, err := ask(&at, "")
+		require.NoError(t, err)
+
+		again, deduplicated, err := ask(new(at.UTC()), "")
+
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, first.ID, again.ID)
+		_, _, err = ask(nil, "")
+		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		_, _, err = ask(&at, "eu")
+		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+	})
+
+	t.Run("DoNotForgetAKeyWhenTheirTimeIsPast", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		expiry := time.Now().Add(time.Hour)
+		ask := func() (*models.Job, bool, error) {
+			return submitted(t.Context(), s, func(in *jobs.Submission) { in.IdempotencyKey, in.ExpiresAt = new("k"), &expiry })
+		}
+		expiry = time.Now().Add(2 * time.Second)
+		first, _, err := ask()
+		require.NoError(t, err)
+		s.WaitUntil(t, expiry)
+
+		again, deduplicated, err := ask()
+
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, first.ID, again.ID)
+	})
+
+	t.Run("FailAJobThatNobodyStartedInTime", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := submitWith(t, s, func(in *jobs.Submission) { in.ExpiresAt = new(time.Now().Add(time.Hour)) })
+		started := submitWith(t, s, func(in *jobs.Submission) { in.ExpiresAt, in.Priority = new(time.Now().Add(time.Hour)), 9 })
+		_, fence := s.Lease(t, worker)
+		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.NoError(t, err)
+		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp()")
+
+		n, err := s.Scheduler.Expire(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, models.JobQueued, s.Reload(t, started.ID).Status, "it was started in time, and lost its worker")
+		failed := s.Reload(t, job.ID)
+		require.Equal(t, models.JobFailed, failed.Status)
+		require.Equal(t, models.FailTimeout, failed.FailureClass)
+		s.RequireInvariants(t)
+	})
+}

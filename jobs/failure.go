@@ -1,0 +1,106 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// avoidTime is for how long another worker is preferred for a job to the one
+	// that failed it.
+	avoidTime = time.Minute
+	// crashedSoon is how soon after it resumed a crash puts the checkpoint that it
+	// resumed from under suspicion.
+	crashedSoon = time.Minute
+)
+
+// failed decides what becomes of the job of an attempt that has just ended
+// FAILED.
+func (l *held) failed(ctx context.Context, catalogue *Catalogue, f Failure) error {
+	job, class, reason := l.job, f.Class, f.Message
+	job.FailureClass, job.FailureReason = class, reason
+	plan := planRetry(failures{
+		class: class, n: job.Failures + 1, most: job.MaxAttempts, retryAfterSeconds: f.RetryAfterSeconds, policy: job.RetryPolicy,
+	}, randomJitter())
+	if plan.counted {
+		job.Failures++
+		l.attempt.Counted = true
+	}
+	if class == models.FailModelCrash {
+		if err := l.suspectCheckpoint(ctx); err != nil {
+			return err
+		}
+		if l.crashed() {
+			return l.poison(reason)
+		}
+	}
+	if plan.never {
+		return l.change.failed(class, reason)
+	}
+	if class == models.FailOutOfMemory {
+		l.outgrow(catalogue)
+	}
+	job.AvoidWorkerID, job.AvoidUntil = l.worker.ID, l.change.now.Add(plan.delay+avoidTime)
+	if plan.delay == 0 {
+		return l.requeue("trying again: " + reason)
+	}
+	return l.retryLater(class, reason, plan.delay)
+}
+
+// retryLater schedules the next attempt.
+func (l *held) retryLater(class models.FailureClass, reason string, delay time.Duration) error {
+	job := l.job
+	job.RunAt = l.change.now.Add(delay)
+	l.change.note(models.EventRetryScheduled, payload{
+		"class": class, "reason": reason, "failures": job.Failures, "runAt": job.RunAt.UTC().Format(time.RFC3339Nano),
+	})
+	job.CurrentAttemptID = ""
+	job.Progress.Phase, job.Progress.ETASeconds = models.PhaseWaiting, nil
+	job.Progress.Message, job.Progress.UpdatedAt = "trying again soon: "+reason, l.change.now
+	return l.change.move(models.JobScheduled)
+}
+
+// suspectCheckpoint takes the newest checkpoint out of use if the attempt crashed
+// soon after it resumed: the next one goes on from the one before.
+func (l *held) suspectCheckpoint(ctx context.Context) error {
+	a := l.attempt
+	if a.ResumedFromStep == nil || a.CheckpointID != "" || l.job.LatestCheckpointID == "" || l.change.now.Sub(a.StartedAt) > crashedSoon {
+		return nil
+	}
+	return l.rejectCheckpoint(ctx, l.job.LatestCheckpointID, "its runtime crashed soon after it resumed from this checkpoint")
+}
+
+// rejectCheckpoint takes a checkpoint out of use; the newest that is left takes
+// its place.
+func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reason string) error {
+	if err := models.RejectCheckpoint(ctx, l.change.tx, l.job.ID, id); err != nil {
+		return orNotFound(err, "checkpoint")
+	}
+	left, err := models.ListCheckpoints(ctx, l.change.tx, l.job.ID, 1)
+	if err != nil {
+		return err
+	}
+	l.job.LatestCheckpointID = ""
+	if len(left) > 0 {
+		l.job.LatestCheckpointID = left[0].ID
+	}
+	l.change.note(models.EventProgress, payload{
+		"class": models.FailCheckpointCorrupt, "artifact": id, "reason": clip(printable(reason), maxReasonBytes),
+	})
+	return nil
+}
+
+// outgrow sends a job that ran out of memory to larger GPUs, if its model names
+// any.
+func (l *held) outgrow(catalogue *Catalogue) {
+	model, err := catalogue.Model(l.job.Model)
+	if err != nil {
+		return // no longer in the catalogue: the same GPU again
+	}
+	if rank := slices.Index(model.GPUTypes, l.worker.GPUType) + 1; rank > l.job.GPURank && rank < len(model.GPUTypes) {
+		l.job.GPURank = rank
+	}
+}

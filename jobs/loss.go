@@ -1,0 +1,79 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// loss is how an attempt was taken from its worker on our own word.
+type loss struct {
+	reason string
+	// blameless tells that it says nothing of the job: somebody ended the worker
+	// on purpose, or its provider took the machine away.
+	blameless bool
+}
+
+const (
+	// maxCrashes is how many crashes, or losses without notice, of one run with no
+	// checkpoint in between make a job POISON.
+	maxCrashes = 3
+	// massLoss is the share of the fleet that goes within massWithin when the
+	// cause is none of its jobs.
+	massLoss   = 0.2
+	massWithin = time.Minute
+	// massSilence is how long a worker that was not given up yet has said nothing:
+	// longer than a lease call waits.
+	massSilence = 45 * time.Second
+)
+
+// endUnfenced ends a live attempt on our own word (reaped, terminated,
+// registered anew) and requeues its job, or cancels it if that was asked for. A
+// job that took down one worker after the other is POISON.
+func endUnfenced(ctx context.Context, l *held, lost loss) error {
+	l.end(models.AttemptLost, models.FailWorkerLost, lost.reason)
+	if !l.job.CancelRequestedAt.IsZero() {
+		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
+		return l.change.cancelled()
+	}
+	l.change.note(models.EventLost, payload{"reason": lost.reason})
+	blamed, err := l.blamed(ctx, lost)
+	if err != nil {
+		return err
+	}
+	if blamed && l.crashed() {
+		return l.poison(lost.reason)
+	}
+	return l.requeue("its worker was lost, waiting for another")
+}
+
+// blamed tells whether a loss may be the job's own fault.
+func (l *held) blamed(ctx context.Context, lost loss) (bool, error) {
+	if lost.blameless {
+		return false, nil
+	}
+	o, err := getOutage(ctx, l.change.tx)
+	if err != nil || o.Open || o.EndedAt.After(l.attempt.LastHeartbeatAt) {
+		return false, err
+	}
+	f, err := models.CountFleetLoss(ctx, l.change.tx, l.job.ID, massWithin, massSilence)
+	if err != nil {
+		return false, fmt.Errorf("count what the fleet lost: %w", err)
+	}
+	return float64(f.Gone) <= massLoss*float64(f.All), nil
+}
+
+// crashed counts a crash, and tells whether it was the last that the job may
+// cause.
+func (l *held) crashed() bool {
+	l.job.Crashes++
+	return l.job.Crashes >= maxCrashes
+}
+
+// poison ends a job that would take down worker after worker.
+func (l *held) poison(last string) error {
+	return l.change.failed(models.FailPoison, clip(fmt.Sprintf(
+		"%d workers in a row were lost or crashed with this job, with no checkpoint in between; the last time: %s", maxCrashes, last), maxReasonBytes))
+}

@@ -1,0 +1,271 @@
+package jobs_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// fleet registers workers that stand by.
+func fleet(t *testing.T, s *jobstest.Stack, n int) []jobs.Principal {
+	t.Helper()
+	var workers []jobs.Principal
+	for i := range n {
+		workers = append(workers, s.Worker(t, fmt.Sprintf("standby %d", i)))
+	}
+	return workers
+}
+
+// lose leases the job that is due to a worker, whose lease then runs out.
+func lose(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
+	t.Helper()
+	_, fence := s.Lease(t, worker)
+	s.ExpireLease(t, fence.AttemptID)
+	n, err := s.Reaper.Reap(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func crash(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
+	t.Helper()
+	_, fence := s.Lease(t, worker)
+	_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailModelCrash, Message: "signal: segmentation fault"})
+	require.NoError(t, err)
+}
+
+func TestPoison(t *testing.T) {
+	t.Parallel()
+
+	for name, take := range map[string]func(*testing.T, *jobstest.Stack, jobs.Principal){"Losses": lose, "Crashes": crash} {
+		t.Run("IsAJobThatCausedThree"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			workers := fleet(t, s, 8)
+			job := submitWith(t, s, func(in *jobs.Submission) { in.MaxAttempts = new(9) })
+			take(t, s, workers[0])
+			take(t, s, workers[1])
+			require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+
+			take(t, s, workers[2])
+
+			failed := s.Reload(t, job.ID)
+			require.Equal(t, models.JobFailed, failed.Status)
+			require.Equal(t, models.FailPoison, failed.FailureClass)
+			events := eventTypes(t, s, job.ID)
+			require.Equal(t, []models.JobEventType{models.EventDeadLettered, models.EventFailed}, events[len(events)-2:])
+			s.RequireInvariants(t)
+		})
+	}
+
+	t.Run("IsNotAJobThatGetsOn", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		workers := fleet(t, s, 8)
+		job := s.Submit(t)
+		lose(t, s, workers[0])
+		lose(t, s, workers[1])
+		_, fence := s.Lease(t, workers[2])
+		state := s.Upload(t, workers[2], fence, models.ArtifactCheckpoint, []byte("state"))
+		_, err := s.Holder.CommitCheckpoint(t.Context(), workers[2], fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
+		require.NoError(t, err)
+		s.ExpireLease(t, fence.AttemptID)
+		_, err = s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+
+		lose(t, s, workers[3])
+
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		lose(t, s, workers[4])
+		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status)
+	})
+
+	t.Run("IsNotWhatAnOperatorOrAProviderDid", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		workers := fleet(t, s, 8)
+		job := s.Submit(t)
+		for i := range 5 {
+			s.Lease(t, workers[i])
+			_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, workers[i].WorkerID)
+			require.NoError(t, err)
+		}
+
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		require.Zero(t, s.Reload(t, job.ID).Crashes)
+	})
+
+	t.Run("IsNotWhatBefellAFifthOfTheFleet", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		workers := fleet(t, s, 10)
+		job := s.Submit(t)
+		lose(t, s, workers[0])
+		lose(t, s, workers[1])
+		s.Exec(t, "UPDATE workers SET status = 'LOST', lost_at = clock_timestamp() - interval '20 s' WHERE id IN (?, ?, ?)",
+			workers[7].WorkerID, workers[8].WorkerID, workers[9].WorkerID)
+
+		lose(t, s, workers[2])
+
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		s.Exec(t, "UPDATE workers SET lost_at = clock_timestamp() - interval '70 s' WHERE lost_at IS NOT NULL")
+		lose(t, s, workers[3])
+		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status, "that was a minute ago")
+	})
+
+	t.Run("IsNotWhatHappenedWhileWeWereAway", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		workers := fleet(t, s, 8)
+		job := s.Submit(t)
+		lose(t, s, workers[0])
+		lose(t, s, workers[1])
+		_, fence := s.Lease(t, workers[2])
+		s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '3 minutes', lease_expires_at = clock_timestamp() - interval '150 s' WHERE id = ?", fence.AttemptID)
+		s.Exec(t, "UPDATE presence SET gap_began_at = clock_timestamp() - interval '170 s', gap_ended_at = clock_timestamp() - interval '40 s' WHERE kind = 'api'")
+
+		n, err := s.Reaper.Reap(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+	})
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+
+	// A lease that ran out two minutes ago.
+	overdue := func(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal, jobs.Fence) {
+		s, job, worker, fence := leased(t)
+		s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '150 s', lease_expires_at = clock_timestamp() - interval '120 s'")
+		return s, job, worker, fence
+	}
+
+	for name, c := range map[string]struct {
+		presence string
+		reaped   int
+	}{
+		"KillsNoRenderWhileNoAPIIsThere":             {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'api'", 0},
+		"KillsNoRenderWhileNoControlIsThere":         {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'control'", 0},
+		"IsNotWhatLastsForLessThanFiveSeconds":       {"UPDATE presence SET seen_at = clock_timestamp() - interval '4 s'", 1},
+		"GivesEveryoneALeaseToComeBack":              {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '28 s' WHERE kind = 'api'", 0},
+		"ExcusesNobodyForLongerThanALease":           {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '31 s' WHERE kind = 'api'", 1},
+		"ExcusesNobodyWhoWasSilentForTenMinutes":     {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '601 s'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 1},
+		"ExcusesThoseWhoWereSilentForNineMinutesYet": {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '9 minutes'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s, job, worker, fence := overdue(t)
+			s.Exec(t, c.presence)
+
+			reaped, err := s.Reaper.Reap(t.Context())
+
+			require.NoError(t, err)
+			require.Equal(t, c.reaped, reaped)
+			if c.reaped > 0 {
+				return
+			}
+			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			require.NoError(t, err, "the worker keeps its render")
+			require.True(t, s.Reload(t, job.ID).Status.Live())
+		})
+	}
+
+	t.Run("IsFoundByTheFirstWhoIsBack", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, _, _ := overdue(t)
+		api, control := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}, &jobs.Presence{DB: s.DB, Kind: models.ProcessControl}
+		s.Exec(t, "UPDATE presence SET seen_at = clock_timestamp() - interval '2 minutes'")
+
+		require.NoError(t, control.Pass(t.Context()))
+
+		n, err := s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n, "the API is still away")
+		require.NoError(t, api.Pass(t.Context()))
+		require.NoError(t, api.Pass(t.Context()))
+		n, err = s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n, "it has only just come back")
+		o, err := models.GetOutage(t.Context(), s.DB, 0)
+		require.NoError(t, err)
+		require.False(t, o.EndedAt.IsZero())
+		s.Exec(t, "UPDATE presence SET gap_began_at = gap_began_at - interval '31 s', gap_ended_at = gap_ended_at - interval '31 s'")
+		n, err = s.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	})
+
+	t.Run("LosesNoIdleWorker", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		s.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '3 minutes'")
+		s.Exec(t, "UPDATE presence SET gap_began_at = clock_timestamp() - interval '170 s', gap_ended_at = clock_timestamp() - interval '80 s' WHERE kind = 'api'")
+
+		n, err := s.Reaper.Silent(t.Context())
+
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, models.WorkerIdle, workerStatus(t, s, worker.WorkerID))
+		s.Exec(t, "UPDATE presence SET gap_ended_at = clock_timestamp() - interval '91 s' WHERE kind = 'api'")
+		n, err = s.Reaper.Silent(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	})
+}
+
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		age    string
+		status models.JobStatus
+		class  models.FailureClass
+	}{
+		"EndsAnAttemptThatTakesTooLong":      {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 61 FROM jobs))", models.JobScheduled, models.FailTimeout},
+		"LetsAnAttemptUseItsTime":            {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 55 FROM jobs))", models.JobRunning, ""},
+		"EndsARenderWithoutProgress":         {"UPDATE jobs SET phase = 'RENDERING', progress_at = clock_timestamp() - interval '361 s'", models.JobScheduled, models.FailTimeout},
+		"LetsAModelLoad":                     {"UPDATE jobs SET phase = 'LOADING_MODEL', progress_at = clock_timestamp() - interval '361 s'", models.JobRunning, ""},
+		"EndsWhatGoesOnLongAfterACancel":     {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '61 s'", models.JobCancelled, ""},
+		"GivesACancelledWorkerTimeToStop":    {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '55 s'", models.JobRunning, ""},
+		"ExcusesWhatCouldNotBeSaidWhileAway": {"UPDATE job_attempts SET started_at = clock_timestamp() - interval '6 h'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 minute'", models.JobRunning, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s, job, worker, fence := leased(t)
+			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			require.NoError(t, err)
+			s.Exec(t, c.age)
+
+			n, err := s.Reaper.Overdue(t.Context())
+
+			require.NoError(t, err)
+			stored := s.Reload(t, job.ID)
+			require.Equal(t, c.status, stored.Status)
+			require.Equal(t, c.class, stored.FailureClass)
+			if c.status == models.JobRunning {
+				require.Zero(t, n)
+				return
+			}
+			require.Equal(t, 1, n)
+			require.Equal(t, models.WorkerLost, workerStatus(t, s, worker.WorkerID))
+			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			require.ErrorIs(t, err, jobs.ErrLeaseLost)
+			s.RequireInvariants(t)
+		})
+	}
+}

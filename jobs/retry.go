@@ -1,0 +1,157 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Retrier opens new runs of jobs that are over.
+type Retrier struct {
+	DB        *bun.DB
+	Catalogue *Catalogue
+	Sealer    *seal.Sealer
+	Notifier  *Notifier
+}
+
+// Retry opens a new run of a FAILED or CANCELLED job on its owner's or an
+// operator's word: from its newest checkpoint, unless it shall start from
+// scratch or none is left. It returns CONFLICT for a job in another state, one
+// that was deleted, or one that depends on a job that failed, and QUOTA_EXCEEDED
+// if the account has as many waiting jobs as it may have.
+func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
+	seen, err := visibleJob(ctx, r.DB, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var done *change
+	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		account, err := models.LockAccount(ctx, tx, seen.AccountID)
+		if err != nil {
+			return err
+		}
+		job, err := models.LockJob(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if done, err = newChange(ctx, tx, job); err != nil {
+			return err
+		}
+		if job.Status.Terminal() && account.Queued >= account.MaxQueued {
+			return errQueueFull
+		}
+		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
+			return err
+		}
+		return done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch})
+	})
+	if err != nil {
+		return nil, wrap(err, "retry job %s", id)
+	}
+	r.Notifier.after(ctx, done)
+	return done.job, nil
+}
+
+// opening is how a new run shall differ from the one before.
+type opening struct {
+	event       models.JobEventType // QUEUED or REDRIVEN
+	by          models.KeyID
+	lane        models.Tier
+	fromScratch bool
+	edit        *edit // nil: nothing is edited
+}
+
+// edit is what an operator changed for the new run.
+type edit struct {
+	params json.RawMessage // checked, with its defaults; nil: as before
+	// model reckons with the new params.
+	model *Model
+	input *models.JobInput // the sealed prompt; nil: as before
+}
+
+// reopen opens the next run of a job that is over, and saves it. The job and its
+// account are locked.
+func (c *change) reopen(ctx context.Context, o opening) error {
+	job := c.job
+	switch {
+	case !job.DeletedAt.IsZero():
+		return conflict("This job was deleted: submit a new one.")
+	case job.Status != models.JobFailed && job.Status != models.JobCancelled:
+		return conflict("This job is %s: only a FAILED or CANCELLED one can run again.", job.Status)
+	}
+	err := models.InsertJobRun(ctx, c.tx, &models.JobRun{
+		JobID: job.ID, Run: job.Run, Status: job.Status, Params: job.Params, FailureClass: job.FailureClass,
+		FailureReason: job.FailureReason, AttemptNo: job.AttemptNo, CompletedAt: job.CompletedAt,
+	})
+	if err != nil {
+		return fmt.Errorf("keep the closed run: %w", err)
+	}
+	job.Run++
+	if err := c.apply(ctx, o); err != nil {
+		return err
+	}
+	parents, err := models.ListParents(ctx, c.tx, job.ID)
+	if err != nil {
+		return err
+	}
+	depends := reckonDependencies(parents)
+	if depends.failed != nil {
+		return conflict("Job %s, which this one depends on, is %s: retry that one first.", depends.failed.ID, depends.failed.Status)
+	}
+	c.fresh(o.lane)
+	c.note(o.event, payload{"lane": o.lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
+	if job.BlockedBy = depends.open; depends.open > 0 {
+		job.Status = models.JobBlocked
+		c.note(models.EventBlocked, payload{"openDependencies": depends.open})
+		return c.save(ctx)
+	}
+	job.Status, job.QueuedAt = models.JobQueued, c.now
+	if o.event != models.EventQueued {
+		c.note(models.EventQueued, payload{"lane": o.lane})
+	}
+	return c.save(ctx)
+}
+
+// fresh makes a job as one that was just submitted, but for its history.
+func (c *change) fresh(lane models.Tier) {
+	job := c.job
+	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank = lane, false, 0, 0, 0
+	job.FailureClass, job.FailureReason, job.Output = "", "", nil
+	job.RunAt, job.ExpiresAt, job.AvoidUntil, job.AvoidWorkerID = time.Time{}, time.Time{}, time.Time{}, ""
+	job.CancelBy, job.CancelReason = "", ""
+	job.CancelRequestedAt, job.CancelDeliveredAt, job.CancelStoppedAt = time.Time{}, time.Time{}, time.Time{}
+	job.StartedAt, job.CompletedAt = time.Time{}, time.Time{}
+	job.ProgressEventAt, job.ProgressEventPercent = time.Time{}, nil
+	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
+}
+
+// apply writes the edits, and drops checkpoints that do not fit them.
+func (c *change) apply(ctx context.Context, o opening) error {
+	job := c.job
+	if o.edit != nil && o.edit.params != nil {
+		job.Params = o.edit.params
+		job.EstimatedGPUSeconds, job.TimeoutSeconds = o.edit.model.EstimateGPUSeconds(job.Params), o.edit.model.Timeout(job.Params)
+		if err := models.EditJobParams(ctx, c.tx, job.ID, job.Params); err != nil {
+			return fmt.Errorf("edit the params: %w", err)
+		}
+	}
+	if o.edit != nil && o.edit.input != nil {
+		o.edit.input.Run = job.Run
+		if err := models.InsertJobInput(ctx, c.tx, o.edit.input); err != nil {
+			return fmt.Errorf("edit the prompt: %w", err)
+		}
+	}
+	if !o.fromScratch && o.edit == nil {
+		return nil
+	}
+	job.LatestCheckpointID = ""
+	if err := models.RejectCheckpoints(ctx, c.tx, job.ID); err != nil {
+		return fmt.Errorf("drop the checkpoints: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+const (
+	maxDependencies = 100
+	// maxAhead bounds how far away the beginning or the expiry of a job may be.
+	maxAhead = 366 * 24 * time.Hour
+	// Bounds of a retry policy's delays, in seconds.
+	minRetryDelay = 0.1
+	maxRetryDelay = 24 * 60 * 60
+)
+
+// conditions are what a job waits for, as a part of what was asked for; nil if it
+// waits for a worker only.
+func (in *Submission) conditions() any {
+	if in.RunAt == nil && in.ExpiresAt == nil && len(in.DependsOn) == 0 && in.Region == "" && in.Retry == nil {
+		return nil
+	}
+	return []any{utc(in.RunAt), utc(in.ExpiresAt), in.DependsOn, in.Region, in.RequireRegion, in.Retry}
+}
+
+func utc(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// validConditions checks what needs neither the clock nor other jobs.
+func (in *Submission) validConditions() error {
+	switch {
+	case !validText(in.Region, 0, maxNameRunes):
+		return invalid("region", "region may have %d printable characters.", maxNameRunes)
+	case in.RequireRegion && in.Region == "":
+		return invalid("requireRegion", "requireRegion demands a region: name it in region.")
+	case len(in.DependsOn) > maxDependencies:
+		return invalid("dependsOn", "A job may depend on %d others; this names %d.", maxDependencies, len(in.DependsOn))
+	}
+	in.DependsOn = slices.Compact(slices.Sorted(slices.Values(in.DependsOn)))
+	for _, id := range in.DependsOn {
+		if !id.Valid() {
+			return notFound("job to depend on")
+		}
+	}
+	return validRetry(in.Retry)
+}
+
+func validRetry(p *models.RetryPolicy) error {
+	if p == nil {
+		return nil
+	}
+	for name, delay := range map[string]*float64{"initialDelaySeconds": p.InitialDelaySeconds, "maxDelaySeconds": p.MaxDelaySeconds} {
+		if delay != nil && !(*delay >= minRetryDelay && *delay <= maxRetryDelay) {
+			return invalid("retry."+name, "retry.%s must be from %g to %d seconds.", name, minRetryDelay, maxRetryDelay)
+		}
+	}
+	if p.InitialDelaySeconds != nil && p.MaxDelaySeconds != nil && *p.InitialDelaySeconds > *p.MaxDelaySeconds {
+		return invalid("retry.maxDelaySeconds", "retry.maxDelaySeconds must not be below retry.initialDelaySeconds.")
+	}
+	return nil
+}
+
+// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They
+// are of the account, whose row is locked: none of them ends meanwhile.
+func (s *Submitter) parents(ctx context.Context, tx bun.Tx, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := models.GetJobs(ctx, tx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read what the job depends on: %w", err)
+	}
+	if len(found) != len(ids) || slices.ContainsFunc(found, func(parent *models.Job) bool { return parent.AccountID != job.AccountID }) {
+		return nil, notFound("job to depend on")
+	}
+	return found, nil
+}
+
+// begin gives a new job its first state, and the event that tells of it.
+func (c *change) begin(in Submission, d dependencies) error {
+	job := c.job
+	if err := c.beginTimes(in); err != nil {
+		return err
+	}
+	job.Progress = models.Progress{Phase: models.PhaseWaiting}
+	switch {
+	case d.open > 0:
+		job.Status, job.BlockedBy = models.JobBlocked, d.open
+		c.note(models.EventBlocked, payload{"dependsOn": in.DependsOn})
+	case !job.RunAt.IsZero():
+		job.Status = models.JobScheduled
+		c.note(models.EventScheduled, payload{"runAt": utc(&job.RunAt)})
+	default:
+		job.Status, job.QueuedAt = models.JobQueued, c.now
+		c.note(models.EventQueued, payload{"lane": job.Lane})
+	}
+	c.from, c.lane = job.Status, job.Lane
+	return nil
+}
+
+// beginTimes checks times against PostgreSQL's clock. A time to begin at that is
+// past is no condition.
+func (c *change) beginTimes(in Submission) error {
+	if in.RunAt != nil {
+		if in.RunAt.After(c.now.Add(maxAhead)) {
+			return invalid("runAt", "runAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
+		}
+		if in.RunAt.After(c.now) {
+			c.job.RunAt = *in.RunAt
+		}
+	}
+	if in.ExpiresAt == nil {
+		return nil
+	}
+	switch {
+	case !in.ExpiresAt.After(c.now):
+		return invalid("expiresAt", "expiresAt is past: the job could never start.")
+	case in.ExpiresAt.After(c.now.Add(maxAhead)):
+		return invalid("expiresAt", "expiresAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
+	case !in.ExpiresAt.After(c.job.RunAt):
+		return invalid("expiresAt", "expiresAt must be after runAt: the job could never start.")
+	}
+	c.job.ExpiresAt = *in.ExpiresAt
+	return nil
+}
+
+// failWithParent ends a new job that depends on one which failed, or was
+// cancelled, before.
+func (c *change) failWithParent(ctx context.Context, parent *models.Job) error {
+	if parent == nil {
+		return nil
+	}
+	c.events = nil // they are written
+	if err := c.parentOver(parent); err != nil {
+		return err
+	}
+	return c.save(ctx)
+}
