@@ -1,0 +1,525 @@
+package jobs_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The reference model is what the state machine means, in a few lines and
+// without a database. Whatever a client, a worker, the reaper or an operator
+// does is done to both; after each step every job must be the same in both.
+type reference struct {
+	s       *jobstest.Stack
+	outer   *testing.T
+	clients []jobs.Principal
+	workers []*refWorker
+	jobs    []*refJob
+	leases  []*refLease
+}
+
+type refJob struct {
+	id      models.JobID
+	key     string
+	client  jobs.Principal
+	status  models.JobStatus
+	run     int
+	tries   int // attempt_no
+	left    int // failures that it may have yet
+	most    int
+	crashes int
+	cancel  bool
+	parents []*refJob
+	lease   *refLease // nil unless it is live
+	// spared is the worker that failed it last.
+	spared models.WorkerID
+	saved  []models.ArtifactID // usable checkpoints, oldest first
+}
+
+type refWorker struct {
+	jobs.Principal
+	draining bool
+	lease    *refLease
+}
+
+type refLease struct {
+	worker *refWorker
+	fence  jobs.Fence
+	job    *refJob
+	film   *jobs.UploadedObject
+	// ended is how the attempt is over; empty while it lives.
+	ended models.AttemptStatus
+}
+
+func newReference(t *testing.T) *reference {
+	r := &reference{s: jobstest.New(t), outer: t}
+	for i, tier := range []models.Tier{models.TierEnterprise, models.TierPro} {
+		r.clients = append(r.clients, r.s.NewKey(t, r.s.NewAccount(t, fmt.Sprint(i), tier), models.RoleClient))
+	}
+	r.s.Exec(t, "UPDATE accounts SET max_running = 2 WHERE tier = 'ENTERPRISE'")
+	for i := range 5 {
+		r.workers = append(r.workers, &refWorker{Principal: r.s.Worker(t, fmt.Sprint(i))})
+	}
+	return r
+}
+
+// agrees compares every job with what it should be.
+func (r *reference) agrees(t *rapid.T) {
+	for _, job := range r.jobs {
+		row, err := models.GetJob(background, r.s.DB, job.id)
+		require.NoError(t, err)
+		require.Equal(t, job.status, row.Status, job.id)
+		require.Equal(t, job.run, row.Run, job.id)
+		require.Equal(t, job.tries, row.AttemptNo, job.id)
+		require.Equal(t, job.most-job.left, row.Failures, job.id)
+		require.Equal(t, job.crashes, row.Crashes, job.id)
+		require.Equal(t, job.cancel, !row.CancelRequestedAt.IsZero(), job.id)
+		require.Equal(t, job.lease != nil, row.CurrentAttemptID != "", job.id)
+		newest := models.ArtifactID("")
+		if len(job.saved) > 0 {
+			newest = job.saved[len(job.saved)-1]
+		}
+		require.Equal(t, newest, row.LatestCheckpointID, job.id)
+	}
+	r.s.RequireInvariants(t)
+}
+
+// over ends a run, and what depends on it.
+func (j *refJob) over(r *reference, status models.JobStatus) {
+	j.status = status
+	for _, child := range r.jobs {
+		if child.status != models.JobBlocked || !slices.Contains(child.parents, j) {
+			continue
+		}
+		if status != models.JobCompleted {
+			child.over(r, models.JobFailed)
+		} else if !slices.ContainsFunc(child.parents, func(p *refJob) bool { return p.status != models.JobCompleted }) {
+			child.status = models.JobQueued
+		}
+	}
+}
+
+// end ends a live attempt; a cancelled job ends with it, however it does.
+func (l *refLease) end(r *reference, as models.AttemptStatus, otherwise func(*refJob)) {
+	job := l.job
+	l.ended, l.worker.lease, job.lease = as, nil, nil
+	if job.cancel {
+		l.ended = models.AttemptCancelled
+		job.over(r, models.JobCancelled)
+		return
+	}
+	otherwise(job)
+}
+
+// crash counts against a job that may be poison.
+func (j *refJob) crash(r *reference) {
+	j.status = models.JobQueued
+	if j.crashes++; j.crashes == 3 {
+		j.over(r, models.JobFailed)
+	}
+}
+
+// after is what a call that ends an attempt must answer.
+func (l *refLease) after(t *rapid.T, err error, as models.AttemptStatus) {
+	switch {
+	case l.ended == as, l.ended == models.AttemptCancelled && as != models.AttemptSucceeded:
+		require.NoError(t, err)
+	case l.ended == models.AttemptCancelled:
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+	default:
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+	}
+}
+
+func (r *reference) submit(t *rapid.T) {
+	job := &refJob{client: pick(t, r.clients, "client"), run: 1, most: rapid.IntRange(1, 4).Draw(t, "attempts"), status: models.JobQueued}
+	job.left = job.most
+	if len(r.jobs) > 0 && rapid.Bool().Draw(t, "dependent") {
+		if parent := pick(t, r.jobs, "parent"); parent.client == job.client {
+			job.parents = []*refJob{parent}
+		}
+	}
+	if rapid.Bool().Draw(t, "keyed") {
+		job.key = fmt.Sprintf("key %d", len(r.jobs))
+	}
+	row, deduplicated, err := r.s.Submitter.Submit(background, job.client, job.submission())
+	require.NoError(t, err)
+	require.False(t, deduplicated)
+	job.id = row.ID
+	r.jobs = append(r.jobs, job)
+	for _, parent := range job.parents {
+		switch parent.status {
+		case models.JobCompleted:
+		case models.JobFailed, models.JobCancelled:
+			job.status = models.JobFailed
+		default:
+			job.status = models.JobBlocked
+		}
+	}
+}
+
+func (j *refJob) submission() jobs.Submission {
+	in := request()
+	in.MaxAttempts = &j.most
+	for _, parent := range j.parents {
+		in.DependsOn = append(in.DependsOn, parent.id)
+	}
+	if j.key != "" {
+		in.IdempotencyKey = &j.key
+	}
+	return in
+}
+
+// submitAgain repeats a request, or uses its key for another.
+func (r *reference) submitAgain(t *rapid.T) {
+	job := pick(t, r.jobs, "job")
+	if job.key == "" {
+		t.Skip("it has no key")
+	}
+	in := job.submission()
+	other := rapid.Bool().Draw(t, "other")
+	if other {
+		in.Prompt += "!"
+	}
+	row, deduplicated, err := r.s.Submitter.Submit(background, job.client, in)
+	if other {
+		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		return
+	}
+	require.NoError(t, err)
+	require.True(t, deduplicated)
+	require.Equal(t, job.id, row.ID)
+}
+
+func (r *reference) lease(t *rapid.T) {
+	worker := pick(t, r.workers, "worker")
+	got, _, err := r.s.Leaser.Lease(background, worker.Principal, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	require.NoError(t, err)
+	r.given(t, worker, got)
+}
+
+// given takes note of a lease, which must be of a job that waits, and must be if
+// there is one.
+func (r *reference) given(t *rapid.T, worker *refWorker, got *jobs.Lease) {
+	if got == nil {
+		if worker.lease == nil && !worker.draining {
+			require.False(t, slices.ContainsFunc(r.jobs, func(j *refJob) bool { return r.free(j) && j.spared != worker.WorkerID }), "a job waits for this worker")
+		}
+		return
+	}
+	require.Nil(t, worker.lease, "it holds a lease already")
+	require.False(t, worker.draining)
+	job := r.jobs[slices.IndexFunc(r.jobs, func(j *refJob) bool { return j.id == got.Job.ID })]
+	require.True(t, r.free(job), "%s is %s", job.id, job.status)
+	job.tries++
+	lease := &refLease{worker: worker, fence: fenceOf(got), job: job}
+	job.status, job.lease, worker.lease = models.JobAssigned, lease, lease
+	r.leases = append(r.leases, lease)
+}
+
+// free tells whether a job can be leased: it waits, and its account is below its
+// cap.
+func (r *reference) free(job *refJob) bool {
+	live := 0
+	for _, other := range r.jobs {
+		if other.client == job.client && other.status.Live() {
+			live++
+		}
+	}
+	most := 10 // PRO
+	if job.client == r.clients[0] {
+		most = 2
+	}
+	return job.status == models.JobQueued && live < most
+}
+
+// renew is what every call of a live lease does.
+func (l *refLease) renew() {
+	if l.job.status == models.JobAssigned {
+		l.job.status = models.JobRunning
+	}
+}
+
+func (r *reference) heartbeat(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	answer, err := r.s.Holder.Heartbeat(background, l.worker.Principal, l.fence, nil)
+	if l.ended != "" {
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, l.job.cancel, answer.Directive.Action == jobs.DirectCancel)
+	l.renew()
+}
+
+func (r *reference) progress(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	phase := rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase")
+	_, err := r.s.Holder.ReportProgress(background, l.worker.Principal, l.fence, jobs.ProgressReport{Progress: models.Progress{
+		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Phase: phase,
+	}})
+	if l.ended != "" {
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		return
+	}
+	require.NoError(t, err)
+	l.renew()
+	if phase == models.PhaseUploading {
+		l.job.status = models.JobCompleting
+	}
+}
+
+func (r *reference) checkpoint(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	if l.ended != "" {
+		stale := jobs.Checkpoint{Object: jobs.UploadedObject{ObjectKey: "k"}, Step: 1, Percent: 1}
+		_, err := r.s.Holder.CommitCheckpoint(background, l.worker.Principal, l.fence, stale)
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		return
+	}
+	l.renew()
+	o := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactCheckpoint, []byte(fmt.Sprint(rapid.Int().Draw(t, "bytes"))))
+	_, err := r.s.Holder.CommitCheckpoint(background, l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
+	require.NoError(t, err)
+	a, err := models.FindArtifactByKey(background, r.s.DB, o.ObjectKey)
+	require.NoError(t, err)
+	l.job.saved, l.job.crashes = append(l.job.saved, a.ID), 0
+}
+
+func (r *reference) reject(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	if len(l.job.saved) == 0 {
+		t.Skip("there is none")
+	}
+	newest := len(l.job.saved) - 1
+	_, err := r.s.Holder.RejectCheckpoint(background, l.worker.Principal, l.fence, l.job.saved[newest], "broken")
+	if l.ended != "" {
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		return
+	}
+	require.NoError(t, err)
+	l.renew()
+	l.job.saved = l.job.saved[:newest]
+}
+
+func (r *reference) complete(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	if l.film == nil {
+		l.film = &jobs.UploadedObject{ObjectKey: "a key of nobody's"}
+		if l.ended == "" {
+			film := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactFinalVideo, []byte("a film"))
+			l.film = &film
+		}
+	}
+	next := rapid.Bool().Draw(t, "next")
+	end, err := r.s.Holder.Complete(background, l.worker.Principal, l.fence, jobs.Completion{Video: l.film, LeaseNext: next})
+	if l.ended == "" {
+		l.end(r, models.AttemptSucceeded, func(job *refJob) { job.over(r, models.JobCompleted) })
+	}
+	l.after(t, err, models.AttemptSucceeded)
+	r.next(t, l, end, next)
+}
+
+// next takes note of the lease that the end of another brought. A repeated call
+// brings the same one again.
+func (r *reference) next(t *rapid.T, l *refLease, end *jobs.End, asked bool) {
+	if end == nil || !asked {
+		return
+	}
+	if end.Next != nil && l.worker.lease != nil && l.worker.lease.fence == fenceOf(end.Next) {
+		return
+	}
+	r.given(t, l.worker, end.Next)
+}
+
+func (r *reference) fail(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	class := rapid.SampledFrom([]models.FailureClass{
+		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailOutOfMemory,
+	}).Draw(t, "class")
+	next := rapid.Bool().Draw(t, "next")
+	end, err := r.s.Holder.Fail(background, l.worker.Principal, l.fence, jobs.Failure{Class: class, LeaseNext: next})
+	if l.ended == "" {
+		l.end(r, models.AttemptFailed, func(job *refJob) { job.fail(r, class, l.worker.WorkerID) })
+	}
+	l.after(t, err, models.AttemptFailed)
+	r.next(t, l, end, next)
+}
+
+// fail is the retry table.
+func (j *refJob) fail(r *reference, class models.FailureClass, worker models.WorkerID) {
+	j.spared = worker
+	if class == models.FailPreempted {
+		j.status = models.JobQueued
+		return
+	}
+	j.left--
+	if class == models.FailModelCrash {
+		if j.crash(r); j.status.Terminal() {
+			return
+		}
+	}
+	switch {
+	case class == models.FailContentPolicy || j.left == 0:
+		j.over(r, models.JobFailed)
+	case class == models.FailTransient:
+		j.status = models.JobScheduled
+	default:
+		j.status = models.JobQueued
+	}
+}
+
+func (r *reference) release(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	_, err := r.s.Holder.Release(background, l.worker.Principal, l.fence, models.FailPreempted)
+	if l.ended == "" {
+		l.end(r, models.AttemptReleased, func(job *refJob) { job.status = models.JobQueued })
+	}
+	l.after(t, err, models.AttemptReleased)
+}
+
+// foreign tries a lease with another worker's token, or with a wrong one.
+func (r *reference) foreign(t *rapid.T) {
+	l, other := pick(t, r.leases, "lease"), pick(t, r.workers, "worker")
+	if other.WorkerID != l.worker.WorkerID {
+		_, err := r.s.Holder.Release(background, other.Principal, l.fence, models.FailPreempted)
+		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+	}
+	forged := jobs.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
+	_, err := r.s.Holder.Fail(background, l.worker.Principal, forged, jobs.Failure{Class: models.FailContentPolicy})
+	require.ErrorIs(t, err, jobs.ErrLeaseLost)
+}
+
+func (r *reference) cancel(t *rapid.T) {
+	job := pick(t, r.jobs, "job")
+	_, err := r.s.Canceller.Cancel(background, job.client, job.id)
+	switch {
+	case job.status == models.JobCompleted || job.status == models.JobFailed:
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		return
+	case job.status.Live():
+		job.cancel = true
+	case job.status.Waiting():
+		job.cancel = true
+		job.over(r, models.JobCancelled)
+	}
+	require.NoError(t, err)
+}
+
+func (r *reference) retry(t *rapid.T) {
+	job := pick(t, r.jobs, "job")
+	scratch := rapid.Bool().Draw(t, "from scratch")
+	_, err := r.s.Retrier.Retry(background, job.client, job.id, scratch)
+	status := models.JobQueued
+	for _, parent := range job.parents {
+		if parent.status == models.JobFailed || parent.status == models.JobCancelled {
+			status = ""
+		} else if parent.status != models.JobCompleted {
+			status = models.JobBlocked
+		}
+	}
+	if status == "" || job.status != models.JobFailed && job.status != models.JobCancelled {
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		return
+	}
+	require.NoError(t, err)
+	job.status, job.cancel, job.left, job.crashes, job.spared = status, false, job.most, 0, ""
+	job.run++
+	if scratch {
+		job.saved = nil
+	}
+}
+
+func (r *reference) reap(t *rapid.T) {
+	l := pick(t, r.leases, "lease")
+	r.s.ExpireLease(r.outer, l.fence.AttemptID)
+	// What was lost before is long ago: this loss is the job's own fault.
+	r.s.Exec(r.outer, "UPDATE workers SET lost_at = lost_at - interval '1 h', last_heartbeat_at = clock_timestamp()")
+	_, err := r.s.Reaper.Reap(background)
+	require.NoError(t, err)
+	if l.ended == "" {
+		l.end(r, models.AttemptLost, func(job *refJob) { job.crash(r) })
+	}
+}
+
+func (r *reference) due(t *rapid.T) {
+	r.s.Exec(r.outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
+	_, err := r.s.Scheduler.Due(background)
+	require.NoError(t, err)
+	for _, job := range r.jobs {
+		if job.status == models.JobScheduled {
+			job.status = models.JobQueued
+		}
+	}
+}
+
+func (r *reference) terminate(t *rapid.T) {
+	i := rapid.IntRange(0, len(r.workers)-1).Draw(t, "worker")
+	worker := r.workers[i]
+	_, err := r.s.Operator.TerminateWorker(background, r.s.Admin, worker.WorkerID)
+	require.NoError(t, err)
+	if l := worker.lease; l != nil {
+		l.end(r, models.AttemptLost, func(job *refJob) { job.status = models.JobQueued })
+	}
+	r.workers[i] = &refWorker{Principal: r.s.Worker(r.outer, fmt.Sprintf("%d again %d", i, len(r.leases)))}
+}
+
+func (r *reference) drain(t *rapid.T) {
+	worker := pick(t, r.workers, "worker")
+	_, err := r.s.Operator.DrainWorker(background, r.s.Admin, worker.WorkerID, 0)
+	require.NoError(t, err)
+	var status models.WorkerStatus
+	require.NoError(t, r.s.DB.NewRaw("SELECT status FROM workers WHERE id = ?", worker.WorkerID).Scan(background, &status))
+	worker.draining = status == models.WorkerDraining // a LOST one is not asked
+}
+
+func (r *reference) redis(t *rapid.T) {
+	r.s.Index().Lose()
+	if rapid.Bool().Draw(t, "swept") {
+		require.NoError(t, r.s.Readier.Sweep(background))
+	}
+}
+
+func TestModel(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AgreesWithTheReferenceAfterEveryStep", func(t *testing.T) {
+		t.Parallel()
+
+		ended := map[models.JobStatus]int{}
+		stale, children := 0, 0
+		rapid.Check(t, func(rt *rapid.T) {
+			r := newReference(t)
+			rt.Repeat(map[string]func(*rapid.T){
+				"": r.agrees,
+
+				"submit": r.submit, "submit too": r.submit, "submit again": r.submitAgain,
+				"lease": r.lease, "lease too": r.lease, "lease three": r.lease,
+				"heartbeat": r.heartbeat, "progress": r.progress, "checkpoint": r.checkpoint, "reject": r.reject,
+				"complete": r.complete, "complete too": r.complete, "fail": r.fail, "release": r.release, "foreign": r.foreign,
+				"cancel": r.cancel, "retry": r.retry, "reap": r.reap, "due": r.due,
+				"terminate": r.terminate, "drain": r.drain, "redis": r.redis,
+			})
+			for _, job := range r.jobs {
+				ended[job.status]++
+				children += len(job.parents)
+			}
+			for _, l := range r.leases {
+				if l.ended == models.AttemptLost {
+					stale++
+				}
+			}
+		})
+		for _, status := range []models.JobStatus{models.JobCompleted, models.JobFailed, models.JobCancelled} {
+			require.Positive(t, ended[status], "no job was ever %s: the test tried too little", status)
+		}
+		require.Positive(t, stale, "no lease was ever lost: the test tried too little")
+		require.Positive(t, children, "no job ever depended on another: the test tried too little")
+	})
+}
