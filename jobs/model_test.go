@@ -437,15 +437,18 @@ func (r *reference) retry(t *rapid.T) {
 }
 
 func (r *reference) reap(t *rapid.T) {
-	l := pick(t, r.leases, "lease")
+	l := pick(t, r.live(), "lease")
 	r.s.ExpireLease(r.outer, l.fence.AttemptID)
 	// What was lost before is long ago: this loss is the job's own fault.
 	r.s.Exec(r.outer, "UPDATE workers SET lost_at = lost_at - interval '1 h', last_heartbeat_at = clock_timestamp()")
 	_, err := r.s.Reaper.Reap(background)
 	require.NoError(t, err)
-	if l.ended == "" {
-		l.end(r, models.AttemptLost, func(job *refJob) { job.crash(r) })
-	}
+	l.end(r, models.AttemptLost, func(job *refJob) { job.crash(r) })
+}
+
+// live lists the leases that are not over.
+func (r *reference) live() []*refLease {
+	return slices.DeleteFunc(slices.Clone(r.leases), func(l *refLease) bool { return l.ended != "" })
 }
 
 func (r *reference) due(t *rapid.T) {
