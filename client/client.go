@@ -127,7 +127,13 @@ func decode(answer *http.Response, raw []byte, data any) error {
 		return envelope.Errors[0].asError(answer)
 	}
 	if err != nil || answer.StatusCode != http.StatusOK || len(envelope.Data) == 0 {
-		return strangeAnswer(answer, raw)
+		e := strangeAnswer(answer, raw)
+		switch e.Code {
+		case CodeNotFound, CodeForbidden, CodeConflict:
+			// the word of a proxy whose API is away, not the API's about what was asked for
+			e.Code = CodeUnavailable
+		}
+		return e
 	}
 	if err := json.Unmarshal(envelope.Data, data); err != nil {
 		return &Error{Code: CodeUnavailable, cause: err,

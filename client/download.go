@@ -34,6 +34,9 @@ func (c *Client) Download(ctx context.Context, a *Artifact, path string, progres
 	}
 	defer d.file.Close()
 	if err := d.fetch(ctx); err != nil {
+		if ErrorCode(err) == CodeChecksumMismatch {
+			os.Remove(part)
+		}
 		return err
 	}
 	if sum := FormatChecksum(d.sum); sum != a.Checksum {
@@ -129,6 +132,9 @@ func (d *download) request(ctx context.Context) error {
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusPartialContent && d.done > 0:
+	case answer.StatusCode == http.StatusRequestedRangeNotSatisfiable,
+		answer.StatusCode == http.StatusOK && answer.ContentLength >= 0 && answer.ContentLength != d.artifact.SizeBytes:
+		return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("the store holds another number of bytes for %s than the %d that it should have", d.artifact.Id, d.artifact.SizeBytes)}
 	case answer.StatusCode == http.StatusOK:
 		if err := d.restart(); err != nil {
 			return fmt.Errorf("download %s: %w", d.artifact.Id, err)

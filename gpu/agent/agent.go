@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -21,6 +22,8 @@ type Agent struct {
 	dir      string
 	going    *departure
 	runtimes *host
+	secrets  *redactor
+	current  atomic.Pointer[attempt] // nil between jobs
 
 	// set by register, before registered is closed
 	registered           chan struct{}
@@ -47,6 +50,7 @@ func newAgent(config Config, launch launcher) *Agent {
 		dir:        filepath.Join(config.WorkDir, config.InstanceID),
 		going:      newDeparture(config.Notice),
 		registered: make(chan struct{}),
+		secrets:    newRedactor(os.Environ()),
 		runtimes:   &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
 	}
 }
@@ -81,6 +85,7 @@ func (a *Agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	watching.Go(func() { a.listen(ctx) })
 	return a.serve(ctx)
 }
 
@@ -88,6 +93,9 @@ func (a *Agent) run(ctx context.Context) error {
 func (a *Agent) serve(ctx context.Context) error {
 	for {
 		g, err := a.ask(ctx)
+		if client.ErrorCode(err) == client.CodeUnauthenticated {
+			return fmt.Errorf("the control plane has ended this worker: %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("ask for a job: %w", err)
 		}
@@ -118,7 +126,7 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		Models: models, WarmModels: a.runtimes.warm(), AgentVersion: c.Version,
 	}
 	for failures := 1; ; failures++ {
-		r, err := a.api.RegisterWorker(ctx, in)
+		r, err := a.registerOnce(ctx, in)
 		if err == nil {
 			a.api = a.api.WithKey(r.WorkerToken)
 			a.worker = r.Worker.Id
@@ -139,4 +147,10 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 			return err
 		}
 	}
+}
+
+func (a *Agent) registerOnce(ctx context.Context, in client.RegisterWorkerInput) (*client.Registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return a.api.RegisterWorker(ctx, in)
 }

@@ -45,9 +45,9 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
 			time.Sleep(5 * time.Second)
-			f.setAway(true)
+			f.goAway(refusing)
 			time.Sleep(60 * time.Second) // the poll at 20 s and its repetitions are lost
-			f.setAway(false)
+			f.comeBack()
 			time.Sleep(60 * time.Second)
 
 			asks := f.of("leaseJob")
@@ -111,12 +111,12 @@ func TestLease(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			time.Sleep(15 * time.Second)
-			f.setAway(true)
+			f.goAway(refusing)
 			time.Sleep(60 * time.Second)
 			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
 			time.Sleep(5 * time.Second)
 			before := f.count()
-			f.setAway(false)
+			f.comeBack()
 			time.Sleep(20 * time.Second)
 
 			require.Equal(t, "heartbeat", f.after(before)[0].name)
@@ -128,7 +128,7 @@ func TestLease(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			<-f.model.started
-			f.setAway(true)
+			f.goAway(refusing)
 			for range 9 {
 				time.Sleep(time.Minute)
 				f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
@@ -171,14 +171,14 @@ func TestEnd(t *testing.T) {
 			f.set("completeJob", func(in object) (object, client.Code) {
 				if first {
 					first = false
-					f.away = true
+					f.outage = refusing
 					return nil, client.CodeUnavailable
 				}
 				return object{"job": object{"id": "job_1"}, "next": nil}, ""
 			})
 			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
 			time.Sleep(40 * time.Second) // longer than the lease: a heartbeat has to come first
-			f.setAway(false)
+			f.comeBack()
 			time.Sleep(20 * time.Second)
 
 			require.Len(t, f.of("completeJob"), 2)
@@ -223,7 +223,7 @@ func TestFail(t *testing.T) {
 		message string
 	}{
 		"ARuntimeThatDies":  {func(f *fixture) { f.model.die() }, "MODEL_CRASH", "the runtime died"},
-		"ARuntimeThatHangs": {func(*fixture) { time.Sleep(5 * time.Minute) }, "TIMEOUT", "silent for 5m0s"},
+		"ARuntimeThatHangs": {func(*fixture) { time.Sleep(5 * time.Minute) }, "TIMEOUT", "no progress for 5m0s"},
 		"ARuntimeThatSaysWhy": {func(f *fixture) {
 			f.model.messages <- runtime.Failf(runtime.InvalidInput, "no such resolution")
 		}, "INVALID_INPUT", "no such resolution"},

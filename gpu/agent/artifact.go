@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 )
 
-// uploadTries is how often a store may refuse, or drop, one object.
-const uploadTries = 3
+// uploadTries is how often a store may refuse one object.
+const uploadTries = 5
 
 // output is a file that goes up.
 type output struct {
@@ -77,7 +78,7 @@ func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject,
 				return nil, fmt.Errorf("upload the %s: %w", strings.ToLower(string(o.kind)), err)
 			}
 		}
-		if err := pause(ctx, backoff(refused+unreachable)); err != nil {
+		if err := pause(ctx, delay(err, refused+unreachable)); err != nil {
 			return nil, err
 		}
 	}
@@ -121,4 +122,26 @@ func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedOb
 		t.log.Warn("the runtime's log was not kept", "error", err)
 	}
 	return object
+}
+
+// logLimit is how long a job that is handed back waits for its log to be kept.
+const logLimit = time.Second
+
+// keepLog commits the log of an attempt whose end does not carry it, if there is
+// time.
+func (t *attempt) keepLog() {
+	ctx, cancel := context.WithTimeout(t.owned, logLimit)
+	defer cancel()
+	ctx, stop := until(ctx, t.agent.going.over, errHandOver)
+	defer stop()
+	log := t.uploadLog(ctx, t.agent.lastWords())
+	if log == nil {
+		return
+	}
+	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypeLog, *log)
+	})
+	if err != nil {
+		t.log.Warn("the runtime's log was not kept", "error", err)
+	}
 }

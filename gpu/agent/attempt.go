@@ -58,20 +58,22 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 }
 
 // keepLease sends heartbeats until the attempt is over. It waits for nothing
-// but its timer, and for those who need to know that the lease is held.
+// but its timer, and for those who need to know that the lease is held; while
+// heartbeats fail the timer is short enough for those, too.
 func (t *attempt) keepLease() {
 	for failures, wait := 0, t.agent.heartbeat; ; {
+		needed := t.clock.expired
+		if failures > 0 {
+			needed = nil
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-t.owned.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-t.clock.expired:
+		case <-needed:
 			timer.Stop()
-			if failures > 0 && pause(t.owned, backoff(failures)) != nil {
-				return
-			}
 		}
 		err := t.once(t.owned, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 			return t.agent.api.Heartbeat(ctx, client.HeartbeatInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken})
@@ -83,7 +85,7 @@ func (t *attempt) keepLease() {
 			t.disown(errGaveUp)
 		default:
 			failures++
-			wait = min(backoff(failures), t.agent.heartbeat)
+			wait = min(delay(err, failures), t.agent.heartbeat)
 		}
 	}
 }
@@ -152,8 +154,9 @@ func (t *attempt) obey(d client.Directive) {
 	case client.DirectiveActionCancel:
 		t.stop(errCancelled)
 	case client.DirectiveActionTerminate:
+		// the control plane has taken the job back already
 		t.agent.obey(d)
-		t.stop(errHandOver)
+		t.disown(errLost)
 	case client.DirectiveActionCheckpoint:
 		select {
 		case t.checkpointNow <- struct{}{}:

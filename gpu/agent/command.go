@@ -25,6 +25,7 @@ type settings struct {
 	models, runtimes                                      []string
 	workDir, log                                          string
 	notice                                                time.Duration
+	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
 
 // Command is `reelay agent`, and the whole of reelay-agent. version is what the
@@ -60,6 +61,10 @@ REELAY_AGENT_WORK_DIR; the endpoint and the key as REELAY_ENDPOINT and REELAY_AP
 	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the job at hand")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine lives after SIGTERM")
+	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
+	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may show no progress")
+	flags.DurationVar(&s.loadTimeout, "load-timeout", defaultLoadTimeout, "how long a model may take to load")
+	flags.DurationVar(&s.giveUp, "give-up", defaultGiveUp, "how long to render on while the control plane cannot be reached")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := fromEnvironment(command, os.LookupEnv); err != nil {
 			return err
@@ -92,7 +97,8 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("endpoint", "REELAY_ENDPOINT")
 	fill("key", "REELAY_API_KEY")
 	for _, flag := range []string{
-		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log", "notice",
+		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
+		"notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
@@ -106,6 +112,7 @@ func (s settings) config(version string) (Config, error) {
 		Provider: s.provider, InstanceID: s.instanceID, PoolID: s.pool,
 		Region: s.region, Zone: s.zone, GPUType: s.gpuType, CapacityClass: client.CapacityClass(s.as),
 		Models: s.models, WorkDir: s.workDir, Notice: s.notice, Version: version,
+		StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
 	}
 	var err error
 	if config.Client, err = client.New(s.endpoint, s.key); err != nil {
@@ -117,8 +124,8 @@ func (s settings) config(version string) (Config, error) {
 	if config.CapacityClass != client.CapacityClassSpot && config.CapacityClass != client.CapacityClassOnDemand {
 		return config, fmt.Errorf("--capacity-class is %q: it may be SPOT or ON_DEMAND", s.as)
 	}
-	if s.notice < time.Second || s.notice > time.Hour {
-		return config, fmt.Errorf("--notice is %s: it may be 1s to 1h", s.notice)
+	if err := s.checkTimes(); err != nil {
+		return config, err
 	}
 	if config.Log, err = logger(s.log); err != nil {
 		return config, err
@@ -128,6 +135,27 @@ func (s settings) config(version string) (Config, error) {
 	}
 	config.Runtimes, err = parseRuntimes(s.runtimes)
 	return config, err
+}
+
+func (s settings) checkTimes() error {
+	for _, t := range []struct {
+		flag        string
+		value       time.Duration
+		least, most string
+	}{
+		{"notice", s.notice, "1s", "1h"},
+		{"stop-grace", s.stopGrace, "100ms", "5m"},
+		{"hang-timeout", s.hangTimeout, "1s", "5h"},
+		{"load-timeout", s.loadTimeout, "1s", "5h"},
+		{"give-up", s.giveUp, "1s", "24h"},
+	} {
+		least, _ := time.ParseDuration(t.least)
+		most, _ := time.ParseDuration(t.most)
+		if t.value < least || t.value > most {
+			return fmt.Errorf("--%s is %s: it may be %s to %s", t.flag, t.value, t.least, t.most)
+		}
+	}
+	return nil
 }
 
 func logger(format string) (*slog.Logger, error) {

@@ -39,7 +39,7 @@ type Config struct {
 
 	// ProgressEvery is the shortest time between two reports of progress.
 	ProgressEvery time.Duration
-	// HangTimeout is how long a runtime may be silent during a render.
+	// HangTimeout is how long a render may show no progress.
 	HangTimeout time.Duration
 	// LoadTimeout is how long a model may take to load.
 	LoadTimeout time.Duration
@@ -63,14 +63,21 @@ type Notice struct {
 	Deadline time.Time
 }
 
+const (
+	defaultStopGrace   = 5 * time.Second
+	defaultHangTimeout = 5 * time.Minute
+	defaultLoadTimeout = 20 * time.Minute
+	defaultGiveUp      = 10 * time.Minute
+)
+
 func (c Config) withDefaults() Config {
 	c.CapacityClass = cmp.Or(c.CapacityClass, client.CapacityClassSpot)
 	c.Notice = cmp.Or(c.Notice, 30*time.Second)
 	c.ProgressEvery = cmp.Or(c.ProgressEvery, time.Second)
-	c.HangTimeout = cmp.Or(c.HangTimeout, 5*time.Minute)
-	c.LoadTimeout = cmp.Or(c.LoadTimeout, 20*time.Minute)
-	c.GiveUp = cmp.Or(c.GiveUp, 10*time.Minute)
-	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
+	c.HangTimeout = cmp.Or(c.HangTimeout, defaultHangTimeout)
+	c.LoadTimeout = cmp.Or(c.LoadTimeout, defaultLoadTimeout)
+	c.GiveUp = cmp.Or(c.GiveUp, defaultGiveUp)
+	c.StopGrace = cmp.Or(c.StopGrace, defaultStopGrace)
 	c.WorkDir = cmp.Or(c.WorkDir, filepath.Join(os.TempDir(), "reelay-agent"))
 	if c.Log == nil {
 		c.Log = slog.Default()

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/client"
@@ -35,9 +36,27 @@ type control struct {
 	calls   []call
 	answers map[string]func(object) (object, client.Code)
 	leases  []object
+	granted map[any]any       // leases, by request
 	stored  map[string]string // objects, by path
-	away    bool
+	outage  outage
+	missed  int            // calls that met an outage
+	refusal client.Code    // of every call, if there is one
+	losing  map[string]int // how many answers of a call will not arrive
+	// storing may refuse a request to the store, which it does by answering it.
+	storing func(*http.Request) (*http.Response, error)
+	sockets []*websocket.Conn
 }
+
+// outage is how the control plane is away.
+type outage string
+
+const (
+	refusing    outage = "connections are refused"
+	hanging     outage = "calls hang"
+	unavailable outage = "the API runs without its database"
+)
+
+const retryAfter = 3 * time.Second
 
 // call is one request that was answered.
 type call struct {
@@ -47,9 +66,9 @@ type call struct {
 }
 
 func newControl() *control {
-	c := &control{began: time.Now(), stored: map[string]string{}, answers: map[string]func(object) (object, client.Code){}}
+	c := &control{began: time.Now(), stored: map[string]string{}, granted: map[any]any{}, losing: map[string]int{}, answers: map[string]func(object) (object, client.Code){}}
 	beat := func(object) (object, client.Code) { return heartbeatAnswer("CONTINUE"), "" }
-	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint"} {
+	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact"} {
 		c.answers[name] = beat
 	}
 	c.answers["registerWorker"] = func(object) (object, client.Code) {
@@ -79,14 +98,14 @@ func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(r.Body)
 		r.Body.Close()
 	}
-	c.mu.Lock()
-	away := c.away
-	c.mu.Unlock()
-	if away {
-		return nil, errors.New("connection refused")
-	}
 	if r.URL.Host == "store" {
 		return c.store(r, body)
+	}
+	if answer, err := c.absent(r); answer != nil || err != nil {
+		return answer, err
+	}
+	if r.Header.Get("Upgrade") != "" {
+		return c.socket(r)
 	}
 	var request struct {
 		OperationName string
@@ -103,13 +122,49 @@ func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
 		return c.offer(r, in)
 	}
 	data, code := c.answer(request.OperationName, in)
-	return respond(r, request.OperationName, data, code), nil
+	return c.deliver(r, request.OperationName, data, code)
+}
+
+// absent answers as a control plane that is away does.
+func (c *control) absent(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	outage := c.outage
+	if outage != "" {
+		c.missed++
+	}
+	c.mu.Unlock()
+	switch outage {
+	case refusing:
+		return nil, errors.New("connection refused")
+	case hanging:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	case unavailable:
+		answer := plain(r, http.StatusServiceUnavailable, []byte(`{"errors":[{"message":"no database","extensions":{"code":"UNAVAILABLE"}}]}`))
+		answer.Header.Set("Retry-After", fmt.Sprint(retryAfter.Seconds()))
+		return answer, nil
+	}
+	return nil, nil
+}
+
+// deliver answers, unless the answer is to be lost.
+func (c *control) deliver(r *http.Request, name string, data object, code client.Code) (*http.Response, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.losing[name] > 0 {
+		c.losing[name]--
+		return nil, errors.New("connection reset by peer")
+	}
+	return respond(r, name, data, code), nil
 }
 
 func (c *control) answer(name string, in object) (object, client.Code) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, call{name, time.Since(c.began), in})
+	if c.refusal != "" {
+		return nil, c.refusal
+	}
 	return c.answers[name](in)
 }
 
@@ -117,9 +172,14 @@ func (c *control) answer(name string, in object) (object, client.Code) {
 func (c *control) offer(r *http.Request, in object) (*http.Response, error) {
 	c.mu.Lock()
 	c.calls = append(c.calls, call{"leaseJob", time.Since(c.began), in})
-	var offered any
-	if len(c.leases) > 0 {
+	if refusal := c.refusal; refusal != "" {
+		c.mu.Unlock()
+		return respond(r, "leaseJob", nil, refusal), nil
+	}
+	offered := c.granted[in["requestId"]]
+	if offered == nil && len(c.leases) > 0 {
 		offered, c.leases = c.leases[0], c.leases[1:]
+		c.granted[in["requestId"]] = offered
 	}
 	c.mu.Unlock()
 	if offered == nil {
@@ -127,10 +187,18 @@ func (c *control) offer(r *http.Request, in object) (*http.Response, error) {
 			return nil, r.Context().Err()
 		}
 	}
-	return respond(r, "leaseJob", object{"lease": offered, "directive": nil}, ""), nil
+	return c.deliver(r, "leaseJob", object{"lease": offered, "directive": nil}, "")
 }
 
 func (c *control) store(r *http.Request, body []byte) (*http.Response, error) {
+	c.mu.Lock()
+	storing := c.storing
+	c.mu.Unlock()
+	if storing != nil {
+		if answer, err := storing(r); answer != nil || err != nil {
+			return answer, err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, call{r.Method + r.URL.Path, time.Since(c.began), nil})
@@ -155,7 +223,7 @@ func respond(r *http.Request, name string, data object, code client.Code) *http.
 }
 
 func plain(r *http.Request, status int, body []byte) *http.Response {
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(body))}
+	return &http.Response{ContentLength: int64(len(body)), StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
 // body is what an object holds.
@@ -186,10 +254,42 @@ func (c *control) set(name string, answer func(object) (object, client.Code)) {
 	c.answers[name] = answer
 }
 
-func (c *control) setAway(away bool) {
+// goAway begins an outage, which breaks the open sockets.
+func (c *control) goAway(how outage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.away = away
+	c.outage = how
+	for _, socket := range c.sockets {
+		go socket.CloseNow()
+	}
+	c.sockets = nil
+}
+
+// refuseAll has every call answered with a code.
+func (c *control) refuseAll(code client.Code) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusal = code
+}
+
+func (c *control) comeBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outage = ""
+}
+
+// lose has the next answers of a call not arrive.
+func (c *control) lose(name string, answers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.losing[name] = answers
+}
+
+// breakStore has the store answer some requests differently.
+func (c *control) breakStore(storing func(*http.Request) (*http.Response, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.storing = storing
 }
 
 // of returns the calls of the given names, in their order.
@@ -235,10 +335,11 @@ type model struct {
 	messages chan runtime.Message
 	ended    sync.Once
 	deaf     atomic.Bool // does not stop when it is told to
+	tail     string
 }
 
 func newModel() *model {
-	return &model{orders: make(chan string, 100), started: make(chan runtime.Start, 1), messages: make(chan runtime.Message, 100)}
+	return &model{orders: make(chan string, 100), started: make(chan runtime.Start, 1), tail: "last words", messages: make(chan runtime.Message, 100)}
 }
 
 func (m *model) Announced() runtime.Ready {
@@ -270,7 +371,7 @@ func (m *model) Cancel() error {
 
 func (m *model) Messages() <-chan runtime.Message { return m.messages }
 func (m *model) Wait() error                      { return runtime.Failf(runtime.ModelCrash, "the runtime died") }
-func (m *model) Tail() string                     { return "last words" }
+func (m *model) Tail() string                     { return m.tail }
 
 func (m *model) Kill() {
 	m.ended.Do(func() { m.orders <- "kill"; close(m.messages) })

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -49,6 +48,9 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		in, err := t.uploadResult(publishing, result)
 		if err != nil {
 			return nil, orCause(publishing, err)
+		}
+		if t.rendering.Err() != nil {
+			return nil, context.Cause(t.rendering)
 		}
 		ctx, stop := t.lastCall()
 		var answer *client.EndPayload
@@ -98,14 +100,15 @@ func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*cl
 	if len(result.Output) > 0 {
 		in.Result = &result.Output
 	}
-	in.Log = t.uploadLog(ctx, t.agent.runtimes.tail())
+	in.Log = t.uploadLog(ctx, t.agent.lastWords())
 	return in, nil
 }
 
 // fail reports why the attempt ended badly.
 func (t *attempt) fail(failure *runtime.Failure) *grant {
-	t.log.Warn("attempt failed", "class", failure.Class, "reason", failure.Message)
-	log := t.uploadLog(t.owned, t.agent.runtimes.tail())
+	words := t.agent.wordsOf(failure)
+	t.log.Warn("attempt failed", "class", failure.Class, "reason", words.sentence)
+	log := t.uploadLog(t.owned, words.log)
 	ctx, stop := t.lastCall()
 	defer stop()
 	var answer *client.EndPayload
@@ -114,7 +117,7 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 		asked = time.Now()
 		answer, err = t.agent.api.FailJob(ctx, client.FailJobInput{
 			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
-			Class: client.FailureClass(failure.Class), Message: shorten(failure.Message),
+			Class: client.FailureClass(failure.Class), Message: words.sentence, ErrorDetail: optional(words.detail),
 			RetryAfterSeconds: optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
 		})
 		return nil, err
@@ -128,6 +131,7 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 
 // release hands the job back. After a cancel the control plane ends it.
 func (t *attempt) release(why error) {
+	t.keepLog()
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
@@ -140,15 +144,6 @@ func (t *attempt) release(why error) {
 		return
 	}
 	t.log.Info("job released", "reason", why)
-}
-
-// shorten keeps the start of a message: the rest is in the log.
-func shorten(message string) string {
-	const most = 2000
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "…"
 }
 
 // wantsNext tells whether the answer may carry another job.

@@ -40,7 +40,10 @@ type host struct {
 	running process
 	command string // the name of what runs
 	loaded  string // the model that it holds
-	said    string // the tail of the last process that ended
+	// said is what the last process that ended had said of the job at hand; ours
+	// is whether what is heard now is of that job, too.
+	said string
+	ours bool
 }
 
 // survey starts each runtime once to learn its models, of which those in only
@@ -116,6 +119,7 @@ func (h *host) load(ctx context.Context, model string, progress func(*runtime.Pr
 	if err := h.running.Load(model); err != nil {
 		return err
 	}
+	h.ours = true // a load begins a new log
 	timer := time.NewTimer(h.loadTimeout)
 	defer timer.Stop()
 	for {
@@ -132,7 +136,7 @@ func (h *host) load(ctx context.Context, model string, progress func(*runtime.Pr
 			case *runtime.Progress:
 				progress(m)
 			case *runtime.Failure:
-				return m
+				return diagnose(m)
 			case *runtime.Loaded:
 				h.loaded = model
 				return nil
@@ -140,6 +144,19 @@ func (h *host) load(ctx context.Context, model string, progress func(*runtime.Pr
 		}
 	}
 }
+
+// begin starts a job on the running process.
+func (h *host) begin(order runtime.Start) error {
+	if err := h.running.Start(order); err != nil {
+		return err
+	}
+	h.ours = true
+	return nil
+}
+
+// turn says that another job is at hand: what was said so far is not its log, and
+// may be another customer's.
+func (h *host) turn() { h.said, h.ours = "", false }
 
 // idle takes what the running process said while it had nothing to do: in the
 // end, that it died.
@@ -170,14 +187,14 @@ func (h *host) warm() []string {
 func (h *host) kill() {
 	if h.running != nil {
 		h.running.Kill()
-		h.said = h.running.Tail()
+		h.said = h.tail()
 	}
 	h.running, h.command, h.loaded = nil, "", ""
 }
 
-// tail is the last of what the newest process has logged.
+// tail is the end of the log of the job at hand.
 func (h *host) tail() string {
-	if h.running == nil {
+	if h.running == nil || !h.ours {
 		return h.said
 	}
 	return h.running.Tail()

@@ -13,8 +13,8 @@ import (
 const (
 	// leaseWait is how long one ask for a job waits, in seconds.
 	leaseWait = 20
-	// callTimeout bounds one call about a job, so that a dead connection is found
-	// while the lease lasts.
+	// callTimeout bounds one call, not counting the wait that it asks for, so that
+	// a dead connection is found while a lease lasts.
 	callTimeout = 10 * time.Second
 )
 
@@ -27,9 +27,7 @@ func (a *Agent) ask(ctx context.Context) (*grant, error) {
 	id := uuid.NewString()
 	for failures := 0; ; {
 		asked := time.Now()
-		answer, err := a.api.LeaseJob(asking, client.LeaseJobInput{
-			WorkerId: a.worker, WaitSeconds: new(leaseWait), WarmModels: a.runtimes.warm(), RequestId: &id,
-		})
+		answer, err := a.askOnce(asking, id)
 		if err == nil && answer.Lease != nil {
 			return &grant{answer.Lease, asked}, nil
 		}
@@ -58,6 +56,14 @@ func (a *Agent) ask(ctx context.Context) (*grant, error) {
 		// an end of waiting shows in the next round
 		_ = pause(asking, delay(err, failures))
 	}
+}
+
+func (a *Agent) askOnce(ctx context.Context, id string) (*client.LeaseAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseWait*time.Second+callTimeout)
+	defer cancel()
+	return a.api.LeaseJob(ctx, client.LeaseJobInput{
+		WorkerId: a.worker, WaitSeconds: new(leaseWait), WarmModels: a.runtimes.warm(), RequestId: &id,
+	})
 }
 
 // refuse gives back the job that an ask may have been granted while it was broken

@@ -41,7 +41,7 @@ func (r *reporter) phase(phase client.Phase, message string) {
 func (r *reporter) runtime(m *runtime.Progress) {
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
-			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(m.Message),
+			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.attempt.agent.secrets.clean(m.Message)),
 			Step: optional(m.Step), TotalSteps: optional(m.TotalSteps),
 			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
 		}

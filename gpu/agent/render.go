@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // control plane gave it along. Nothing that it started is left when it returns.
 func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	t := a.newAttempt(ctx, g)
+	a.runtimes.turn()
+	a.current.Store(t)
+	defer a.current.Store(nil)
 	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
 	var background sync.WaitGroup
 	background.Go(t.keepLease)
@@ -45,7 +49,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	if err := p.Start(t.order(checkpoints)); err != nil {
+	if err := t.agent.runtimes.begin(t.order(checkpoints)); err != nil {
 		return nil, err
 	}
 	return t.follow(p, checkpoints)
@@ -79,7 +83,10 @@ type watch struct {
 	process     process
 	checkpoints []restorable
 	saver       *saver
-	reports     sync.WaitGroup
+	// reports are of checkpoints that did not restore; unused lists those that
+	// nothing was said of yet.
+	reports sync.WaitGroup
+	unused  []restorable
 	// asked is when the runtime was asked for a checkpoint; zero if it owes none.
 	asked    time.Time
 	handOver bool
@@ -89,7 +96,8 @@ type watch struct {
 // pace of the lease and when a notice comes.
 func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
 	ctx, stop := context.WithCancel(t.rendering)
-	w := &watch{attempt: t, process: p, checkpoints: checkpoints, saver: newSaver(ctx, t)}
+	w := &watch{attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints, saver: newSaver(ctx, t)}
+	// what is known of a bad checkpoint is told before the attempt ends
 	defer func() { stop(); w.saver.wait(); w.reports.Wait() }()
 
 	result, err := w.run(ctx)
@@ -116,7 +124,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 		case <-w.agent.going.over:
 			return nil, errHandOver
 		case <-silence.C:
-			return nil, runtime.Failf(runtime.Timeout, "the runtime was silent for %s", config.HangTimeout)
+			return nil, runtime.Failf(runtime.Timeout, "the render showed no progress for %s", config.HangTimeout)
 		case <-pace.C:
 			w.askCheckpoint()
 		case <-w.checkpointNow:
@@ -131,7 +139,9 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			if !ok {
 				return nil, w.process.Wait()
 			}
-			silence.Reset(config.HangTimeout)
+			if _, answer := message.(*runtime.Checkpoint); !answer { // it shows life, not progress
+				silence.Reset(config.HangTimeout)
+			}
 			if result, err := w.hear(message); result != nil || err != nil {
 				return result, err
 			}
@@ -175,31 +185,38 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		}
 		w.log.Info("job resumed", "checkpoint", from.artifact.Id, "step", m.Step)
 		w.progress.resumed(from.artifact.Id, from.note.Percent)
+		w.unused = []restorable{from}
 	case *runtime.CheckpointRejected:
-		return nil, w.reject(m)
+		bad, err := find(w.checkpoints, m.Path)
+		if err != nil {
+			return nil, runtime.Failf(runtime.ModelCrash, "%s", err)
+		}
+		w.disuse(bad, m.Reason)
 	case *runtime.Result:
 		return m, nil
 	case *runtime.Failure:
-		return nil, m
+		if m.Class == runtime.CheckpointCorrupt && len(w.unused) > 0 {
+			w.disuse(w.unused[0], m.Message)
+		}
+		return nil, diagnose(m)
 	default:
 		return nil, runtime.Failf(runtime.ModelCrash, "the runtime said %T in the middle of a job", m)
 	}
 	return nil, nil
 }
 
-// reject reports, without holding up the render, that a checkpoint did not restore.
-func (w *watch) reject(m *runtime.CheckpointRejected) error {
-	bad, err := find(w.checkpoints, m.Path)
-	if err != nil {
-		return runtime.Failf(runtime.ModelCrash, "%s", err)
-	}
-	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", m.Reason)
+// disuse reports, without holding up the render, that a checkpoint did not restore.
+func (w *watch) disuse(bad restorable, reason string) {
+	w.unused = slices.DeleteFunc(slices.Clone(w.unused), func(r restorable) bool { return r.path == bad.path })
+	reason = w.agent.secrets.clean(reason)
+	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", reason)
 	w.reports.Go(func() {
-		if err := w.rejectCheckpoint(w.saver.ctx, bad.artifact.Id, m.Reason); err != nil && w.saver.ctx.Err() == nil {
+		ctx, stop := until(w.rendering, w.agent.going.over, errHandOver)
+		defer stop()
+		if err := w.rejectCheckpoint(ctx, bad.artifact.Id, reason); err != nil && ctx.Err() == nil {
 			w.log.Warn("a checkpoint could not be rejected", "checkpoint", bad.artifact.Id, "error", err)
 		}
 	})
-	return nil
 }
 
 // describe turns any error of a render into what the control plane records.

@@ -35,10 +35,13 @@ func theirFault(err error) bool {
 	return ok && (e.Retryable() || e.Code == client.CodeInternal)
 }
 
-// delay is how long to wait before such a call is repeated.
+// delay is how long to wait before such a call is repeated: as long as its
+// answer asked for, and up to a quarter more, so that a fleet does not come back
+// at once, or else the backoff.
 func delay(err error, failures int) time.Duration {
 	if e, ok := errors.AsType[*client.Error](err); ok && e.RetryAfter > 0 {
-		return min(e.RetryAfter, 30*time.Second)
+		d := min(e.RetryAfter, 30*time.Second)
+		return d + rand.N(d/4+1)
 	}
 	return backoff(failures)
 }

@@ -13,8 +13,9 @@ import (
 const ProtocolVersion = 1
 
 const (
-	maxLine  = 1 << 20 // bytes of one line, its newline included
-	maxTexts = 2000    // bytes of a sentence for people
+	maxLine   = 1 << 20  // bytes of one line, its newline included
+	maxTexts  = 2000     // bytes of a sentence for people
+	maxDetail = 16 << 10 // bytes of a failure's detail
 )
 
 // Phase is what the person watching reads; the contract's words.
@@ -148,9 +149,11 @@ type Cancelled struct{}
 // Failure ends a job, or a load, that went wrong. It is also the error with which
 // a [Process] ends.
 type Failure struct {
-	Class             FailureClass `json:"class"`
-	Message           string       `json:"message"` // says what, why, and what to do
-	RetryAfterSeconds int          `json:"retryAfterSeconds,omitempty"`
+	Class   FailureClass `json:"class"`
+	Message string       `json:"message"` // says what, why, and what to do
+	// Detail is a stack trace or the like, for who looks into it.
+	Detail            string `json:"detail,omitempty"`
+	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"`
 }
 
 // Failf makes a Failure whose message is formatted.
@@ -223,6 +226,9 @@ func (f *Failure) check() error {
 	}
 	if f.Message == "" {
 		return errors.New("message is empty")
+	}
+	if len(f.Detail) > maxDetail {
+		return fmt.Errorf("a detail of %d bytes; at most %d are allowed", len(f.Detail), maxDetail)
 	}
 	if f.RetryAfterSeconds < 0 {
 		return fmt.Errorf("retryAfterSeconds is %d", f.RetryAfterSeconds)

@@ -208,6 +208,9 @@ func asFailure(err error) *Failure {
 	}
 	clipped := *failure
 	clipped.Message = clip(failure.Message)
+	if cut := len(failure.Detail) - maxDetail; cut > 0 {
+		clipped.Detail = strings.ToValidUTF8(failure.Detail[cut:], "")
+	}
 	return &clipped
 }
 

@@ -41,7 +41,8 @@ func (t *tail) forget() {
 	t.written = 0
 }
 
-// String is what was kept, after a line that says how much was not.
+// String is what was kept, after a line that says how much was not. The line
+// that was cut is not kept: half a secret cannot be told from other text.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +52,10 @@ func (t *tail) String() string {
 	}
 	cut := t.written % tailSize
 	kept := string(t.ring[cut:]) + string(t.ring[:cut])
-	return fmt.Sprintf("[%d earlier bytes were dropped]\n%s", t.written-tailSize, strings.ToValidUTF8(kept, "\uFFFD"))
+	if _, whole, ok := strings.Cut(kept, "\n"); ok {
+		kept = whole
+	}
+	return fmt.Sprintf("[%d earlier bytes were dropped]\n%s", t.written-int64(len(kept)), strings.ToValidUTF8(kept, "\uFFFD"))
 }
 
 // lastWords is the end of what was kept, short enough for a sentence.

@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"regexp"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+var (
+	noMemory = regexp.MustCompile(`(?i)\b(cuda|hip|gpu) out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY`)
+	gpuFault = regexp.MustCompile(`(?i)\b(cuda|cudnn|cublas|nccl|hip)\w* error|\b(cudnn|cublas|cusolver)_status_|` +
+		`device-side assert|illegal memory access|uncorrectable ECC|\bXid \d+|fallen off the bus`)
+)
+
+// diagnose corrects a runtime that takes a fault of its GPU for one that passes:
+// after such a fault the process is in no state to go on.
+func diagnose(failure *runtime.Failure) *runtime.Failure {
+	if failure.Class != runtime.Transient {
+		return failure
+	}
+	said := failure.Message + "\n" + failure.Detail
+	corrected := *failure
+	switch {
+	case noMemory.MatchString(said):
+		corrected.Class = runtime.OutOfMemory
+	case gpuFault.MatchString(said):
+		corrected.Class = runtime.ModelCrash
+	}
+	return &corrected
+}

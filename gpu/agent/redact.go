@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const redacted = "[redacted]"
+
+// secretShapes are what secrets look like wherever they stand. What a group
+// holds is kept.
+var secretShapes = []struct {
+	shape *regexp.Regexp
+	kept  string
+}{
+	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), ""},
+	{regexp.MustCompile(`(?i)\b(bearer|basic) +[\w.~+/=-]{8,}`), "$1 "},
+	{regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:"'<>]*:[^\s/"'<>]+@`), "$1"}, // user:password@
+	{regexp.MustCompile(`(https?://[^\s?"'<>]+\?)[^\s"'<>]+`), "$1"},                       // a signed link is its query
+	{regexp.MustCompile(`\b(?:rlw?|hf|gh[pousr])_[\w-]{16,}`), ""},
+	{regexp.MustCompile(`\bwhsec_[\w+/=-]{8,}`), ""},
+	{regexp.MustCompile(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`), ""},                                    // AWS access keys
+	{regexp.MustCompile(`\bAIza[\w-]{35}`), ""},                                                  // Google API keys
+	{regexp.MustCompile(`\bya29\.[\w.-]{16,}`), ""},                                              // and its access tokens
+	{regexp.MustCompile(`\bsk-[\w-]{20,}`), ""},                                                  // OpenAI's and its kin's
+	{regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*`), ""},                                // JSON web tokens
+	{regexp.MustCompile(`(?i)(` + secretName + `[\w-]*["']? *[:=] *["']?)[^\s"',;&]{8,}`), "$1"}, // name=value
+}
+
+// secretName is what the names of secret settings contain.
+const secretName = `(?:secret|token|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key)`
+
+var secretSetting = regexp.MustCompile(`(?i)` + secretName + `|(?:^|_)(?:key|auth|pass|pat)$`)
+
+// redactor takes secrets out of what a runtime says, before anybody reads it.
+type redactor struct {
+	// values are the secret settings of this process and its runtimes, longest
+	// first, since one may begin with another.
+	values []string
+}
+
+// newRedactor knows the secrets among NAME=value settings by their names.
+func newRedactor(environment []string) *redactor {
+	const shortest = 6 // less is not secret, and would hit innocent text
+	r := &redactor{}
+	for _, setting := range environment {
+		name, value, _ := strings.Cut(setting, "=")
+		if len(value) >= shortest && secretSetting.MatchString(name) {
+			r.values = append(r.values, value)
+		}
+	}
+	slices.SortFunc(r.values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return r
+}
+
+// clean returns text without its secrets.
+func (r *redactor) clean(text string) string {
+	for _, value := range r.values {
+		text = strings.ReplaceAll(text, value, redacted)
+	}
+	for _, s := range secretShapes {
+		text = s.shape.ReplaceAllString(text, s.kept+redacted)
+	}
+	return text
+}

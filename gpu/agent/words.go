@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+const (
+	maxSentence = 2000     // bytes of a failure's sentence: the rest is in its detail
+	maxDetail   = 16 << 10 // bytes of a failure's detail
+	maxLog      = 64 << 10 // bytes of an attempt's log
+)
+
+// words are what a runtime's output and its failure leave for people, secrets
+// taken out.
+type words struct {
+	sentence string // what went wrong
+	detail   string // a stack trace, or the end of the log
+	log      string
+}
+
+// wordsOf reads a failure and what the runtime said until then. The end of a log
+// is what matters, and of a sentence its beginning.
+func (a *Agent) wordsOf(failure *runtime.Failure) words {
+	log := a.secrets.clean(a.runtimes.tail())
+	return words{
+		sentence: beginning(a.secrets.clean(failure.Message), maxSentence),
+		detail:   ending(cmp.Or(a.secrets.clean(failure.Detail), log), maxDetail),
+		log:      ending(log, maxLog),
+	}
+}
+
+// lastWords is the log of an attempt that did not fail.
+func (a *Agent) lastWords() string { return ending(a.secrets.clean(a.runtimes.tail()), maxLog) }
+
+func beginning(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
+func ending(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[len(text)-most:], "")
+}
