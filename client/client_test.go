@@ -105,6 +105,8 @@ func TestCallFails(t *testing.T) {
 			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 503 Service Unavailable: not ready", RetryAfter: 7 * time.Second}, true},
 		"ProxyPage": {200, "", "<html>welcome</html>",
 			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 200 OK: <html>welcome</html>"}, true},
+		"ProxyWithoutAPI": {404, "", "no such backend",
+			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 404 Not Found: no such backend"}, true},
 		"Empty": {200, "", "", client.Error{Code: client.CodeUnavailable, Message: "HOST answered 200 OK"}, true},
 	}
 	for name, test := range tests {
@@ -209,6 +211,26 @@ func TestDownload(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	})
+
+	for name, stored := range map[string]string{"TooShort": film[:1000], "TooLong": film + film, "TooShortToGoOn": film[:5]} {
+		t.Run("RefusesAnObjectThatIs"+name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(stored))
+			})
+			dir := t.TempDir()
+			if name == "TooShortToGoOn" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, ".art_1.part"), []byte(film[:10]), 0o600))
+			}
+
+			err := c.Download(t.Context(), artifact(t, "/o", film), filepath.Join(dir, "film.mp4"), nil)
+
+			require.Equal(t, client.CodeChecksumMismatch, client.ErrorCode(err))
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
 
 	t.Run("DoesNotRetryAnOldLink", func(t *testing.T) {
 		t.Parallel()
@@ -354,5 +376,37 @@ func TestWatchJob(t *testing.T) {
 			require.Equal(t, client.JobStatusRunning, job.Status)
 			break
 		}
+	})
+}
+
+func TestWorkerDirectives(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ConnectsAgainAndEndsWithTheWorker", func(t *testing.T) {
+		t.Parallel()
+		var connections atomic.Int32
+		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			conn := accept(w, r)
+			defer conn.CloseNow()
+			action := "TERMINATE"
+			if connections.Add(1) == 1 {
+				action = "CANCEL"
+			}
+			payload := json.RawMessage(`{"data":{"workerDirectives":{"action":"` + action + `","jobId":"job_1"}}}`)
+			_ = wsjson.Write(r.Context(), conn, frame{ID: "1", Type: "next", Payload: payload})
+			if action == "TERMINATE" {
+				<-conn.CloseRead(r.Context()).Done()
+			}
+		})
+
+		var heard []client.DirectiveAction
+		for directive, err := range c.WorkerDirectives(t.Context(), "wrk_1") {
+			if err == nil {
+				require.Equal(t, "job_1", *directive.JobId)
+				heard = append(heard, directive.Action)
+			}
+		}
+
+		require.Equal(t, []client.DirectiveAction{client.DirectiveActionCancel, client.DirectiveActionTerminate}, heard)
 	})
 }

@@ -39,7 +39,7 @@ type control struct {
 	granted map[any]any       // leases, by request
 	stored  map[string]string // objects, by path
 	outage  outage
-	missed  int            // calls that met an outage
+	missed  []call         // calls that met an outage
 	refusal client.Code    // of every call, if there is one
 	losing  map[string]int // how many answers of a call will not arrive
 	// storing may refuse a request to the store, which it does by answering it.
@@ -101,18 +101,19 @@ func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host == "store" {
 		return c.store(r, body)
 	}
-	if answer, err := c.absent(r); answer != nil || err != nil {
-		return answer, err
-	}
-	if r.Header.Get("Upgrade") != "" {
-		return c.socket(r)
-	}
 	var request struct {
 		OperationName string
 		Variables     object
 	}
-	if err := json.Unmarshal(body, &request); err != nil {
+	upgrade := r.Header.Get("Upgrade") != ""
+	if err := json.Unmarshal(body, &request); err != nil && !upgrade {
 		return nil, err
+	}
+	if answer, err := c.absent(r, request.OperationName); answer != nil || err != nil {
+		return answer, err
+	}
+	if upgrade {
+		return c.socket(r)
 	}
 	in := request.Variables
 	if inner, ok := in["input"].(object); ok {
@@ -126,11 +127,11 @@ func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // absent answers as a control plane that is away does.
-func (c *control) absent(r *http.Request) (*http.Response, error) {
+func (c *control) absent(r *http.Request, name string) (*http.Response, error) {
 	c.mu.Lock()
 	outage := c.outage
 	if outage != "" {
-		c.missed++
+		c.missed = append(c.missed, call{name, time.Since(c.began), nil})
 	}
 	c.mu.Unlock()
 	switch outage {

@@ -12,13 +12,20 @@
 // What ends a render, and what happens then:
 //
 //	the lease is lost          stop at once, publish nothing
-//	the job is cancelled       stop, then release it
+//	the worker is terminated   the same, and leave
+//	the job is cancelled       stop, kill what does not stop, then release it
 //	notice (SIGTERM, a cloud)  checkpoint, upload, commit, release, deregister
 //	the runtime fails          fail the attempt with the runtime's class
 //	the runtime dies or hangs  MODEL_CRASH or TIMEOUT; it is started again
 //	no renewal for 10 minutes  stop, publish nothing
 //
-// Heartbeats come from a goroutine that waits for nothing but its own timer: a
+// A worker that the control plane has terminated does not register again: TERMINATED
+// is final, and whoever said so decides what takes its place. Told so it leaves as
+// if its machine went; finding its token revoked it returns an error, so that what
+// supervises it may start it anew.
+//
+// What is wanted of the worker comes on a stream (listen.go) and with the answer to
+// each heartbeat. Heartbeats come from a goroutine that waits for nothing but its own timer: a
 // busy runtime cannot cost the lease. If the agent is killed, its runtime's
 // standard input closes and the runtime ends; the lease runs out and the job goes
 // on elsewhere from its newest checkpoint.

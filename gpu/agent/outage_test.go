@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,17 +134,29 @@ func TestOutage(t *testing.T) {
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
 			time.Sleep(time.Second)
 			f.goAway(unavailable)
-			time.Sleep(19 * time.Second) // until the poll that was open ends
-			synctest.Wait()
-			f.mu.Lock()
-			before := f.missed
-			f.mu.Unlock()
-			time.Sleep(30 * time.Second)
+			time.Sleep(50 * time.Second)
 
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			// the lease call comes each 3 s and a little, and the listener by its own backoff
-			require.InDelta(t, before+30/3+30/6, f.missed, 4)
+			asks := slices.DeleteFunc(f.missed, func(c call) bool { return c.name != "leaseJob" })
+			require.Greater(t, len(asks), 6)
+			for i, ask := range asks[1:] {
+				require.InDelta(t, 1.125*retryAfter.Seconds(), (ask.at - asks[i].at).Seconds(), 0.126*retryAfter.Seconds())
+			}
+		})
+	})
+
+	t.Run("InWhichACallHangsIsNotWaitedOutByIt", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
+			time.Sleep(5 * time.Second)
+			f.goAway(hanging)
+			time.Sleep(17 * time.Second) // the next poll was sent at 20 s
+			f.queue()
+			f.comeBack()
+
+			<-f.model.started
+			require.Less(t, time.Since(f.began), 20*time.Second+leaseWait*time.Second+callTimeout+time.Second)
 		})
 	})
 }

@@ -263,13 +263,14 @@ func TestProcess(t *testing.T) {
 			"says " + ready:                 "ready must not come while it is doing a job",
 			`says {"loaded":{"model":"m"}}`: "loaded must not come while it is doing a job",
 			`says {"cancelled":{}}`:         "nobody asked for it",
-			`says {"progress":{"percent":1e999,"phase":"RENDERING"}}`: "progress:",
-			`says {"progress":{"percent":101,"phase":"RENDERING"}}`:   "percent is 101",
-			`says {"progress":{"percent":1,"phase":"DONE"}}`:          `phase is "DONE"`,
-			`says {"error":{"class":"PREEMPTED","message":"x"}}`:      `class is "PREEMPTED"`,
-			`says {"checkpoint":{"path":"/etc/passwd"}}`:              "is not in the job's workdir",
-			`says {"result":{"video":"/work/../etc/passwd"}}`:         "is not in the job's workdir",
-			`says {"resumed":{"path":"/work/x","step":1}}`:            `no checkpoint "/work/x" was given`,
+			`says {"progress":{"percent":1e999,"phase":"RENDERING"}}`:                                             "progress:",
+			`says {"progress":{"percent":101,"phase":"RENDERING"}}`:                                               "percent is 101",
+			`says {"progress":{"percent":1,"phase":"DONE"}}`:                                                      `phase is "DONE"`,
+			`says {"error":{"class":"PREEMPTED","message":"x"}}`:                                                  `class is "PREEMPTED"`,
+			`says {"error":{"class":"TRANSIENT","message":"x","detail":"` + strings.Repeat("x", 16<<10+1) + `"}}`: `a detail of 16385 bytes`,
+			`says {"checkpoint":{"path":"/etc/passwd"}}`:                                                          "is not in the job's workdir",
+			`says {"result":{"video":"/work/../etc/passwd"}}`:                                                     "is not in the job's workdir",
+			`says {"resumed":{"path":"/work/x","step":1}}`:                                                        `no checkpoint "/work/x" was given`,
 		} {
 			t.Run(how[:min(40, len(how))], func(t *testing.T) {
 				t.Parallel()
@@ -318,6 +319,8 @@ func TestProcess(t *testing.T) {
 		require.LessOrEqual(t, len(tail), 65<<10)
 		require.Regexp(t, `^\[\d+ earlier bytes were dropped\]`, tail)
 		require.Contains(t, tail, "info: line 2999")
+		_, kept, _ := strings.Cut(tail, "\n")
+		require.Regexp(t, `^(info: line \d|noise)`, kept, "no half of a line")
 	})
 
 	t.Run("KillsWhatTheRuntimeLeftBehind", func(t *testing.T) {
