@@ -150,12 +150,7 @@ func TestDirectives(t *testing.T) {
 	})
 }
 
-// obedient is a provider whose machines do as they are told.
-type obedient struct{}
+// obedient is a provider whose machines take a notice.
+type obedient struct{ jobs.Provider }
 
-func (obedient) Start(context.Context, *models.Pool, string) error    { return nil }
-func (obedient) Instances(context.Context) ([]string, error)          { return nil, nil }
 func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }
-func (obedient) Kill(context.Context, string) error                   { return nil }
-
-func (obedient) Reclaimed(context.Context, string) (bool, error) { return true, nil }
