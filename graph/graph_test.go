@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"context"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -32,12 +33,32 @@ func newAPI(t *testing.T) *api {
 // serve serves the API over a stack and returns its address.
 func serve(t *testing.T, s *jobstest.Stack) string {
 	t.Helper()
-	server := httptest.NewServer(graph.Handler(&graph.Resolver{
-		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
-		Leaser: s.Leaser, Holder: s.Holder, Registrar: s.Registrar, Operator: s.Operator,
-	}, s.Keys.Authenticate, graph.Options{CheckKeysEvery: 20 * time.Millisecond}))
+	server := httptest.NewServer(handler(s))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+func handler(s *jobstest.Stack) http.Handler {
+	return graph.Handler(&graph.Resolver{
+		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
+		Leaser: s.Leaser, Holder: s.Holder, Registrar: s.Registrar, Operator: s.Operator,
+	}, s.Keys.Authenticate, graph.Options{CheckKeysEvery: 20 * time.Millisecond})
+}
+
+// newEndingAPI is an API whose process ends when restart is called.
+func newEndingAPI(t *testing.T) (a *api, restart func()) {
+	t.Helper()
+	s := jobstest.New(t)
+	ctx, end := context.WithCancelCause(t.Context())
+	inside := handler(s)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		inside.ServeHTTP(w, r.WithContext(request))
+	}))
+	t.Cleanup(server.Close)
+	return &api{s, server.URL}, func() { end(graph.ErrRestart) }
 }
 
 type answer struct {

@@ -125,6 +125,26 @@ func TestSocket(t *testing.T) {
 		require.EqualValues(t, 4401, s.closed())
 	})
 
+	t.Run("SaysGoodbyeWhenTheProcessEnds", func(t *testing.T) {
+		t.Parallel()
+
+		a, restart := newEndingAPI(t)
+		job := a.Submit(t)
+		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		require.Equal(t, "connection_ack", s.next().Type)
+		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+		require.Equal(t, "next", s.next().Type)
+
+		restart()
+
+		kind, message, err := s.conn.Read(t.Context())
+		for err == nil {
+			require.NotContains(t, string(message), "complete", kind)
+			kind, message, err = s.conn.Read(t.Context())
+		}
+		require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
+	})
+
 	t.Run("ClosesOnHalfACharacter", func(t *testing.T) {
 		t.Parallel()
 
@@ -222,6 +242,19 @@ func TestSSE(t *testing.T) {
 		lines := stream(t, a, models.NewJobID())
 
 		until(t, lines, `"NOT_FOUND"`)
+		until(t, lines, "event: complete")
+	})
+
+	t.Run("SaysGoodbyeWhenTheProcessEnds", func(t *testing.T) {
+		t.Parallel()
+
+		a, restart := newEndingAPI(t)
+		lines := stream(t, a, a.Submit(t).ID)
+		until(t, lines, `"status":"QUEUED"`)
+
+		restart()
+
+		until(t, lines, `"UNAVAILABLE"`)
 		until(t, lines, "event: complete")
 	})
 

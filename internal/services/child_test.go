@@ -2,6 +2,7 @@ package services_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -83,6 +84,25 @@ func TestChild(t *testing.T) {
 		requireGone(t, readPid(t, filepath.Join(dir, "pid")))
 	})
 
+	t.Run("BeginsALogAnewThatGrewTooLong", func(t *testing.T) {
+		t.Parallel()
+
+		log := filepath.Join(t.TempDir(), "log")
+		require.NoError(t, os.WriteFile(log, []byte("an older run\n"), 0o600))
+		require.NoError(t, os.Truncate(log, 17<<20))
+
+		child, err := services.StartChild(services.ChildConfig{Name: "echo", Path: "/bin/sh", Args: []string{"-c", "echo this run"}, Log: log})
+		require.NoError(t, err)
+		<-child.Done()
+
+		now, err := os.ReadFile(log)
+		require.NoError(t, err)
+		require.Equal(t, "this run\n", string(now))
+		older, err := os.Stat(log + ".1")
+		require.NoError(t, err)
+		require.EqualValues(t, 17<<20, older.Size())
+	})
+
 	t.Run("CannotBeAProgramThatIsNotThere", func(t *testing.T) {
 		t.Parallel()
 
@@ -91,6 +111,88 @@ func TestChild(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrNotExist)
 		require.ErrorContains(t, err, "start ghost")
 	})
+}
+
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+
+	start := func(script string) func(context.Context) (*services.Child, error) {
+		return func(context.Context) (*services.Child, error) {
+			return services.StartChild(services.ChildConfig{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script}})
+		}
+	}
+
+	t.Run("StartsAgainWhatEndsByItself", func(t *testing.T) {
+		t.Parallel()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		first, err := start("exit 3")(ctx)
+		require.NoError(t, err)
+		started := make(chan *services.Child, 1)
+		ended := make(chan error, 1)
+		keeper := services.Keeper{Name: "shell", Start: func(ctx context.Context) (*services.Child, error) {
+			child, err := start("sleep 1000")(ctx)
+			started <- child
+			return child, err
+		}}
+		go func() { ended <- keeper.Run(ctx, first) }()
+
+		second := <-started
+		cancel()
+
+		require.NoError(t, <-ended)
+		require.False(t, gone(second.Pid()), "it stops none")
+		require.NoError(t, second.Stop(t.Context()))
+	})
+
+	t.Run("LeavesWhatWeStoppedAlone", func(t *testing.T) {
+		t.Parallel()
+
+		child, err := start("sleep 1000")(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, child.Stop(t.Context()))
+
+		require.NoError(t, services.Keeper{Name: "shell"}.Run(t.Context(), child))
+	})
+
+	t.Run("SaysWhyItGivesUp", func(t *testing.T) {
+		t.Parallel()
+
+		child, err := start("exit 3")(t.Context())
+		require.NoError(t, err)
+		keeper := services.Keeper{Name: "shell", Patience: 3, Start: func(context.Context) (*services.Child, error) {
+			return nil, errors.New("its disk is full")
+		}}
+
+		err = keeper.Run(t.Context(), child)
+
+		require.EqualError(t, err, "shell ended and could not be started again in 3 tries: its disk is full")
+	})
+}
+
+func TestListenPrivate(t *testing.T) {
+	t.Parallel()
+
+	for name, dir := range map[string]string{"BelowTheFolder": "data", "ElsewhereIfThePathIsTooLong": strings.Repeat("long", 30)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			dir := filepath.Join(shortTempDir(t), dir)
+			require.NoError(t, os.Mkdir(dir, 0o711))
+			killed, err := services.ListenPrivate(dir)
+			require.NoError(t, err)
+			t.Cleanup(func() { killed.Close() })
+
+			socket, err := services.ListenPrivate(dir)
+
+			require.NoError(t, err, "what a killed process left is no hindrance")
+			info, err := os.Stat(filepath.Dir(socket.Path()))
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+			require.NoError(t, socket.Close())
+			require.NoDirExists(t, filepath.Dir(socket.Path()))
+		})
+	}
 }
 
 func TestFollow(t *testing.T) {

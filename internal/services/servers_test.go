@@ -53,6 +53,25 @@ func TestPostgres(t *testing.T) {
 		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM films`))
 	})
 
+	t.Run("IsStartedAgainUnderTheSameAddress", func(t *testing.T) {
+		t.Parallel()
+
+		server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: shortTempDir(t)})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+		keep(t, server.DSN(), "kept")
+		dsn, killed := server.DSN(), server.Pid()
+		require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+		<-server.Done()
+
+		child, err := server.Restart(t.Context())
+
+		require.NoError(t, err)
+		require.NotEqual(t, killed, child.Pid())
+		require.Equal(t, dsn, server.DSN())
+		require.Equal(t, "kept", query(t, dsn, `SELECT title FROM films`))
+	})
+
 	t.Run("StartsPastAPidFileThatNamesAnotherProcess", func(t *testing.T) {
 		t.Parallel()
 
@@ -171,6 +190,22 @@ func TestRedis(t *testing.T) {
 		second := startRedis(t, dir)
 
 		require.Equal(t, "kept", redisClient(t, second.URL()).Get(t.Context(), "film").Val())
+	})
+
+	t.Run("IsStartedAgainUnderTheSameAddress", func(t *testing.T) {
+		t.Parallel()
+
+		server := startRedis(t, shortTempDir(t))
+		url := server.URL()
+		client := redisClient(t, url)
+		require.NoError(t, syscall.Kill(server.Pid(), syscall.SIGKILL))
+		<-server.Done()
+
+		_, err := server.Restart(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, url, server.URL())
+		require.NoError(t, client.Ping(t.Context()).Err())
 	})
 
 	t.Run("ServesAsynqByTheSameAddress", func(t *testing.T) {

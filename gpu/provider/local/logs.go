@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -20,6 +21,9 @@ func logName(instanceID string) string { return "agent-" + instanceID + ".log" }
 func (p *Provider) pruneLogs() {
 	dir := filepath.Join(p.config.Dir, "logs")
 	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the whole folder was taken away
+	}
 	if err != nil {
 		slog.Warn("the agents' logs cannot be pruned", "error", err)
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -64,6 +65,7 @@ type fixture struct {
 	*local.Provider
 	dir   string
 	exits chan exit
+	pids  map[string]int // of the agents
 }
 
 var pool = &models.Pool{
@@ -72,12 +74,13 @@ var pool = &models.Pool{
 
 func setup(t *testing.T, manners string) fixture {
 	t.Helper()
-	f := fixture{dir: t.TempDir(), exits: make(chan exit, 10)}
+	f := fixture{dir: t.TempDir(), exits: make(chan exit, 10), pids: map[string]int{}}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	f.Provider = local.New(local.Config{
 		Command: []string{self, "agent", manners}, Endpoint: "http://here", Key: "rl_secret", Dir: f.dir, Grace: time.Second,
-		Exited: func(id string, err error) { f.exits <- exit{id, err} },
+		Started: func(id string, pid int) { f.pids[id] = pid },
+		Exited:  func(id string, err error) { f.exits <- exit{id, err} },
 	})
 	t.Cleanup(func() {
 		ids, _ := f.Instances(t.Context())
@@ -92,6 +95,12 @@ func setup(t *testing.T, manners string) fixture {
 func (f fixture) boot(t *testing.T, id string) int {
 	t.Helper()
 	require.NoError(t, f.Start(t.Context(), pool, id))
+	return f.childOf(t, id)
+}
+
+// childOf waits for the child process of an instance.
+func (f fixture) childOf(t *testing.T, id string) int {
+	t.Helper()
 	var pid int
 	require.Eventually(t, func() bool {
 		_, after, found := bytes.Cut([]byte(f.log(id)), []byte("child "))
@@ -208,6 +217,126 @@ func TestKill(t *testing.T) {
 
 		require.Equal(t, exit{"one", nil}, <-f.exits)
 		requireGone(t, child)
+	})
+}
+
+func TestReclaimed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KnowsWhatWasTakenAwayFromWhatCrashed", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		for _, id := range []string{"preempted", "killed", "crashed", "running"} {
+			f.boot(t, id)
+		}
+		reclaimed := func(id string) bool {
+			is, err := f.Reclaimed(t.Context(), id)
+			require.NoError(t, err)
+			return is
+		}
+
+		require.NoError(t, f.Preempt(t.Context(), "preempted", time.Minute))
+		require.NoError(t, f.Kill(t.Context(), "killed"))
+		require.NoError(t, syscall.Kill(f.pids["crashed"], syscall.SIGKILL))
+		for range 3 {
+			<-f.exits
+		}
+
+		require.True(t, reclaimed("preempted"))
+		require.True(t, reclaimed("killed"))
+		require.False(t, reclaimed("crashed"))
+		require.False(t, reclaimed("running"))
+		require.False(t, reclaimed("unknown"))
+	})
+}
+
+func TestClient(t *testing.T) {
+	t.Parallel()
+
+	// Of another process, as far as it can tell.
+	dial := func(t *testing.T, f fixture) *local.Client {
+		listener, err := net.Listen("unix", filepath.Join(f.dir, "socket"))
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- local.Serve(listener, f.Provider) }()
+		t.Cleanup(func() {
+			require.NoError(t, listener.Close())
+			require.NoError(t, <-ended)
+		})
+		return local.Dial(listener.Addr().String())
+	}
+
+	t.Run("StartsAndEndsInstances", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		c := dial(t, f)
+
+		require.NoError(t, c.Start(t.Context(), pool, "one"))
+		require.ErrorContains(t, c.Start(t.Context(), pool, "one"), "runs already")
+		ids, err := c.Instances(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"one"}, ids)
+		f.childOf(t, "one")
+		require.NoError(t, c.Preempt(t.Context(), "one", time.Minute))
+
+		require.Equal(t, "one", (<-f.exits).id)
+		reclaimed, err := c.Reclaimed(t.Context(), "one")
+		require.NoError(t, err)
+		require.True(t, reclaimed)
+		require.Contains(t, f.log("one"), "--gpu-type none --capacity-class SPOT --models testcard,other")
+	})
+
+	t.Run("TellsTheErrorsApart", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		c := dial(t, f)
+		over, end := context.WithCancel(t.Context())
+
+		require.ErrorIs(t, c.Kill(t.Context(), "none"), local.ErrNoInstance)
+		require.ErrorIs(t, c.Preempt(t.Context(), "none", time.Second), local.ErrNoInstance)
+		end()
+		require.NoError(t, f.Run(over))
+		_, err := c.Instances(t.Context())
+
+		require.ErrorIs(t, err, jobs.ErrProviderGone)
+	})
+
+	t.Run("SaysThatNobodyIsThere", func(t *testing.T) {
+		t.Parallel()
+
+		_, err := local.Dial(filepath.Join(t.TempDir(), "socket")).Instances(t.Context())
+
+		require.ErrorContains(t, err, "reach the local provider")
+	})
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreKeptOfTheNewestFifty", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, "polite")
+		logs := filepath.Join(f.dir, "logs")
+		require.NoError(t, os.Mkdir(logs, 0o700))
+		old := time.Now().Add(-time.Hour)
+		for i := range 60 {
+			name := filepath.Join(logs, fmt.Sprintf("agent-old-%02d.log", i))
+			require.NoError(t, os.WriteFile(name, nil, 0o600))
+			require.NoError(t, os.Chtimes(name, old, old.Add(time.Duration(i)*time.Second)))
+		}
+		f.boot(t, "one")
+		f.boot(t, "two")
+
+		require.NoError(t, f.Kill(t.Context(), "one"))
+		<-f.exits
+
+		left, err := os.ReadDir(logs)
+		require.NoError(t, err)
+		require.Len(t, left, 51, "50 that have ended, and the one that runs")
+		require.FileExists(t, filepath.Join(logs, "agent-two.log"))
+		require.FileExists(t, filepath.Join(logs, "agent-one.log"))
+		require.FileExists(t, filepath.Join(logs, "agent-old-59.log"))
+		require.NoFileExists(t, filepath.Join(logs, "agent-old-10.log"))
 	})
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/stretchr/testify/require"
+)
+
+// serving serves handler until the returned function ends it; what serve then
+// returns comes on the channel.
+func serving(t *testing.T, handler http.HandlerFunc) (address string, end func(), ended <-chan error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, listener, handler) }()
+	t.Cleanup(cancel)
+	return "http://" + listener.Addr().String(), cancel, done
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FinishesTheRequestsThatItHas", func(t *testing.T) {
+		t.Parallel()
+
+		arrived, release := make(chan struct{}), make(chan struct{})
+		address, end, ended := serving(t, func(w http.ResponseWriter, r *http.Request) {
+			close(arrived)
+			<-release
+			require.NoError(t, r.Context().Err())
+			io.WriteString(w, "done")
+		})
+		answers := make(chan string, 1)
+		go func() {
+			response, err := http.Get(address)
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer response.Body.Close()
+			body, _ := io.ReadAll(response.Body)
+			answers <- string(body)
+		}()
+		<-arrived
+
+		end()
+		require.Empty(t, ended, "it waits for the request")
+		close(release)
+
+		require.Equal(t, "done", <-answers)
+		require.NoError(t, <-ended)
+	})
+
+	t.Run("SendsWhoStillComesElsewhere", func(t *testing.T) {
+		t.Parallel()
+
+		address, end, ended := serving(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "served") })
+		client := &http.Client{Transport: &http.Transport{}}
+		get := func(path string) (int, bool) {
+			response, err := client.Get(address + path)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			_, err = io.Copy(io.Discard, response.Body)
+			require.NoError(t, err)
+			return response.StatusCode, response.Close
+		}
+		status, last := get("/readyz")
+		require.Equal(t, http.StatusOK, status)
+		require.False(t, last)
+
+		end()
+		status, last = get("/readyz") // on the connection that is open
+
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.True(t, last, "the answer closes the connection")
+		require.NoError(t, <-ended)
+	})
+
+	t.Run("EndsStreamsAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		arrived := make(chan struct{})
+		causes := make(chan error, 1)
+		address, end, ended := serving(t, func(_ http.ResponseWriter, r *http.Request) {
+			close(arrived)
+			<-r.Context().Done()
+			causes <- context.Cause(r.Context())
+		})
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		request.Header.Set("Accept", "text/event-stream")
+		go http.DefaultClient.Do(request)
+		<-arrived
+
+		end()
+
+		require.ErrorIs(t, <-causes, graph.ErrRestart)
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesASocketThatItIsGiven", func(t *testing.T) {
+		t.Parallel()
+
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		socket, err := handDown(first)
+		require.NoError(t, err)
+		defer socket.Close()
+		second, err := net.FileListener(socket)
+		require.NoError(t, err)
+		defer second.Close()
+
+		require.NoError(t, first.Close())
+		conn, err := net.Dial("tcp", first.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		taken, err := second.Accept()
+
+		require.NoError(t, err)
+		require.NoError(t, taken.Close())
+	})
+
+	t.Run("LeavesAHandedDownSocketAsItIs", func(t *testing.T) {
+		t.Parallel()
+
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		socket, err := handDown(listener)
+		require.NoError(t, err)
+		defer socket.Close()
+		socket.Fd() // as each start of a child asks for it
+
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := listener.Accept()
+			accepted <- err
+		}()
+		require.NoError(t, listener.Close())
+
+		select {
+		case err := <-accepted:
+			require.ErrorIs(t, err, net.ErrClosed)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "a blocking socket holds its acceptor for good")
+		}
+	})
+
+	t.Run("SaysThatItWasGivenNone", func(t *testing.T) {
+		t.Parallel()
+
+		_, err := listen("fd:60000")
+
+		require.ErrorContains(t, err, "started without a listening socket there")
+	})
+}
