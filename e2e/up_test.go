@@ -90,6 +90,8 @@ func TestUp(t *testing.T) {
 			{[]string{"--listen", taken.Addr().String()}, nil, taken.Addr().String()},
 			{[]string{"--listen", "nowhere"}, nil, `REELAY_LISTEN (--listen) is "nowhere": it must be`},
 			{[]string{"--data", filepath.Join(file, "data")}, nil, filepath.Join(file, "data")},
+			{[]string{"--api", "0"}, nil, "--api is 0: it must be from 1 to 16"},
+			{[]string{"--control", "17"}, nil, "--control is 17: it must be from 1 to 16"},
 			{[]string{"--agents", "-1"}, nil, "--agents is -1: it must be from 0 to 64"},
 			{[]string{"--agents", "2", "--agents-max", "1"}, nil, "--agents-max is 1"},
 			{nil, []string{"REELAY_LOG=loud"}, `REELAY_LOG is "loud": it must be text or json`},
@@ -111,6 +113,19 @@ func TestUp(t *testing.T) {
 				require.NotContains(t, string(out), "secret")
 			})
 		}
+	})
+
+	t.Run("LeavesNothingBehindWhenThePortIsTaken", func(t *testing.T) {
+		t.Parallel()
+
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { taken.Close() })
+		data := filepath.Join(dataDir(t), "data")
+
+		require.Error(t, exec.CommandContext(t.Context(), reelay, "up", "--listen", taken.Addr().String(), "--data", data).Run())
+
+		require.NoDirExists(t, data)
 	})
 
 	t.Run("RefusesAFolderThatIsInUse", func(t *testing.T) {

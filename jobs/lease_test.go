@@ -319,6 +319,30 @@ func TestLease(t *testing.T) {
 		require.Nil(t, lease(t, s, worker), "a draining worker takes no job")
 	})
 
+	t.Run("AnswersAtOnceWhenTheProcessEnds", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		answered := make(chan error, 1)
+		ask := func() {
+			_, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+			answered <- err
+		}
+		go ask()
+		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 10*time.Second, time.Millisecond)
+		begun := time.Now()
+
+		s.Notifier.Waiters.Dismiss()
+		require.NoError(t, <-answered)
+		ask() // one that comes later
+
+		require.NoError(t, <-answered)
+		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+		job := s.Submit(t)
+		require.Equal(t, job.ID, lease(t, s, worker).Job.ID, "work that is there is given until the end")
+	})
+
 	t.Run("PassesOnAWakeThatItsCallCannotUse", func(t *testing.T) {
 		t.Parallel()
 

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+// processes are the ids of a stack's processes, by name.
+func (s *stack) processes(t *testing.T) map[string]int {
+	t.Helper()
+	var pids map[string]int
+	text, err := os.ReadFile(filepath.Join(s.data, "processes.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &pids))
+	return pids
+}
+
+// kill signals a process and returns when another one runs in its place.
+func (s *stack) kill(t *testing.T, name string, signal syscall.Signal) {
+	t.Helper()
+	pid := s.processes(t)[name]
+	require.NotZero(t, pid, name)
+	require.NoError(t, syscall.Kill(pid, signal))
+	eventually(t, 30*time.Second, name+" runs again", func(context.Context) bool { return s.processes(t)[name] != pid })
+}
+
+// flush empties the stack's Redis, whose password its processes know.
+func (s *stack) flush(t *testing.T) {
+	t.Helper()
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.processes(t)["api-1"]))
+	if err != nil {
+		t.Skip("this system does not show a process's environment")
+	}
+	for variable := range strings.SplitSeq(string(environment), "\x00") {
+		if address, ok := strings.CutPrefix(variable, "REDIS_URL="); ok {
+			options, err := redis.ParseURL(address)
+			require.NoError(t, err)
+			store := redis.NewClient(options)
+			defer store.Close()
+			eventually(t, 30*time.Second, "Redis takes FLUSHALL", func(ctx context.Context) bool { return store.FlushAll(ctx).Err() == nil })
+		}
+	}
+}
+
+// crowd submits jobs and follows each to its end, until it is told to stop.
+type crowd struct {
+	stop    chan struct{}
+	members sync.WaitGroup
+
+	mu           sync.Mutex
+	acknowledged int
+	wrong        []string
+}
+
+func (c *crowd) fault(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+// member submits one job after the other. An answer that did not come is asked
+// for again under the same key, and so is every one that did.
+func (c *crowd) member(ctx context.Context, api *client.Client, name int) {
+	for n := 0; ; n++ {
+		select {
+		case <-c.stop:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		key := fmt.Sprintf("member-%d-%d", name, n)
+		first, again := c.submit(ctx, api, key), c.submit(ctx, api, key)
+		if first != again {
+			c.fault("key %s gave %s, then %s", key, first, again)
+		}
+		c.mu.Lock()
+		c.acknowledged++
+		c.mu.Unlock()
+		c.follow(ctx, api, first)
+	}
+}
+
+func (c *crowd) submit(ctx context.Context, api *client.Client, key string) string {
+	params := json.RawMessage(`{"durationSeconds": 1, "fps": 6, "pace": 0}`)
+	for ctx.Err() == nil {
+		done, err := api.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: new("one of a crowd"), Params: &params, IdempotencyKey: &key})
+		if err == nil {
+			return done.Job.Id
+		}
+		if client.ErrorCode(err) != client.CodeUnavailable {
+			c.fault("submit %s: %v", key, err)
+			return ""
+		}
+		time.Sleep(50 * time.Millisecond) // the pause of a client that is told to try again
+	}
+	return ""
+}
+
+// follow sees a job through. Its watcher must be told of its end, whoever served
+// the beginning.
+func (c *crowd) follow(ctx context.Context, api *client.Client, id string) {
+	var last *client.Job
+	for job, err := range api.WatchJob(ctx, id, 50*time.Millisecond) {
+		if err == nil {
+			last = job
+		} else if client.ErrorCode(err) != client.CodeUnavailable {
+			c.fault("watch %s: %v", id, err)
+		}
+	}
+	if last == nil || last.Status != client.JobStatusCompleted {
+		c.fault("job %s was last seen as %+v", id, last)
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MayBeKilledAtAnyTime", func(t *testing.T) {
+		t.Parallel()
+
+		s := start(t, "--api", "3", "--control", "2", "--agents", "2")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		c := &crowd{stop: make(chan struct{})}
+		for name := range 4 {
+			c.members.Go(func() { c.member(ctx, s.client(t), name) })
+		}
+		for _, fault := range []struct {
+			name   string
+			signal syscall.Signal
+		}{
+			{"api-1", syscall.SIGTERM}, {"api-2", syscall.SIGKILL}, {"control-1", syscall.SIGKILL},
+			{"postgres", syscall.SIGKILL}, {"api-3", syscall.SIGKILL}, {"redis", syscall.SIGKILL},
+			{"control-2", syscall.SIGTERM}, {"api-1", syscall.SIGKILL},
+		} {
+			s.kill(t, fault.name, fault.signal)
+			c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after "+fault.name+" "+fault.signal.String()))
+		}
+		s.flush(t)
+		c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after FLUSHALL"))
+		close(c.stop)
+		c.members.Wait()
+
+		require.Empty(t, c.wrong)
+		require.Greater(t, c.acknowledged, 4)
+		for _, api := range []string{"api-1", "api-2", "api-3"} {
+			s.preemptThrough(t, api)
+		}
+	})
+}
+
+// preemptThrough preempts a worker by a call that only one of three apis can
+// take: the others stand still meanwhile.
+func (s *stack) preemptThrough(t *testing.T, api string) {
+	t.Helper()
+	idle := ""
+	eventually(t, 30*time.Second, "a worker is idle", func(ctx context.Context) bool {
+		workers, err := s.operator(t).Workers(ctx, client.WorkerFilter{}, 100, "")
+		require.NoError(t, err)
+		for _, edge := range workers.Edges {
+			if edge.Node.Status == client.WorkerStatusIdle {
+				idle = edge.Node.Id
+			}
+		}
+		return idle != ""
+	})
+	pids := s.processes(t)
+	for _, other := range []string{"api-1", "api-2", "api-3"} {
+		if other != api {
+			require.NoError(t, syscall.Kill(pids[other], syscall.SIGSTOP))
+			defer syscall.Kill(pids[other], syscall.SIGCONT)
+		}
+	}
+	operator, err := client.New(s.keys.Endpoint, s.keys.OperatorKey, client.WithTransport(&http.Transport{DisableKeepAlives: true}))
+	require.NoError(t, err)
+
+	_, err = operator.PreemptWorker(t.Context(), idle, 10*time.Second)
+
+	require.NoError(t, err, "through %s", api)
+}
