@@ -13,6 +13,7 @@ import "github.com/reelay/reelay/jobs"
 type Resolver struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
+	Deleter   *jobs.Deleter
 	Reader    *jobs.Reader
 	Watcher   *jobs.Watcher
 	Leaser    *jobs.Leaser

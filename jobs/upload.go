@@ -100,15 +100,21 @@ func (r UploadRequest) valid() error {
 	return nil
 }
 
+// Our folders in the bucket, which may hold other people's too.
+const (
+	artifactsFolder   = "artifacts/"
+	checkpointsFolder = "checkpoints/"
+)
+
 // objectKey makes a key that nobody had before. Checkpoints are spread over
 // prefixes, since a reclaimed fleet writes all of its own at once.
 func objectKey(a *models.Attempt, t models.ArtifactType) string {
 	spread := sha256.Sum256([]byte(a.JobID))
-	folder := "artifacts"
+	folder := artifactsFolder
 	if t == models.ArtifactCheckpoint {
-		folder = "checkpoints"
+		folder = checkpointsFolder
 	}
-	return fmt.Sprintf("%s/%s/%s/%s/%s-%s", folder, hex.EncodeToString(spread[:1]), a.JobID, a.ID,
+	return fmt.Sprintf("%s%s/%s/%s/%s-%s", folder, hex.EncodeToString(spread[:1]), a.JobID, a.ID,
 		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
 }
 
@@ -166,12 +172,17 @@ func mismatch(format string, args ...any) *Error {
 	return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
-// keep writes a verified artifact, or finds it if it was written before.
+// keep writes a verified artifact, or finds it if it was written before. It
+// returns CHECKSUM_MISMATCH for one that was deleted since.
 func (l *held) keep(ctx context.Context, a *models.Artifact) (*models.Artifact, error) {
 	a.AccountID = l.job.AccountID
 	err := models.InsertArtifact(ctx, l.change.tx, a)
 	if errors.Is(err, sql.ErrNoRows) {
-		return models.FindArtifactByKey(ctx, l.change.tx, a.ObjectKey)
+		kept, err := models.FindArtifactByKey(ctx, l.change.tx, a.ObjectKey)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, mismatch("This %s was deleted: it is of no use any more.", uploadRules[a.Type].name)
+		}
+		return kept, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("insert the artifact: %w", err)

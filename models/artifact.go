@@ -43,10 +43,16 @@ type Artifact struct {
 	RejectedAt time.Time       `bun:"rejected_at,nullzero"`
 }
 
-// InsertArtifact writes an artifact. It returns sql.ErrNoRows, and writes
-// nothing, if the object has one already.
+// InsertArtifact writes the artifact of an issued key. It returns sql.ErrNoRows,
+// and writes nothing, if the object has one already, or its key is no longer
+// issued: the object may be gone then.
 func InsertArtifact(ctx context.Context, tx bun.Tx, a *Artifact) error {
-	return tx.NewInsert().Model(a).On("CONFLICT (object_key) DO NOTHING").Returning("created_at").Scan(ctx)
+	return tx.NewRaw(`
+		INSERT INTO artifacts (id, job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type, step, percent, metadata)
+		SELECT ?, job_id, ?, attempt_id, type, object_key, size_bytes, checksum, content_type, ?, ?, ?
+		FROM uploads WHERE object_key = ?
+		ON CONFLICT (object_key) DO NOTHING
+		RETURNING created_at`, a.ID, a.AccountID, a.Step, a.Percent, a.Metadata, a.ObjectKey).Scan(ctx, &a.CreatedAt)
 }
 
 // FindArtifactByKey returns the artifact of that object, or sql.ErrNoRows.

@@ -82,6 +82,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
+		Deleter:   &jobs.Deleter{DB: s.db, Notifier: s.notifier},
 		Holder:    &jobs.Holder{DB: s.db, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
 		Retrier:   &jobs.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier},
 		Registrar: &jobs.Registrar{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},

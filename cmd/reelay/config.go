@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/gpu/provider/local"
@@ -30,6 +31,7 @@ type config struct {
 	name         string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
+	retention     jobs.Retention
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -84,6 +86,7 @@ func (c *config) check() error {
 		}
 		c.databaseMax = n
 	}
+	c.checkRetention(bad)
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
@@ -106,6 +109,34 @@ func validListen(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	return err == nil && !strings.ContainsAny(host, "/ ") && validPort(port)
 }
+
+// maxDays is the longest that anything may be kept: ten years.
+const maxDays = 3650
+
+// checkRetention reads for how long things are kept. What hangs on a job cannot
+// outlive it.
+func (c *config) checkRetention(bad func(name, value, may string)) {
+	c.retention = jobs.DefaultRetention
+	days := func(name string, keep *time.Duration, most int) {
+		value := os.Getenv(name)
+		if value == "" {
+			*keep = min(*keep, time.Duration(most)*day)
+			return
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > most {
+			bad(name, value, fmt.Sprintf("a number of days from 1 to %d", most))
+			return
+		}
+		*keep = time.Duration(n) * day
+	}
+	days("REELAY_RETENTION_JOBS_DAYS", &c.retention.Jobs, maxDays)
+	jobsDays := int(c.retention.Jobs / day)
+	days("REELAY_RETENTION_EVENTS_DAYS", &c.retention.Events, jobsDays)
+	days("REELAY_RETENTION_FILMS_DAYS", &c.retention.Films, jobsDays)
+}
+
+const day = 24 * time.Hour
 
 func validPort(port string) bool {
 	n, err := strconv.Atoi(port)

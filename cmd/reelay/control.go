@@ -7,7 +7,6 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
-	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
@@ -42,9 +41,11 @@ const (
 	overdueEvery    = 10 * time.Second
 	dueEvery        = time.Second
 	sweepEvery      = 5 * time.Second
-	partitionsEvery = time.Hour
 	relayEvery      = 200 * time.Millisecond
 	scaleEvery      = time.Second
+	objectsEvery    = 10 * time.Second
+	upkeepEvery     = time.Minute
+	eventsEvery     = time.Hour
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
@@ -55,6 +56,8 @@ func (s *stack) control(ctx context.Context) error {
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+
+	upkeep := &jobs.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
@@ -78,9 +81,13 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
-				{Name: "partitions", Every: partitionsEvery, Run: func(ctx context.Context) error {
-					return models.MakeEventPartitions(ctx, s.db)
-				}},
+				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
+				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},
+				{Name: "review artifacts", Every: upkeepEvery, Run: counted(upkeep.ReviewArtifacts)},
+				{Name: "forget uploads", Every: upkeepEvery, Run: counted(upkeep.ForgetUploads)},
+				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
+				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
+				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 			},
 		})
 	})

@@ -94,6 +94,13 @@ var invariants = map[string]string{
 		LEFT JOIN job_attempts a ON a.id = r.attempt_id
 		WHERE j.latest_checkpoint_id IS NOT NULL AND (c.job_id <> j.id OR c.type <> 'CHECKPOINT' OR c.rejected_at IS NOT NULL)
 			OR j.result_id IS NOT NULL AND (r.job_id <> j.id OR r.type <> 'FINAL_VIDEO' OR a.status <> 'SUCCEEDED' OR j.status <> 'COMPLETED')`,
+	"a doomed object is named by a row": `
+		SELECT object_key FROM object_deletions JOIN artifacts USING (object_key)
+		UNION SELECT object_key FROM object_deletions JOIN uploads USING (object_key)`,
+	"a deleted job holds something": `
+		SELECT j.id::text FROM jobs j WHERE j.deleted_at IS NOT NULL AND (
+			EXISTS (SELECT FROM job_inputs i WHERE i.job_id = j.id AND i.wrapped_key IS NOT NULL)
+			OR EXISTS (SELECT FROM artifacts a WHERE a.job_id = j.id) OR j.params <> '{}' OR j.failure_reason IS NOT NULL)`,
 	"a job that was to be cancelled completed": `
 		SELECT id FROM jobs WHERE status = 'COMPLETED' AND cancel_requested_at IS NOT NULL`,
 	"more failures count than the job may have": `

@@ -33,6 +33,7 @@ type Stack struct {
 	Notifier  *jobs.Notifier
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
+	Deleter   *jobs.Deleter
 	Reader    *jobs.Reader
 	Watcher   *jobs.Watcher
 	Leaser    *jobs.Leaser
@@ -43,6 +44,7 @@ type Stack struct {
 	Scheduler *jobs.Scheduler
 	Retrier   *jobs.Retrier
 	Readier   *jobs.Readier
+	Upkeep    *jobs.Upkeep
 	Objects   *blob.Store
 
 	// Account is the client's.
@@ -76,6 +78,7 @@ func New(t testing.TB) *Stack {
 		Keys:      &jobs.Keys{DB: db},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
+		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
 		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
 		Holder:    &jobs.Holder{DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser},
 		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
@@ -84,6 +87,7 @@ func New(t testing.TB) *Stack {
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
+		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
 	// Nobody is ever away but where a test says so.
