@@ -114,9 +114,17 @@ func (u *Upkeep) KeepEvents(ctx context.Context) (int, error) {
 	return dropped + stray, err
 }
 
+// partitionsLock is the advisory lock that lets one process drop partitions at a
+// time.
+const partitionsLock = 0x6576656e7473
+
 // dropPartition drops the oldest partition that may go. A retry may have opened
 // one of its jobs again, so it looks again when nobody can write.
 func (u *Upkeep) dropPartition(ctx context.Context, tx bun.Tx) (int, error) {
+	mine, err := models.TryLock(ctx, tx, partitionsLock)
+	if err != nil || !mine {
+		return 0, err
+	}
 	found, err := models.ListEventPartitionsOver(ctx, tx, u.Keep.Events)
 	if err != nil || len(found) == 0 {
 		return 0, err

@@ -42,7 +42,7 @@ BEGIN
         LOCK TABLE ONLY job_events IN SHARE UPDATE EXCLUSIVE MODE;
         LOCK TABLE job_events_default IN ACCESS EXCLUSIVE MODE;
         SELECT count(*) INTO stray FROM
-            (SELECT FROM job_events_default WHERE job_id >= low AND job_id < high LIMIT most_moved + 1) some;
+            (SELECT FROM job_events_default WHERE job_id >= low AND job_id < high LIMIT most_moved + 1) AS counted;
         CONTINUE WHEN stray > most_moved;
         EXECUTE format('CREATE TABLE %I (LIKE job_events INCLUDING ALL)', name);
         EXECUTE format('WITH stray AS (DELETE FROM job_events_default WHERE job_id >= $1 AND job_id < $2 RETURNING *)

@@ -1,0 +1,104 @@
+package models_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// leftovers are what the upkeep has nothing to do with yet, and many of them.
+var leftovers = []string{
+	`INSERT INTO artifacts (id, job_id, account_id, type, object_key, size_bytes, checksum, content_type, step, percent, review_at)
+		SELECT gen_random_uuid(), id, account_id, 'CHECKPOINT', id::text, 1, '', '', 1, 1, now() + interval '1 hour' FROM jobs WHERE status = 'FAILED'`,
+	`INSERT INTO uploads (object_key, job_id, attempt_id, type, content_type, size_bytes, checksum)
+		SELECT a.id::text, a.job_id, a.id, 'CHECKPOINT', '', 1, '' FROM job_attempts a`,
+	`INSERT INTO object_deletions (object_key, next_at) SELECT i::text, now() + interval '1 hour' FROM generate_series(1, 10000) i`,
+	`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
+		SELECT gen_random_uuid(), 'p', 'e' || i, 'r', 'g', 'SPOT', '{}', 'TERMINATED', now() FROM generate_series(1, 10000) i`,
+	`INSERT INTO outbox (kind, payload, created_at) SELECT 'job.ready', '{}', now() FROM generate_series(1, 10000) i`,
+	`INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
+		VALUES (gen_random_uuid(), 'pool', 'p', 'r', 'g', 'SPOT', '{}', 0, 1)`,
+	`INSERT INTO scaling_decisions (pool_id, at, from_count, to_count, reason, inputs)
+		SELECT id, now(), 0, 1, '', '{}' FROM pools, generate_series(1, 10000)`,
+	`ANALYZE`,
+}
+
+func TestUpkeepQueries(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ReadNothingWhereThereIsNothingToDo", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fill(t, db)
+		for _, query := range leftovers {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
+		last := &lastQuery{}
+		watched := db.WithQueryHook(last)
+		const age = 24 * time.Hour
+
+		for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
+			"LockJobsToReview": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.LockJobsToReview(ctx, tx, 500)
+				return err
+			},
+			"ReviewArtifacts": func(ctx context.Context, tx bun.Tx) error {
+				_, _, err := models.ReviewArtifacts(ctx, tx, []models.JobID{models.NewJobID()}, models.KeepArtifacts{}, 500)
+				return err
+			},
+			"DoomUploads": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DoomUploads(ctx, tx, age, 500)
+				return err
+			},
+			"DoomOrphans": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DoomOrphans(ctx, tx, []string{"a", "b", "c"})
+				return err
+			},
+			"ClaimDoomedObjects": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.ClaimDoomedObjects(ctx, tx, 200)
+				return err
+			},
+			"LockJobsOver": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.LockJobsOver(ctx, tx, age, 100)
+				return err
+			},
+			"ListEventPartitionsOver": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.ListEventPartitionsOver(ctx, tx, age)
+				return err
+			},
+			"DeleteOldHints": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DeleteOldHints(ctx, tx, age, 500)
+				return err
+			},
+			"DeleteOldDecisions": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DeleteOldDecisions(ctx, tx, age, 1000, 500)
+				return err
+			},
+			"DeleteWorkersOver": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DeleteWorkersOver(ctx, tx, age, 500)
+				return err
+			},
+		} {
+			var query string
+			require.NoError(t, watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				err := run(ctx, tx)
+				query = last.text
+				return err
+			}), name)
+
+			plan := explain(t, db, query)
+
+			for _, table := range []string{"jobs", "job_attempts", "artifacts", "uploads", "object_deletions", "workers", "outbox", "scaling_decisions"} {
+				require.NotContains(t, plan.text, "Seq Scan on "+table, name)
+			}
+			require.Zero(t, plan.rows, "%s reads too much:\n%s", name, plan.text)
+		}
+	})
+}
