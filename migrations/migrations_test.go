@@ -110,17 +110,45 @@ func TestEventPartitions(t *testing.T) {
 		require.Equal(t, "job_events_"+time.Now().UTC().Format("2006_01"), table)
 	})
 
-	t.Run("AreLeftToTheDefaultOnceItHasEventsOfThatMonth", func(t *testing.T) {
+	t.Run("TakeOverTheEventsOfTheirMonthThatWentElsewhere", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		_, err := db.ExecContext(t.Context(), "INSERT INTO job_events (job_id, seq, run, type) SELECT uuid7_floor(date_trunc('month', now()) + interval '4 months 10 days'), 1, 1, 'QUEUED'")
-		require.NoError(t, err)
-		before := partitions(t, db)
+		stray := strayEvents(t, db, 3)
 
-		_, err = db.ExecContext(t.Context(), "SELECT make_job_event_partitions(5)")
+		_, err := db.ExecContext(t.Context(), "SELECT make_job_event_partitions(5)")
 
 		require.NoError(t, err)
-		require.Equal(t, before+1, partitions(t, db), "the month after it has its own")
+		require.Equal(t, 7, partitions(t, db))
+		var tables []string
+		require.NoError(t, db.NewRaw("SELECT tableoid::regclass::text FROM job_events WHERE job_id >= ?", stray).Scan(t.Context(), &tables))
+		require.Len(t, tables, 3)
+		for _, table := range tables {
+			require.NotEqual(t, "job_events_default", table)
+		}
+		_, err = db.ExecContext(t.Context(), "INSERT INTO job_events SELECT * FROM job_events")
+		require.ErrorContains(t, err, "duplicate key", "they are as unique as before")
 	})
+
+	t.Run("AreLeftToTheDefaultIfItHasTooManyEventsOfThatMonth", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		strayEvents(t, db, 10_001)
+
+		_, err := db.ExecContext(t.Context(), "SELECT make_job_event_partitions(5)")
+
+		require.NoError(t, err)
+		require.Equal(t, 6, partitions(t, db), "the month after it has its own")
+	})
+}
+
+// strayEvents writes n events of a month whose partition is not made yet, and
+// returns the smallest id of their jobs.
+func strayEvents(t *testing.T, db *bun.DB, n int) (low string) {
+	t.Helper()
+	require.NoError(t, db.NewRaw("SELECT uuid7_floor((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '4 months 10 days') AT TIME ZONE 'UTC')").Scan(t.Context(), &low))
+	_, err := db.NewRaw("INSERT INTO job_events (job_id, seq, run, type) SELECT ?::uuid, i, 1, 'PROGRESS' FROM generate_series(1, ?) i", low, n).Exec(t.Context())
+	require.NoError(t, err)
+	return low
 }

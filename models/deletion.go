@@ -56,8 +56,8 @@ func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (
 	err := tx.NewRaw(`
 		WITH old AS (
 			SELECT u.object_key FROM uploads u JOIN job_attempts a ON a.id = u.attempt_id
-			WHERE u.created_at < clock_timestamp() - make_interval(secs => ?0)
-				AND a.ended_at < clock_timestamp() - make_interval(secs => ?0)
+			WHERE u.created_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
+				AND a.ended_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
 			ORDER BY u.created_at LIMIT ?1 FOR UPDATE OF u SKIP LOCKED),
 		gone AS (DELETE FROM uploads u USING old WHERE u.object_key = old.object_key RETURNING u.object_key),
 		doomed AS (
@@ -87,7 +87,7 @@ func ClaimDoomedObjects(ctx context.Context, db bun.IDB, limit int) ([]string, e
 	var keys []string
 	err := db.NewRaw(`
 		WITH due AS (
-			SELECT object_key FROM object_deletions WHERE next_at <= clock_timestamp()
+			SELECT object_key FROM object_deletions WHERE next_at <= (SELECT clock_timestamp())
 			ORDER BY next_at LIMIT ? FOR UPDATE SKIP LOCKED)
 		UPDATE object_deletions o SET
 			tries = least(tries + 1, 1000000),

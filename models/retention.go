@@ -34,6 +34,9 @@ func IsLockTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == "55P03"
 }
 
+// The finders below compare with (SELECT clock_timestamp()), read once: an index
+// cannot be searched for what changes from row to row.
+
 // LockJobsToReview locks jobs with artifacts that are due for a look. Those that
 // others hold are passed over.
 func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error) {
@@ -41,7 +44,7 @@ func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error
 	err := tx.NewRaw(`
 		SELECT id FROM jobs
 		WHERE id IN (
-			SELECT job_id FROM artifacts WHERE review_at <= clock_timestamp() ORDER BY review_at LIMIT ?)
+			SELECT job_id FROM artifacts WHERE review_at <= (SELECT clock_timestamp()) ORDER BY review_at LIMIT ?)
 		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, limit).Scan(ctx, &ids)
 	return ids, err
 }
@@ -69,7 +72,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 	}
 	err = tx.NewRaw(`
 		WITH due AS (
-			SELECT id FROM artifacts WHERE job_id IN (?0) AND review_at <= clock_timestamp() ORDER BY review_at LIMIT ?1),
+			SELECT id FROM artifacts WHERE job_id IN (?0) AND review_at <= (SELECT clock_timestamp()) ORDER BY review_at LIMIT ?1),
 		newer AS (
 			SELECT id, lead(created_at, 2) OVER (PARTITION BY job_id ORDER BY created_at, id) AS superseded_at
 			FROM artifacts WHERE job_id IN (?0) AND type = 'CHECKPOINT' AND rejected_at IS NULL),
@@ -99,7 +102,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := tx.NewRaw(`
-		SELECT id FROM jobs WHERE completed_at < clock_timestamp() - make_interval(secs => ?)
+		SELECT id FROM jobs WHERE completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
 		ORDER BY completed_at LIMIT ? FOR UPDATE SKIP LOCKED`, age.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }
@@ -160,9 +163,9 @@ func DeleteStrayEvents(ctx context.Context, tx bun.Tx, age time.Duration, limit 
 		DELETE FROM job_events_default WHERE job_id IN (
 			SELECT e.job_id FROM (
 				SELECT DISTINCT job_id FROM job_events_default
-				WHERE job_id < uuid7_floor(clock_timestamp() - make_interval(secs => ?0))) e
+				WHERE job_id < uuid7_floor((SELECT clock_timestamp()) - make_interval(secs => ?0))) e
 			LEFT JOIN jobs j ON j.id = e.job_id
-			WHERE j.id IS NULL OR j.completed_at < clock_timestamp() - make_interval(secs => ?0)
+			WHERE j.id IS NULL OR j.completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
 			LIMIT ?1)`, age.Seconds(), limit).Exec(ctx))
 }
 
@@ -171,10 +174,10 @@ func DeleteStrayEvents(ctx context.Context, tx bun.Tx, age time.Duration, limit 
 func DeleteOldHints(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]*OutboxMessage, error) {
 	var gone []*OutboxMessage
 	err := tx.NewRaw(`
-		WITH oldest AS (SELECT id FROM outbox ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED)
-		DELETE FROM outbox o USING oldest
-		WHERE o.id = oldest.id AND o.kind = ? AND o.created_at < clock_timestamp() - make_interval(secs => ?)
-		RETURNING o.id, o.kind, o.payload, o.created_at`, limit, OutboxJobReady, age.Seconds()).Scan(ctx, &gone)
+		DELETE FROM outbox WHERE id IN (
+			SELECT id FROM (SELECT id, kind, created_at FROM outbox ORDER BY id LIMIT ?) oldest
+			WHERE kind = ? AND created_at < (SELECT clock_timestamp()) - make_interval(secs => ?))
+		RETURNING id, kind, payload, created_at`, limit, OutboxJobReady, age.Seconds()).Scan(ctx, &gone)
 	return gone, err
 }
 
@@ -187,7 +190,7 @@ func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newes
 			CROSS JOIN LATERAL (SELECT id FROM scaling_decisions WHERE pool_id = p.id ORDER BY id DESC OFFSET ? LIMIT 1) first
 			CROSS JOIN LATERAL (
 				SELECT id, at FROM scaling_decisions WHERE pool_id = p.id AND id <= first.id ORDER BY id LIMIT ?) old
-			WHERE old.at < clock_timestamp() - make_interval(secs => ?))`, newest, limit, age.Seconds()).Exec(ctx))
+			WHERE old.at < (SELECT clock_timestamp()) - make_interval(secs => ?))`, newest, limit, age.Seconds()).Exec(ctx))
 }
 
 // DeleteWorkersOver removes up to limit workers that ended, or were lost, longer
@@ -197,8 +200,8 @@ func DeleteWorkersOver(ctx context.Context, tx bun.Tx, age time.Duration, limit 
 	return affected(tx.NewRaw(`
 		WITH over AS (
 			SELECT id FROM workers w
-			WHERE (ended_at < clock_timestamp() - make_interval(secs => ?0)
-					OR lost_at < clock_timestamp() - make_interval(secs => ?0) AND status = 'LOST')
+			WHERE (ended_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
+					OR lost_at < (SELECT clock_timestamp()) - make_interval(secs => ?0) AND status = 'LOST')
 				AND NOT EXISTS (SELECT FROM job_attempts WHERE worker_id = w.id)
 			LIMIT ?1 FOR UPDATE SKIP LOCKED)
 		DELETE FROM workers w USING over WHERE w.id = over.id`, age.Seconds(), limit).Exec(ctx))

@@ -2,6 +2,8 @@ package models_test
 
 import (
 	"context"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -46,7 +48,7 @@ func TestUpkeepQueries(t *testing.T) {
 
 		for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
 			"LockJobsToReview": func(ctx context.Context, tx bun.Tx) error {
-				_, err := models.LockJobsToReview(ctx, tx, 500)
+				_, err := models.LockJobsToReview(ctx, tx, 10)
 				return err
 			},
 			"ReviewArtifacts": func(ctx context.Context, tx bun.Tx) error {
@@ -99,6 +101,13 @@ func TestUpkeepQueries(t *testing.T) {
 				require.NotContains(t, plan.text, "Seq Scan on "+table, name)
 			}
 			require.Zero(t, plan.rows, "%s reads too much:\n%s", name, plan.text)
+			passed := 0
+			for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan.text, -1) {
+				n, err := strconv.Atoi(removed[1])
+				require.NoError(t, err)
+				passed += n
+			}
+			require.LessOrEqual(t, passed, 500, "%s passes over too much:\n%s", name, plan.text)
 		}
 	})
 }

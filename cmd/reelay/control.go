@@ -36,16 +36,16 @@ func controlCommand() *cobra.Command {
 }
 
 const (
-	reapEvery       = 5 * time.Second
-	silentEvery     = 15 * time.Second
-	overdueEvery    = 10 * time.Second
-	dueEvery        = time.Second
-	sweepEvery      = 5 * time.Second
-	relayEvery      = 200 * time.Millisecond
-	scaleEvery      = time.Second
-	objectsEvery    = 10 * time.Second
-	upkeepEvery     = time.Minute
-	eventsEvery     = time.Hour
+	reapEvery    = 5 * time.Second
+	silentEvery  = 15 * time.Second
+	overdueEvery = 10 * time.Second
+	dueEvery     = time.Second
+	sweepEvery   = 5 * time.Second
+	relayEvery   = 200 * time.Millisecond
+	scaleEvery   = time.Second
+	objectsEvery = 10 * time.Second
+	upkeepEvery  = time.Minute
+	eventsEvery  = time.Hour
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All

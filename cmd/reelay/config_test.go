@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRetention(t *testing.T) {
+	const jobsDays, eventsDays, filmsDays = "REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS"
+
+	t.Run("IsReadInDays", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			env  map[string]string
+			want jobs.Retention
+		}{
+			"nothing set":              {nil, jobs.Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}},
+			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", filmsDays: "1"}, jobs.Retention{Jobs: 10 * day, Events: 9 * day, Films: day}},
+			"nothing outlives its job": {map[string]string{jobsDays: "20"}, jobs.Retention{Jobs: 20 * day, Events: 20 * day, Films: 20 * day}},
+		} {
+			for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
+				t.Setenv(setting, c.env[setting])
+			}
+			cfg := readConfig()
+
+			require.NoError(t, cfg.check(), name)
+			require.Equal(t, c.want, cfg.retention, name)
+		}
+	})
+
+	t.Run("RefusesTheAbsurd", func(t *testing.T) {
+		for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
+			for _, value := range []string{"0", "-1", "3651", "1.5", "30d", "99999999999999999999"} {
+				t.Setenv(setting, value)
+				cfg := readConfig()
+
+				require.ErrorContains(t, cfg.check(), setting+` is "`+value+`": it must be a number of days from 1 to `, setting)
+			}
+			t.Setenv(setting, "")
+		}
+		t.Setenv(filmsDays, "181")
+		cfg := readConfig()
+		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a film does not outlive its job")
+	})
+}

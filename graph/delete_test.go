@@ -1,0 +1,52 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDeleteJob(t *testing.T) {
+	t.Parallel()
+
+	const deleteJob = `mutation ($id: ID!) { deleteJob(id: $id) { id status prompt params metadata result { id } artifacts { id }
+		attempts { status failureReason log { id } } events { edges { node { type payload } } } } }`
+
+	t.Run("LeavesTheRowWithoutItsPromptAndFilm", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		worker := a.Worker(t, "one")
+		_, fence := a.Lease(t, worker)
+		film := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+
+		deleted := at[map[string]any](t, a.client(t, deleteJob, map[string]any{"id": job.ID}), "deleteJob")
+
+		require.Equal(t, "COMPLETED", deleted["status"])
+		for _, gone := range []string{"prompt", "metadata", "result"} {
+			require.Nil(t, deleted[gone], gone)
+		}
+		require.Empty(t, deleted["params"])
+		require.Empty(t, deleted["artifacts"])
+		video := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": end.Job.ResultID})
+		require.Nil(t, video.Data["node"])
+	})
+
+	t.Run("IsForTheOwnerOnceTheJobIsOver", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+
+		for role, code := range map[models.Role]string{models.RoleClient: "CONFLICT", models.RoleWorker: "FORBIDDEN"} {
+			refused := ask(t, a.url, a.Secrets[role], deleteJob, map[string]any{"id": job.ID})
+
+			require.Equal(t, []string{code}, refused.codes(), role)
+		}
+	})
+}
