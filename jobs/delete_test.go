@@ -13,8 +13,8 @@ import (
 // secret stands for whatever a job's owner would not have others read.
 const secret = "wombat"
 
-// failedJob is a job full of the secret that failed for good.
-func failedJob(t *testing.T) (*jobstest.Stack, *models.Job) {
+// secretJob is a job full of the secret that failed for good.
+func secretJob(t *testing.T) (*jobstest.Stack, *models.Job) {
 	t.Helper()
 	s := jobstest.New(t)
 	job := submitAs(t, s, s.Client, func(in *jobs.Submission) {
@@ -58,7 +58,7 @@ func TestDelete(t *testing.T) {
 	t.Run("LeavesNothingOfWhatWasSaidOrMade", func(t *testing.T) {
 		t.Parallel()
 
-		s, job := failedJob(t)
+		s, job := secretJob(t)
 		require.Contains(t, fmt.Sprint(s.Dump(t)), secret)
 		before := s.Reload(t, job.ID)
 
@@ -86,7 +86,7 @@ func TestDelete(t *testing.T) {
 	t.Run("ShredsThePromptOfEveryRun", func(t *testing.T) {
 		t.Parallel()
 
-		s, job := failedJob(t)
+		s, job := secretJob(t)
 		s.Exec(t, "INSERT INTO job_inputs (job_id, run, ciphertext, wrapped_key) SELECT job_id, 2, ciphertext, wrapped_key FROM job_inputs")
 
 		_, err := s.Deleter.Delete(t.Context(), s.Client, job.ID)
@@ -101,7 +101,7 @@ func TestDelete(t *testing.T) {
 	t.Run("ReturnsTheSameJobAgain", func(t *testing.T) {
 		t.Parallel()
 
-		s, job := failedJob(t)
+		s, job := secretJob(t)
 		first, err := s.Deleter.Delete(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		before := s.Dump(t)

@@ -272,7 +272,7 @@ func TestForgetJobs(t *testing.T) {
 	t.Run("LeavesNothingOfAJobThatEndedLongAgo", func(t *testing.T) {
 		t.Parallel()
 
-		s, old := failedJob(t)
+		s, old := secretJob(t)
 		worker := s.Worker(t, "two")
 		younger := s.Submit(t)
 		_, fence := s.Lease(t, worker)

@@ -122,7 +122,8 @@ func DeleteJobs(ctx context.Context, tx bun.Tx, ids []JobID) error {
 //
 // A partition holds the jobs that were submitted in its month, by the clock of
 // the process that took them. Most end within a day: only the few that did not
-// are looked up.
+// are looked up, by an index of their own (the end is compared in such a way that
+// PostgreSQL does not search by it, among all that ended of late).
 func ListEventPartitionsOver(ctx context.Context, db bun.IDB, age time.Duration) ([]string, error) {
 	var names []string
 	err := db.NewRaw(`
@@ -137,7 +138,7 @@ func ListEventPartitionsOver(ctx context.Context, db bun.IDB, age time.Duration)
 			AND NOT EXISTS (SELECT FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND id >= low AND id < high)
 			AND NOT EXISTS (SELECT FROM jobs WHERE completed_at - created_at > interval '24 hours'
-				AND id >= low AND id < high AND completed_at >= cutoff)
+				AND id >= low AND id < high AND cutoff - completed_at <= interval '0')
 		ORDER BY begins`, age.Seconds()).Scan(ctx, &names)
 	return names, err
 }
@@ -193,16 +194,18 @@ func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newes
 			WHERE old.at < (SELECT clock_timestamp()) - make_interval(secs => ?))`, newest, limit, age.Seconds()).Exec(ctx))
 }
 
-// DeleteWorkersOver removes up to limit workers that ended, or were lost, longer
-// ago than age and of which no attempt tells any more. It returns how many there
-// were.
+// DeleteWorkersOver removes workers that ended longer ago than age, and as many
+// that were lost, up to limit each, of which no attempt tells any more. It
+// returns how many there were.
 func DeleteWorkersOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return affected(tx.NewRaw(`
-		WITH over AS (
-			SELECT id FROM workers w
-			WHERE (ended_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
-					OR lost_at < (SELECT clock_timestamp()) - make_interval(secs => ?0) AND status = 'LOST')
+		WITH ended AS (
+			SELECT id FROM workers w WHERE ended_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
 				AND NOT EXISTS (SELECT FROM job_attempts WHERE worker_id = w.id)
-			LIMIT ?1 FOR UPDATE SKIP LOCKED)
-		DELETE FROM workers w USING over WHERE w.id = over.id`, age.Seconds(), limit).Exec(ctx))
+			ORDER BY ended_at LIMIT ?1 FOR UPDATE SKIP LOCKED),
+		lost AS (
+			SELECT id FROM workers w WHERE lost_at < (SELECT clock_timestamp()) - make_interval(secs => ?0) AND status = 'LOST'
+				AND NOT EXISTS (SELECT FROM job_attempts WHERE worker_id = w.id)
+			ORDER BY lost_at LIMIT ?1 FOR UPDATE SKIP LOCKED)
+		DELETE FROM workers WHERE id IN (SELECT id FROM ended UNION ALL SELECT id FROM lost)`, age.Seconds(), limit).Exec(ctx))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
