@@ -13,7 +13,7 @@ const ownSignals = "own signals"
 func agentCommands() []*cobra.Command {
 	work := agent.Command(version())
 	runtime := runtimes.Command()
-	for _, cmd := range []*cobra.Command{work, runtime.Commands()[0]} {
+	for _, cmd := range append(runtime.Commands(), work) {
 		cmd.Annotations = map[string]string{ownSignals: "yes"}
 	}
 	return []*cobra.Command{work, runtime}

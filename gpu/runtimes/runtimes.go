@@ -5,6 +5,7 @@ package runtimes
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/reelay/reelay/gpu/runtimes/drill"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
 )
 
@@ -22,6 +23,13 @@ func Command() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return testcard.Run(command.Context(), command.InOrStdin(), command.OutOrStdout())
+		},
+	}, &cobra.Command{
+		Use:   drill.Name,
+		Short: "Rehearse renders for the agent at the other end of the standard input and output",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return drill.Run(command.Context(), command.InOrStdin(), command.OutOrStdout())
 		},
 	})
 	return command

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
+)
+
+// fleet keeps a number of agents there: one that goes is replaced, as a provider
+// does it, by another machine.
+type fleet struct {
+	stack *stack
+	ctx   context.Context
+	stop  context.CancelFunc
+	wait  sync.WaitGroup
+
+	mu     sync.Mutex
+	agents map[string]*machine // by instance
+	made   int
+	died   int // agents that ended though nobody asked them to
+	gone   []*machine
+}
+
+// machine is one agent on what it takes for a machine.
+type machine struct {
+	instance string
+	group    int
+	child    *services.Child
+
+	mu      sync.Mutex
+	doomed  bool // somebody is about to do something to it, or has
+	notice  time.Time
+	killed  time.Time
+	sameAs  string // the instance that came back, if this is one
+	stopped bool
+}
+
+func startFleet(ctx context.Context, s *stack, size int) (*fleet, error) {
+	f := &fleet{stack: s, agents: map[string]*machine{}}
+	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for range size {
+		if err := f.add("", 0); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// add starts an agent: of a fresh instance, or of one that was there before.
+func (f *fleet) add(instance string, group int) error {
+	f.mu.Lock()
+	f.made++
+	if instance == "" {
+		instance, group = fmt.Sprintf("m%05d", f.made), f.made%agentGroups
+	}
+	f.mu.Unlock()
+
+	work := filepath.Join(f.stack.dir, "work")
+	if err := os.MkdirAll(work, 0o711); err != nil {
+		return err
+	}
+	agent := filepath.Join(f.stack.bin, "reelay-agent")
+	env := append(plainEnvironment(),
+		"REELAY_API_KEY="+f.stack.enrolment, "REELAY_ENDPOINT="+f.stack.agentsAt[group], "GOGC=50")
+	child, err := services.StartChild(services.ChildConfig{
+		Name: instance, Path: agent, Env: env, Grace: 5 * time.Second,
+		Log: filepath.Join(f.stack.dir, fmt.Sprintf("agents-%d.log", group)),
+		Args: []string{
+			"--instance-id", instance, "--gpu-type", "any", "--work-dir", work, "--log", "json",
+			"--notice", noticeTime.String(), "--runtime", "drill=" + agent + " runtime drill",
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("start agent %s: %w", instance, err)
+	}
+	m := &machine{instance: instance, group: group, child: child}
+	f.mu.Lock()
+	f.agents[instance] = m
+	f.mu.Unlock()
+	f.wait.Go(func() { f.follow(m) })
+	return nil
+}
+
+// noticeTime is how long a machine lives after its notice.
+const noticeTime = 10 * time.Second
+
+// follow waits for the end of a machine and replaces it.
+func (f *fleet) follow(m *machine) {
+	select {
+	case <-m.child.Done():
+	case <-f.ctx.Done():
+		_ = syscall.Kill(m.child.Pid(), syscall.SIGCONT)
+		m.child.Kill()
+	}
+	os.RemoveAll(filepath.Join(f.stack.dir, "work", m.instance))
+	m.mu.Lock()
+	doomed, same := m.doomed, m.sameAs
+	m.mu.Unlock()
+	f.mu.Lock()
+	delete(f.agents, m.instance)
+	f.gone = append(f.gone, m)
+	if !doomed && f.ctx.Err() == nil {
+		f.died++
+	}
+	f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		return
+	}
+	// A new machine takes a moment; one that only crashed is back at once.
+	delay := 500*time.Millisecond + rand.N(2*time.Second)
+	if same != "" {
+		delay = 200 * time.Millisecond
+	}
+	sleep(f.ctx, delay)
+	if f.ctx.Err() == nil {
+		if err := f.add(same, m.group); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}
+
+// claim picks a machine that nothing is being done to, one of the wanted
+// instances if there are any, and marks it.
+func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var candidates []*machine
+	for _, m := range f.agents {
+		if m.mu.Lock(); !m.doomed && (len(wanted) == 0 || wanted[m.instance]) {
+			candidates = append(candidates, m)
+		}
+		m.mu.Unlock()
+	}
+	if len(candidates) == 0 {
+		return nil
+	}
+	// The map's order is not ours to repeat; the instance is.
+	m := candidates[random.IntN(len(candidates))]
+	m.mu.Lock()
+	m.doomed = true
+	m.mu.Unlock()
+	return m
+}
+
+// spare gives back a claimed machine that is as it was.
+func (m *machine) spare() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.doomed = false
+}
+
+// kill ends a machine without notice.
+func (m *machine) kill() {
+	m.mu.Lock()
+	m.killed = time.Now()
+	m.mu.Unlock()
+	m.child.Kill()
+}
+
+// preempt gives a machine notice, and takes it away when that is over.
+func (m *machine) preempt() {
+	m.mu.Lock()
+	m.notice = time.Now()
+	m.mu.Unlock()
+	_ = syscall.Kill(m.child.Pid(), syscall.SIGTERM)
+	timer := time.NewTimer(noticeTime)
+	defer timer.Stop()
+	select {
+	case <-m.child.Done():
+	case <-timer.C:
+		m.kill()
+	}
+}
+
+// killRuntime kills what renders on a machine, if there is something.
+func (m *machine) killRuntime() bool {
+	killed := false
+	for _, pid := range childrenOf(m.child.Pid()) {
+		killed = syscall.Kill(pid, syscall.SIGKILL) == nil || killed
+	}
+	return killed
+}
+
+// freeze stops a machine for so long, and lets it go on.
+func (m *machine) freeze(ctx context.Context, lasting time.Duration) {
+	_ = syscall.Kill(m.child.Pid(), syscall.SIGSTOP)
+	sleep(ctx, lasting)
+	_ = syscall.Kill(m.child.Pid(), syscall.SIGCONT)
+}
+
+// size is how many agents run.
+func (f *fleet) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.agents)
+}
+
+// history lists all machines that are gone.
+func (f *fleet) history() []*machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*machine(nil), f.gone...)
+}
+
+// close kills what is left.
+func (f *fleet) close() {
+	f.stop()
+	f.wait.Wait()
+}

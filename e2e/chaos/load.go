@@ -1,0 +1,397 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reelay/reelay/client"
+)
+
+// load is the customers: they submit, ask twice, cancel and try again.
+type load struct {
+	stack    *stack
+	ledger   *ledger
+	counters *counters // what was met
+	answers  *counters // refusals by their code
+	fleet    *fleet
+	open     func() int // jobs that are not over
+	want     int        // jobs to have open
+	verbs    verbs
+
+	clients map[*tenant]*client.Client
+	wait    sync.WaitGroup
+	strange atomic.Int64
+}
+
+const (
+	// askAgain is how long a customer goes on asking for the same thing.
+	askAgain = 90 * time.Second
+	// callLimit is how long a customer waits for one answer.
+	callLimit = 10 * time.Second
+	// lost is the share of answers that never reach the customer, though what he
+	// asked for was done.
+	lost = 0.03
+)
+
+func newLoad(s *stack, f *fleet, l *ledger, met *counters) *load {
+	load := &load{stack: s, fleet: f, ledger: l, counters: met, answers: newCounters(), clients: map[*tenant]*client.Client{}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32
+	for _, t := range s.tenants {
+		c, err := client.New(s.clientsAt, t.key, client.WithTransport(&forgetful{transport, met}))
+		if err != nil {
+			panic(err) // the address is ours
+		}
+		load.clients[t] = c
+	}
+	return load
+}
+
+// forgetful is a transport that loses answers.
+type forgetful struct {
+	next     http.RoundTripper
+	counters *counters
+}
+
+var errForgotten = errors.New("the answer was lost on purpose")
+
+// RoundTrip waits until the server has answered before it loses the answer.
+func (f *forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := f.next.RoundTrip(r)
+	if err != nil || rand.Float64() >= lost {
+		return answer, err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	answer.Body.Close()
+	if err == nil && answer.StatusCode == http.StatusOK {
+		f.counters.add(metAnswerLost, 1)
+	}
+	return nil, errForgotten
+}
+
+// run asks for jobs until ctx ends, then waits for what is under way.
+func (l *load) run(ctx context.Context, random *rand.Rand) {
+	defer l.wait.Wait()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	bound := make(chan struct{}, 64)
+	burst := 0
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		// Now and then everybody comes at once, and the lanes fill.
+		if random.IntN(1200) == 0 {
+			burst = 2 * l.want
+		}
+		if l.open()+len(bound) >= l.want+burst {
+			burst = max(burst-1, 0)
+			continue
+		}
+		select {
+		case bound <- struct{}{}:
+		default:
+			continue
+		}
+		r := l.newRequest(random)
+		choice := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+		l.wait.Go(func() {
+			l.serve(ctx, r, choice, func() { <-bound })
+		})
+	}
+}
+
+// newRequest makes up a job: mostly a short one, now and then one that outlives
+// leases, and rarely one that misbehaves.
+func (l *load) newRequest(random *rand.Rand) *request {
+	r := &request{Tenant: l.pick(random), Seed: random.Int64N(1 << 40), Steps: 2 + random.IntN(6), Millis: 100 + random.IntN(200)}
+	switch kind := random.Float64(); {
+	case kind < 0.012:
+		r.Misdeed, r.Steps = "crash", 4
+	case kind < 0.016:
+		r.Misdeed, r.Steps = "hang", 4
+	case kind < 0.022:
+		r.Misdeed, r.Steps = "oom", 4
+	case kind < 0.032:
+		r.Steps, r.Millis = 120+random.IntN(60), 500
+	case kind < 0.11:
+		r.Steps, r.Millis = 40+random.IntN(60), 500
+	}
+	r.Prompt = fmt.Sprintf("a rehearsal, take %d, in %d colours", random.Uint32(), random.IntN(1000))
+	if random.Float64() < 0.92 {
+		r.Key = fmt.Sprintf("order-%016x", random.Uint64())
+	}
+	l.ledger.add(r)
+	return r
+}
+
+func (l *load) pick(random *rand.Rand) *tenant {
+	sum := 0
+	for _, t := range l.stack.tenants {
+		sum += t.share
+	}
+	at := random.IntN(sum)
+	for _, t := range l.stack.tenants {
+		if at -= t.share; at < 0 {
+			return t
+		}
+	}
+	panic("unreachable")
+}
+
+// input is what is sent: the same each time.
+func (r *request) input() client.SubmitJobInput {
+	params := fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d}`, r.Steps, r.Millis, r.Seed)
+	if r.Steps > 20 {
+		params = fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d, "checkpointEvery": 8}`, r.Steps, r.Millis, r.Seed)
+	}
+	if r.Misdeed != "" {
+		params = fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d, "misbehave": %q, "misbehaveAt": 1}`, r.Steps, r.Millis, r.Seed, r.Misdeed)
+	}
+	in := client.SubmitJobInput{
+		Model: "drill", Prompt: &r.Prompt, Params: new(json.RawMessage(params)),
+		Metadata: new(json.RawMessage(fmt.Appendf(nil, `{"n": %d}`, r.N))),
+	}
+	if r.Key != "" {
+		in.IdempotencyKey = &r.Key
+	}
+	switch r.Misdeed {
+	case "crash":
+		in.MaxAttempts = new(3)
+	case "hang":
+		in.MaxAttempts, in.TimeoutSeconds = new(2), new(6)
+	case "oom":
+		in.MaxAttempts = new(2)
+	}
+	return in
+}
+
+// serve is one customer with one wish. sent is called once it was answered.
+func (l *load) serve(ctx context.Context, r *request, random *rand.Rand, sent func()) {
+	at := random.Float64()
+	var others sync.WaitGroup
+	if r.Key != "" && at < 0.06 { // an impatient one asks at many places at once
+		for range 2 {
+			l.counters.add(metDuplicateSubmit, 1)
+			others.Go(func() { l.submit(ctx, r) })
+		}
+	}
+	accepted := l.submit(ctx, r)
+	others.Wait()
+	sent()
+	if !accepted {
+		return
+	}
+	switch {
+	case r.Key != "" && at >= 0.06 && at < 0.12:
+		sleep(ctx, time.Duration(random.IntN(20_000))*time.Millisecond)
+		l.counters.add(metDuplicateSubmit, 1)
+		l.submit(ctx, r)
+	case r.Key != "" && at >= 0.12 && at < 0.14:
+		l.submitOther(ctx, r)
+	case at >= 0.14 && at < 0.16:
+		l.cancel(ctx, r)
+	case at >= 0.16 && at < 0.22: // just about when it is done
+		sleep(ctx, time.Duration(float64(r.takes())*(0.7+0.5*random.Float64()))+time.Duration(random.IntN(300))*time.Millisecond)
+		l.cancel(ctx, r)
+	}
+}
+
+// submit asks until there is an answer, and tells whether it was yes. A customer
+// without a key asks once: he could not tell what a second answer means.
+func (l *load) submit(ctx context.Context, r *request) bool {
+	err := l.insist(ctx, r.Key != "", func(ctx context.Context) error {
+		answer, err := l.clients[r.Tenant].SubmitJob(ctx, r.input())
+		if err == nil {
+			r.acknowledged(answer.Job.Id)
+			if answer.Deduplicated {
+				l.counters.add(metDeduplicated, 1)
+			}
+		}
+		return err
+	})
+	r.mu.Lock()
+	r.sent = true
+	r.mu.Unlock()
+	return err == nil
+}
+
+// submitOther asks for something else under the same key, which must be refused.
+func (l *load) submitOther(ctx context.Context, r *request) {
+	in := r.input()
+	in.Prompt = new(r.Prompt + ", but different")
+	err := l.insist(ctx, true, func(ctx context.Context) error {
+		_, err := l.clients[r.Tenant].SubmitJob(ctx, in)
+		return err
+	})
+	switch {
+	case client.ErrorCode(err) == client.CodeIdempotencyConflict:
+		l.counters.add(metKeyConflict, 1)
+	case err == nil:
+		l.counters.add(badKeyReused, 1)
+	}
+}
+
+// cancel asks until there is an answer.
+func (l *load) cancel(ctx context.Context, r *request) {
+	id := r.job()
+	r.mu.Lock()
+	r.asked = time.Now()
+	r.mu.Unlock()
+	err := l.insist(ctx, true, func(ctx context.Context) error {
+		_, err := l.clients[r.Tenant].CancelJob(ctx, id)
+		return err
+	})
+	switch {
+	case err == nil:
+		r.mu.Lock()
+		r.cancelled = time.Now()
+		r.mu.Unlock()
+		l.counters.add(metCancelled, 1)
+	case client.ErrorCode(err) == client.CodeConflict:
+		l.counters.add(metCancelTooLate, 1)
+	}
+}
+
+// insist repeats a call, as it stands, until it is answered or refused.
+func (l *load) insist(ctx context.Context, again bool, call func(context.Context) error) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), askAgain)
+	defer cancel()
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 3*time.Second) {
+		ctx, cancel := context.WithTimeout(limit, callLimit)
+		err := call(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		var e *client.Error
+		if !errors.As(err, &e) {
+			return err
+		}
+		switch e.Code {
+		case client.CodeUnavailable:
+		case client.CodeInternal:
+			l.answers.add(string(e.Code), 1)
+			l.strange.Add(1)
+		default:
+			l.answers.add(string(e.Code), 1)
+			return err
+		}
+		if !again || limit.Err() != nil {
+			return err
+		}
+		sleep(limit, pause/2+rand.N(pause))
+	}
+}
+
+// verbs are those that this build of the API may or may not have.
+type verbs struct{ retry, redrive bool }
+
+// readVerbs asks the API what it can do.
+func readVerbs(ctx context.Context, s *stack) (verbs, error) {
+	var answer struct {
+		Schema struct {
+			MutationType struct {
+				Fields []struct{ Name string }
+			}
+		} `json:"__schema"`
+	}
+	if err := s.ask(ctx, s.operator, `{__schema {mutationType {fields {name}}}}`, nil, &answer); err != nil {
+		return verbs{}, err
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(answer.Schema.MutationType.Fields, func(f struct{ Name string }) bool { return f.Name == name })
+	}
+	return verbs{retry: has("retryJob"), redrive: has("redriveDeadLetter")}, nil
+}
+
+// reopen has jobs that ended badly tried again, and dead letters redriven.
+func (l *load) reopen(ctx context.Context, random *rand.Rand) {
+	for ; ctx.Err() == nil; sleep(ctx, 4*time.Second) {
+		if l.verbs.retry {
+			l.retryOne(ctx, random)
+		}
+		if l.verbs.redrive {
+			l.redriveOne(ctx)
+		}
+	}
+}
+
+// retryOne tries one job again that is known to have ended badly.
+func (l *load) retryOne(ctx context.Context, random *rand.Rand) {
+	all := l.ledger.all()
+	for range 200 {
+		if len(all) == 0 {
+			return
+		}
+		r := all[random.IntN(len(all))]
+		r.mu.Lock()
+		fit := !r.reopened && (!r.cancelled.IsZero() || r.Misdeed != "" && time.Since(r.asked) > time.Minute)
+		r.mu.Unlock()
+		if id := r.job(); fit && id != "" {
+			l.reopenJob(ctx, r, `mutation($id: ID!) { retryJob(id: $id) { id } }`, map[string]any{"id": id}, metRetried)
+			return
+		}
+	}
+}
+
+func (l *load) reopenJob(ctx context.Context, r *request, mutation string, variables map[string]any, met string) {
+	r.mu.Lock()
+	r.reopened = true // before it is sent: an answer may be lost
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	if err := l.stack.ask(ctx, l.stack.operator, mutation, variables, nil); err == nil {
+		l.counters.add(met, 1)
+	}
+}
+
+// redriveOne sends the newest dead letter back.
+func (l *load) redriveOne(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	var answer struct {
+		DeadLetters struct {
+			Edges []struct {
+				Node struct {
+					ID  string
+					Job struct {
+						ID       string
+						Metadata struct{ N int }
+					}
+				}
+			}
+		}
+	}
+	err := l.stack.ask(limited, l.stack.operator,
+		`{deadLetters(resolved: false, first: 5) {edges {node {id job {id metadata}}}}}`, nil, &answer)
+	if err != nil {
+		return
+	}
+	all := l.ledger.all()
+	for _, edge := range answer.DeadLetters.Edges {
+		n := edge.Node.Job.Metadata.N
+		if n < 1 || n > len(all) || all[n-1].reopenedBefore() {
+			continue
+		}
+		l.reopenJob(ctx, all[n-1], `mutation($id: ID!) { redriveDeadLetter(id: $id) { id } }`, map[string]any{"id": edge.Node.ID}, metRedriven)
+		return
+	}
+}
+
+func (r *request) reopenedBefore() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reopened
+}

@@ -1,0 +1,111 @@
+// Command chaos is the soak: all of Reelay as processes, under load, while
+// everything around it fails. It ends by itself, and its exit status is 1 if a
+// job was lost or doubled, an invariant is broken, or the run never met one of
+// the faults that it is there for. See docs/reliability.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// options is what the soak may be told.
+type options struct {
+	Seed    uint64
+	Minutes float64
+	Agents  int
+	JSON    bool
+	Bin     string
+	Keep    bool
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	o, err := parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+
+	fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())
+	defer fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())
+	report, err := o.soak(ctx)
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "chaos: interrupted before its end; nothing is left running, and nothing was decided")
+		return 1
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
+	}
+	if o.JSON {
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(report)
+	} else {
+		report.print(os.Stdout)
+	}
+	if len(report.Failures) == 0 {
+		fmt.Fprintln(os.Stderr, "chaos: passed")
+		return 0
+	}
+	for _, failure := range report.Failures {
+		fmt.Fprintln(os.Stderr, "chaos: FAILED:", failure)
+	}
+	return 1
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "decides the order of faults and jobs")
+	flags.Float64Var(&o.Minutes, "minutes", 5, "how long faults are injected; draining and checking come on top")
+	flags.IntVar(&o.Agents, "agents", 44, "agents to run")
+	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
+	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data also after a run that passed")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("there is no argument %q; see --help", flags.Arg(0))
+	case !(o.Minutes > 0 && o.Minutes <= 24*60):
+		return o, fmt.Errorf("--minutes is %g: it must be above 0, and 1440 at most", o.Minutes)
+	case o.Agents < 2 || o.Agents > 500:
+		return o, fmt.Errorf("--agents is %d: it must be from 2 to 500", o.Agents)
+	}
+	bin, err := filepath.Abs(o.Bin)
+	if err != nil {
+		return o, err
+	}
+	o.Bin = bin
+	for _, program := range []string{"reelay", "reelay-agent"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			return o, fmt.Errorf("--bin is %s, and %s is not there: run `go tool task build`", bin, program)
+		}
+	}
+	return o, nil
+}
+
+// command is what repeats the run.
+func (o options) command() string {
+	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d", o.Seed, o.Minutes, o.Agents)
+}
+
+// random is a generator of its own for each purpose, so that none disturbs the
+// others' order.
+func (o options) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, purpose)) }

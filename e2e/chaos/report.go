@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is everything that a run has to say.
+type report struct {
+	Command  string
+	Seed     uint64
+	Minutes  float64
+	Agents   int
+	Took     string
+	Faults   int
+	Injected map[string]int
+	Met      map[string]int
+	Answers  map[string]int // refusals and faults that customers were told of
+	*verdict
+	Recoveries []*recovery
+	AgentsDied int
+	Failures   []string // why the run failed; none: it passed
+}
+
+// judge adds up why the run failed.
+func (r *report) judge(must []string) {
+	count := func(what string, found []string) {
+		if len(found) > 0 {
+			r.Failures = append(r.Failures, fmt.Sprintf("%d %s:\n  %s", len(found), what, strings.Join(found[:min(len(found), 12)], "\n  ")))
+		}
+	}
+	count("jobs lost", r.Lost)
+	count("jobs doubled", r.Duplicated)
+	count("wrong films", r.WrongFilms)
+	count("breaches", r.Breaches)
+	for _, bad := range []string{badKeyReused, badStaleWrite} {
+		if r.Met[bad] > 0 {
+			r.Failures = append(r.Failures, fmt.Sprintf("%d %s", r.Met[bad], bad))
+		}
+	}
+	for _, name := range must {
+		if r.Met[name] == 0 {
+			r.Failures = append(r.Failures, fmt.Sprintf("the run never met this, and so proves nothing about it: %s", name))
+		}
+	}
+}
+
+// print writes the table.
+func (r *report) print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(cells ...any) {
+		text := make([]string, len(cells))
+		for i, cell := range cells {
+			text[i] = fmt.Sprint(cell)
+		}
+		fmt.Fprintln(w, "| "+strings.Join(text, "\t| ")+"\t|")
+	}
+	rule := func(n int) { row(toAny(strings.Fields(strings.Repeat("--- ", n)))...) }
+
+	row("what", "count", "target")
+	rule(3)
+	row("faults injected", r.Faults, "")
+	row("jobs accepted", r.Accepted, "")
+	row("completed", r.Completed, "")
+	row("failed, as they had to", r.Failed, "")
+	row("cancelled", r.Cancelled, "")
+	row("**lost**", len(r.Lost), 0)
+	row("**doubled**", len(r.Duplicated), 0)
+	row("**stale writes accepted**", r.Met[badStaleWrite], 0)
+	row("stale writes refused", r.Met[metStale], "")
+	row("wrong films", len(r.WrongFilms), 0)
+	row("breaches of an invariant", len(r.Breaches), 0)
+	row("films compared byte by byte", r.Films, "")
+	row("objects hashed again", r.Objects, "")
+	w.Flush()
+
+	fmt.Fprintln(out)
+	row("seconds", "n", "p50", "p95", "max", "target")
+	rule(6)
+	for _, c := range r.Recoveries {
+		target := ""
+		if c.Target > 0 {
+			target = fmt.Sprintf("p95 ≤ %g", c.Target)
+		}
+		row(c.Name, c.N, seconds(c.N, c.P50), seconds(c.N, c.P95), seconds(c.N, c.Max), target)
+	}
+	w.Flush()
+
+	for _, table := range []struct {
+		title  string
+		counts map[string]int
+	}{
+		{"fault", r.Injected}, {"met", r.Met}, {"why jobs failed", r.FailedBy}, {"answers to customers that were no yes", r.Answers},
+	} {
+		fmt.Fprintln(out)
+		row(table.title, "count")
+		rule(2)
+		for _, name := range sortedKeys(table.counts) {
+			row(name, table.counts[name])
+		}
+		w.Flush()
+	}
+	fmt.Fprintln(out)
+}
+
+func seconds(n int, s float64) string {
+	if n == 0 {
+		return "n/a"
+	}
+	return fmt.Sprintf("%.1f", s)
+}
+
+func toAny(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}
+
+func rounded(d time.Duration) string { return d.Round(time.Second).String() }

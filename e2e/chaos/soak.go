@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// soak is one run.
+type soak struct {
+	options
+	dir         string
+	stack       *stack
+	fleet       *fleet
+	load        *load
+	ledger      *ledger
+	zombies     *zombies
+	faults      *faults
+	watch       *watcher
+	met         *counters
+	began       time.Time
+	faultsEnded time.Time
+}
+
+// gapOf is how far apart faults are: 500 and more in half an hour, and every kind
+// also in a run of seconds.
+func (o options) gapOf() time.Duration {
+	if o.Minutes < 1 {
+		return time.Duration(o.Minutes * float64(time.Minute) / float64(len(allFaults)+2))
+	}
+	return 2200 * time.Millisecond
+}
+
+// soak runs everything, and returns what there is to say of it.
+func (o options) soak(ctx context.Context) (_ *report, err error) {
+	dir, err := os.MkdirTemp("", "rlchaos-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL may run as another user
+		return nil, err
+	}
+	s := &soak{options: o, dir: dir, met: newCounters(), ledger: &ledger{}, began: time.Now()}
+	var result *report
+	defer func() {
+		s.close()
+		if o.Keep || err != nil && !errors.Is(err, context.Canceled) || result != nil && len(result.Failures) > 0 {
+			fmt.Fprintln(os.Stderr, "chaos: logs and data are in", dir)
+			return
+		}
+		os.RemoveAll(dir)
+	}()
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	s.trouble(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	drained := s.drain(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	result, err = s.conclude(ctx)
+	if result != nil && !drained {
+		result.Failures = append(result.Failures, "not all jobs were over in time")
+	}
+	return result, err
+}
+
+func (s *soak) start(ctx context.Context) (err error) {
+	if s.stack, err = startStack(ctx, s.dir, s.Bin); err != nil {
+		return err
+	}
+	s.watch = &watcher{stack: s.stack, taken: map[int64]bool{}}
+	if s.fleet, err = startFleet(ctx, s.stack, s.Agents); err != nil {
+		return err
+	}
+	s.zombies = &zombies{stack: s.stack, counters: s.met}
+	s.faults = newFaults(s.stack, s.fleet, s.met)
+	s.load = newLoad(s.stack, s.fleet, s.ledger, s.met)
+	s.load.open = func() int { return s.watch.last().Open }
+	s.load.want = max(2, s.Agents*8/10)
+	s.load.verbs, err = readVerbs(ctx, s.stack)
+	return err
+}
+
+// trouble is the run itself: load and faults, until the time is over.
+func (s *soak) trouble(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Minutes*float64(time.Minute)))
+	defer cancel()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	go s.watch.run(watching)
+
+	var running sync.WaitGroup
+	running.Go(func() { s.load.run(ctx, s.random(1)) })
+	running.Go(func() { s.load.reopen(ctx, s.random(2)) })
+	running.Go(func() { s.zombies.run(ctx, max(1, s.Agents/12)) })
+	running.Go(func() {
+		sleep(ctx, min(5*time.Second, s.gapOf()*3)) // first it shall run at all
+		s.faults.run(ctx, s.random(3), s.gapOf())
+	})
+	running.Go(func() { s.tell(ctx) })
+	running.Wait()
+	s.faultsEnded = time.Now()
+}
+
+// tell says how it goes.
+func (s *soak) tell(ctx context.Context) {
+	for sleep(ctx, 5*time.Second); ctx.Err() == nil; sleep(ctx, 5*time.Second) {
+		s.line("trouble")
+	}
+}
+
+func (s *soak) line(phase string) {
+	now := s.watch.last()
+	fmt.Fprintf(os.Stderr, "chaos: %5s %s: %d faults, %d agents; jobs: %d asked for, %d open (%d queued, %d running), %d completed, %d failed, %d cancelled; %d stale writes refused\n",
+		rounded(time.Since(s.began)), phase, s.faults.total(), s.fleet.size(), len(s.ledger.all()),
+		now.Open, now.Queued, now.Running, now.Completed, now.Failed, now.Canceled, s.met.get(metStale))
+}
+
+// drainLimit is how long the last jobs may take once all is well again: a render
+// of 90 s that is lost in the last moment, and retries with their backoff.
+const drainLimit = 6 * time.Minute
+
+// drain waits until every job is over. It returns false if that does not happen.
+func (s *soak) drain(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	for said := time.Now(); ctx.Err() == nil; sleep(ctx, 300*time.Millisecond) {
+		now, err := s.watch.look(ctx)
+		if err == nil && now.Open == 0 {
+			return true
+		}
+		if time.Since(said) > 5*time.Second {
+			said = time.Now()
+			s.watch.keep(now)
+			s.line("draining")
+		}
+	}
+	return false
+}
+
+// conclude stops what works, and looks at what came of it.
+func (s *soak) conclude(ctx context.Context) (*report, error) {
+	s.fleet.close()
+	s.countFromLogs()
+	if err := s.countFromHistory(ctx); err != nil {
+		return nil, err
+	}
+	s.met.add(metRedelivered, s.watch.redelivered())
+	verdict, err := s.verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recoveries, err := s.recoveries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{
+		Command: s.command(), Seed: s.Seed, Minutes: s.Minutes, Agents: s.Agents, Took: rounded(time.Since(s.began)),
+		Faults: s.faults.total(), Injected: s.faults.injected.copy(), Met: s.met.copy(), Answers: s.load.answers.copy(),
+		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died,
+	}
+	required := must
+	if s.Minutes < 3 {
+		required = mustSoon
+	}
+	r.judge(required)
+	for _, strange := range s.zombies.strange {
+		r.Failures = append(r.Failures, strange)
+	}
+	return r, s.keepFaultLog()
+}
+
+// countFromLogs counts what only agents and servers say.
+func (s *soak) countFromLogs() {
+	logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
+	for _, path := range logs {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		lines := bufio.NewScanner(file)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			line := lines.Bytes()
+			switch {
+			case bytes.Contains(line, []byte(`"job given up"`)) && bytes.Contains(line, []byte("the lease is lost")):
+				s.met.add(metStale, 1)
+			case bytes.Contains(line, []byte(`"level":"ERROR"`)) && !strings.HasPrefix(filepath.Base(path), "agents"):
+				s.met.add("errors in the servers' logs", 1)
+			case bytes.Contains(line, []byte(`"msg":"panic"`)):
+				s.met.add("panics", 1)
+			}
+		}
+		file.Close()
+	}
+}
+
+// keepFaultLog leaves what was done when beside the logs.
+func (s *soak) keepFaultLog() error {
+	data, err := json.MarshalIndent(s.faults.log, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.dir, "faults.json"), data, 0o600)
+}
+
+func (s *soak) close() {
+	if s.fleet != nil {
+		s.fleet.close()
+	}
+	if s.faults != nil {
+		s.faults.redis.Close()
+	}
+	if s.stack != nil {
+		s.stack.close()
+	}
+}

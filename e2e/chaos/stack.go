@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/migrations"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	apis        = 3
+	controls    = 2
+	agentGroups = 8
+)
+
+// stack is the whole of Reelay as processes, and the ways between them.
+type stack struct {
+	dir, bin string
+	network  *network
+	store    *store
+	db       *bun.DB // the soak's own way to PostgreSQL, past all faults
+	closeDB  func()
+
+	postgres, redis *process
+	apis, controls  []*process
+	apiAddresses    []string
+
+	postgresHost string // behind no fault
+	redisPort    int
+	password     string
+	clientsAt    string   // where clients reach the API
+	agentsAt     []string // where each group of agents does
+	directAt     string   // past all faults
+
+	tenants   []*tenant
+	operator  string
+	enrolment string
+
+	stop context.CancelFunc
+}
+
+// tenant is an account with a key.
+type tenant struct {
+	account *models.Account
+	key     string
+	share   int // of the submits
+}
+
+// startStack starts everything but agents. It must be closed even after an error.
+func startStack(ctx context.Context, dir, bin string) (*stack, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &stack{dir: dir, bin: bin, network: newNetwork(), stop: cancel}
+	for _, begin := range []func(context.Context) error{
+		s.startPostgres, s.startRedis, s.startStore, s.prepare, s.startControls, s.startAPIs,
+	} {
+		if err := begin(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s *stack) startPostgres(ctx context.Context) error {
+	var dsn string
+	var err error
+	s.postgres, err = supervise(ctx, "postgres", func() (child, error) {
+		// With all its safety: what it acknowledged must survive a kill.
+		p, err := services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(s.dir, "postgres")})
+		if err != nil {
+			return nil, err
+		}
+		if dsn == "" { // it is the same each time
+			dsn = p.DSN()
+		}
+		return p, nil
+	})
+	if err != nil {
+		return err
+	}
+	parsed, err := url.Parse(dsn)
+	if err != nil {
+		return err
+	}
+	socket := filepath.Join(parsed.Query().Get("host"), ".s.PGSQL.5432")
+	if s.postgresHost, err = s.network.forward(func() (net.Conn, error) { return net.Dial("unix", socket) }); err != nil {
+		return err
+	}
+	s.db, s.closeDB, err = models.Open(ctx, dsn, 8)
+	return err
+}
+
+func (s *stack) startRedis(ctx context.Context) error {
+	dir := filepath.Join(s.dir, "redis")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if s.redisPort, err = freePort(); err != nil {
+		return err
+	}
+	s.password = newPassword()
+	s.redis, err = supervise(ctx, "redis", func() (child, error) { return startRedis(dir, s.redisPort, s.password) })
+	return err
+}
+
+func (s *stack) startStore(context.Context) (err error) {
+	s.store, err = startStore(filepath.Join(s.dir, "objects"))
+	return err
+}
+
+// tenants of every tier. Their limits are wide, but for one account that has its
+// tier's own, so that refusals happen too.
+func (s *stack) prepare(ctx context.Context) error {
+	if _, err := migrations.Run(ctx, s.db); err != nil {
+		return err
+	}
+	if _, err := seal.LoadOrCreate(s.secrets()); err != nil {
+		return err
+	}
+	keys := &jobs.Keys{DB: s.db}
+	for _, t := range []struct {
+		name   string
+		tier   models.Tier
+		share  int
+		narrow bool
+	}{
+		{"house", models.TierCritical, 2, false},
+		{"studio", models.TierEnterprise, 20, false},
+		{"agency", models.TierEnterprise, 10, false},
+		{"painter", models.TierPro, 15, false},
+		{"poet", models.TierPro, 15, false},
+		{"student", models.TierFree, 8, false},
+		{"visitor", models.TierFree, 2, true},
+		{"archive", models.TierBatch, 18, false},
+		{"museum", models.TierBatch, 10, false},
+	} {
+		account := jobs.NewAccount(t.name, t.tier)
+		if !t.narrow {
+			account.MaxQueued, account.MaxRunning, account.SubmitsPerMinute = 100_000, 1000, 100_000
+		}
+		if err := models.InsertAccount(ctx, s.db, account); err != nil {
+			return err
+		}
+		role := models.RoleClient
+		if t.tier == models.TierCritical {
+			role = models.RoleOperator
+		}
+		_, key, err := keys.Create(ctx, account.ID, role, "chaos")
+		if err != nil {
+			return err
+		}
+		s.tenants = append(s.tenants, &tenant{account: account, key: key, share: t.share})
+	}
+	var err error
+	s.operator = s.tenants[0].key
+	_, s.enrolment, err = keys.Create(ctx, s.tenants[0].account.ID, models.RoleWorker, "chaos")
+	return err
+}
+
+func (s *stack) secrets() string { return filepath.Join(s.dir, "secrets.json") }
+
+// environment is that of one server, with ways of its own to the stores.
+func (s *stack) environment(postgres, redis pair, more ...string) ([]string, error) {
+	database, err := s.network.open(postgres, s.postgresHost)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := s.network.open(redis, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.redisPort)))
+	if err != nil {
+		return nil, err
+	}
+	objects, err := s.network.open(apiObjects, s.store.host())
+	if err != nil {
+		return nil, err
+	}
+	return append(append(plainEnvironment(),
+		"DATABASE_URL=postgres://reelay@"+database+"/reelay?sslmode=disable",
+		"REELAY_DATABASE_CONNECTIONS=24",
+		"REDIS_URL="+redisURL(cache, s.password),
+		"GCS_BUCKET="+bucket, "STORAGE_EMULATOR_HOST="+objects,
+		"REELAY_SECRETS_FILE="+s.secrets(), "REELAY_LOG=json",
+	), more...), nil
+}
+
+// plainEnvironment is ours without what would configure Reelay.
+func plainEnvironment() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return append(env, "GOMAXPROCS=2")
+}
+
+func (s *stack) startControls(ctx context.Context) error {
+	for i := range controls {
+		env, err := s.environment(controlPG, controlRedis, "REELAY_PUBLIC_URL=http://127.0.0.1:9")
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("control-%d", i)
+		p, err := supervise(ctx, name, func() (child, error) { return s.run(name, "reelay", env, "control") })
+		if err != nil {
+			return err
+		}
+		s.controls = append(s.controls, p)
+	}
+	return nil
+}
+
+func (s *stack) startAPIs(ctx context.Context) error {
+	balancer, err := s.network.forward(s.dialAPI)
+	if err != nil {
+		return err
+	}
+	s.directAt = "http://" + balancer
+	for i := range apis {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		links, err := s.network.open(agentsObjects, balancer)
+		if err != nil {
+			return err
+		}
+		env, err := s.environment(apiPostgres, apiRedis, "REELAY_LISTEN="+address, "REELAY_PUBLIC_URL=http://"+links)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("api-%d", i)
+		p, err := supervise(ctx, name, func() (child, error) {
+			c, err := s.run(name, "reelay", env, "api")
+			if err != nil {
+				return nil, err
+			}
+			return c, answers(c, address)
+		})
+		if err != nil {
+			return err
+		}
+		s.apis = append(s.apis, p)
+		s.apiAddresses = append(s.apiAddresses, address)
+	}
+	at, err := s.network.open(clientsAPI, balancer)
+	if err != nil {
+		return err
+	}
+	s.clientsAt = "http://" + at
+	for range agentGroups {
+		at, err := s.network.open(agentsAPI, balancer)
+		if err != nil {
+			return err
+		}
+		s.agentsAt = append(s.agentsAt, "http://"+at)
+	}
+	return nil
+}
+
+// dialAPI is the load balancer: any API that listens.
+func (s *stack) dialAPI() (net.Conn, error) {
+	err := errors.New("no api runs")
+	for _, i := range rand.Perm(len(s.apiAddresses)) {
+		var conn net.Conn
+		if conn, err = net.DialTimeout("tcp", s.apiAddresses[i], time.Second); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// run starts one of Reelay's programs.
+func (s *stack) run(name, program string, env []string, args ...string) (*services.Child, error) {
+	return services.StartChild(services.ChildConfig{
+		Name: name, Path: filepath.Join(s.bin, program), Args: args, Env: env,
+		Log: filepath.Join(s.dir, name+".log"), Grace: 15 * time.Second,
+	})
+}
+
+func (s *stack) processes() []*process {
+	return append(append([]*process{s.postgres, s.redis}, s.apis...), s.controls...)
+}
+
+// close ends everything, and waits for it.
+func (s *stack) close() {
+	s.stop()
+	for _, p := range s.processes() {
+		if p != nil {
+			<-p.done
+		}
+	}
+	if s.db != nil {
+		s.closeDB()
+	}
+	if s.store != nil {
+		s.store.stop()
+	}
+	s.network.close()
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtimes/drill"
+)
+
+// verdict is what was found once all was over.
+type verdict struct {
+	Accepted, Completed, Failed, Cancelled int
+	FailedBy                               map[string]int
+
+	Lost       []string // acknowledged jobs that are not there, or not over
+	Duplicated []string // requests with two jobs, jobs with two ends
+	WrongFilms []string
+	Breaches   []string // invariants that do not hold
+	Films      int      // compared byte by byte
+	Objects    int      // hashed again
+}
+
+// finished is one job as it ended.
+type finished struct {
+	ID          string
+	N           int
+	Status      string
+	Class       string
+	Run         int
+	Key         string
+	FilmKey     string
+	CompletedAt time.Time
+	CancelledAt time.Time
+}
+
+// verify compares the ledger with the database, the films with what they must
+// be, and asks every invariant.
+func (s *soak) verify(ctx context.Context) (*verdict, error) {
+	var rows []finished
+	err := s.stack.db.NewRaw(`
+		SELECT j.id, (j.metadata ->> 'n')::int AS n, j.status, coalesce(j.failure_class, '') AS class, j.run,
+			coalesce(j.idempotency_key, '') AS key, coalesce(r.object_key, '') AS film_key,
+			coalesce(j.completed_at, 'epoch') AS completed_at, coalesce(j.cancel_requested_at, 'epoch') AS cancelled_at
+		FROM jobs j LEFT JOIN artifacts r ON r.id = j.result_id`).Scan(ctx, &rows)
+	if err != nil {
+		return nil, fmt.Errorf("read the jobs: %w", err)
+	}
+	v := &verdict{FailedBy: map[string]int{}}
+	byRequest := map[int][]finished{}
+	for _, row := range rows {
+		byRequest[row.N] = append(byRequest[row.N], row)
+		switch row.Status {
+		case "COMPLETED":
+			v.Completed++
+		case "FAILED":
+			v.Failed++
+			v.FailedBy[row.Class]++
+		case "CANCELLED":
+			v.Cancelled++
+		}
+	}
+	for _, r := range s.ledger.all() {
+		s.compare(v, r, byRequest[r.N])
+		delete(byRequest, r.N)
+	}
+	for n, jobs := range byRequest {
+		v.Breaches = append(v.Breaches, fmt.Sprintf("job %s is of request %d, which was never made", jobs[0].ID, n))
+	}
+	if err := s.hashObjects(ctx, v); err != nil {
+		return v, err
+	}
+	return v, s.askInvariants(ctx, v)
+}
+
+// compare holds one request against the jobs that came of it.
+func (s *soak) compare(v *verdict, r *request, jobs []finished) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ids) > 0 {
+		v.Accepted++
+	}
+	if len(r.ids) > 1 || len(jobs) > 1 {
+		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: answers name %v, and there are %d jobs", r.N, sortedKeys(r.ids), len(jobs)))
+	}
+	for id := range r.ids {
+		bare := strings.TrimPrefix(id, "job_")
+		if !slices.ContainsFunc(jobs, func(j finished) bool { return j.ID == bare }) {
+			v.Lost = append(v.Lost, fmt.Sprintf("%s (request %d) was acknowledged and is not there", id, r.N))
+		}
+	}
+	for _, j := range jobs {
+		if j.CompletedAt.Year() < 2000 {
+			v.Lost = append(v.Lost, fmt.Sprintf("%s is still %s", j.ID, j.Status))
+		}
+		if !r.cancelled.IsZero() && !r.reopened && j.Status != "CANCELLED" {
+			v.Breaches = append(v.Breaches, fmt.Sprintf("the cancel of %s was acknowledged, and it is %s", j.ID, j.Status))
+		}
+		if !r.asked.IsZero() && j.CompletedAt.Sub(r.asked).Abs() < 500*time.Millisecond {
+			s.met.add(metCancelRace, 1)
+		}
+		if r.Misdeed == "crash" && j.Status == "FAILED" {
+			s.met.add(metPoison, 1)
+		}
+		if r.Misdeed != "" && j.Status == "COMPLETED" {
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s completed, though its runtime had to %s", j.ID, r.Misdeed))
+		}
+		if j.Status == "COMPLETED" {
+			s.compareFilm(v, r, j)
+		}
+	}
+}
+
+// compareFilm reads the film past all faults: it must be, byte by byte, that of
+// a job that nothing ever happened to.
+func (s *soak) compareFilm(v *verdict, r *request, j finished) {
+	film, err := s.stack.store.read(j.FilmKey)
+	v.Films++
+	switch {
+	case err != nil:
+		v.WrongFilms = append(v.WrongFilms, fmt.Sprintf("%s: %v", j.ID, err))
+	case !bytes.Equal(film, drill.Film(r.Prompt, r.Seed, r.Steps)):
+		v.WrongFilms = append(v.WrongFilms, fmt.Sprintf("%s: the film is another job's, or no film", j.ID))
+	}
+}
+
+// hashObjects reads every object that a job still points to, and compares it
+// with its row.
+func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
+	var rows []struct {
+		Key, Checksum, Type string
+		Size                int64
+	}
+	err := s.stack.db.NewRaw(`
+		SELECT r.object_key AS key, r.checksum, r.type, r.size_bytes AS size FROM artifacts r
+		JOIN jobs j ON r.id IN (j.result_id, j.latest_checkpoint_id)`).Scan(ctx, &rows)
+	if err != nil {
+		return fmt.Errorf("read the artifacts: %w", err)
+	}
+	for _, row := range rows {
+		if s.stack.store.damaged(row.Key) { // by us, and never read since
+			continue
+		}
+		object, err := s.stack.store.read(row.Key)
+		v.Objects++
+		if err != nil {
+			v.Breaches = append(v.Breaches, fmt.Sprintf("a pointer names %s, and %v", row.Key, err))
+			continue
+		}
+		sum, size, err := client.Checksum(bytes.NewReader(object))
+		if err != nil {
+			return err
+		}
+		if sum != row.Checksum || size != row.Size {
+			v.Breaches = append(v.Breaches, fmt.Sprintf("the object %s is not what its row says", row.Key))
+		}
+	}
+	return nil
+}
+
+func (s *soak) askInvariants(ctx context.Context, v *verdict) error {
+	for _, i := range invariants {
+		var rows []string
+		if err := s.stack.db.NewRaw("SELECT x.*::text FROM ("+i.query+") x").Scan(ctx, &rows); err != nil {
+			return fmt.Errorf("ask whether %s: %w", i.name, err)
+		}
+		for n, row := range rows {
+			if n == 5 {
+				v.Breaches = append(v.Breaches, fmt.Sprintf("… and %d more", len(rows)-n))
+				break
+			}
+			v.Breaches = append(v.Breaches, fmt.Sprintf("not so: %s: %s", i.name, row))
+		}
+	}
+	return nil
+}
+
+// countFromHistory fills the counters that the database's own history tells.
+func (s *soak) countFromHistory(ctx context.Context) error {
+	for name, query := range map[string]string{
+		metLost:     `SELECT count(*) FROM job_attempts WHERE status = 'LOST'`,
+		metReleased: `SELECT count(*) FROM job_attempts WHERE status = 'RELEASED'`,
+		metResumed:  `SELECT count(*) FROM job_attempts WHERE resumed_from_step IS NOT NULL`,
+		metCorrupt:  `SELECT count(*) FROM artifacts WHERE rejected_at IS NOT NULL`,
+		metHung:     `SELECT count(*) FROM job_attempts a JOIN jobs j ON j.id = a.job_id WHERE j.params ->> 'misbehave' = 'hang' AND a.status = 'FAILED' AND a.failure_class = 'TIMEOUT'`,
+	} {
+		var n int
+		if err := s.stack.db.NewRaw(query).Scan(ctx, &n); err != nil {
+			return fmt.Errorf("count %s: %w", name, err)
+		}
+		s.met.add(name, n)
+	}
+	s.met.add(metPartial, int(s.stack.store.partial.Load()))
+	s.met.add(metStoreErrors, int(s.stack.store.refused.Load()+s.stack.store.cut.Load()))
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// sample is what the database said at one moment.
+type sample struct {
+	At                          time.Time
+	Open, Queued, Running, Idle int
+	Completed, Failed, Canceled int
+}
+
+// watcher looks at the database each second, past all faults.
+type watcher struct {
+	stack *stack
+
+	mu      sync.Mutex
+	samples []sample
+	taken   map[int64]bool // outbox messages whose relay had not carried them out in time
+}
+
+func (w *watcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if s, err := w.look(ctx); err == nil {
+			w.keep(s)
+		}
+		w.lookAtOutbox(ctx)
+		sleep(ctx, time.Second)
+	}
+}
+
+func (w *watcher) look(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s := sample{At: time.Now()}
+	err := w.stack.db.NewRaw(`
+		SELECT count(*) FILTER (WHERE completed_at IS NULL), count(*) FILTER (WHERE status = 'QUEUED'),
+			count(*) FILTER (WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')),
+			count(*) FILTER (WHERE status = 'COMPLETED'), count(*) FILTER (WHERE status = 'FAILED'), count(*) FILTER (WHERE status = 'CANCELLED'),
+			(SELECT count(*) FROM workers WHERE status = 'IDLE' AND last_heartbeat_at > clock_timestamp() - interval '22 seconds')
+		FROM jobs`).Scan(ctx, &s.Open, &s.Queued, &s.Running, &s.Completed, &s.Failed, &s.Canceled, &s.Idle)
+	return s, err
+}
+
+// last is the newest sample.
+func (w *watcher) last() sample {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.samples) == 0 {
+		return sample{}
+	}
+	return w.samples[len(w.samples)-1]
+}
+
+// short tells whether no worker was free at any time between two moments.
+func (w *watcher) short(from, until time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.samples {
+		if s.At.After(from.Add(-time.Second)) && s.At.Before(until.Add(time.Second)) && s.Idle > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *watcher) keep(s sample) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.samples = append(w.samples, s)
+}
+
+// lookAtOutbox notes the messages that a relay took and did not carry out: they
+// are delivered, maybe again, when its claim of 30 s is over.
+func (w *watcher) lookAtOutbox(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var ids []int64
+	err := w.stack.db.NewRaw("SELECT id FROM outbox WHERE claimed_until < clock_timestamp() + interval '27 seconds'").Scan(ctx, &ids)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.taken[id] = true
+	}
+}
+
+func (w *watcher) redelivered() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.taken)
+}
