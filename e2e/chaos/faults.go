@@ -19,30 +19,33 @@ type fault struct {
 	name string
 	// cards is how many of it are in one deck: see schedule.
 	cards int
+	// brief ones are over, and forgotten, within seconds: a short run has no
+	// others, since it could not wait until leases ran out.
+	brief bool
 	do    func(f *faults, ctx context.Context, random *rand.Rand) string
 }
 
 var allFaults = []fault{
-	{"kill an agent", 14, (*faults).killAgent},
-	{"kill a runtime", 9, (*faults).killRuntime},
-	{"preempt an agent", 10, (*faults).preempt},
-	{"crash an agent, back at once", 3, (*faults).crashAgent},
-	{"freeze an agent beyond its lease", 4, (*faults).freeze},
-	{"70 % of the fleet goes", 1, (*faults).massLoss},
-	{"damage a checkpoint", 4, (*faults).damage},
-	{"kill an api", 5, (*faults).killAPI},
-	{"stop an api", 2, (*faults).stopAPI},
-	{"all apis away", 1, (*faults).allAPIs},
-	{"kill a control", 5, (*faults).killControl},
-	{"stop a control", 2, (*faults).stopControl},
-	{"kill PostgreSQL", 3, (*faults).killPostgres},
-	{"PostgreSQL away", 1, (*faults).postgresAway},
-	{"kill Redis", 3, (*faults).killRedis},
-	{"FLUSHALL", 4, (*faults).flush},
-	{"Redis out of memory", 2, (*faults).fillRedis},
-	{"network", 30, (*faults).network},
-	{"agents cut off beyond a lease", 1, (*faults).cutOff},
-	{"object store", 10, (*faults).storeFault},
+	{"kill an agent", 14, false, (*faults).killAgent},
+	{"kill a runtime", 9, true, (*faults).killRuntime},
+	{"preempt an agent", 10, true, (*faults).preempt},
+	{"crash an agent, back at once", 3, true, (*faults).crashAgent},
+	{"freeze an agent beyond its lease", 4, false, (*faults).freeze},
+	{"70 % of the fleet goes", 1, false, (*faults).massLoss},
+	{"damage a checkpoint", 4, false, (*faults).damage},
+	{"kill an api", 5, true, (*faults).killAPI},
+	{"stop an api", 2, true, (*faults).stopAPI},
+	{"all apis away", 1, false, (*faults).allAPIs},
+	{"kill a control", 5, true, (*faults).killControl},
+	{"stop a control", 2, true, (*faults).stopControl},
+	{"kill PostgreSQL", 3, true, (*faults).killPostgres},
+	{"PostgreSQL away", 1, false, (*faults).postgresAway},
+	{"kill Redis", 3, true, (*faults).killRedis},
+	{"FLUSHALL", 4, true, (*faults).flush},
+	{"Redis out of memory", 2, true, (*faults).fillRedis},
+	{"network", 30, true, (*faults).network},
+	{"agents cut off beyond a lease", 1, false, (*faults).cutOff},
+	{"object store", 10, true, (*faults).storeFault},
 }
 
 // faults injects trouble.
@@ -52,11 +55,11 @@ type faults struct {
 	met      *counters
 	injected *counters
 	redis    *redis.Client
+	kinds    []fault
 	wait     sync.WaitGroup
 
-	mu      sync.Mutex
-	log     []injection
-	flushes []time.Time
+	mu  sync.Mutex
+	log []injection
 }
 
 // injection is one entry of the fault log.
@@ -67,8 +70,8 @@ type injection struct {
 	Lasted float64 // seconds
 }
 
-func newFaults(s *stack, f *fleet, met *counters) *faults {
-	return &faults{stack: s, fleet: f, met: met, injected: newCounters(), redis: redis.NewClient(&redis.Options{
+func newFaults(s *stack, f *fleet, met *counters, kinds []fault) *faults {
+	return &faults{stack: s, fleet: f, met: met, kinds: kinds, injected: newCounters(), redis: redis.NewClient(&redis.Options{
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.redisPort)), Password: s.password, MaxRetries: -1,
 		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
 	})}
@@ -85,10 +88,10 @@ func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration) 
 	bound := make(chan struct{}, atOnce)
 	for deck := []fault(nil); ctx.Err() == nil; deck = deck[1:] {
 		if len(deck) == 0 {
-			deck = shuffled(random)
+			deck = shuffled(f.kinds, random)
 		}
 		card, choice := deck[0], rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-		sleep(ctx, gap/3+time.Duration(random.ExpFloat64()*float64(gap)*2/3))
+		sleep(ctx, gap/2+time.Duration(random.Float64()*float64(gap)))
 		select {
 		case bound <- struct{}{}:
 		case <-ctx.Done():
@@ -103,9 +106,9 @@ func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration) 
 
 // shuffled is a round of cards: first one of each kind, in any order, then the
 // others.
-func shuffled(random *rand.Rand) []fault {
+func shuffled(kinds []fault, random *rand.Rand) []fault {
 	var first, rest []fault
-	for _, fault := range allFaults {
+	for _, fault := range kinds {
 		first = append(first, fault)
 		for range fault.cards - 1 {
 			rest = append(rest, fault)
@@ -128,13 +131,12 @@ func (f *faults) inject(ctx context.Context, card fault, random *rand.Rand) {
 	f.log = append(f.log, injection{At: at, Fault: card.name, Target: target, Lasted: time.Since(at).Seconds()})
 }
 
-// busy lists the instances that hold a job, with little to do left out if there
-// are others.
-func (f *faults) busy(ctx context.Context) map[string]bool {
+// busy lists the instances that hold a job of so many steps at least.
+func (f *faults) busy(ctx context.Context, steps int) map[string]bool {
 	var found []string
 	err := f.stack.db.NewRaw(`
 		SELECT w.provider_instance_id FROM job_attempts a JOIN workers w ON w.id = a.worker_id JOIN jobs j ON j.id = a.job_id
-		WHERE a.ended_at IS NULL AND (j.params ->> 'steps')::int > 20`).Scan(ctx, &found)
+		WHERE a.ended_at IS NULL AND (j.params ->> 'steps')::int >= ?`, steps).Scan(ctx, &found)
 	if err != nil {
 		return nil
 	}
@@ -145,9 +147,14 @@ func (f *faults) busy(ctx context.Context) map[string]bool {
 	return instances
 }
 
+// victim is a machine that holds a job, more often a long one, if there is one.
 func (f *faults) victim(ctx context.Context, random *rand.Rand) *machine {
-	if random.Float64() < 0.75 {
-		if m := f.fleet.claim(random, f.busy(ctx)); m != nil {
+	steps := 1
+	if random.Float64() < 0.7 {
+		steps = 40
+	}
+	for _, instances := range []map[string]bool{f.busy(ctx, steps), f.busy(ctx, 1)} {
+		if m := f.fleet.claim(random, instances); m != nil {
 			return m
 		}
 	}

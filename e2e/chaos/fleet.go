@@ -127,7 +127,7 @@ func (f *fleet) follow(m *machine) {
 }
 
 // claim picks a machine that nothing is being done to, one of the wanted
-// instances if there are any, and marks it.
+// instances unless there are none at all, and marks it.
 func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/reelay/reelay/internal/services"
 )
 
 // options is what the soak may be told.
@@ -39,6 +41,12 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	// The task runner passes no signal on: see internal/services.
+	ctx, err = services.Follow(ctx, os.Getenv("REELAY_FOLLOW"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: REELAY_FOLLOW:", err)
+		return 2
+	}
 
 	fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())
 	defer fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())

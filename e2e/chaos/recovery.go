@@ -93,9 +93,9 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 		}
 	}
 	redis := &recovery{Name: "Redis back, empty → leases flow", Target: 2}
-	s.flow(redis, s.stack.redis.away(), leases)
+	s.flow(redis, s.stack.redis, leases)
 	postgres := &recovery{Name: "PostgreSQL back → leases flow", Target: 5}
-	s.flow(postgres, s.stack.postgres.away(), leases)
+	s.flow(postgres, s.stack.postgres, leases)
 	all := []*recovery{silent, inGap, short, noticed, noticedGap, back, redis, postgres}
 	for _, r := range all {
 		r.close()
@@ -103,17 +103,23 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 	return all, nil
 }
 
-// flow measures from the end of each outage to the first lease after it.
-func (s *soak) flow(r *recovery, outages []outage, leases []time.Time) {
-	for _, o := range outages {
+// flow measures from the end of each outage to the first lease after it, unless
+// there was something else to wait for.
+func (s *soak) flow(r *recovery, of *process, leases []time.Time) {
+	for _, o := range of.away() {
 		if o.until.IsZero() || o.until.After(s.faultsEnded) {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(leases, o.until, time.Time.Compare)
-		if at < len(leases) {
+		if at < len(leases) && !s.otherAway(of, o.until, leases[at]) {
 			r.add(leases[at].Sub(o.until))
 		}
 	}
+}
+
+// otherAway tells whether PostgreSQL, or all apis, were away between two moments.
+func (s *soak) otherAway(but *process, from, until time.Time) bool {
+	return but != s.stack.postgres && overlaps(s.stack.postgres.away(), from, until) || overlaps(common(s.stack.apis), from, until)
 }
 
 // gaps are the times in which, as far as the soak knows, a render may not be

@@ -30,13 +30,29 @@ type soak struct {
 	faultsEnded time.Time
 }
 
-// gapOf is how far apart faults are: 500 and more in half an hour, and every kind
-// also in a run of seconds.
-func (o options) gapOf() time.Duration {
-	if o.Minutes < 1 {
-		return time.Duration(o.Minutes * float64(time.Minute) / float64(len(allFaults)+2))
+// brief tells whether the run is too short to wait until leases run out.
+func (o options) brief() bool { return o.Minutes < 1 }
+
+// kinds are the faults to inject, and gap how far they are apart: 500 and more in
+// half an hour, and each kind also in a run of seconds.
+func (o options) kinds() (kinds []fault, gap time.Duration) {
+	if !o.brief() {
+		return allFaults, 2200 * time.Millisecond
 	}
-	return 2200 * time.Millisecond
+	for _, fault := range allFaults {
+		if fault.brief {
+			kinds = append(kinds, fault)
+		}
+	}
+	return kinds, time.Duration(o.Minutes * float64(time.Minute) / float64(len(kinds)+2))
+}
+
+// must lists what the run has to meet.
+func (o options) must() []string {
+	if o.Minutes < 3 {
+		return mustSoon
+	}
+	return must
 }
 
 // soak runs everything, and returns what there is to say of it.
@@ -85,8 +101,9 @@ func (s *soak) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.zombies = &zombies{stack: s.stack, counters: s.met}
-	s.faults = newFaults(s.stack, s.fleet, s.met)
-	s.load = newLoad(s.stack, s.fleet, s.ledger, s.met)
+	kinds, _ := s.kinds()
+	s.faults = newFaults(s.stack, s.fleet, s.met, kinds)
+	s.load = newLoad(s.stack, s.ledger, s.met, s.brief())
 	s.load.open = func() int { return s.watch.last().Open }
 	s.load.want = max(2, s.Agents*8/10)
 	s.load.verbs, err = readVerbs(ctx, s.stack)
@@ -104,10 +121,13 @@ func (s *soak) trouble(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.load.run(ctx, s.random(1)) })
 	running.Go(func() { s.load.reopen(ctx, s.random(2)) })
-	running.Go(func() { s.zombies.run(ctx, max(1, s.Agents/12)) })
+	if !s.brief() {
+		running.Go(func() { s.zombies.run(ctx, max(1, s.Agents/12)) })
+	}
 	running.Go(func() {
-		sleep(ctx, min(5*time.Second, s.gapOf()*3)) // first it shall run at all
-		s.faults.run(ctx, s.random(3), s.gapOf())
+		_, gap := s.kinds()
+		sleep(ctx, 2*gap) // first it shall run at all
+		s.faults.run(ctx, s.random(3), gap)
 	})
 	running.Go(func() { s.tell(ctx) })
 	running.Wait()
@@ -171,14 +191,8 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 		Faults: s.faults.total(), Injected: s.faults.injected.copy(), Met: s.met.copy(), Answers: s.load.answers.copy(),
 		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died,
 	}
-	required := must
-	if s.Minutes < 3 {
-		required = mustSoon
-	}
-	r.judge(required)
-	for _, strange := range s.zombies.strange {
-		r.Failures = append(r.Failures, strange)
-	}
+	r.judge(s.must())
+	r.Failures = append(r.Failures, s.zombies.strange...)
 	return r, s.keepFaultLog()
 }
 

@@ -224,17 +224,19 @@ func (s *stack) startControls(ctx context.Context) error {
 }
 
 func (s *stack) startAPIs(ctx context.Context) error {
+	for range apis {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		s.apiAddresses = append(s.apiAddresses, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
 	balancer, err := s.network.forward(s.dialAPI)
 	if err != nil {
 		return err
 	}
 	s.directAt = "http://" + balancer
-	for i := range apis {
-		port, err := freePort()
-		if err != nil {
-			return err
-		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	for i, address := range s.apiAddresses {
 		links, err := s.network.open(agentsObjects, balancer)
 		if err != nil {
 			return err
@@ -255,7 +257,6 @@ func (s *stack) startAPIs(ctx context.Context) error {
 			return err
 		}
 		s.apis = append(s.apis, p)
-		s.apiAddresses = append(s.apiAddresses, address)
 	}
 	at, err := s.network.open(clientsAPI, balancer)
 	if err != nil {

@@ -71,6 +71,7 @@ type render struct {
 	params params
 	first  state // before the first step
 	state  state
+	files  int // checkpoints written: each has a name of its own
 }
 
 // restore takes the newest checkpoint that can be restored, or starts afresh.
@@ -128,7 +129,8 @@ func (r *render) percent(at state) float64 { return 100 * float64(at.step) / flo
 func (r *render) checkpoint() {
 	answer := runtime.Checkpoint{Step: r.state.step, Percent: r.percent(r.state)}
 	if r.state.step > 0 {
-		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d.checkpoint", r.state.step))
+		r.files++
+		path := filepath.Join(r.job.Workdir, fmt.Sprintf("%06d.checkpoint", r.files))
 		if err := os.WriteFile(path, r.state.checkpoint(r.first), 0o600); err != nil {
 			r.job.Log("error", fmt.Sprintf("no checkpoint at step %d: %v", r.state.step, err))
 		} else {
@@ -143,9 +145,10 @@ func (r *render) checkpoint() {
 func (r *render) misbehave() error {
 	switch r.params.Misbehave {
 	case crash:
-		// As a fault in a model's native code: the whole process goes at once.
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSEGV)
-		select {}
+		// As a fault in a model's native code: the whole process goes at once,
+		// with the status that a shell shows for it.
+		fmt.Fprintf(os.Stderr, "drill: crashing at step %d, as it was told to\n", r.state.step)
+		os.Exit(128 + int(syscall.SIGSEGV))
 	case hang:
 		select {} // deaf even to a cancel, as a driver can be: only a kill ends it
 	case outOfMemory:
