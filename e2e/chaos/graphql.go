@@ -5,40 +5,89 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+
+	"github.com/reelay/reelay/client"
 )
 
-// ask sends one GraphQL operation past all faults and decodes its data into out,
-// unless that is nil. The client package has only what the CLI and the agent
-// need.
-func (s *stack) ask(ctx context.Context, key, query string, variables map[string]any, out any) error {
+// caller is one key at one address of the API. The client package has only what
+// the CLI and the agent need; a soak wants every verb that there is.
+type caller struct {
+	endpoint, key string
+	http          *http.Client
+}
+
+// direct calls the API past all faults.
+func (s *stack) direct(key string) caller { return caller{s.directAt, key, http.DefaultClient} }
+
+// ask sends one operation and decodes its data into out, unless that is nil. Its
+// error is a *client.Error; one of code UNAVAILABLE may have been obeyed or not.
+func (c caller) ask(ctx context.Context, query string, variables map[string]any, out any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.directAt+"/graphql", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+"/graphql", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+key)
-	answer, err := http.DefaultClient.Do(r)
+	r.Header.Set("Authorization", "Bearer "+c.key)
+	answer, err := c.http.Do(r)
 	if err != nil {
-		return err
+		return unavailable(err)
 	}
 	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return unavailable(err)
+	}
 	var envelope struct {
 		Data   json.RawMessage
-		Errors []struct{ Message string }
+		Errors []struct {
+			Message    string
+			Extensions struct{ Code client.Code }
+		}
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&envelope); err != nil {
-		return fmt.Errorf("read the answer (%s): %w", answer.Status, err)
+	if err := json.Unmarshal(text, &envelope); err != nil {
+		return unavailable(fmt.Errorf("%s is no answer: %w", answer.Status, err))
 	}
 	if len(envelope.Errors) > 0 {
-		return fmt.Errorf("the API refuses: %s", envelope.Errors[0].Message)
+		return &client.Error{Code: envelope.Errors[0].Extensions.Code, Message: envelope.Errors[0].Message}
 	}
 	if out == nil {
 		return nil
 	}
 	return json.Unmarshal(envelope.Data, out)
+}
+
+func unavailable(err error) error {
+	return &client.Error{Code: client.CodeUnavailable, Message: err.Error()}
+}
+
+// verbs are those that this build of the API may or may not have.
+type verbs struct{ retry, redrive, dependsOn bool }
+
+// readVerbs asks the API what it can do.
+func readVerbs(ctx context.Context, s *stack) (verbs, error) {
+	type names []struct{ Name string }
+	var answer struct {
+		Schema struct{ MutationType struct{ Fields names } } `json:"__schema"`
+		Type   struct{ InputFields names }                   `json:"__type"`
+	}
+	err := s.direct(s.operator).ask(ctx,
+		`{__schema {mutationType {fields {name}}} __type(name: "SubmitJobInput") {inputFields {name}}}`, nil, &answer)
+	has := func(all names, name string) bool {
+		for _, n := range all {
+			if n.Name == name {
+				return true
+			}
+		}
+		return false
+	}
+	return verbs{
+		retry: has(answer.Schema.MutationType.Fields, "retryJob"), redrive: has(answer.Schema.MutationType.Fields, "redriveDeadLetter"),
+		dependsOn: has(answer.Type.InputFields, "dependsOn"),
+	}, err
 }

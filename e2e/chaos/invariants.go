@@ -49,6 +49,9 @@ var invariants = []invariant{
 		WHERE run NOT IN (before, before + 1)`},
 	{"no lease is taken before it ran out", `
 		SELECT id FROM job_attempts WHERE status = 'LOST' AND failure_reason = 'its lease ran out' AND ended_at < lease_expires_at`},
+	{"a job does not start before those that it depends on are done", `
+		SELECT a.job_id FROM job_attempts a JOIN job_dependencies d ON d.job_id = a.job_id JOIN jobs p ON p.id = d.depends_on
+		WHERE p.status <> 'COMPLETED' OR p.completed_at > a.leased_at`},
 	{"ended attempts say why", `
 		SELECT id FROM job_attempts WHERE status IN ('FAILED', 'LOST', 'RELEASED') AND coalesce(failure_class, '') = ''`},
 	{"a pointer to a checkpoint names one of the job's that was not rejected", `

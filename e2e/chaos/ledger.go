@@ -15,6 +15,7 @@ type request struct {
 	Steps   int
 	Millis  int
 	Misdeed string
+	After   []string // jobs that it depends on
 
 	mu sync.Mutex
 	// ids are the jobs that answers to this request named: one, or something is
@@ -26,7 +27,6 @@ type request struct {
 	asked time.Time
 	// reopened tells that a retry or a redrive was asked for.
 	reopened bool
-	sent     bool
 }
 
 // takes is how long the job needs a worker.

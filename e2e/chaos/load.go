@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +24,8 @@ type load struct {
 	brief    bool       // only jobs of seconds
 	verbs    verbs
 
-	clients map[*tenant]*client.Client
+	callers map[*tenant]caller
+	last    map[*tenant]*request // newest of each, that another may depend on
 	wait    sync.WaitGroup
 }
 
@@ -38,19 +37,16 @@ const (
 )
 
 func newLoad(s *stack, l *ledger, met *counters, brief bool) *load {
-	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, clients: map[*tenant]*client.Client{}}
+	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, callers: map[*tenant]caller{}, last: map[*tenant]*request{}}
 	share := 0.03
 	if brief {
 		share = 0.1
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
+	customers := &http.Client{Transport: &forgetful{transport, met, share}}
 	for _, t := range s.tenants {
-		c, err := client.New(s.clientsAt, t.key, client.WithTransport(&forgetful{transport, met, share}))
-		if err != nil {
-			panic(err) // the address is ours
-		}
-		load.clients[t] = c
+		load.callers[t] = caller{s.clientsAt, t.key, customers}
 	}
 	return load
 }
@@ -133,6 +129,12 @@ func (l *load) newRequest(random *rand.Rand) *request {
 	if random.Float64() < 0.92 {
 		r.Key = fmt.Sprintf("order-%016x", random.Uint64())
 	}
+	if before := l.last[r.Tenant]; l.verbs.dependsOn && before != nil && random.Float64() < 0.05 {
+		if id := before.job(); id != "" {
+			r.After = []string{id}
+		}
+	}
+	l.last[r.Tenant] = r
 	l.ledger.add(r)
 	return r
 }
@@ -152,28 +154,28 @@ func (l *load) pick(random *rand.Rand) *tenant {
 }
 
 // input is what is sent: the same each time.
-func (r *request) input() client.SubmitJobInput {
-	params := fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d}`, r.Steps, r.Millis, r.Seed)
+func (r *request) input() map[string]any {
+	params := map[string]any{"steps": r.Steps, "stepMillis": r.Millis, "seed": r.Seed}
 	if r.Steps > 20 {
-		params = fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d, "checkpointEvery": 8}`, r.Steps, r.Millis, r.Seed)
+		params["checkpointEvery"] = 8
 	}
 	if r.Misdeed != "" {
-		params = fmt.Appendf(nil, `{"steps": %d, "stepMillis": %d, "seed": %d, "misbehave": %q, "misbehaveAt": 1}`, r.Steps, r.Millis, r.Seed, r.Misdeed)
+		params["misbehave"], params["misbehaveAt"] = r.Misdeed, 1
 	}
-	in := client.SubmitJobInput{
-		Model: "drill", Prompt: &r.Prompt, Params: new(json.RawMessage(params)),
-		Metadata: new(json.RawMessage(fmt.Appendf(nil, `{"n": %d}`, r.N))),
-	}
+	in := map[string]any{"model": "drill", "prompt": r.Prompt, "params": params, "metadata": map[string]any{"n": r.N}}
 	if r.Key != "" {
-		in.IdempotencyKey = &r.Key
+		in["idempotencyKey"] = r.Key
+	}
+	if len(r.After) > 0 {
+		in["dependsOn"] = r.After
 	}
 	switch r.Misdeed {
 	case "crash":
-		in.MaxAttempts = new(3)
+		in["maxAttempts"] = 3
 	case "hang":
-		in.MaxAttempts, in.TimeoutSeconds = new(2), new(6)
+		in["maxAttempts"], in["timeoutSeconds"] = 2, 6
 	case "oom":
-		in.MaxAttempts = new(2)
+		in["maxAttempts"] = 2
 	}
 	return in
 }
@@ -209,32 +211,36 @@ func (l *load) serve(ctx context.Context, r *request, random *rand.Rand, sent fu
 	}
 }
 
+const submitMutation = `mutation($in: SubmitJobInput!) { submitJob(input: $in) { job { id } deduplicated } }`
+
 // submit asks until there is an answer, and tells whether it was yes. A customer
 // without a key asks once: he could not tell what a second answer means.
 func (l *load) submit(ctx context.Context, r *request) bool {
 	err := l.insist(ctx, r.Key != "", func(ctx context.Context) error {
-		answer, err := l.clients[r.Tenant].SubmitJob(ctx, r.input())
+		var answer struct {
+			SubmitJob struct {
+				Job          struct{ ID string }
+				Deduplicated bool
+			}
+		}
+		err := l.callers[r.Tenant].ask(ctx, submitMutation, map[string]any{"in": r.input()}, &answer)
 		if err == nil {
-			r.acknowledged(answer.Job.Id)
-			if answer.Deduplicated {
+			r.acknowledged(answer.SubmitJob.Job.ID)
+			if answer.SubmitJob.Deduplicated {
 				l.counters.add(metDeduplicated, 1)
 			}
 		}
 		return err
 	})
-	r.mu.Lock()
-	r.sent = true
-	r.mu.Unlock()
 	return err == nil
 }
 
 // submitOther asks for something else under the same key, which must be refused.
 func (l *load) submitOther(ctx context.Context, r *request) {
 	in := r.input()
-	in.Prompt = new(r.Prompt + ", but different")
+	in["prompt"] = r.Prompt + ", but different"
 	err := l.insist(ctx, true, func(ctx context.Context) error {
-		_, err := l.clients[r.Tenant].SubmitJob(ctx, in)
-		return err
+		return l.callers[r.Tenant].ask(ctx, submitMutation, map[string]any{"in": in}, nil)
 	})
 	switch {
 	case client.ErrorCode(err) == client.CodeIdempotencyConflict:
@@ -251,8 +257,7 @@ func (l *load) cancel(ctx context.Context, r *request) {
 	r.asked = time.Now()
 	r.mu.Unlock()
 	err := l.insist(ctx, true, func(ctx context.Context) error {
-		_, err := l.clients[r.Tenant].CancelJob(ctx, id)
-		return err
+		return l.callers[r.Tenant].ask(ctx, `mutation($id: ID!) { cancelJob(id: $id) { id } }`, map[string]any{"id": id}, nil)
 	})
 	switch {
 	case err == nil:
@@ -295,27 +300,6 @@ func (l *load) insist(ctx context.Context, again bool, call func(context.Context
 	}
 }
 
-// verbs are those that this build of the API may or may not have.
-type verbs struct{ retry, redrive bool }
-
-// readVerbs asks the API what it can do.
-func readVerbs(ctx context.Context, s *stack) (verbs, error) {
-	var answer struct {
-		Schema struct {
-			MutationType struct {
-				Fields []struct{ Name string }
-			}
-		} `json:"__schema"`
-	}
-	if err := s.ask(ctx, s.operator, `{__schema {mutationType {fields {name}}}}`, nil, &answer); err != nil {
-		return verbs{}, err
-	}
-	has := func(name string) bool {
-		return slices.ContainsFunc(answer.Schema.MutationType.Fields, func(f struct{ Name string }) bool { return f.Name == name })
-	}
-	return verbs{retry: has("retryJob"), redrive: has("redriveDeadLetter")}, nil
-}
-
 // reopen has jobs that ended badly tried again, and dead letters redriven.
 func (l *load) reopen(ctx context.Context, random *rand.Rand) {
 	for ; ctx.Err() == nil; sleep(ctx, 4*time.Second) {
@@ -352,7 +336,7 @@ func (l *load) reopenJob(ctx context.Context, r *request, mutation string, varia
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	if err := l.stack.ask(ctx, l.stack.operator, mutation, variables, nil); err == nil {
+	if err := l.stack.direct(l.stack.operator).ask(ctx, mutation, variables, nil); err == nil {
 		l.counters.add(met, 1)
 	}
 }
@@ -374,7 +358,7 @@ func (l *load) redriveOne(ctx context.Context) {
 			}
 		}
 	}
-	err := l.stack.ask(limited, l.stack.operator,
+	err := l.stack.direct(l.stack.operator).ask(limited,
 		`{deadLetters(resolved: false, first: 5) {edges {node {id job {id metadata}}}}}`, nil, &answer)
 	if err != nil {
 		return

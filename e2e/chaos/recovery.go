@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/reelay/reelay/jobs"
 )
 
 // recovery is how long something took to be well again, over all the times that
@@ -122,14 +124,14 @@ func (s *soak) otherAway(but *process, from, until time.Time) bool {
 	return but != s.stack.postgres && overlaps(s.stack.postgres.away(), from, until) || overlaps(common(s.stack.apis), from, until)
 }
 
-// gaps are the times in which, as far as the soak knows, a render may not be
-// given up: no api, no control or no PostgreSQL for 5 s, and one lease after.
+// gaps are the times in which a render may not be given up: no api, no control
+// or no PostgreSQL for 5 s, as the servers or the soak saw it, and one lease after.
 func (s *soak) gaps() []outage {
-	var gaps []outage
+	gaps := s.watch.lastingGaps()
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
 		for _, o := range common(group) {
 			if o.until.Sub(o.from) >= 4*time.Second {
-				gaps = append(gaps, outage{o.from, o.until.Add(30 * time.Second)})
+				gaps = append(gaps, outage{o.from, o.until.Add(jobs.LeaseTTL)})
 			}
 		}
 	}

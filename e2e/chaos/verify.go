@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
+	"github.com/reelay/reelay/jobs"
 )
 
 // verdict is what was found once all was over.
@@ -68,32 +69,57 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 		s.compare(v, r, byRequest[r.N])
 		delete(byRequest, r.N)
 	}
-	for n, jobs := range byRequest {
-		v.Breaches = append(v.Breaches, fmt.Sprintf("job %s is of request %d, which was never made", jobs[0].ID, n))
+	for n, unknown := range byRequest {
+		v.Breaches = append(v.Breaches, fmt.Sprintf("job %s is of request %d, which was never made", unknown[0].ID, n))
 	}
 	if err := s.hashObjects(ctx, v); err != nil {
+		return v, err
+	}
+	if err := s.askGaps(ctx, v); err != nil {
 		return v, err
 	}
 	return v, s.askInvariants(ctx, v)
 }
 
+// askGaps looks for leases that were taken before their workers could renew
+// them: within one lease after a gap.
+func (s *soak) askGaps(ctx context.Context, v *verdict) error {
+	ends := s.watch.gapEnds()
+	s.met.add("gaps that the servers saw", len(ends))
+	for _, end := range ends {
+		var taken []string
+		err := s.stack.db.NewRaw(`
+			SELECT id FROM job_attempts
+			WHERE status = 'LOST' AND failure_reason = 'its lease ran out' AND leased_at < ?0
+				AND ended_at >= ?0 AND ended_at < ?0::timestamptz + make_interval(secs => ?1)
+				AND last_heartbeat_at > ended_at - interval '10 minutes'`, end, jobs.LeaseTTL.Seconds()).Scan(ctx, &taken)
+		if err != nil {
+			return fmt.Errorf("ask for leases taken after a gap: %w", err)
+		}
+		for _, id := range taken {
+			v.Breaches = append(v.Breaches, fmt.Sprintf("attempt %s was reaped within a lease of the gap that ended at %s", id, end.Format(time.RFC3339)))
+		}
+	}
+	return nil
+}
+
 // compare holds one request against the jobs that came of it.
-func (s *soak) compare(v *verdict, r *request, jobs []finished) {
+func (s *soak) compare(v *verdict, r *request, found []finished) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) > 0 {
 		v.Accepted++
 	}
-	if len(r.ids) > 1 || len(jobs) > 1 {
-		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: answers name %v, and there are %d jobs", r.N, sortedKeys(r.ids), len(jobs)))
+	if len(r.ids) > 1 || len(found) > 1 {
+		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: answers name %v, and there are %d jobs", r.N, sortedKeys(r.ids), len(found)))
 	}
 	for id := range r.ids {
 		bare := strings.TrimPrefix(id, "job_")
-		if !slices.ContainsFunc(jobs, func(j finished) bool { return j.ID == bare }) {
+		if !slices.ContainsFunc(found, func(j finished) bool { return j.ID == bare }) {
 			v.Lost = append(v.Lost, fmt.Sprintf("%s (request %d) was acknowledged and is not there", id, r.N))
 		}
 	}
-	for _, j := range jobs {
+	for _, j := range found {
 		if j.CompletedAt.Year() < 2000 {
 			v.Lost = append(v.Lost, fmt.Sprintf("%s is still %s", j.ID, j.Status))
 		}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/reelay/reelay/jobs"
 )
 
 // sample is what the database said at one moment.
@@ -19,6 +22,7 @@ type watcher struct {
 
 	mu      sync.Mutex
 	samples []sample
+	gaps    []outage       // as the servers saw them
 	taken   map[int64]bool // outbox messages whose relay had not carried them out in time
 }
 
@@ -28,6 +32,7 @@ func (w *watcher) run(ctx context.Context) {
 			w.keep(s)
 		}
 		w.lookAtOutbox(ctx)
+		w.lookAtGaps(ctx)
 		sleep(ctx, time.Second)
 	}
 }
@@ -94,4 +99,45 @@ func (w *watcher) redelivered() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.taken)
+}
+
+// lookAtGaps keeps the gaps of api and control: the database has the last of
+// each alone.
+func (w *watcher) lookAtGaps(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var rows []struct{ Began, Ended time.Time }
+	err := w.stack.db.NewRaw("SELECT gap_began_at AS began, gap_ended_at AS ended FROM presence WHERE gap_ended_at IS NOT NULL").Scan(ctx, &rows)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, row := range rows {
+		if !slices.Contains(w.gaps, outage{row.Began, row.Ended}) {
+			w.gaps = append(w.gaps, outage{row.Began, row.Ended})
+		}
+	}
+}
+
+// gapEnds are the ends of all gaps.
+func (w *watcher) gapEnds() []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var ends []time.Time
+	for _, gap := range w.gaps {
+		ends = append(ends, gap.until)
+	}
+	return ends
+}
+
+// lastingGaps are all gaps, each with the lease after it.
+func (w *watcher) lastingGaps() []outage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var gaps []outage
+	for _, gap := range w.gaps {
+		gaps = append(gaps, outage{gap.from, gap.until.Add(jobs.LeaseTTL)})
+	}
+	return gaps
 }
