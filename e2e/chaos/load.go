@@ -113,7 +113,7 @@ func (l *load) run(ctx context.Context, random *rand.Rand) {
 func (l *load) newRequest(random *rand.Rand) *request {
 	r := &request{Tenant: l.pick(random), Seed: random.Int64N(1 << 40), Steps: 2 + random.IntN(6), Millis: 100 + random.IntN(200)}
 	switch kind := random.Float64(); {
-	case l.brief:
+	case l.brief || r.Tenant.narrow:
 	case kind < 0.012:
 		r.Misdeed, r.Steps = "crash", 4
 	case kind < 0.016:

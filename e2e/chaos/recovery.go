@@ -19,10 +19,27 @@ type recovery struct {
 	P95    float64
 	Max    float64
 
+	// Slow are those above the target, with what else happened meanwhile.
+	Slow []string `json:",omitempty"`
+
 	seconds []float64
 }
 
 func (r *recovery) add(d time.Duration) { r.seconds = append(r.seconds, d.Seconds()) }
+
+// explain keeps what happened during a recovery that took too long.
+func (r *recovery) explain(s *soak, what string, from, until time.Time) {
+	if r.Target == 0 || until.Sub(from).Seconds() <= r.Target {
+		return
+	}
+	line := fmt.Sprintf("%.1f s from %s: %s;", until.Sub(from).Seconds(), from.UTC().Format("15:04:05"), what)
+	for _, i := range s.faults.log {
+		if end := i.At.Add(time.Duration(i.Lasted * float64(time.Second))); i.At.Before(until) && end.After(from) {
+			line += fmt.Sprintf(" %s (%s, %+.0f s, %.0f s long)", i.Fault, i.Target, i.At.Sub(from).Seconds(), i.Lasted)
+		}
+	}
+	r.Slow = append(r.Slow, line)
+}
 
 func (r *recovery) close() {
 	slices.Sort(r.seconds)
@@ -76,6 +93,7 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 					noticedGap.add(a.NextLease.Sub(m.notice))
 				} else {
 					noticed.add(a.NextLease.Sub(m.notice))
+					noticed.explain(s, m.instance+", job "+a.Job, m.notice, a.NextLease)
 				}
 			}
 			if m.killed.IsZero() || !m.notice.IsZero() || !a.LeasedAt.Before(m.killed) || !a.EndedAt.After(m.killed) || a.NextLease.Before(m.killed) {
@@ -91,6 +109,7 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 				short.add(took)
 			default:
 				silent.add(took)
+				silent.explain(s, m.instance+", job "+a.Job, m.killed, a.NextLease)
 			}
 		}
 	}
@@ -115,6 +134,7 @@ func (s *soak) flow(r *recovery, of *process, leases []time.Time) {
 		at, _ := slices.BinarySearchFunc(leases, o.until, time.Time.Compare)
 		if at < len(leases) && !s.otherAway(of, o.until, leases[at]) {
 			r.add(leases[at].Sub(o.until))
+			r.explain(s, of.name, o.until, leases[at])
 		}
 	}
 }

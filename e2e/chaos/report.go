@@ -88,6 +88,11 @@ func (r *report) print(out io.Writer) {
 		row(c.Name, c.N, seconds(c.N, c.P50), seconds(c.N, c.P95), seconds(c.N, c.Max), target)
 	}
 	w.Flush()
+	for _, c := range r.Recoveries {
+		for _, slow := range c.Slow {
+			fmt.Fprintf(out, "slow: %s: %s\n", c.Name, slow)
+		}
+	}
 
 	for _, table := range []struct {
 		title  string

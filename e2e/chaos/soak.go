@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,11 +49,18 @@ func (o options) kinds() (kinds []fault, gap time.Duration) {
 }
 
 // must lists what the run has to meet.
-func (o options) must() []string {
-	if o.Minutes < 3 {
+func (s *soak) must() []string {
+	if s.Minutes < 3 {
 		return mustSoon
 	}
-	return must
+	required := slices.Clone(must)
+	if s.load.verbs.retry {
+		required = append(required, metRetried)
+	}
+	if s.load.verbs.redrive {
+		required = append(required, metRedriven)
+	}
+	return required
 }
 
 // soak runs everything, and returns what there is to say of it.

@@ -58,6 +58,9 @@ type tenant struct {
 	account *models.Account
 	key     string
 	share   int // of the submits
+	// narrow is an account with its tier's own limits: refusals happen, and it
+	// gets short jobs alone, since they queue behind each other.
+	narrow bool
 }
 
 // startStack starts everything but agents. It must be closed even after an error.
@@ -163,7 +166,7 @@ func (s *stack) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.tenants = append(s.tenants, &tenant{account: account, key: key, share: t.share})
+		s.tenants = append(s.tenants, &tenant{account: account, key: key, share: t.share, narrow: t.narrow})
 	}
 	var err error
 	s.operator = s.tenants[0].key
