@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,6 +58,8 @@ type faults struct {
 	redis    *redis.Client
 	kinds    []fault
 	wait     sync.WaitGroup
+	// storeTurn has the store's faults come in turn, so that no run misses one.
+	storeTurn atomic.Int64
 
 	mu  sync.Mutex
 	log []injection
@@ -397,7 +400,7 @@ func (f *faults) cutOff(ctx context.Context, random *rand.Rand) string {
 }
 
 func (f *faults) storeFault(ctx context.Context, random *rand.Rand) string {
-	fault := storeFaults[random.IntN(len(storeFaults))]
+	fault := storeFaults[int(f.storeTurn.Add(1))%len(storeFaults)]
 	if !f.stack.store.mode.CompareAndSwap(nil, fault) {
 		return ""
 	}
