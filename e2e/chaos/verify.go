@@ -81,10 +81,21 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 	return v, s.askInvariants(ctx, v)
 }
 
-// askGaps looks for leases that were taken before their workers could renew
-// them: within one lease after a gap.
+// noted is for how long PostgreSQL, or every api, must have been away for the
+// servers to have noted a gap: its 5 s, and one round of signs before and after.
+const noted = 9 * time.Second
+
+// askGaps looks for outages that the servers did not note, and for leases that
+// were taken before their workers could renew them: within one lease after a gap.
 func (s *soak) askGaps(ctx context.Context, v *verdict) error {
-	ends := s.watch.gapEnds()
+	ends, gaps := s.watch.gapEnds(), s.watch.lastingGaps()
+	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
+		for _, o := range common(group) {
+			if o.until.Sub(o.from) > noted && !overlaps(gaps, o.from, o.until) {
+				v.Breaches = append(v.Breaches, fmt.Sprintf("%s was away from %s to %s, and no gap tells of it", group[0].name, o.from.UTC(), o.until.UTC()))
+			}
+		}
+	}
 	s.met.add("gaps that the servers saw", len(ends))
 	for _, end := range ends {
 		var taken []string
