@@ -248,7 +248,7 @@ func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, erro
 	var ids []JobID
 	err := db.NewRaw(`
 		SELECT id FROM jobs
-		WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at <= clock_timestamp() AND started_at IS NULL
+		WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at <= (SELECT clock_timestamp()) AND started_at IS NULL
 		ORDER BY expires_at LIMIT ?`, limit).Scan(ctx, &ids)
 	return ids, err
 }
@@ -323,7 +323,7 @@ func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
 		SELECT id FROM jobs
-		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at <= clock_timestamp()
+		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at <= (SELECT clock_timestamp())
 		ORDER BY run_at LIMIT ?`, limit).Scan(ctx, &ids)
 	return ids, err
 }
