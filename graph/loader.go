@@ -88,6 +88,7 @@ type loaders struct {
 	pools     loader[models.PoolID, *jobs.PoolStatus]
 	held      loader[models.WorkerID, *models.Job]
 	parents   loader[models.JobID, []*models.Job]
+	jobs      loader[models.JobID, *models.Job]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -108,6 +109,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
 	l.held.fetch = r.CurrentJobs
 	l.parents.fetch = r.Parents
+	l.jobs.fetch = keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })
 	return l
 }
 

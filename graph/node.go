@@ -36,6 +36,10 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 			return nil, orNotFound(nil)
 		}
 		return found(r.Reader.Pool(ctx, models.PoolID(id)))
+	case "dead":
+		return found(r.Reader.DeadLetter(ctx, p, models.DeadLetterID(id)))
+	case "bulk":
+		return found(r.Bulk.Get(ctx, p, models.BulkID(id)))
 	}
 	return nil, orNotFound(nil)
 }

@@ -53,6 +53,19 @@ type WorkerConnection struct {
 	filter   models.WorkerFilter
 }
 
+// DeadLetterEdge is one dead letter of a list.
+type DeadLetterEdge struct {
+	Cursor string
+	Node   *models.DeadLetter
+}
+
+// DeadLetterConnection is one page of dead letters.
+type DeadLetterConnection struct {
+	Edges    []*DeadLetterEdge
+	PageInfo *PageInfo
+	filter   models.DeadLetterFilter
+}
+
 func pageOf(first *int, after *string) jobs.PageOf {
 	return jobs.PageOf{First: valueOr(first, defaultPage), After: valueOr(after, "")}
 }
@@ -86,4 +99,11 @@ func workerConnection(page *jobs.Page[*models.Worker], filter models.WorkerFilte
 		func(w *models.Worker) string { return jobs.Cursor(w.ID) },
 		func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
 	return &WorkerConnection{edges, info, filter}
+}
+
+func deadLetterConnection(page *jobs.Page[*models.DeadLetter], filter models.DeadLetterFilter) *DeadLetterConnection {
+	edges, info := connect(page,
+		func(d *models.DeadLetter) string { return jobs.Cursor(d.ID) },
+		func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
+	return &DeadLetterConnection{edges, info, filter}
 }

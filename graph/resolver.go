@@ -21,4 +21,6 @@ type Resolver struct {
 	Retrier   *jobs.Retrier
 	Registrar *jobs.Registrar
 	Operator  *jobs.Operator
+	Letters   *jobs.DeadLetters
+	Bulk      *jobs.Bulk
 }

@@ -17,6 +17,8 @@ import (
 var shown = map[models.Role]map[string][]string{
 	models.RoleClient: {
 		"Worker": {"id", "region", "gpuType", "status"},
+		// What is not for clients at all.
+		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {},
 	},
 	models.RoleWorker: {
 		"Job": {"id", "type", "model", "params", "prompt", "tier", "status", "progress", "attemptNo"},

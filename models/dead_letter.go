@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -66,4 +67,128 @@ func ResolveDeadLetter(ctx context.Context, tx bun.Tx, job JobID, as Resolution,
 		UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = ?, resolved_by = ?, note = ?
 		WHERE job_id = ? AND resolved_at IS NULL`, as, by, nullable(note), job).Exec(ctx)
 	return err
+}
+
+// GetDeadLetter returns a dead letter, or sql.ErrNoRows.
+func GetDeadLetter(ctx context.Context, db bun.IDB, id DeadLetterID) (*DeadLetter, error) {
+	d := new(DeadLetter)
+	err := db.NewSelect().Model(d).Where("dl.id = ?", id).Scan(ctx)
+	return d, err
+}
+
+// FindDeadLetter returns the dead letter of a job's run, or sql.ErrNoRows.
+func FindDeadLetter(ctx context.Context, db bun.IDB, job JobID, run int) (*DeadLetter, error) {
+	d := new(DeadLetter)
+	err := db.NewSelect().Model(d).Where("dl.job_id = ? AND dl.run = ?", job, run).Scan(ctx)
+	return d, err
+}
+
+// DeadLetterFilter narrows a list of dead letters; what is empty does not narrow.
+type DeadLetterFilter struct {
+	Fingerprint  string       `json:"fingerprint,omitempty"`
+	FailureClass FailureClass `json:"failureClass,omitempty"`
+	Model        string       `json:"model,omitempty"`
+	Provider     string       `json:"provider,omitempty"`
+	// Resolved asks for those that somebody has decided on, instead of the open
+	// ones.
+	Resolved bool `json:"resolved,omitempty"`
+}
+
+func (f DeadLetterFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+	q = q.Where("?", resolvedIs("dl", f.Resolved))
+	if f.Fingerprint != "" {
+		q = q.Where("dl.fingerprint = ?", f.Fingerprint)
+	}
+	if f.FailureClass != "" {
+		q = q.Where("dl.failure_class = ?", f.FailureClass)
+	}
+	if f.Model != "" {
+		q = q.Where("dl.model = ?", f.Model)
+	}
+	if f.Provider != "" {
+		q = q.Where("dl.provider = ?", f.Provider)
+	}
+	return q
+}
+
+// resolvedIs is written out, since the indexes are partial.
+func resolvedIs(alias string, resolved bool) bun.Safe {
+	if resolved {
+		return bun.Safe(alias + ".resolved_at IS NOT NULL")
+	}
+	return bun.Safe(alias + ".resolved_at IS NULL")
+}
+
+// ListDeadLetters returns dead letters, newest first, that come after the given
+// one (or the newest of all).
+func ListDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, after DeadLetterID, limit int) ([]*DeadLetter, error) {
+	var found []*DeadLetter
+	q := f.apply(db.NewSelect().Model(&found)).Order("dl.id DESC").Limit(int64(limit))
+	if after != "" {
+		q = q.Where("dl.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return found, err
+}
+
+// CountDeadLetters counts up to limit dead letters.
+func CountDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit int) (int, error) {
+	some := f.apply(db.NewSelect().Model((*DeadLetter)(nil)).ColumnExpr("1")).Limit(int64(limit))
+	var n int
+	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
+	return n, err
+}
+
+// DeadLetterGroup is the dead letters of one cause.
+type DeadLetterGroup struct {
+	Fingerprint  string       `bun:"fingerprint"`
+	FailureClass FailureClass `bun:"failure_class"`
+	Model        string       `bun:"model"`
+	Count        int          `bun:"count"`
+	FirstAt      time.Time    `bun:"first_at"`
+	LastAt       time.Time    `bun:"last_at"`
+	// Reason is the newest one's.
+	Reason string `bun:"reason"`
+}
+
+// GroupDeadLetters counts dead letters by their cause, the most frequent first.
+func GroupDeadLetters(ctx context.Context, db bun.IDB, resolved bool, limit int) ([]*DeadLetterGroup, error) {
+	var groups []*DeadLetterGroup
+	err := db.NewRaw(`
+		SELECT g.*, newest.reason FROM (
+			SELECT fingerprint, failure_class, model, count(*) AS count, min(created_at) AS first_at, max(created_at) AS last_at
+			FROM dead_letters d WHERE ?0
+			GROUP BY fingerprint, failure_class, model
+			ORDER BY count(*) DESC, max(created_at) DESC, fingerprint LIMIT ?1) g
+		CROSS JOIN LATERAL (
+			SELECT reason FROM dead_letters d
+			WHERE ?0 AND fingerprint = g.fingerprint AND failure_class = g.failure_class AND model = g.model
+			ORDER BY id DESC LIMIT 1) newest
+		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", resolved), limit).Scan(ctx, &groups)
+	return groups, err
+}
+
+// DeadLetterStats is the open dead letters in figures. The JSON objects count
+// them by name; "none" are those without a provider.
+type DeadLetterStats struct {
+	Total            int             `bun:"total"`
+	OldestAgeSeconds *float64        `bun:"oldest_age_seconds"`
+	ByProvider       json.RawMessage `bun:"by_provider"`
+	ByModel          json.RawMessage `bun:"by_model"`
+	ByClass          json.RawMessage `bun:"by_class"`
+}
+
+// CountOpenDeadLetters counts the open dead letters.
+func CountOpenDeadLetters(ctx context.Context, db bun.IDB) (*DeadLetterStats, error) {
+	stats := new(DeadLetterStats)
+	err := db.NewRaw(`
+		WITH counted AS MATERIALIZED (
+			SELECT coalesce(provider, 'none') AS provider, model, failure_class, count(*) AS n, min(created_at) AS first_at
+			FROM dead_letters WHERE resolved_at IS NULL GROUP BY 1, 2, 3)
+		SELECT coalesce(sum(n), 0) AS total, extract(epoch FROM clock_timestamp() - min(first_at)) AS oldest_age_seconds,
+			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT provider AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_provider,
+			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT model AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_model,
+			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT failure_class AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_class
+		FROM counted`).Scan(ctx, stats)
+	return stats, err
 }

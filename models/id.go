@@ -21,6 +21,7 @@ type (
 	ArtifactID string
 
 	DeadLetterID string
+	BulkID       string
 )
 
 // FencingToken is the random secret of one attempt: a bare UUID. A write that
@@ -38,6 +39,7 @@ const (
 	artifactKind = "art"
 
 	deadLetterKind = "dead"
+	bulkKind       = "bulk"
 )
 
 func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).String() }
@@ -52,6 +54,7 @@ func NewPoolID() PoolID         { return PoolID(newID(poolKind)) }
 func NewArtifactID() ArtifactID { return ArtifactID(newID(artifactKind)) }
 
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
+func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
 
 // NewFencingToken makes a token that nobody can guess.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
@@ -64,7 +67,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind:
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind:
 		return kind
 	}
 	return ""
@@ -85,6 +88,7 @@ func (id PoolID) Valid() bool     { return ValidID(id, poolKind) }
 func (id ArtifactID) Valid() bool { return ValidID(id, artifactKind) }
 
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
+func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
 
 // Valid tells whether the token has the form of one.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
@@ -102,6 +106,7 @@ func (id PoolID) Value() (driver.Value, error)     { return idValue(string(id), 
 func (id ArtifactID) Value() (driver.Value, error) { return idValue(string(id), artifactKind) }
 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
+func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
 
 func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
 func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
@@ -113,6 +118,7 @@ func (id *PoolID) Scan(src any) error     { return scanID((*string)(id), poolKin
 func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifactKind, src) }
 
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
+func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
 
 func idValue(id, kind string) (driver.Value, error) {
 	if id == "" {

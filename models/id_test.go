@@ -17,7 +17,7 @@ func TestID(t *testing.T) {
 			"acc": string(models.NewAccountID()), "key": string(models.NewKeyID()), "ses": string(models.NewSessionID()),
 			"job": string(models.NewJobID()), "att": string(models.NewAttemptID()), "wrk": string(models.NewWorkerID()),
 			"pol": string(models.NewPoolID()), "art": string(models.NewArtifactID()),
-			"dead": string(models.NewDeadLetterID()),
+			"dead": string(models.NewDeadLetterID()), "bulk": string(models.NewBulkID()),
 		} {
 			require.Equal(t, kind, models.IDKind(id))
 			require.Equal(t, kind == "job", models.JobID(id).Valid(), id)

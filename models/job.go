@@ -330,15 +330,15 @@ func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
 
 // JobFilter narrows a list of jobs; what is empty does not narrow.
 type JobFilter struct {
-	AccountID     AccountID
-	Status        []JobStatus
-	Type          string
-	Model         string
-	Tier          []Tier
-	UserID        string
-	FailureClass  []FailureClass
-	CreatedAfter  time.Time
-	CreatedBefore time.Time
+	AccountID     AccountID      `json:"accountId,omitempty"`
+	Status        []JobStatus    `json:"status,omitempty"`
+	Type          string         `json:"type,omitempty"`
+	Model         string         `json:"model,omitempty"`
+	Tier          []Tier         `json:"tier,omitempty"`
+	UserID        string         `json:"userId,omitempty"`
+	FailureClass  []FailureClass `json:"failureClass,omitempty"`
+	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
+	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
 }
 
 func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {

@@ -84,8 +84,9 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   &jobs.Deleter{DB: s.db, Notifier: s.notifier},
 		Holder:    &jobs.Holder{DB: s.db, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
-		Retrier:   &jobs.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier},
+		Retrier:   s.retrier(),
 		Registrar: &jobs.Registrar{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
+		Letters:   s.letters(), Bulk: s.bulk(),
 	}, s.keys().Authenticate, graph.Options{}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })

@@ -37,16 +37,18 @@ func controlCommand() *cobra.Command {
 }
 
 const (
-	reapEvery    = 5 * time.Second
-	silentEvery  = 15 * time.Second
-	overdueEvery = 10 * time.Second
-	dueEvery     = time.Second
-	sweepEvery   = 5 * time.Second
-	relayEvery   = 200 * time.Millisecond
-	scaleEvery   = time.Second
-	objectsEvery = 10 * time.Second
-	upkeepEvery  = time.Minute
-	eventsEvery  = time.Hour
+	reapEvery      = 5 * time.Second
+	silentEvery    = 15 * time.Second
+	overdueEvery   = 10 * time.Second
+	dueEvery       = time.Second
+	sweepEvery     = 5 * time.Second
+	relayEvery     = 200 * time.Millisecond
+	scaleEvery     = time.Second
+	objectsEvery   = 10 * time.Second
+	upkeepEvery    = time.Minute
+	eventsEvery    = time.Hour
+	bulkEvery      = time.Second
+	bulkSweepEvery = time.Minute
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
@@ -56,6 +58,7 @@ func (s *stack) control(ctx context.Context) error {
 	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessControl}
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
+	bulk := s.bulk()
 	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 
 	upkeep := &jobs.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
@@ -89,6 +92,8 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
+				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
+				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})
 	})

@@ -110,3 +110,18 @@ func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.db} }
 func (s *stack) reader() *jobs.Reader {
 	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue}
 }
+
+func (s *stack) retrier() *jobs.Retrier {
+	return &jobs.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+}
+
+func (s *stack) letters() *jobs.DeadLetters {
+	return &jobs.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+}
+
+// bulk is the same in api, which starts operations, and in control, which does
+// the work.
+func (s *stack) bulk() *jobs.Bulk {
+	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
+	return &jobs.Bulk{DB: s.db, Verbs: jobs.BulkVerbs(canceller, s.retrier(), s.letters())}
+}

@@ -15,6 +15,7 @@ import (
 var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
 	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
+	"bulk_operations", "bulk_items",
 }
 
 // Dump is every row of every table, to compare before and after what must

@@ -45,6 +45,8 @@ type Stack struct {
 	Retrier   *jobs.Retrier
 	Readier   *jobs.Readier
 	Upkeep    *jobs.Upkeep
+	Letters   *jobs.DeadLetters
+	Bulk      *jobs.Bulk
 	Objects   *blob.Store
 
 	// Account is the client's.
@@ -92,6 +94,8 @@ func New(t testing.TB) *Stack {
 	}
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
+	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier}
+	s.Bulk = &jobs.Bulk{DB: db, Verbs: jobs.BulkVerbs(s.Canceller, s.Retrier, s.Letters)}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)

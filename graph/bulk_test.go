@@ -1,0 +1,66 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+const startBulk = `mutation ($a: BulkAction!, $f: JobFilter!, $dry: Boolean, $tier: Tier) {
+	startBulkOperation(action: $a, filter: $f, dryRun: $dry, tier: $tier, perMinute: 60, canary: 1) {
+		id action matched done failed paused perMinute createdAt finishedAt errors { code message field } } }`
+
+func TestBulkOperation(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsStartedWatchedAndSteered", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Submit(t)
+		a.Submit(t)
+
+		dry := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": map[string]any{"status": "QUEUED"}, "dry": true})
+		started := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": map[string]any{"status": "QUEUED"}})
+		_, err := a.Bulk.Pass(t.Context())
+		require.NoError(t, err)
+
+		require.EqualValues(t, 2, at[float64](t, dry, "startBulkOperation", "matched"))
+		require.NotNil(t, at[map[string]any](t, dry, "startBulkOperation")["finishedAt"])
+		id := map[string]any{"id": at[string](t, started, "startBulkOperation", "id")}
+		paused := a.client(t, `mutation ($id: ID!) { pauseBulkOperation(id: $id) { paused matched done failed finishedAt errors { code } } }`, id)
+		require.Equal(t, map[string]any{"paused": true, "matched": 2.0, "done": 1.0, "failed": 0.0, "finishedAt": nil, "errors": []any{}}, paused["pauseBulkOperation"])
+		resumed := a.client(t, `mutation ($id: ID!) { resumeBulkOperation(id: $id) { paused } }`, id)
+		require.Equal(t, map[string]any{"paused": false}, resumed["resumeBulkOperation"])
+		read := a.client(t, `query ($id: ID!) { bulkOperation(id: $id) { done } node(id: $id) { id } }`, id)
+		require.EqualValues(t, 1, at[float64](t, read, "bulkOperation", "done"))
+		require.Equal(t, id["id"], at[string](t, read, "node", "id"))
+	})
+
+	t.Run("IsItsAccountsOwn", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Submit(t)
+		filter := map[string]any{}
+		own := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter})
+		_, stranger, err := a.Keys.Create(t.Context(), a.NewAccount(t, "stranger", models.TierPro).ID, models.RoleClient, "stranger")
+		require.NoError(t, err)
+		_, token := a.worker(t, "i-1")
+		id := map[string]any{"id": at[string](t, own, "startBulkOperation", "id")}
+
+		for _, query := range []string{
+			`query ($id: ID!) { bulkOperation(id: $id) { done } }`, `query ($id: ID!) { node(id: $id) { id } }`,
+			`mutation ($id: ID!) { pauseBulkOperation(id: $id) { id } }`, `mutation ($id: ID!) { resumeBulkOperation(id: $id) { id } }`,
+		} {
+			require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, query, id).codes(), query)
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, token, query, id).codes(), query)
+		}
+		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, token, startBulk, map[string]any{"a": "CANCEL", "f": filter}).codes())
+		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, stranger, startBulk, map[string]any{"a": "REDRIVE", "f": filter}).codes())
+		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, stranger, startBulk, map[string]any{"a": "CANCEL", "f": filter, "tier": "PRO"}).codes())
+		foreign := ask(t, a.url, stranger, startBulk, map[string]any{"a": "CANCEL", "f": filter})
+		require.EqualValues(t, 0, at[float64](t, foreign.Data, "startBulkOperation", "matched"))
+	})
+}

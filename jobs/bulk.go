@@ -1,0 +1,249 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Bulk does one thing to many jobs, at a pace, in the name of whoever started
+// it.
+//
+// What the filter matched is written down when an operation starts, one item for
+// each job. Any number of processes then work off the items: one holds an item's
+// row while it acts, so that an item whose process died is free again at once.
+// It is then done again, which every action bears.
+type Bulk struct {
+	DB    *bun.DB
+	Verbs map[models.BulkAction]BulkVerb
+}
+
+// BulkVerb does its action to one job, which is in the run in which it was
+// matched. It may be called again for what it did already.
+type BulkVerb func(ctx context.Context, p Principal, op *models.BulkOperation, item *models.BulkItem) error
+
+// BulkVerbs are the actions that there are.
+func BulkVerbs(canceller *Canceller, retrier *Retrier, letters *DeadLetters) map[models.BulkAction]BulkVerb {
+	return map[models.BulkAction]BulkVerb{
+		models.BulkCancel: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := canceller.Cancel(ctx, p, item.JobID)
+			return err
+		},
+		models.BulkRetry: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := retrier.Retry(ctx, p, item.JobID, false)
+			return err
+		},
+		models.BulkRedrive: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			return letters.redriveRun(ctx, p, item.JobID, item.Run)
+		},
+	}
+}
+
+// operatorsAlone are the actions that clients may not do to their own jobs.
+var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true}
+
+const (
+	// MaxBulkJobs is how many jobs one operation may be about.
+	MaxBulkJobs = 100_000
+	// maxOpenBulk is how many unfinished operations an account may have.
+	maxOpenBulk  = 20
+	maxPerMinute = 60_000
+	maxCanary    = 1_000
+)
+
+// defaultPace is how many items a minute an operation does if nobody says: those
+// that make work for GPUs go gently.
+func defaultPace(action models.BulkAction) int {
+	if action.Reopens() {
+		return 600
+	}
+	return 6_000
+}
+
+// BulkRequest is what to do to which jobs. Pointers mean the default.
+type BulkRequest struct {
+	Action models.BulkAction
+	Filter models.JobFilter
+	Tier   models.Tier
+	// DryRun only counts.
+	DryRun bool
+	// PerMinute is the pace, 1 to 60,000.
+	PerMinute *int
+	// Canary jobs come first, and the others only if all went well with them.
+	Canary *int
+}
+
+// Start begins an operation on what the filter matches now, of what the caller
+// may see. It returns FORBIDDEN for an action that is not the caller's,
+// INVALID_INPUT for a filter that matches more than MaxBulkJobs, and
+// QUOTA_EXCEEDED if too many operations are unfinished.
+func (b *Bulk) Start(ctx context.Context, p Principal, r BulkRequest) (*models.BulkOperation, error) {
+	filter, err := narrow(p, r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	op, err := b.newOperation(p, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.DryRun {
+		return b.count(ctx, op, filter)
+	}
+	return op, b.start(ctx, op, filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
+	})
+}
+
+// maxRedrives is how many dead letters one call may redrive.
+const maxRedrives = 10_000
+
+// Redrive begins an operation that redrives the open dead letters that the
+// filter matches, oldest jobs first and at most limit (1 to 10,000).
+func (b *Bulk) Redrive(ctx context.Context, p Principal, f models.DeadLetterFilter, limit int) (*models.BulkOperation, error) {
+	if err := validDeadLetterFilter(f); err != nil {
+		return nil, err
+	}
+	if limit < 1 || limit > maxRedrives {
+		return nil, invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, limit)
+	}
+	op, err := b.newOperation(p, BulkRequest{Action: models.BulkRedrive})
+	if err != nil {
+		return nil, err
+	}
+	return op, b.start(ctx, op, f, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.InsertBulkDeadLetters(ctx, tx, op.ID, f, limit)
+	})
+}
+
+func (b *Bulk) newOperation(p Principal, r BulkRequest) (*models.BulkOperation, error) {
+	op := &models.BulkOperation{
+		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, PerMinute: defaultPace(r.Action),
+		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, Errors: []*models.BulkError{},
+	}
+	if r.PerMinute != nil {
+		op.PerMinute = *r.PerMinute
+	}
+	if r.Canary != nil {
+		op.Canary = *r.Canary
+	}
+	op.CanaryOver = op.Canary == 0
+	switch {
+	case !p.May(models.RoleClient):
+		return nil, forbidden("Bulk operations are for clients and operators: this key's role is %s.", p.Role)
+	case b.Verbs[r.Action] == nil:
+		return nil, invalid("action", "There is no action %s.", clip(string(r.Action), 32))
+	case operatorsAlone[r.Action] && !p.May(models.RoleOperator):
+		return nil, forbidden("The action %s is for operators: this key's role is %s.", r.Action, p.Role)
+	case r.Tier != "":
+		return nil, invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
+	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:
+		return nil, invalid("perMinute", "perMinute must be from 1 to %d; it is %d.", maxPerMinute, op.PerMinute)
+	case op.Canary < 0 || op.Canary > maxCanary:
+		return nil, invalid("canary", "canary must be from 0 to %d; it is %d.", maxCanary, op.Canary)
+	}
+	return op, nil
+}
+
+// count is a dry run: an operation that is over, and of which nothing is kept.
+func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
+	var err error
+	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
+		return nil, fmt.Errorf("count the jobs of a dry run: %w", err)
+	}
+	if op.Matched > MaxBulkJobs {
+		return nil, errTooManyJobs
+	}
+	if op.FinishedAt, err = models.Now(ctx, b.DB); err != nil {
+		return nil, fmt.Errorf("end a dry run: %w", err)
+	}
+	return op, nil
+}
+
+var errTooManyJobs = invalid("filter", "The filter matches more than %d jobs: narrow it, by the time of submit for one.", MaxBulkJobs)
+
+func (b *Bulk) start(ctx context.Context, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error)) error {
+	var err error
+	if op.Filter, err = json.Marshal(filter); err != nil {
+		return fmt.Errorf("encode a filter: %w", err)
+	}
+	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		// Calls that come at once may go a little over: this is about nobody
+		// filling the table, not about a number.
+		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
+		if err != nil {
+			return err
+		}
+		if open >= maxOpenBulk {
+			return &Error{
+				Code: CodeQuotaExceeded, RetryAfterSeconds: 60,
+				Message: fmt.Sprintf("This account has %d bulk operations that are not finished: wait for one to end.", open),
+			}
+		}
+		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
+			return err
+		}
+		if op.Matched, err = match(ctx, tx); err != nil {
+			return err
+		}
+		if op.Matched > MaxBulkJobs {
+			return errTooManyJobs
+		}
+		return models.SetBulkMatched(ctx, tx, op)
+	})
+	return wrap(err, "start bulk operation %s", op.ID)
+}
+
+// Get returns an operation, or NOT_FOUND. An operator's are operators' to see,
+// whatever his account: they tell of everybody's jobs.
+func (b *Bulk) Get(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
+	if !id.Valid() {
+		return nil, notFound("bulk operation")
+	}
+	op, err := models.GetBulkOperation(ctx, b.DB, id)
+	if err == nil && !seesBulk(p, op) {
+		return nil, notFound("bulk operation")
+	}
+	if err != nil {
+		return nil, wrap(orNotFound(err, "bulk operation"), "read bulk operation %s", id)
+	}
+	return op, nil
+}
+
+func seesBulk(p Principal, op *models.BulkOperation) bool {
+	return p.May(models.RoleOperator) || op.Role == models.RoleClient && p.sees(op.AccountID)
+}
+
+// Pause stops an operation after the jobs that it is at. It returns CONFLICT for
+// one that is finished.
+func (b *Bulk) Pause(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, id, true)
+}
+
+// Resume lets a paused operation go on, also one that its canary has paused. It
+// returns CONFLICT for one that is finished.
+func (b *Bulk) Resume(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, id, false)
+}
+
+func (b *Bulk) steer(ctx context.Context, p Principal, id models.BulkID, paused bool) (op *models.BulkOperation, err error) {
+	if op, err = b.Get(ctx, p, id); err != nil {
+		return nil, err
+	}
+	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if op, err = models.LockBulkOperation(ctx, tx, id); err != nil {
+			return orNotFound(err, "bulk operation")
+		}
+		if !op.FinishedAt.IsZero() {
+			return conflict("This bulk operation is finished.")
+		}
+		op.Paused = paused
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
+	if err != nil {
+		return nil, wrap(err, "steer bulk operation %s", id)
+	}
+	return op, nil
+}

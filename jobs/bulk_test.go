@@ -1,0 +1,494 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// cancelling starts an operation that cancels n jobs of the client's.
+func cancelling(t *testing.T, n int, r jobs.BulkRequest) (*jobstest.Stack, []models.JobID, *models.BulkOperation) {
+	t.Helper()
+	s := jobstest.New(t)
+	var ids []models.JobID
+	for range n {
+		ids = append(ids, s.Submit(t).ID)
+	}
+	r.Action = models.BulkCancel
+	op, err := s.Bulk.Start(t.Context(), s.Client, r)
+	require.NoError(t, err)
+	require.Equal(t, n, op.Matched)
+	return s, ids, op
+}
+
+// passes has so much time go by for the pace, and then runs one pass.
+func passes(t *testing.T, s *jobstest.Stack, b *jobs.Bulk, time string) int {
+	t.Helper()
+	s.Exec(t, "UPDATE bulk_operations SET next_at = next_at - ?::interval", time)
+	n, err := b.Pass(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// finish runs passes until an operation is finished, and returns it.
+func finish(t *testing.T, s *jobstest.Stack, id models.BulkID) *models.BulkOperation {
+	t.Helper()
+	for range 100 {
+		passes(t, s, s.Bulk, "5 s")
+		op, err := s.Bulk.Get(t.Context(), s.Admin, id)
+		require.NoError(t, err)
+		if !op.FinishedAt.IsZero() {
+			return op
+		}
+	}
+	t.Fatal("the operation does not end")
+	return nil
+}
+
+func bulk(t *testing.T, s *jobstest.Stack, id models.BulkID) *models.BulkOperation {
+	t.Helper()
+	op, err := s.Bulk.Get(t.Context(), s.Admin, id)
+	require.NoError(t, err)
+	return op
+}
+
+// verb makes a Bulk that does something else to cancel a job.
+func verb(s *jobstest.Stack, act func(ctx context.Context, item *models.BulkItem) error) *jobs.Bulk {
+	return &jobs.Bulk{DB: s.DB, Verbs: map[models.BulkAction]jobs.BulkVerb{
+		models.BulkCancel: func(ctx context.Context, _ jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			return act(ctx, item)
+		},
+	}}
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func TestBulk(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ActsOnWhatTheFilterMatchedWhenItBegan", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 5, jobs.BulkRequest{Filter: models.JobFilter{Model: "testcard"}})
+		late := s.Submit(t)
+
+		over := finish(t, s, op.ID)
+
+		require.Equal(t, 5, over.Done)
+		require.Zero(t, over.Failed)
+		require.Empty(t, over.Errors)
+		for _, id := range ids {
+			job := s.Reload(t, id)
+			require.Equal(t, models.JobCancelled, job.Status)
+			require.Equal(t, string(s.Client.KeyID), job.CancelBy, "it acts as whoever started it")
+		}
+		require.Equal(t, models.JobQueued, s.Reload(t, late.ID).Status)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsFinishedAtOnceIfNothingMatches", func(t *testing.T) {
+		t.Parallel()
+
+		_, _, op := cancelling(t, 0, jobs.BulkRequest{})
+
+		require.False(t, op.FinishedAt.IsZero())
+	})
+
+	t.Run("OnlyCountsInADryRun", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for range 3 {
+			s.Submit(t)
+		}
+		before := s.Dump(t)
+
+		op, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, DryRun: true})
+
+		require.NoError(t, err)
+		require.Equal(t, 3, op.Matched)
+		require.False(t, op.FinishedAt.IsZero())
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("KeepsItsPace", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 30, jobs.BulkRequest{PerMinute: pointer(30)})
+
+		require.Equal(t, 1, passes(t, s, s.Bulk, "0 s"))
+		require.Equal(t, 0, passes(t, s, s.Bulk, "0 s"))
+		require.Equal(t, 1, passes(t, s, s.Bulk, "2 s"))
+		require.Equal(t, 2, passes(t, s, s.Bulk, "4 s"), "a late pass makes up for it")
+		require.Equal(t, 3, passes(t, s, s.Bulk, "1 hour"), "but not for an hour")
+		require.Equal(t, 0, passes(t, s, s.Bulk, "0 s"))
+		require.Equal(t, 7, bulk(t, s, op.ID).Done)
+	})
+
+	t.Run("SharesItsPaceAndItsItemsBetweenProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 60, jobs.BulkRequest{PerMinute: pointer(60_000)})
+		var mu sync.Mutex
+		acted := map[models.JobID]int{}
+		var processes sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			b := verb(s, func(_ context.Context, item *models.BulkItem) error {
+				mu.Lock()
+				defer mu.Unlock()
+				acted[item.JobID]++
+				return nil
+			})
+			processes.Go(func() {
+				for range 100 {
+					if _, errs[i] = b.Pass(t.Context()); errs[i] != nil {
+						return
+					}
+				}
+			})
+		}
+		processes.Wait()
+
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		over := finish(t, s, op.ID)
+		require.Equal(t, 60, over.Done)
+		require.Len(t, acted, len(ids))
+		for id, n := range acted {
+			require.Equal(t, 1, n, id)
+		}
+	})
+
+	t.Run("PassesOverWhatAnotherProcessIsAt", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: pointer(60)})
+		var acted []models.JobID
+		other := verb(s, func(_ context.Context, item *models.BulkItem) error {
+			acted = append(acted, item.JobID)
+			return nil
+		})
+		slow := verb(s, func(_ context.Context, item *models.BulkItem) error {
+			require.Equal(t, 1, passes(t, s, other, "5 s"))
+			acted = append(acted, item.JobID)
+			return nil
+		})
+
+		require.Equal(t, 1, passes(t, s, slow, "0 s"))
+
+		require.Equal(t, []models.JobID{ids[1], ids[0]}, acted)
+		require.False(t, bulk(t, s, op.ID).FinishedAt.IsZero())
+	})
+
+	t.Run("GoesOnAfterAKillAtAnyMoment", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 6, jobs.BulkRequest{PerMinute: pointer(600)})
+		for _, acts := range []bool{false, true} {
+			// The process dies in its second item, before or after the job changed.
+			ctx, kill := context.WithCancel(t.Context())
+			turn := 0
+			dying := verb(s, func(ctx context.Context, item *models.BulkItem) error {
+				if turn++; turn < 2 || acts {
+					_, err := s.Canceller.Cancel(ctx, s.Client, item.JobID)
+					require.NoError(t, err)
+				}
+				if turn == 2 {
+					kill()
+				}
+				return nil
+			})
+			s.Exec(t, "UPDATE bulk_operations SET next_at = next_at - interval '5 s'")
+			_, err := dying.Pass(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.Equal(t, 2, bulk(t, s, op.ID).Done)
+
+		over := finish(t, s, op.ID)
+
+		require.Equal(t, 6, over.Done)
+		require.Zero(t, over.Failed)
+		for _, id := range ids {
+			require.Equal(t, 1, count(eventTypes(t, s, id), models.EventCancelled))
+		}
+		s.RequireInvariants(t)
+	})
+
+	t.Run("TellsWhyAJobWasLeftAsItIs", func(t *testing.T) {
+		t.Parallel()
+
+		s, done, worker, fence := leased(t)
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: pointer(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film")))})
+		require.NoError(t, err)
+		s.Submit(t)
+		op, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel})
+		require.NoError(t, err)
+
+		over := finish(t, s, op.ID)
+
+		require.Equal(t, 1, over.Done)
+		require.Equal(t, 1, over.Failed)
+		require.Equal(t, []*models.BulkError{{
+			Code: "CONFLICT", Message: "This job is COMPLETED: it is too late to cancel it.", Field: []string{string(done.ID)},
+		}}, over.Errors)
+	})
+
+	t.Run("KeepsAHundredErrors", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 110, jobs.BulkRequest{PerMinute: pointer(60_000)})
+		refusing := verb(s, func(context.Context, *models.BulkItem) error {
+			return &jobs.Error{Code: jobs.CodeConflict, Message: "no"}
+		})
+		for range 100 {
+			if passes(t, s, refusing, "5 s") == 0 {
+				break
+			}
+		}
+
+		over := bulk(t, s, op.ID)
+
+		require.False(t, over.FinishedAt.IsZero())
+		require.Equal(t, 110, over.Failed)
+		require.Len(t, over.Errors, models.MaxBulkErrors)
+	})
+
+	t.Run("TriesAgainAfterAFaultOfOursAndThenGivesUp", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 2, jobs.BulkRequest{})
+		broken := verb(s, func(_ context.Context, item *models.BulkItem) error {
+			if item.JobID == ids[0] {
+				return errors.New("the disk is on fire")
+			}
+			return nil
+		})
+		for range 5 {
+			s.Exec(t, "UPDATE bulk_operations SET next_at = next_at - interval '5 s'")
+			_, err := broken.Pass(t.Context())
+			require.ErrorContains(t, err, "the disk is on fire")
+		}
+
+		over := bulk(t, s, op.ID)
+
+		require.False(t, over.FinishedAt.IsZero())
+		require.Equal(t, 1, over.Done, "the others do not wait for it")
+		require.Equal(t, "INTERNAL", over.Errors[0].Code)
+		require.NotContains(t, over.Errors[0].Message, "fire")
+	})
+
+	t.Run("WaitsOutARefusalThatPasses", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 2, jobs.BulkRequest{})
+		full := verb(s, func(_ context.Context, item *models.BulkItem) error {
+			if item.JobID == ids[0] {
+				return &jobs.Error{Code: jobs.CodeQuotaExceeded, Message: "full", RetryAfterSeconds: 3600}
+			}
+			return nil
+		})
+
+		passes(t, s, full, "5 s")
+
+		waiting := bulk(t, s, op.ID)
+		require.Equal(t, 1, waiting.Done)
+		require.Zero(t, waiting.Failed)
+		require.Greater(t, time.Until(waiting.NextAt), 50*time.Second, "all that is left is refused")
+		require.Less(t, time.Until(waiting.NextAt), 70*time.Second)
+		require.Zero(t, passes(t, s, full, "0 s"))
+		s.Exec(t, "UPDATE bulk_operations SET next_at = clock_timestamp()")
+		require.Equal(t, 2, finish(t, s, op.ID).Done)
+	})
+
+	t.Run("LeavesAJobAloneThatHasGoneOnToAnotherRun", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 1, jobs.BulkRequest{})
+		s.Exec(t, "UPDATE bulk_items SET run = 7")
+
+		over := finish(t, s, op.ID)
+
+		require.Equal(t, 1, over.Done)
+		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
+	})
+
+	t.Run("PausesAndResumes", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: pointer(60)})
+		passes(t, s, s.Bulk, "0 s")
+
+		paused, err := s.Bulk.Pause(t.Context(), s.Client, op.ID)
+		require.NoError(t, err)
+		require.True(t, paused.Paused)
+		require.Zero(t, passes(t, s, s.Bulk, "1 hour"))
+		again, err := s.Bulk.Pause(t.Context(), s.Client, op.ID)
+		require.NoError(t, err)
+		require.True(t, again.Paused)
+
+		resumed, err := s.Bulk.Resume(t.Context(), s.Client, op.ID)
+		require.NoError(t, err)
+		require.False(t, resumed.Paused)
+		require.Equal(t, 3, finish(t, s, op.ID).Done)
+		_, err = s.Bulk.Pause(t.Context(), s.Client, op.ID)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		_, err = s.Bulk.Resume(t.Context(), s.Client, op.ID)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+	})
+
+	t.Run("HeedsAPauseAmidABatch", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 5, jobs.BulkRequest{PerMinute: pointer(60)})
+		b := verb(s, func(ctx context.Context, _ *models.BulkItem) error {
+			_, err := s.Bulk.Pause(ctx, s.Client, op.ID)
+			return err
+		})
+
+		require.Equal(t, 1, passes(t, s, b, "5 s"))
+	})
+
+	t.Run("StopsIfItsCanaryFails", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: pointer(2)})
+		refusing := verb(s, func(context.Context, *models.BulkItem) error {
+			return &jobs.Error{Code: jobs.CodeConflict, Message: "no"}
+		})
+		require.Equal(t, 2, passes(t, s, refusing, "5 s"))
+		require.Zero(t, passes(t, s, refusing, "5 s"))
+
+		stopped := bulk(t, s, op.ID)
+
+		require.True(t, stopped.Paused)
+		require.Equal(t, 2, stopped.Failed)
+		require.Contains(t, stopped.Errors[2].Message, "of the first 2 jobs 2 went wrong")
+		_, err := s.Bulk.Resume(t.Context(), s.Client, op.ID)
+		require.NoError(t, err)
+		require.Equal(t, 4, finish(t, s, op.ID).Done, "resumed, it goes on all the same")
+	})
+
+	t.Run("GoesOnAfterItsCanary", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: pointer(2)})
+
+		require.Equal(t, 2, passes(t, s, s.Bulk, "5 s"))
+		require.Equal(t, 4, passes(t, s, s.Bulk, "5 s"))
+
+		require.False(t, bulk(t, s, op.ID).FinishedAt.IsZero())
+	})
+
+	t.Run("StopsWhenItsKeyIsRevoked", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 2, jobs.BulkRequest{})
+		require.NoError(t, s.Keys.Revoke(t.Context(), s.Client.KeyID))
+
+		require.Zero(t, passes(t, s, s.Bulk, "5 s"))
+
+		stopped := bulk(t, s, op.ID)
+		require.True(t, stopped.Paused)
+		require.Equal(t, "UNAUTHENTICATED", stopped.Errors[0].Code)
+		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
+	})
+
+	t.Run("StaysWithinTheCallersAccount", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: pointer(60)})
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		colleague := s.NewKey(t, s.Account, models.RoleClient)
+		operators, err := s.Bulk.Start(t.Context(), s.NewKey(t, s.Account, models.RoleOperator), jobs.BulkRequest{Action: models.BulkCancel})
+		require.NoError(t, err)
+
+		foreign, err := s.Bulk.Start(t.Context(), stranger, jobs.BulkRequest{Action: models.BulkCancel})
+		require.NoError(t, err)
+		require.Zero(t, foreign.Matched)
+		_, err = s.Bulk.Start(t.Context(), stranger, jobs.BulkRequest{Action: models.BulkCancel, Filter: models.JobFilter{AccountID: s.Account.ID}})
+		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		_, err = s.Bulk.Start(t.Context(), s.Enrolment, jobs.BulkRequest{Action: models.BulkCancel})
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		_, err = s.Bulk.Get(t.Context(), colleague, op.ID)
+		require.NoError(t, err)
+		for id, p := range map[models.BulkID]jobs.Principal{
+			op.ID: stranger, operators.ID: colleague, models.NewBulkID(): s.Admin, "bulk_1": s.Admin, "": s.Admin,
+		} {
+			before := s.Dump(t)
+			for _, call := range []func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){s.Bulk.Get, s.Bulk.Pause, s.Bulk.Resume} {
+				_, err := call(t.Context(), p, id)
+				jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			}
+			require.Equal(t, before, s.Dump(t))
+		}
+	})
+
+	t.Run("RefusesWhatMakesNoSense", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		before := s.Dump(t)
+		for field, r := range map[string]jobs.BulkRequest{
+			"action":       {Action: "EXPLODE"},
+			"tier":         {Action: models.BulkCancel, Tier: models.TierPro},
+			"perMinute":    {Action: models.BulkCancel, PerMinute: pointer(0)},
+			"canary":       {Action: models.BulkCancel, Canary: pointer(-1)},
+			"filter.model": {Action: models.BulkCancel, Filter: models.JobFilter{Model: "\x00"}},
+		} {
+			for _, r.DryRun = range []bool{false, true} {
+				_, err := s.Bulk.Start(t.Context(), s.Client, r)
+				jobstest.RequireInvalid(t, err, field)
+			}
+		}
+		_, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, PerMinute: pointer(60_001)})
+		jobstest.RequireInvalid(t, err, "perMinute")
+		_, err = s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, Canary: pointer(1_001)})
+		jobstest.RequireInvalid(t, err, "canary")
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("RefusesMoreThanItCanKeep", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, _ := cancelling(t, 1, jobs.BulkRequest{})
+		for range 19 {
+			_, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel})
+			require.NoError(t, err)
+		}
+		before := s.Dump(t)
+
+		_, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel})
+
+		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		require.Equal(t, before, s.Dump(t))
+	})
+
+	t.Run("IsForgottenAMonthAfterItsEnd", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, op := cancelling(t, 3, jobs.BulkRequest{})
+		finish(t, s, op.ID)
+		none, err := s.Bulk.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, none)
+		s.Exec(t, "UPDATE bulk_operations SET finished_at = finished_at - interval '31 days'")
+
+		for _, expected := range []int{3, 1, 0} {
+			n, err := s.Bulk.Sweep(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, expected, n)
+		}
+
+		_, err = s.Bulk.Get(t.Context(), s.Admin, op.ID)
+		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+	})
+}

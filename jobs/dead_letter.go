@@ -1,0 +1,190 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// DeadLetters is what operators decide about runs that failed for good.
+type DeadLetters struct {
+	DB        *bun.DB
+	Catalogue *Catalogue
+	Sealer    *seal.Sealer
+	Notifier  *Notifier
+}
+
+// Edit is what an operator changes for the run that a redrive opens. What is nil
+// stays as it was; with any edit the run starts from scratch.
+type Edit struct {
+	// Params are all of them: what is left out takes its default.
+	Params json.RawMessage
+	Prompt *string
+}
+
+// Redrive sends a dead letter's job back, in CRITICAL and with all its attempts
+// anew. Redriving it again returns the job and opens no other run; a letter that
+// was settled otherwise is a CONFLICT.
+func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLetterID, e Edit) (*models.Job, error) {
+	letter, err := d.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := models.GetJob(ctx, d.DB, letter.JobID)
+	if err != nil {
+		return nil, wrap(orNotFound(err, "dead letter"), "read job %s", letter.JobID)
+	}
+	edited, err := d.edit(seen, e)
+	if err != nil {
+		return nil, err
+	}
+	var done *change
+	err = d.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
+			return err
+		}
+		job, err := models.LockJob(ctx, tx, seen.ID)
+		if err != nil {
+			return orNotFound(err, "dead letter")
+		}
+		if done, err = newChange(ctx, tx, job); err != nil {
+			return err
+		}
+		open, err := d.open(ctx, tx, id, models.ResolvedRedriven)
+		if err != nil || !open {
+			return err
+		}
+		if err := models.ResolveDeadLetter(ctx, tx, job.ID, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
+			return err
+		}
+		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited})
+	})
+	if err != nil {
+		return nil, wrap(err, "redrive dead letter %s", id)
+	}
+	d.Notifier.after(ctx, done)
+	return done.job, nil
+}
+
+// redriveRun is Redrive for the dead letter of a job's run.
+func (d *DeadLetters) redriveRun(ctx context.Context, p Principal, job models.JobID, run int) error {
+	letter, err := models.FindDeadLetter(ctx, d.DB, job, run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return conflict("This job has no dead letter: only one that FAILED has.")
+	}
+	if err != nil {
+		return fmt.Errorf("find the dead letter of job %s: %w", job, err)
+	}
+	_, err = d.Redrive(ctx, p, letter.ID, Edit{})
+	return err
+}
+
+// edit checks what is changed as a submit would, and seals the prompt.
+func (d *DeadLetters) edit(job *models.Job, e Edit) (*edit, error) {
+	if e.Params == nil && e.Prompt == nil {
+		return nil, nil
+	}
+	model, err := d.Catalogue.Model(job.Model)
+	if err != nil {
+		return nil, err
+	}
+	edited := &edit{model: model}
+	if e.Params != nil {
+		if edited.params, err = model.Params(e.Params); err != nil {
+			return nil, err
+		}
+	}
+	if e.Prompt == nil {
+		return edited, nil
+	}
+	if err := validPrompt(*e.Prompt, model); err != nil {
+		return nil, err
+	}
+	sealed, err := d.Sealer.Seal([]byte(*e.Prompt), []byte(job.ID))
+	if err != nil {
+		return nil, fmt.Errorf("seal the prompt of job %s: %w", job.ID, err)
+	}
+	edited.input = &models.JobInput{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}
+	return edited, nil
+}
+
+// open tells whether a dead letter is still to be settled, and not yet settled as
+// wanted; one that was settled otherwise is a CONFLICT. Whoever settles it holds
+// its job.
+func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterID, wanted models.Resolution) (bool, error) {
+	letter, err := models.GetDeadLetter(ctx, tx, id)
+	if err != nil {
+		return false, orNotFound(err, "dead letter")
+	}
+	switch letter.Resolution {
+	case "":
+		return true, nil
+	case wanted:
+		return false, nil
+	}
+	how := map[models.Resolution]string{
+		models.ResolvedRedriven:  "redriven",
+		models.ResolvedRetried:   "retried by the job's owner",
+		models.ResolvedDiscarded: "discarded",
+		models.ResolvedDeleted:   "deleted with its job",
+	}[letter.Resolution]
+	return false, conflict("This dead letter was %s already.", how)
+}
+
+// maxNoteRunes bounds the note of a discarded dead letter.
+const maxNoteRunes = 1_000
+
+// Discard settles a dead letter without another run. Discarding it again returns
+// it as it was; one that was settled otherwise is a CONFLICT.
+func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLetterID, note string) (*models.DeadLetter, error) {
+	if !validText(note, 0, maxNoteRunes) {
+		return nil, invalid("note", "note may have %d printable characters.", maxNoteRunes)
+	}
+	seen, err := d.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var letter *models.DeadLetter
+	err = d.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockJob(ctx, tx, seen.JobID); err != nil {
+			return orNotFound(err, "dead letter")
+		}
+		open, err := d.open(ctx, tx, id, models.ResolvedDiscarded)
+		if err != nil {
+			return err
+		}
+		if open {
+			err = models.ResolveDeadLetter(ctx, tx, seen.JobID, models.ResolvedDiscarded, string(p.KeyID), note)
+		}
+		if err != nil {
+			return err
+		}
+		letter, err = models.GetDeadLetter(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "discard dead letter %s", id)
+	}
+	return letter, nil
+}
+
+// find returns a dead letter that an operator asks for.
+func (d *DeadLetters) find(ctx context.Context, p Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
+	if !p.May(models.RoleOperator) {
+		return nil, forbidden("Dead letters are for operators: this key's role is %s.", p.Role)
+	}
+	if !id.Valid() {
+		return nil, notFound("dead letter")
+	}
+	letter, err := models.GetDeadLetter(ctx, d.DB, id)
+	if err != nil {
+		return nil, wrap(orNotFound(err, "dead letter"), "read dead letter %s", id)
+	}
+	return letter, nil
+}
