@@ -18,7 +18,7 @@ type change struct {
 	now    time.Time // PostgreSQL's clock, after the locks were had
 	job    *models.Job
 	from   models.JobStatus
-	lane   models.Tier // the lane in which from was
+	was    ReadyJob // where it stood, if from is QUEUED
 	events []*models.JobEvent
 	// dead is set when the run failed for good.
 	dead *models.DeadLetter
@@ -27,10 +27,12 @@ type change struct {
 
 	// ready is set by save if the job is queued now.
 	ready *ReadyJob
-	// left is set by save if the job was queued and is no longer.
+	// left is set by save if the job was queued and is no longer, or elsewhere.
 	left *ReadyJob
 	// tell is the worker that has to hear of it at once, if there is one.
 	tell models.WorkerID
+	// standing is set by save if the account came to its cap or left it.
+	standing *models.Standing
 }
 
 // payload is the data of an event.
@@ -41,7 +43,7 @@ func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*change, error)
 	if err != nil {
 		return nil, err
 	}
-	return &change{tx: tx, now: now, job: job, from: job.Status, lane: job.Lane}, nil
+	return &change{tx: tx, now: now, job: job, from: job.Status, was: *readyJob(job, 0)}, nil
 }
 
 // note adds an event. Its attempt is the one that holds the job at this moment.
@@ -170,26 +172,23 @@ func (c *change) write(ctx context.Context) error {
 // count keeps the counters of the account and of its lanes.
 func (c *change) count(ctx context.Context) error {
 	to := c.job.Status
-	queued := b2i(to.Waiting()) - b2i(c.from.Waiting())
-	running := b2i(to.Live()) - b2i(c.from.Live())
-	if queued != 0 || running != 0 {
-		if err := models.AddToAccount(ctx, c.tx, c.job.AccountID, queued, running); err != nil {
-			return fmt.Errorf("count on the account: %w", err)
-		}
+	if err := c.countOnAccount(ctx, b2i(to.Waiting())-b2i(c.from.Waiting()), b2i(to.Live())-b2i(c.from.Live())); err != nil {
+		return err
 	}
-	if c.from == models.JobQueued && to != models.JobQueued {
+	moved := c.job.Queue() != c.was.Queue
+	if c.from == models.JobQueued && (to != models.JobQueued || moved) {
 		given := 0.0
 		if to.Live() {
 			given = c.job.EstimatedGPUSeconds
 		}
-		at, err := models.LeaveLane(ctx, c.tx, c.job.AccountID, c.lane, given)
+		at, err := models.LeaveLane(ctx, c.tx, c.job.AccountID, c.was.Line, given)
 		if err != nil {
 			return fmt.Errorf("leave the lane: %w", err)
 		}
-		c.left = readyJob(c.job, at)
-		c.left.Lane = c.lane
+		c.left = &c.was
+		c.left.VirtualTime = at
 	}
-	if to == models.JobQueued && c.from != models.JobQueued {
+	if to == models.JobQueued && (c.from != models.JobQueued || moved) {
 		ready, err := enterLane(ctx, c.tx, c.job)
 		if err != nil {
 			return err
@@ -199,9 +198,34 @@ func (c *change) count(ctx context.Context) error {
 	return nil
 }
 
+func (c *change) countOnAccount(ctx context.Context, queued, running int) error {
+	if queued == 0 && running == 0 {
+		return nil
+	}
+	counted, err := models.AddToAccount(ctx, c.tx, c.job.AccountID, queued, running)
+	if err != nil {
+		return fmt.Errorf("count on the account: %w", err)
+	}
+	if counted.Capped == counted.WasCapped {
+		return nil
+	}
+	c.standing = &models.Standing{AccountID: c.job.AccountID, Version: counted.Version, Capped: counted.Capped}
+	if counted.Capped {
+		return nil
+	}
+	standings, err := models.ListStandings(ctx, c.tx, []models.AccountID{c.job.AccountID})
+	if err != nil {
+		return fmt.Errorf("read where the account stands: %w", err)
+	}
+	if len(standings) > 0 {
+		c.standing = &standings[0]
+	}
+	return nil
+}
+
 // enterLane counts a job that is queued from now on, and tells the outbox.
 func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, error) {
-	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Lane)
+	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line())
 	if err != nil {
 		return nil, fmt.Errorf("enter the lane: %w", err)
 	}
@@ -217,7 +241,7 @@ func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, erro
 
 func readyJob(job *models.Job, virtualTime float64) *ReadyJob {
 	return &ReadyJob{
-		ID: job.ID, Account: job.AccountID, Lane: job.Lane, Model: job.Model,
+		Queue: job.Queue(), ID: job.ID, Account: job.AccountID, Wish: job.Region,
 		Order: job.CurrentOrder(), VirtualTime: virtualTime,
 	}
 }

@@ -17,7 +17,7 @@ func (c *change) settle(ctx context.Context) error {
 			return fmt.Errorf("find the jobs that wait for job %s: %w", over[0].job.ID, err)
 		}
 		for _, job := range waiting {
-			child := &change{tx: c.tx, now: c.now, job: job, from: job.Status, lane: job.Lane}
+			child := &change{tx: c.tx, now: c.now, job: job, from: job.Status, was: *readyJob(job, 0)}
 			if err := child.parentOver(over[0].job); err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -50,8 +49,9 @@ const (
 
 // Leaser gives jobs to workers.
 type Leaser struct {
-	DB       *bun.DB
-	Notifier *Notifier
+	DB        *bun.DB
+	Notifier  *Notifier
+	Catalogue *Catalogue
 }
 
 // LeaseCall is a worker's request for a job.
@@ -61,10 +61,6 @@ type LeaseCall struct {
 	Warm      []string
 	RequestID string
 }
-
-// candidates is how many heads of queues a claim looks at before it asks
-// PostgreSQL itself: enough for the races of a few claims at once.
-const candidates = 8
 
 // Lease waits for a job that the worker can run. Lease and directive are nil if
 // there was none in time. A worker that holds a lease already gets it again if
@@ -109,17 +105,19 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
-	waiting := l.Notifier.Waiters.join(worker)
+	reach := l.Catalogue.reach(worker.Models, worker.GPUType, worker.Region)
+	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
+	var woken models.Queue
 	for ctx.Err() == nil { // nobody would hear of a lease that is given after it
-		lease, err := l.try(ctx, worker, call.RequestID)
+		lease, passed, err := (&search{Leaser: l, worker: worker, reach: reach, requestID: call.RequestID}).run(ctx)
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}
 		now, err := getWorker(ctx, l.DB, worker.ID)
 		if err != nil || now.Status != models.WorkerIdle {
 			if err == nil {
-				l.Notifier.Waiters.pass(worker.Models) // a wake that it could not use
+				l.Notifier.Waiters.Wake(woken) // it could not use it
 				return l.held(ctx, worker, call)
 			}
 			return nil, nil, err
@@ -127,8 +125,11 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 		if l.Notifier.Waiters.isDismissed() {
 			return nil, nil, nil
 		}
+		if passed {
+			l.Notifier.Waiters.passOn(waiting, woken)
+		}
 		select {
-		case <-waiting.woken:
+		case woken = <-waiting.woken:
 		case <-timeout.C:
 			return nil, nil, nil
 		case <-ctx.Done():
@@ -172,165 +173,4 @@ func readLease(ctx context.Context, db bun.IDB, attempt *models.Attempt) (*Lease
 	}
 	checkpoints, err := models.ListCheckpoints(ctx, db, job.ID, 2)
 	return &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints}, err
-}
-
-// claimRounds bounds how often one look for work starts over. A round that finds
-// only stale heads means that other claims won those, or that they were just
-// dropped: what is behind them shows in the next.
-const claimRounds = 16
-
-// try claims the first job that is due for the worker. It returns nil if there
-// is none, or the worker can take none now.
-func (l *Leaser) try(ctx context.Context, worker *models.Worker, requestID string) (*Lease, error) {
-	for range claimRounds {
-		heads, lost := l.Notifier.Index.First(ctx, worker.Models, candidates)
-		if lost != nil {
-			break
-		}
-		if len(heads) == 0 {
-			return nil, nil
-		}
-		lease, err := l.claimFirst(ctx, worker.ID, requestID, heads)
-		if errors.Is(err, errCapped) {
-			break
-		}
-		if !errors.Is(err, errStale) {
-			return lease, err
-		}
-	}
-	return l.tryWithoutIndex(ctx, worker, requestID)
-}
-
-// tryWithoutIndex is try when the index is lost, or shows only accounts at their
-// cap: PostgreSQL alone answers, in the same order.
-func (l *Leaser) tryWithoutIndex(ctx context.Context, worker *models.Worker, requestID string) (*Lease, error) {
-	for range claimRounds {
-		next, err := models.NextJobs(ctx, l.DB, worker.Models, candidates)
-		if err != nil || len(next) == 0 {
-			return nil, err
-		}
-		lease, err := l.claimFirst(ctx, worker.ID, requestID, readyHints(next))
-		if !errors.Is(err, errCapped) && !errors.Is(err, errStale) {
-			return lease, err
-		}
-	}
-	return nil, nil
-}
-
-var (
-	errStale   = errors.New("the job is not queued any more")
-	errCapped  = errors.New("the account runs as many jobs as it may")
-	errNotIdle = errors.New("the worker is not idle")
-)
-
-// claimFirst claims the first of these jobs that is still to be had, or nil if
-// the worker is not idle. If there was none it returns why: errCapped if an
-// account's cap was a reason, and else errStale.
-func (l *Leaser) claimFirst(ctx context.Context, worker models.WorkerID, requestID string, heads []ReadyJob) (*Lease, error) {
-	none := errStale
-	for _, head := range heads {
-		lease, err := l.claim(ctx, worker, head, requestID)
-		switch {
-		case err == nil:
-			return lease, nil
-		case errors.Is(err, errNotIdle):
-			return nil, nil
-		case errors.Is(err, errCapped):
-			none = errCapped
-		case errors.Is(err, errStale):
-			l.dropStale(ctx, head)
-		default:
-			return nil, err
-		}
-	}
-	return nil, none
-}
-
-// dropStale takes a hint out of the index, unless the job is only locked by
-// another claim.
-func (l *Leaser) dropStale(ctx context.Context, head ReadyJob) {
-	job, err := models.GetJob(ctx, l.DB, head.ID)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return
-	}
-	if err != nil || job.Status != models.JobQueued || job.Lane != head.Lane || job.AccountID != head.Account {
-		head.VirtualTime = -1
-		l.Notifier.log(ctx, l.Notifier.Index.Remove(ctx, head))
-	}
-}
-
-// claim gives one job to the worker: attempt, job, worker, counters and event in
-// one transaction.
-func (l *Leaser) claim(ctx context.Context, worker models.WorkerID, head ReadyJob, requestID string) (*Lease, error) {
-	var lease *Lease
-	var done *change
-	err := l.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		account, err := models.LockAccount(ctx, tx, head.Account)
-		if errors.Is(err, sql.ErrNoRows) {
-			return errStale
-		}
-		if err != nil {
-			return err
-		}
-		if account.Running >= account.MaxRunning {
-			return errCapped
-		}
-		w, err := models.LockWorker(ctx, tx, worker)
-		if err != nil {
-			return err
-		}
-		if w.Status != models.WorkerIdle {
-			return errNotIdle
-		}
-		job, err := models.LockQueuedJob(ctx, tx, head.ID)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && job.AccountID != head.Account {
-			return errStale
-		}
-		if err != nil {
-			return err
-		}
-		lease, done, err = assign(ctx, tx, w, job, requestID)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.Notifier.after(ctx, done)
-	return lease, nil
-}
-
-// assign makes the attempt by which a locked worker gets a locked job.
-func assign(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job, requestID string) (*Lease, *change, error) {
-	c, err := newChange(ctx, tx, job)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := c.move(models.JobAssigned); err != nil {
-		return nil, nil, err
-	}
-	job.AttemptNo++
-	attempt := &models.Attempt{
-		ID: models.NewAttemptID(), JobID: job.ID, Run: job.Run, AttemptNo: job.AttemptNo, WorkerID: w.ID,
-		FencingToken: models.NewFencingToken(), LeaseRequestID: requestID, Status: models.AttemptLeased,
-		LeasedAt: c.now, LeaseExpiresAt: c.now.Add(LeaseTTL), LastHeartbeatAt: c.now,
-	}
-	if err := models.InsertAttempt(ctx, tx, attempt); err != nil {
-		return nil, nil, fmt.Errorf("insert the attempt: %w", err)
-	}
-	job.CurrentAttemptID = attempt.ID
-	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, c.now
-	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
-	c.note(models.EventLeased, payload{"attemptNo": job.AttemptNo, "worker": w.ID})
-	if err := c.save(ctx); err != nil {
-		return nil, nil, err
-	}
-	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
-	if err := models.UpdateWorker(ctx, tx, w, models.WorkerIdle); err != nil {
-		return nil, nil, fmt.Errorf("update the worker: %w", err)
-	}
-	lease := &Lease{Attempt: attempt, Job: job}
-	if job.LatestCheckpointID != "" {
-		lease.Checkpoints, err = models.ListCheckpoints(ctx, tx, job.ID, 2)
-	}
-	return lease, c, err
 }

@@ -379,14 +379,15 @@ func TestLease(t *testing.T) {
 			gone := s.Submit(t)
 			_, err := s.Canceller.Cancel(t.Context(), s.Client, gone.ID)
 			require.NoError(t, err)
-			stale = append(stale, jobs.ReadyJob{ID: gone.ID, Account: gone.AccountID, Lane: gone.Lane, Model: gone.Model})
+			stale = append(stale, jobs.ReadyJob{ID: gone.ID, Account: gone.AccountID, Queue: gone.Queue()})
 		}
 		stranger := s.NewAccount(t, "stranger", models.TierEnterprise)
 		real := s.Submit(t)
+		critical := models.Queue{Line: models.Line{Lane: models.TierCritical}, Model: "testcard"}
 		stale = append(stale,
-			jobs.ReadyJob{ID: models.NewJobID(), Account: s.Account.ID, Lane: models.TierCritical, Model: "testcard"},
-			jobs.ReadyJob{ID: models.NewJobID(), Account: models.NewAccountID(), Lane: models.TierCritical, Model: "testcard"},
-			jobs.ReadyJob{ID: real.ID, Account: stranger.ID, Lane: models.TierCritical, Model: "testcard"},
+			jobs.ReadyJob{ID: models.NewJobID(), Account: s.Account.ID, Queue: critical},
+			jobs.ReadyJob{ID: models.NewJobID(), Account: models.NewAccountID(), Queue: critical},
+			jobs.ReadyJob{ID: real.ID, Account: stranger.ID, Queue: critical},
 		)
 		require.NoError(t, s.Notifier.Index.Add(t.Context(), stale...))
 		require.NoError(t, s.Readier.Sweep(t.Context()))
@@ -396,7 +397,7 @@ func TestLease(t *testing.T) {
 		require.NotNil(t, held)
 		require.Equal(t, real.ID, held.Job.ID)
 		require.Nil(t, lease(t, s, s.Worker(t, "two")))
-		left, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 10)
+		left, err := s.Notifier.Index.First(t.Context(), []models.Queue{critical, real.Queue()}, 10)
 		require.NoError(t, err)
 		require.Empty(t, left)
 		s.RequireInvariants(t)

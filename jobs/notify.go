@@ -42,6 +42,9 @@ func (n *Notifier) change(ctx context.Context, c *change) {
 	if c.ready != nil {
 		n.ready(ctx, *c.ready)
 	}
+	if c.standing != nil {
+		n.stand(ctx, *c.standing)
+	}
 	n.News.Publish(ctx, string(c.job.ID))
 	if c.tell != "" {
 		n.News.Publish(ctx, string(c.tell))
@@ -57,11 +60,20 @@ func (n *Notifier) worker(ctx context.Context, id models.WorkerID) {
 	n.News.Publish(ctx, string(id))
 }
 
-// ready puts a job into the index and wakes one worker that waits for its model
-// here. Those that wait elsewhere hear of it from the index.
+// ready puts a job into the index and wakes one worker that waits for such
+// a job here. Those that wait elsewhere hear of it from the index.
 func (n *Notifier) ready(ctx context.Context, job ReadyJob) {
 	n.log(ctx, n.Index.Add(ctx, job))
-	n.Waiters.Wake(job.Model)
+	n.Waiters.Wake(job.Queue)
+}
+
+// stand has an account leave its lines or return to them. Nothing is known of
+// what the jobs of one that returns take, so one worker of each kind looks.
+func (n *Notifier) stand(ctx context.Context, standing models.Standing) {
+	n.log(ctx, n.Index.Stand(ctx, standing))
+	if !standing.Capped {
+		n.Waiters.Look()
+	}
 }
 
 func (n *Notifier) log(ctx context.Context, err error) {

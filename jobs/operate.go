@@ -9,11 +9,13 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator is what a person who steers the fleet may do to its workers.
+// Operator is what a person who steers the fleet may do to its workers and
+// queues, and to where a job stands.
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Providers map[string]Provider
+	Catalogue *Catalogue
 }
 
 // DrainWorker asks a worker to take no more jobs, and to be gone by the
@@ -82,11 +84,18 @@ func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.Wor
 }
 
 func (p Principal) operates(id models.WorkerID) error {
-	if !p.May(models.RoleOperator) {
-		return forbidden("This is for operators: this key's role is %s.", p.Role)
+	if err := p.isOperator(); err != nil {
+		return err
 	}
 	if !id.Valid() {
 		return notFound("worker")
+	}
+	return nil
+}
+
+func (p Principal) isOperator() error {
+	if !p.May(models.RoleOperator) {
+		return forbidden("This is for operators: this key's role is %s.", p.Role)
 	}
 	return nil
 }

@@ -67,34 +67,40 @@ var ErrIndexLost = errors.New("the ready index is lost")
 
 // ReadyJob is one queued job as the ready index mirrors it.
 type ReadyJob struct {
+	models.Queue
 	ID      models.JobID
 	Account models.AccountID
-	Lane    models.Tier
-	Model   string
-	// Order is the job's place among its account's jobs of that lane, lowest
+	// Wish is the region that it should run in if that costs nobody anything.
+	Wish string
+	// Order is the job's place among its account's jobs of that line, lowest
 	// first.
 	Order int64
-	// VirtualTime is the account's place within the lane, lowest first; below 0
+	// VirtualTime is the account's place within the line, lowest first; below 0
 	// it is not known, and the account stays where it is.
 	VirtualTime float64
 }
 
-// ReadyIndex is Redis's hint of queued jobs per lane and model, in PostgreSQL's
-// order. It may be wrong or empty at any time: a claim decides in PostgreSQL.
+// ReadyIndex is Redis's hint of queued jobs per line, model, GPU class and
+// region, in PostgreSQL's order. It may be wrong or empty at any time: a claim
+// decides in PostgreSQL.
 type ReadyIndex interface {
 	// Add puts jobs in (again). Other processes are told that there is work.
 	Add(ctx context.Context, jobs ...ReadyJob) error
 	// Remove takes jobs out and moves the account to its new virtual time.
 	Remove(ctx context.Context, jobs ...ReadyJob) error
-	// First returns at most n jobs that a worker for these models may be given,
-	// best first, or ErrIndexLost. Account names each job's owner.
-	First(ctx context.Context, models []string, n int) ([]ReadyJob, error)
+	// Stand has accounts leave all lines, or return to them, unless it knows
+	// better already.
+	Stand(ctx context.Context, standings ...models.Standing) error
+	// First returns at most n heads of the first line, in the order in which
+	// they are given, that has any in these queues: of each account its first
+	// job, the accounts by their virtual time; or ErrIndexLost.
+	First(ctx context.Context, queues []models.Queue, n int) ([]ReadyJob, error)
 	// Rebuild makes a lost index anew, of these jobs. To one that is there it
 	// only adds.
 	Rebuild(ctx context.Context, jobs []ReadyJob) error
-	// Wakes calls found for each model that got work in another process, until
-	// ctx ends.
-	Wakes(ctx context.Context, found func(model string)) error
+	// Wakes calls found for each queue, of whichever lane, that got work in
+	// another process, until ctx ends.
+	Wakes(ctx context.Context, found func(models.Queue)) error
 }
 
 // News tells every process that the row of that id, a job's or a worker's, says

@@ -80,13 +80,20 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Rebuild(ctx, heads); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
+	standings, err := models.ListStandings(ctx, r.DB, nil)
+	if err != nil {
+		return fmt.Errorf("list where accounts stand: %w", err)
+	}
+	if err := r.Notifier.Index.Stand(ctx, standings...); err != nil {
+		return fmt.Errorf("sweep the ready index: %w", err)
+	}
 	r.Notifier.Waiters.Look()
 	return nil
 }
 
 func readyHint(job models.QueuedJob) ReadyJob {
 	return ReadyJob{
-		ID: job.ID, Account: job.AccountID, Lane: job.Lane, Model: job.Model, Order: job.QueueOrder, VirtualTime: job.VirtualTime,
+		Queue: job.Queue, ID: job.ID, Account: job.AccountID, Wish: job.Wish, Order: job.QueueOrder, VirtualTime: job.VirtualTime,
 	}
 }
 

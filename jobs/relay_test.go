@@ -111,7 +111,7 @@ func TestReady(t *testing.T) {
 
 		require.NoError(t, s.Readier.Ready(t.Context(), job.ID))
 
-		first, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+		first, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
 		require.NoError(t, err)
 		require.Equal(t, job.ID, first[0].ID)
 		require.Equal(t, job.QueueOrder, first[0].Order)
@@ -126,14 +126,17 @@ func TestReady(t *testing.T) {
 		job := s.Submit(t)
 		submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		s.Index().Lose()
-		_, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+		_, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 
 		require.NoError(t, s.Readier.Sweep(t.Context()))
 
-		heads, err := s.Notifier.Index.First(t.Context(), []string{"testcard"}, 10)
+		heads, err := s.Notifier.Index.First(t.Context(), enterprise, 10)
 		require.NoError(t, err)
 		require.Len(t, heads, 2)
 		require.Equal(t, job.ID, heads[0].ID)
 	})
 }
+
+// enterprise is the queue of the client's jobs.
+var enterprise = []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}

@@ -139,7 +139,7 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	if err := models.InsertJobEvents(ctx, tx, c.events); err != nil {
 		return nil, err
 	}
-	if err := models.AddToAccount(ctx, tx, job.AccountID, 1, 0); err != nil {
+	if _, err := models.AddToAccount(ctx, tx, job.AccountID, 1, 0); err != nil {
 		return nil, err
 	}
 	if job.Status != models.JobQueued {

@@ -103,7 +103,7 @@ func (c *change) begin(in Submission, d dependencies) error {
 		job.Status, job.QueuedAt = models.JobQueued, c.now
 		c.note(models.EventQueued, payload{"lane": job.Lane})
 	}
-	c.from, c.lane = job.Status, job.Lane
+	c.from, c.was = job.Status, *readyJob(job, 0)
 	return nil
 }
 

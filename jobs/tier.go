@@ -11,7 +11,10 @@ import (
 type TierPolicy struct {
 	// WaitTarget is how long a job should wait at most; 0 means at once, and
 	// NoTarget none at all.
-	WaitTarget       time.Duration
+	WaitTarget time.Duration
+	// Patience is how long a job waits in the tier's lane before it moves up
+	// one; 0 means that it stays.
+	Patience         time.Duration
 	MaxAttempts      int
 	MaxQueued        int
 	MaxRunning       int
@@ -23,11 +26,11 @@ const NoTarget = time.Duration(-1)
 
 // Policies holds every tier's policy.
 var Policies = map[models.Tier]TierPolicy{
-	models.TierCritical:   {0, 5, 1_000_000, 1_000_000, 1_000_000},
-	models.TierEnterprise: {30 * time.Second, 5, 5_000, 200, 300},
-	models.TierPro:        {2 * time.Minute, 3, 200, 10, 30},
-	models.TierFree:       {10 * time.Minute, 3, 20, 1, 5},
-	models.TierBatch:      {NoTarget, 3, 10_000, 100, 300},
+	models.TierCritical:   {0, 0, 5, 1_000_000, 1_000_000, 1_000_000},
+	models.TierEnterprise: {30 * time.Second, 0, 5, 5_000, 200, 300},
+	models.TierPro:        {2 * time.Minute, 10 * time.Minute, 3, 200, 10, 30},
+	models.TierFree:       {10 * time.Minute, 15 * time.Minute, 3, 20, 1, 5},
+	models.TierBatch:      {NoTarget, 6 * time.Hour, 3, 10_000, 100, 300},
 }
 
 // NewAccount is an account of that tier, with the tier's limits.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -9,7 +10,7 @@ import (
 )
 
 // Waiters are the lease calls that wait in this process. A wake goes to one of
-// them, the one that has waited longest for that model: there is no herd.
+// them, the one that has waited longest for such a job: there is no herd.
 type Waiters struct {
 	mu        sync.Mutex
 	waiting   []*waiter // in order of arrival
@@ -18,14 +19,19 @@ type Waiters struct {
 
 type waiter struct {
 	worker models.WorkerID
-	models []string
-	woken  chan struct{} // holds one wake
+	kind   string
+	reach  reach
+	// woken holds one wake: the queue that has work, or none to have a look.
+	woken chan models.Queue
 }
 
 // join adds a worker's lease call. Whoever joins looks for work after it, so
 // that a job is either found or wakes it.
-func (w *Waiters) join(worker *models.Worker) *waiter {
-	me := &waiter{worker: worker.ID, models: worker.Models, woken: make(chan struct{}, 1)}
+func (w *Waiters) join(worker *models.Worker, reach reach) *waiter {
+	me := &waiter{
+		worker: worker.ID, reach: reach, woken: make(chan models.Queue, 1),
+		kind: fmt.Sprintf("%q %q %q", worker.GPUType, worker.Region, strings.Join(worker.Models, "\x00")),
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, me)
@@ -38,29 +44,35 @@ func (w *Waiters) leave(me *waiter) {
 	w.waiting = slices.DeleteFunc(w.waiting, func(other *waiter) bool { return other == me })
 	w.mu.Unlock()
 	select {
-	case <-me.woken:
-		w.pass(me.models)
+	case queue := <-me.woken:
+		w.Wake(queue)
 	default:
 	}
 }
 
-// pass hands on a wake that was for one of these models.
-func (w *Waiters) pass(names []string) {
-	for _, model := range names {
-		w.Wake(model)
+// Wake wakes one call that waits for jobs like those of the queue, and tells
+// whether there was one.
+func (w *Waiters) Wake(queue models.Queue) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return wakeFirst(w.waiting, queue)
+}
+
+// passOn wakes the next call behind one whose worker may not have what it was
+// woken for. It ends with the last, so that no wake goes round.
+func (w *Waiters) passOn(me *waiter, queue models.Queue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, other := range w.waiting[slices.Index(w.waiting, me)+1:] {
+		alike := queue == models.Queue{} && other.kind == me.kind
+		if (alike || other.reach.serves(queue)) && other.wake(queue) {
+			return
+		}
 	}
 }
 
-// Wake wakes one call that waits for the model, and tells whether there was one.
-func (w *Waiters) Wake(model string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, other := range w.waiting {
-		if slices.Contains(other.models, model) && other.wake() {
-			return true
-		}
-	}
-	return false
+func wakeFirst(waiting []*waiter, queue models.Queue) bool {
+	return slices.ContainsFunc(waiting, func(other *waiter) bool { return other.reach.serves(queue) && other.wake(queue) })
 }
 
 // WakeWorker wakes the call of one worker, if it waits here.
@@ -69,7 +81,7 @@ func (w *Waiters) WakeWorker(id models.WorkerID) {
 	defer w.mu.Unlock()
 	for _, other := range w.waiting {
 		if other.worker == id {
-			other.wake()
+			other.wake(models.Queue{})
 		}
 	}
 }
@@ -80,16 +92,16 @@ func (w *Waiters) Look() {
 	defer w.mu.Unlock()
 	looked := map[string]bool{}
 	for _, other := range w.waiting {
-		if kind := strings.Join(other.models, "\x00"); !looked[kind] {
-			looked[kind] = other.wake()
+		if !looked[other.kind] {
+			looked[other.kind] = other.wake(models.Queue{})
 		}
 	}
 }
 
 // wake tells whether the call had not been woken yet.
-func (me *waiter) wake() bool {
+func (me *waiter) wake(queue models.Queue) bool {
 	select {
-	case me.woken <- struct{}{}:
+	case me.woken <- queue:
 		return true
 	default:
 		return false
@@ -103,7 +115,7 @@ func (w *Waiters) Dismiss() {
 	defer w.mu.Unlock()
 	w.dismissed = true
 	for _, other := range w.waiting {
-		other.wake()
+		other.wake(models.Queue{})
 	}
 }
 

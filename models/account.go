@@ -20,8 +20,10 @@ type Account struct {
 	// Weight is the account's share of each lane, relative to the others.
 	Weight float64 `bun:"weight"`
 	// Queued counts the jobs that wait, Running those that a worker holds.
-	Queued    int       `bun:"queued"`
-	Running   int       `bun:"running"`
+	Queued  int `bun:"queued"`
+	Running int `bun:"running"`
+	// Version grows with every change of the counters.
+	Version   int64     `bun:"version"`
 	CreatedAt time.Time `bun:"created_at,nullzero,default:now()"`
 }
 
@@ -53,40 +55,22 @@ func LockAccount(ctx context.Context, tx bun.Tx, id AccountID) (*Account, error)
 	return a, err
 }
 
-// AddToAccount changes the counters of an account.
-func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running int) error {
-	return mustChange(tx.NewRaw("UPDATE accounts SET queued = queued + ?, running = running + ? WHERE id = ?",
-		queued, running, id).Exec(ctx))
+// Counted is what a change of an account's counters did.
+type Counted struct {
+	Version int64 `bun:"version"`
+	// Capped and WasCapped tell whether the account runs as many jobs as it may,
+	// and whether it did before.
+	Capped    bool `bun:"capped"`
+	WasCapped bool `bun:"was_capped"`
 }
 
-// EnterLane counts one more queued job of the account in lane and returns the
-// account's virtual time there. An account that was not active starts at the
-// lane's own time: the least of those that are, or the greatest that was ever
-// reached.
-func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, lane Tier) (float64, error) {
-	var virtualTime float64
+// AddToAccount changes the counters of an account. One that reaches its cap
+// leaves its lines with it, and one that falls below returns to them.
+func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running int) (Counted, error) {
+	var counted Counted
 	err := tx.NewRaw(`
-		INSERT INTO account_lanes AS l (account_id, lane, queued, virtual_time)
-		VALUES (?0, ?1, 1, (
-			SELECT coalesce(min(virtual_time) FILTER (WHERE queued > 0), max(virtual_time), 0)
-			FROM account_lanes WHERE lane = ?1))
-		ON CONFLICT (account_id, lane) DO UPDATE SET
-			queued = l.queued + 1,
-			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
-				ELSE greatest(l.virtual_time, excluded.virtual_time) END
-		RETURNING virtual_time`, id, lane).Scan(ctx, &virtualTime)
-	return virtualTime, err
-}
-
-// LeaveLane counts one queued job less, and advances the account's virtual time
-// by what it was given: estimated GPU seconds over the account's weight, or
-// nothing for a job that left without being leased. It returns the new time.
-func LeaveLane(ctx context.Context, tx bun.Tx, id AccountID, lane Tier, gpuSeconds float64) (float64, error) {
-	var virtualTime float64
-	err := tx.NewRaw(`
-		UPDATE account_lanes l SET queued = l.queued - 1, virtual_time = l.virtual_time + ? / a.weight
-		FROM accounts a
-		WHERE l.account_id = ? AND l.lane = ? AND a.id = l.account_id
-		RETURNING l.virtual_time`, gpuSeconds, id, lane).Scan(ctx, &virtualTime)
-	return virtualTime, err
+		UPDATE accounts SET queued = queued + ?0, running = running + ?1, version = version + 1 WHERE id = ?2
+		RETURNING version, running >= max_running AS capped, running - ?1 >= max_running AS was_capped`,
+		queued, running, id).Scan(ctx, &counted)
+	return counted, err
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,6 +68,15 @@ func textArray[T ~string](values []T) any {
 	plain := make([]string, len(values))
 	for i, v := range values {
 		plain[i] = string(v)
+	}
+	return pgdialect.Array(plain)
+}
+
+// uuidArray makes an argument of ids, to be cast to uuid[].
+func uuidArray[T ~string](ids []T) any {
+	plain := make([]string, len(ids))
+	for i, id := range ids {
+		_, plain[i], _ = strings.Cut(string(id), "_")
 	}
 	return pgdialect.Array(plain)
 }

@@ -231,7 +231,7 @@ func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 // or returns sql.ErrNoRows.
 func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
 	return mustChange(tx.NewUpdate().Model(j).
-		ExcludeColumn("id", "account_id", "created_by", "type", "model", "tier", "params", "metadata", "user_id",
+		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "metadata", "user_id",
 			"idempotency_key", "request_digest", "created_at").
 		Where("j.id = ? AND j.status = ?", j.ID, from).
 		Exec(ctx))
@@ -259,62 +259,6 @@ func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 		UPDATE jobs SET cancel_delivered_at = clock_timestamp()
 		WHERE id = ? AND cancel_requested_at IS NOT NULL AND cancel_delivered_at IS NULL`, id).Exec(ctx)
 	return err
-}
-
-// QueuedJob is a queued job with its account's place in the lane.
-type QueuedJob struct {
-	ID          JobID     `bun:"id"`
-	AccountID   AccountID `bun:"account_id"`
-	Lane        Tier      `bun:"lane"`
-	Model       string    `bun:"model"`
-	QueueOrder  int64     `bun:"queue_order"`
-	VirtualTime float64   `bun:"virtual_time"`
-}
-
-// NextJobs returns the heads of the queues for these models in the order in
-// which they are due: lane by lane, and the accounts of a lane by their virtual
-// time, capped ones left out. It returns one job per account and lane.
-func NextJobs(ctx context.Context, db bun.IDB, models []string, limit int) ([]QueuedJob, error) {
-	var found []QueuedJob
-	err := db.NewRaw(`
-		SELECT head.id, l.account_id, l.lane, head.model, head.queue_order, l.virtual_time
-		FROM account_lanes l
-		JOIN accounts a ON a.id = l.account_id AND a.running < a.max_running
-		JOIN LATERAL (
-			SELECT j.* FROM unnest(?::text[]) AS m (model)
-			JOIN LATERAL (
-				SELECT id, model, queue_order FROM jobs
-				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND jobs.model = m.model
-				ORDER BY queue_order LIMIT 1) j ON true
-			ORDER BY j.queue_order LIMIT 1) head ON true
-		WHERE l.queued > 0
-		ORDER BY array_position(?::text[], l.lane), l.virtual_time, head.queue_order
-		LIMIT ?`, textArray(models), textArray(Tiers), limit).Scan(ctx, &found)
-	return found, err
-}
-
-// ListQueuedJobs returns, of each account's queue in each lane and model, the
-// first limit jobs.
-func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
-	var found []QueuedJob
-	err := db.NewRaw(`
-		SELECT j.id, l.account_id, l.lane, j.model, j.queue_order, l.virtual_time
-		FROM account_lanes l
-		JOIN LATERAL (
-			SELECT id, model, queue_order, row_number() OVER (PARTITION BY model ORDER BY queue_order) AS place
-			FROM jobs WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id) j ON j.place <= ?
-		WHERE l.queued > 0`, limit).Scan(ctx, &found)
-	return found, err
-}
-
-// GetQueuedJob returns a job that is queued, or sql.ErrNoRows.
-func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error) {
-	job := new(QueuedJob)
-	err := db.NewRaw(`
-		SELECT j.id, j.account_id, j.lane, j.model, j.queue_order, l.virtual_time
-		FROM jobs j JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane
-		WHERE j.id = ? AND j.status = 'QUEUED'`, id).Scan(ctx, job)
-	return job, err
 }
 
 // ListDueJobs returns jobs that wait for nothing but their time, which has come,
@@ -390,30 +334,4 @@ func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 	var n int
 	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
 	return n, err
-}
-
-// QueueCount is what waits and runs in one lane for one model.
-type QueueCount struct {
-	Lane              Tier     `bun:"lane"`
-	Model             string   `bun:"model"`
-	Depth             int      `bun:"depth"`
-	Running           int      `bun:"running"`
-	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
-	// GPUSeconds is the estimated work of what waits.
-	GPUSeconds float64 `bun:"gpu_seconds"`
-}
-
-// CountQueues counts the queued and the live jobs by lane and model.
-func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
-	var counts []QueueCount
-	err := db.NewRaw(`
-		SELECT lane, model,
-			count(*) FILTER (WHERE status = 'QUEUED') AS depth,
-			count(*) FILTER (WHERE status <> 'QUEUED') AS running,
-			extract(epoch FROM clock_timestamp() - min(queued_at) FILTER (WHERE status = 'QUEUED')) AS oldest_wait_seconds,
-			coalesce(sum(estimated_gpu_seconds) FILTER (WHERE status = 'QUEUED'), 0) AS gpu_seconds
-		FROM jobs WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
-		GROUP BY lane, model
-		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
-	return counts, err
 }

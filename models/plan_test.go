@@ -75,7 +75,13 @@ func TestHotQueries(t *testing.T) {
 			scans int
 		}{
 			"NextJobs": {func() error {
-				_, err := models.NextJobs(t.Context(), watched, []string{"testcard"}, 8)
+				var queues []models.Queue
+				for _, lane := range models.Tiers {
+					for _, promoted := range []bool{false, true} {
+						queues = append(queues, models.Queue{Line: models.Line{Lane: lane, Promoted: promoted}, Model: "testcard"})
+					}
+				}
+				_, err := models.NextJobs(t.Context(), watched, queues, nil, 8)
 				return err
 			}, accounts},
 			"ListQueuedJobs": {func() error {

@@ -60,7 +60,7 @@ func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL)) })
 	group.Go(func() error {
-		return s.notifier.Index.Wakes(ctx, func(model string) { s.notifier.Waiters.Wake(model) })
+		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
 	})
 	group.Go(func() error {
 		return jobs.Every(ctx, "look for work", lookEvery, func(context.Context) error {
@@ -76,8 +76,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
-	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
-	leaser := &jobs.Leaser{DB: s.db, Notifier: s.notifier}
+	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Catalogue: s.catalogue}
+	leaser := &jobs.Leaser{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{

@@ -49,6 +49,7 @@ const (
 	eventsEvery    = time.Hour
 	bulkEvery      = time.Second
 	bulkSweepEvery = time.Minute
+	promoteEvery   = 5 * time.Second
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
@@ -59,6 +60,7 @@ func (s *stack) control(ctx context.Context) error {
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
+	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
 	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 
 	upkeep := &jobs.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
@@ -84,6 +86,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
+				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},

@@ -16,6 +16,7 @@ var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
 	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
 	"bulk_operations", "bulk_items",
+	"lanes", "queue_pauses",
 }
 
 // Dump is every row of every table, to compare before and after what must
@@ -65,9 +66,13 @@ var invariants = map[string]string{
 			OR a.running <> count(*) FILTER (WHERE j.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING'))`,
 	"a lane's counter is not the count of its queued jobs": `
 		SELECT coalesce(l.account_id, j.account_id) FROM account_lanes l
-		FULL JOIN (SELECT account_id, lane, count(*) AS n FROM jobs WHERE status = 'QUEUED' GROUP BY 1, 2) j
-			ON j.account_id = l.account_id AND j.lane = l.lane
+		FULL JOIN (
+			SELECT account_id, lane, lane <> tier AND lane <> 'CRITICAL' AS promoted, count(*) AS n
+			FROM jobs WHERE status = 'QUEUED' GROUP BY 1, 2, 3) j
+			ON j.account_id = l.account_id AND j.lane = l.lane AND j.promoted = l.promoted
 		WHERE coalesce(l.queued, 0) <> coalesce(j.n, 0)`,
+	"an account at its cap stands in a line, or one below it in none": `
+		SELECT a.id FROM accounts a JOIN account_lanes l ON l.account_id = a.id WHERE l.capped <> (a.running >= a.max_running)`,
 	"a job's events have a gap": `
 		SELECT j.id FROM jobs j LEFT JOIN job_events e ON e.job_id = j.id
 		GROUP BY j.id

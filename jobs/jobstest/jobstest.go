@@ -47,6 +47,7 @@ type Stack struct {
 	Upkeep    *jobs.Upkeep
 	Letters   *jobs.DeadLetters
 	Bulk      *jobs.Bulk
+	Promoter  *jobs.Promoter
 	Objects   *blob.Store
 
 	// Account is the client's.
@@ -74,7 +75,7 @@ func New(t testing.TB) *Stack {
 	notifier := &jobs.Notifier{Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
 	objects := openObjects(t)
 	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
-	leaser := &jobs.Leaser{DB: db, Notifier: notifier}
+	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects,
 		Keys:      &jobs.Keys{DB: db},
@@ -84,9 +85,10 @@ func New(t testing.TB) *Stack {
 		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
 		Holder:    &jobs.Holder{DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser},
 		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
-		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
+		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}, Catalogue: catalogue},
+		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
 		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},

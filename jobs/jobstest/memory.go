@@ -3,6 +3,7 @@ package jobstest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -15,24 +16,32 @@ type Index struct {
 	mu    sync.Mutex
 	lost  bool
 	jobs  map[models.JobID]jobs.ReadyJob
-	times map[account]float64
+	times map[place]float64
+	aside map[models.AccountID]models.Standing
 }
 
-type account struct {
-	id   models.AccountID
-	lane models.Tier
+type place struct {
+	account models.AccountID
+	line    models.Line
 }
 
 // NewIndex makes an empty index.
 func NewIndex() *Index {
-	return &Index{jobs: map[models.JobID]jobs.ReadyJob{}, times: map[account]float64{}}
+	x := &Index{}
+	x.empty()
+	return x
+}
+
+func (x *Index) empty() {
+	x.jobs, x.times, x.aside = map[models.JobID]jobs.ReadyJob{}, map[place]float64{}, map[models.AccountID]models.Standing{}
 }
 
 // Lose loses all that is in it, until it is rebuilt.
 func (x *Index) Lose() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.lost, x.jobs, x.times = true, map[models.JobID]jobs.ReadyJob{}, map[account]float64{}
+	x.lost = true
+	x.empty()
 }
 
 // Add implements jobs.ReadyIndex.
@@ -44,10 +53,12 @@ func (x *Index) Add(_ context.Context, ready ...jobs.ReadyJob) error {
 	}
 	for _, job := range ready {
 		x.jobs[job.ID] = job
-		x.times[account{job.Account, job.Lane}] = job.VirtualTime
+		x.advance(place{job.Account, job.Line}, job.VirtualTime)
 	}
 	return nil
 }
+
+func (x *Index) advance(p place, to float64) { x.times[p] = max(x.times[p], to) }
 
 // Remove implements jobs.ReadyIndex.
 func (x *Index) Remove(_ context.Context, gone ...jobs.ReadyJob) error {
@@ -57,40 +68,70 @@ func (x *Index) Remove(_ context.Context, gone ...jobs.ReadyJob) error {
 		return jobs.ErrIndexLost
 	}
 	for _, job := range gone {
-		delete(x.jobs, job.ID)
-		if job.VirtualTime >= 0 {
-			x.times[account{job.Account, job.Lane}] = job.VirtualTime
+		if x.jobs[job.ID].Queue == job.Queue {
+			delete(x.jobs, job.ID)
+		}
+		x.advance(place{job.Account, job.Line}, job.VirtualTime)
+	}
+	return nil
+}
+
+// Stand implements jobs.ReadyIndex.
+func (x *Index) Stand(_ context.Context, standings ...models.Standing) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.lost {
+		return jobs.ErrIndexLost
+	}
+	for _, s := range standings {
+		if s.Version < x.aside[s.AccountID].Version {
+			continue
+		}
+		x.aside[s.AccountID] = s
+		for _, at := range s.Places {
+			x.advance(place{s.AccountID, at.Line}, at.VirtualTime)
 		}
 	}
 	return nil
 }
 
 // First implements jobs.ReadyIndex.
-func (x *Index) First(_ context.Context, names []string, n int) ([]jobs.ReadyJob, error) {
+func (x *Index) First(_ context.Context, queues []models.Queue, n int) ([]jobs.ReadyJob, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost {
 		return nil, jobs.ErrIndexLost
 	}
-	heads := map[account]jobs.ReadyJob{}
-	for _, job := range x.jobs {
-		at := account{job.Account, job.Lane}
-		if head, ok := heads[at]; slices.Contains(names, job.Model) && (!ok || job.Order < head.Order) {
-			job.VirtualTime = x.times[at]
-			heads[at] = job
+	for i := 0; i < len(queues); {
+		line := queues[i].Line
+		of := i
+		for i < len(queues) && queues[i].Line == line {
+			i++
+		}
+		if found := x.line(queues[of:i]); len(found) > 0 {
+			return found[:min(n, len(found))], nil
 		}
 	}
-	var found []jobs.ReadyJob
-	for _, job := range heads {
-		found = append(found, job)
+	return nil, nil
+}
+
+// line returns the heads of one line's queues, best first.
+func (x *Index) line(queues []models.Queue) []jobs.ReadyJob {
+	heads := map[models.AccountID]jobs.ReadyJob{}
+	for _, job := range x.jobs {
+		if x.aside[job.Account].Capped || !slices.Contains(queues, job.Queue) {
+			continue
+		}
+		if head, ok := heads[job.Account]; !ok || job.Order < head.Order {
+			job.VirtualTime = x.times[place{job.Account, job.Line}]
+			heads[job.Account] = job
+		}
 	}
+	found := slices.Collect(maps.Values(heads))
 	slices.SortFunc(found, func(a, b jobs.ReadyJob) int {
-		return cmp.Or(
-			cmp.Compare(slices.Index(models.Tiers, a.Lane), slices.Index(models.Tiers, b.Lane)),
-			cmp.Compare(a.VirtualTime, b.VirtualTime),
-			cmp.Compare(a.Order, b.Order))
+		return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order))
 	})
-	return found[:min(n, len(found))], nil
+	return found
 }
 
 // Rebuild implements jobs.ReadyIndex.
@@ -102,7 +143,7 @@ func (x *Index) Rebuild(ctx context.Context, ready []jobs.ReadyJob) error {
 }
 
 // Wakes implements jobs.ReadyIndex: there is no other process.
-func (x *Index) Wakes(ctx context.Context, _ func(string)) error {
+func (x *Index) Wakes(ctx context.Context, _ func(models.Queue)) error {
 	<-ctx.Done()
 	return nil
 }

@@ -5,15 +5,19 @@
 //
 // All keys begin with "{prefix}:", so that on a Redis Cluster they share a slot:
 //
-//	epoch                      says that the index is there; gone, it is lost
-//	models:LANE                set of the models that have a queue in the lane
-//	queue:LANE:MODEL           sorted set by virtual time: "order:account:job", each
-//	                           account's first job; those of equal time sort by order
-//	heads:LANE:MODEL           hash of each account's member in that queue
-//	jobs:LANE:ACCOUNT:MODEL    sorted set by order: the account's jobs
+//	epoch                 says that the index is there; gone, it is lost
+//	queue:QUEUE           sorted set by virtual time: "order:account:job", each
+//	                      account's first job; those of equal time sort by order
+//	heads:QUEUE           hash of each account's member in that queue
+//	accounts              set of the accounts that have jobs
+//	queues:ACCOUNT        set of the queues that the account has jobs in
+//	jobs:ACCOUNT:QUEUE    sorted set by order: the account's jobs there
+//	times                 hash of "LINE:ACCOUNT": its virtual time
+//	standings             hash of accounts: "version:1" at its cap, else "version:0"
 //
-// and the channels are "wakes", with an Index's own mark and the name of a model,
-// and "news:JOB".
+// The name of a queue is "LINE:RANK:REGION:MODEL", and that of a line its lane's,
+// with a plus for the promoted jobs. The channels are "wakes", with an Index's
+// own mark and the name of a queue without its line, and "news:JOB".
 package ready
 
 import (
@@ -23,6 +27,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,14 +39,19 @@ import (
 )
 
 var (
+	//go:embed account.lua
+	accountSource string
 	//go:embed update.lua
 	updateSource string
+	//go:embed stand.lua
+	standSource string
 	//go:embed first.lua
 	firstSource string
 	//go:embed begin.lua
 	beginSource string
 
-	updateScript = redis.NewScript(updateSource)
+	updateScript = redis.NewScript(accountSource + updateSource)
+	standScript  = redis.NewScript(accountSource + standSource)
 	firstScript  = redis.NewScript(firstSource)
 	beginScript  = redis.NewScript(beginSource)
 )
@@ -71,7 +81,7 @@ func New(client redis.UniversalClient, prefix string) *Index {
 func keyPrefix(prefix string) string { return "{" + prefix + "}:" }
 
 // Add puts jobs in, or moves those that are there to their new order, and tells
-// all processes of their models. It returns an error that is
+// all processes of their queues. It returns an error that is
 // [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
 func (x *Index) Add(ctx context.Context, added ...jobs.ReadyJob) error {
 	return x.update(ctx, "ZADD", added)
@@ -88,7 +98,7 @@ func (x *Index) update(ctx context.Context, verb string, changed []jobs.ReadyJob
 	for batch := range slices.Chunk(changed, updateBatch) {
 		args := []any{x.prefix, verb, x.self}
 		for _, j := range batch {
-			args = append(args, string(j.Lane), j.Model, string(j.Account), string(j.ID), j.Order, j.VirtualTime)
+			args = append(args, queueName(j.Queue), string(j.Account), jobName(j), j.Order, j.VirtualTime)
 		}
 		there, err := updateScript.Run(ctx, x.client, []string{x.epoch()}, args...).Bool()
 		if err != nil {
@@ -101,20 +111,37 @@ func (x *Index) update(ctx context.Context, verb string, changed []jobs.ReadyJob
 	return nil
 }
 
-// First returns at most n jobs for workers that run these models: lane by lane,
-// the accounts of a lane by their virtual time, and of each its first job. It
-// returns an error that is [jobs.ErrIndexLost] if the index is lost or Redis
-// cannot be reached.
-func (x *Index) First(ctx context.Context, names []string, n int) ([]jobs.ReadyJob, error) {
+// Stand has accounts leave all queues, if they are at their cap, or return to
+// them; what it knows of a later version stays. It returns an error that is
+// [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
+func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
+	for _, s := range standings {
+		args := []any{x.prefix, x.self, string(s.AccountID), s.Version, s.Capped}
+		for _, place := range s.Places {
+			args = append(args, lineName(place.Line), place.VirtualTime)
+		}
+		there, err := standScript.Run(ctx, x.client, []string{x.epoch()}, args...).Bool()
+		if err != nil {
+			return lost(err)
+		}
+		if !there {
+			return jobs.ErrIndexLost
+		}
+	}
+	return nil
+}
+
+// First returns at most n heads of the first line that has any in these queues,
+// which come line by line: the accounts by their virtual time, and of each its
+// first job. It returns an error that is [jobs.ErrIndexLost] if the index is
+// lost or Redis cannot be reached.
+func (x *Index) First(ctx context.Context, queues []models.Queue, n int) ([]jobs.ReadyJob, error) {
 	if n <= 0 {
 		return nil, nil
 	}
-	args := []any{x.prefix, n, len(models.Tiers)}
-	for _, lane := range models.Tiers {
-		args = append(args, string(lane))
-	}
-	for _, name := range names {
-		args = append(args, name)
+	args := []any{x.prefix, n}
+	for _, q := range queues {
+		args = append(args, queueName(q))
 	}
 	rows, err := firstScript.Run(ctx, x.client, []string{x.epoch()}, args...).StringSlice()
 	if errors.Is(err, redis.Nil) {
@@ -123,7 +150,7 @@ func (x *Index) First(ctx context.Context, names []string, n int) ([]jobs.ReadyJ
 	if err != nil {
 		return nil, lost(err)
 	}
-	heads, err := readHeads(rows)
+	heads, err := readHeads(rows, queues)
 	if err != nil {
 		return nil, lost(err)
 	}
@@ -132,48 +159,44 @@ func (x *Index) First(ctx context.Context, names []string, n int) ([]jobs.ReadyJ
 }
 
 // readHeads reads what first.lua returns.
-func readHeads(rows []string) ([]jobs.ReadyJob, error) {
+func readHeads(rows []string, queues []models.Queue) ([]jobs.ReadyJob, error) {
 	var heads []jobs.ReadyJob
-	for row := range slices.Chunk(rows, 4) {
-		head := strings.SplitN(row[2], ":", 3)
+	for row := range slices.Chunk(rows, 3) {
+		q, err := strconv.Atoi(row[0])
+		if err != nil {
+			return nil, err
+		}
+		head := strings.SplitN(row[1], ":", 3)
 		if len(head) != 3 {
-			return nil, fmt.Errorf("malformed head %q", row[2])
+			return nil, fmt.Errorf("malformed head %q", row[1])
 		}
 		order, err := strconv.ParseInt(head[0], 10, 64)
 		if err != nil {
 			return nil, err
 		}
-		time, err := strconv.ParseFloat(row[3], 64)
+		time, err := strconv.ParseFloat(row[2], 64)
 		if err != nil {
 			return nil, err
 		}
+		id, wish, _ := strings.Cut(head[2], ":")
 		heads = append(heads, jobs.ReadyJob{
-			Lane: models.Tier(row[0]), Model: row[1], Order: order, VirtualTime: time,
-			Account: models.AccountID(head[1]), ID: models.JobID(head[2]),
+			Queue: queues[q], Order: order, VirtualTime: time,
+			Account: models.AccountID(head[1]), ID: models.JobID(id), Wish: wish,
 		})
 	}
 	return heads, nil
 }
 
-// best sorts the heads of several queues as if they were one, and leaves of each
-// account in each lane the first.
+// best sorts the heads of a line's queues as if they were one, and leaves of
+// each account the first.
 func best(heads []jobs.ReadyJob) []jobs.ReadyJob {
 	slices.SortFunc(heads, func(a, b jobs.ReadyJob) int {
-		return cmp.Or(
-			cmp.Compare(slices.Index(models.Tiers, a.Lane), slices.Index(models.Tiers, b.Lane)),
-			cmp.Compare(a.VirtualTime, b.VirtualTime),
-			cmp.Compare(a.Order, b.Order),
-			cmp.Compare(a.ID, b.ID),
-		)
+		return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 	})
-	type place struct {
-		lane    models.Tier
-		account models.AccountID
-	}
-	seen := map[place]bool{}
+	seen := map[models.AccountID]bool{}
 	return slices.DeleteFunc(heads, func(j jobs.ReadyJob) bool {
-		again := seen[place{j.Lane, j.Account}]
-		seen[place{j.Lane, j.Account}] = true
+		again := seen[j.Account]
+		seen[j.Account] = true
 		return again
 	})
 }
@@ -187,33 +210,62 @@ func best(heads []jobs.ReadyJob) []jobs.ReadyJob {
 // added does not matter. A job that was removed after the caller had read it is
 // a stale hint like any other.
 func (x *Index) Rebuild(ctx context.Context, all []jobs.ReadyJob) error {
-	args := []any{x.prefix, rand.Text()}
-	for _, lane := range models.Tiers {
-		args = append(args, string(lane))
-	}
-	if err := beginScript.Run(ctx, x.client, []string{x.epoch()}, args...).Err(); err != nil {
+	if err := beginScript.Run(ctx, x.client, []string{x.epoch()}, x.prefix, rand.Text()).Err(); err != nil {
 		return lost(err)
 	}
 	return x.Add(ctx, all...)
 }
 
-// Wakes calls found with each model that jobs are added for, by any process but
+// Wakes calls found with each queue that jobs are added for, by any process but
 // this one, until ctx ends; then it returns nil. While Redis cannot be reached it goes on
 // trying, and wakes are lost.
-func (x *Index) Wakes(ctx context.Context, found func(model string)) error {
+func (x *Index) Wakes(ctx context.Context, found func(models.Queue)) error {
 	wakes := x.client.Subscribe(ctx, x.prefix+"wakes")
 	defer wakes.Close()
 	messages := wakes.Channel()
 	for {
 		select {
 		case message := <-messages:
-			if origin, model, ok := strings.Cut(message.Payload, ":"); ok && origin != x.self {
-				found(model)
+			if origin, topic, ok := strings.Cut(message.Payload, ":"); ok && origin != x.self {
+				found(readTopic(topic))
 			}
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+func lineName(l models.Line) string {
+	if l.Promoted {
+		return string(l.Lane) + "+"
+	}
+	return string(l.Lane)
+}
+
+// queueName is a queue's name in keys. Only the model, at its end, may hold a
+// colon.
+func queueName(q models.Queue) string {
+	return fmt.Sprintf("%s:%d:%s:%s", lineName(q.Line), q.GPURank, url.QueryEscape(q.Region), q.Model)
+}
+
+// readTopic reads the name of a queue without its line. One that it cannot read
+// is of no queue that anybody serves.
+func readTopic(topic string) models.Queue {
+	parts := strings.SplitN(topic, ":", 3)
+	if len(parts) != 3 {
+		return models.Queue{}
+	}
+	rank, _ := strconv.Atoi(parts[0])
+	region, _ := url.QueryUnescape(parts[1])
+	return models.Queue{GPURank: rank, Region: region, Model: parts[2]}
+}
+
+// jobName is a job as its account's queue has it: with the region it wishes for.
+func jobName(j jobs.ReadyJob) string {
+	if j.Wish == "" {
+		return string(j.ID)
+	}
+	return string(j.ID) + ":" + j.Wish
 }
 
 func (x *Index) epoch() string { return x.prefix + "epoch" }

@@ -2,6 +2,7 @@ package ready_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestFirst(t *testing.T) {
 			job("young", models.TierPro, "a", 12, 3), job("old", models.TierPro, "z", 9, 3)))
 
 		requireFirst(t, index, "old", "young")
-		first, err := index.First(t.Context(), []string{"preview"}, 1)
+		first, err := index.First(t.Context(), queuesOf("preview"), 1)
 		require.NoError(t, err)
 		require.Equal(t, []jobs.ReadyJob{job("old", models.TierPro, "z", 9, 3)}, first)
 	})
@@ -57,13 +58,13 @@ func TestFirst(t *testing.T) {
 			expected := newReference()
 			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 				expected.step(t.Context(), rt, index)
-				names := rapid.SliceOfNDistinct(rapid.SampledFrom(modelNames), 0, len(modelNames), rapid.ID).Draw(rt, "models")
+				queues := drawQueues(rt)
 				n := rapid.IntRange(1, 8).Draw(rt, "n")
 
-				first, err := index.First(t.Context(), names, n)
+				first, err := index.First(t.Context(), queues, n)
 
 				require.NoError(rt, err)
-				require.Equal(rt, expected.first(names, n), first)
+				require.Equal(rt, expected.first(queues, n), first)
 			}
 		})
 	})
@@ -97,7 +98,7 @@ func TestAdd(t *testing.T) {
 
 		require.NoError(t, index.Add(t.Context(), many...))
 
-		first, err := index.First(t.Context(), []string{"preview"}, 2000)
+		first, err := index.First(t.Context(), queuesOf("preview"), 2000)
 		require.NoError(t, err)
 		require.Equal(t, many, first)
 	})
@@ -146,6 +147,40 @@ func TestRemove(t *testing.T) {
 	})
 }
 
+func TestStand(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesAnAccountOutAndBackAtItsTime", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		film := job("film", models.TierFree, "a", 2, 1)
+		film.Model = "film"
+		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1), film, job("other", models.TierPro, "b", 3, 5)))
+
+		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 7, Capped: true}))
+		require.NoError(t, index.Add(t.Context(), job("more", models.TierPro, "a", 0, 1)))
+		requireFirst(t, index, "other")
+
+		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 8, Places: []models.Place{
+			{Line: models.Line{Lane: models.TierPro}, VirtualTime: 6},
+		}}))
+		requireFirst(t, index, "other", "more", "film")
+	})
+
+	t.Run("IgnoresWhatComesLate", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1)))
+		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 10}))
+
+		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 9, Capped: true}))
+
+		requireFirst(t, index, "mine")
+	})
+}
+
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 
@@ -159,7 +194,7 @@ func TestRebuild(t *testing.T) {
 		requireFirst(t, index, "kept")
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 
-		_, err := index.First(t.Context(), []string{"preview"}, 1)
+		_, err := index.First(t.Context(), queuesOf("preview"), 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Add(t.Context(), kept), jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Remove(t.Context(), kept), jobs.ErrIndexLost)
@@ -188,7 +223,7 @@ func TestRebuild(t *testing.T) {
 		}
 		require.NoError(t, group.Wait())
 
-		first, err := ready.New(client, own).First(t.Context(), []string{"preview"}, 100)
+		first, err := ready.New(client, own).First(t.Context(), queuesOf("preview"), 100)
 		require.NoError(t, err)
 		require.Equal(t, want, first)
 	})
@@ -221,7 +256,7 @@ func TestIndex(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := index.First(ctx, []string{"preview"}, 1)
+		_, err := index.First(ctx, queuesOf("preview"), 1)
 
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Add(ctx, job("any", models.TierPro, "a", 1, 1)), jobs.ErrIndexLost)
@@ -233,7 +268,7 @@ func TestIndex(t *testing.T) {
 func TestWakes(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsOtherProcessesOfEachModelOnce", func(t *testing.T) {
+	t.Run("TellsOtherProcessesOfEachQueueOnce", func(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
@@ -241,22 +276,24 @@ func TestWakes(t *testing.T) {
 		require.NoError(t, index.Rebuild(t.Context(), nil))
 		ctx, end := context.WithCancel(t.Context())
 		found, ended := make(chan string, 100), make(chan error, 1)
-		go func() { ended <- listener.Wakes(ctx, func(model string) { found <- model }) }()
+		go func() {
+			ended <- listener.Wakes(ctx, func(q models.Queue) { found <- fmt.Sprint(q.Model, q.GPURank, q.Region) })
+		}()
 		require.Eventually(t, func() bool {
-			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:begun").Val() > 0
+			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::begun").Val() > 0
 		}, 20*time.Second, time.Millisecond)
-		require.Equal(t, "begun", receive(t, found))
+		require.Equal(t, "begun0", receive(t, found))
 
 		film := job("3", models.TierPro, "a", 3, 1)
-		film.Model = "film"
+		film.Model, film.GPURank, film.Region = "fi:lm", 2, "eu:west 4"
 		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), film))
 		require.NoError(t, index.Remove(t.Context(), film))
 		require.NoError(t, listener.Add(t.Context(), film), "this is its own news")
-		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:end").Err())
+		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::end").Err())
 
-		require.Equal(t, "preview", receive(t, found))
-		require.Equal(t, "film", receive(t, found))
-		require.Equal(t, "end", receive(t, found))
+		require.Equal(t, "preview0", receive(t, found))
+		require.Equal(t, "fi:lm2eu:west 4", receive(t, found))
+		require.Equal(t, "end0", receive(t, found))
 		end()
 		require.NoError(t, receive(t, ended))
 	})

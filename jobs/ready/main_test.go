@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,18 +69,35 @@ func newIndex(t *testing.T) *ready.Index {
 
 func job(id string, lane models.Tier, account string, order int64, time float64) jobs.ReadyJob {
 	return jobs.ReadyJob{
-		ID: models.JobID("job_" + id), Account: models.AccountID("acc_" + account), Lane: lane, Model: "preview",
-		Order: order, VirtualTime: time,
+		Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "preview"},
+		ID:    models.JobID("job_" + id), Account: models.AccountID("acc_" + account), Order: order, VirtualTime: time,
 	}
 }
 
+// queuesOf lists the queues of all lanes, each with its promoted jobs behind its
+// own, for these models.
+func queuesOf(names ...string) []models.Queue {
+	var queues []models.Queue
+	for _, lane := range models.Tiers {
+		for _, promoted := range []bool{false, true} {
+			for _, name := range names {
+				queues = append(queues, models.Queue{Line: models.Line{Lane: lane, Promoted: promoted}, Model: name})
+			}
+		}
+	}
+	return queues
+}
+
+// requireFirst looks into the index of whose jobs come first, lane by lane.
 func requireFirst(t *testing.T, index *ready.Index, want ...string) {
 	t.Helper()
-	first, err := index.First(t.Context(), []string{"preview", "film"}, 100)
-	require.NoError(t, err)
 	var got []string
-	for _, j := range first {
-		got = append(got, strings.TrimPrefix(string(j.ID), "job_"))
+	for line := range slices.Chunk(queuesOf("preview", "film"), 2) {
+		first, err := index.First(t.Context(), line, 100)
+		require.NoError(t, err)
+		for _, j := range first {
+			got = append(got, strings.TrimPrefix(string(j.ID), "job_"))
+		}
 	}
 	require.Equal(t, want, got)
 }

@@ -16,9 +16,9 @@ import (
 
 var modelNames = []string{"preview", "film", "a:b"}
 
-// place is an account in a lane.
+// place is an account in a line.
 type place struct {
-	lane    models.Tier
+	line    models.Line
 	account models.AccountID
 }
 
@@ -26,10 +26,13 @@ type place struct {
 type reference struct {
 	queued []jobs.ReadyJob
 	times  map[place]float64
+	capped map[models.AccountID]bool
 	tried  int
 }
 
-func newReference() *reference { return &reference{times: map[place]float64{}} }
+func newReference() *reference {
+	return &reference{times: map[place]float64{}, capped: map[models.AccountID]bool{}}
+}
 
 // step adds some jobs or removes one, in the index and here.
 func (r *reference) step(ctx context.Context, rt *rapid.T, index *ready.Index) {
@@ -40,24 +43,31 @@ func (r *reference) step(ctx context.Context, rt *rapid.T, index *ready.Index) {
 		if rapid.Bool().Draw(rt, "stale") {
 			gone.VirtualTime = -1 // not known
 		} else {
-			r.times[place{gone.Lane, gone.Account}] = gone.VirtualTime
+			r.times[place{gone.Line, gone.Account}] = gone.VirtualTime
 		}
 		r.queued = slices.Delete(r.queued, i, i+1)
 		require.NoError(rt, index.Remove(ctx, gone))
+		return
+	}
+	if rapid.IntRange(0, 4).Draw(rt, "stand") == 0 {
+		r.tried++
+		account := drawAccount(rt)
+		r.capped[account] = !r.capped[account]
+		require.NoError(rt, index.Stand(ctx, models.Standing{AccountID: account, Version: int64(r.tried), Capped: r.capped[account]}))
 		return
 	}
 	var added []jobs.ReadyJob
 	for range rapid.IntRange(1, 4).Draw(rt, "jobs") {
 		r.tried++
 		j := jobs.ReadyJob{
+			Queue:   drawQueue(rt),
 			ID:      models.JobID(fmt.Sprintf("job_%d", r.tried)),
-			Account: models.AccountID(fmt.Sprintf("acc_%d", rapid.IntRange(1, 5).Draw(rt, "account"))),
-			Lane:    rapid.SampledFrom(models.Tiers).Draw(rt, "lane"),
-			Model:   rapid.SampledFrom(modelNames).Draw(rt, "model"),
+			Account: drawAccount(rt),
+			Wish:    rapid.SampledFrom([]string{"", "eu", "eu:west 4"}).Draw(rt, "wish"),
 			Order:   rapid.Int64Range(0, 3).Draw(rt, "priority")<<49 | int64(r.tried),
 		}
 		j.VirtualTime = r.advance(rt, j)
-		r.times[place{j.Lane, j.Account}] = j.VirtualTime
+		r.times[place{j.Line, j.Account}] = j.VirtualTime
 		added = append(added, j)
 	}
 	r.queued = append(r.queued, added...)
@@ -66,28 +76,49 @@ func (r *reference) step(ctx context.Context, rt *rapid.T, index *ready.Index) {
 
 // advance draws the account's next virtual time, often the same as others'.
 func (r *reference) advance(rt *rapid.T, j jobs.ReadyJob) float64 {
-	return r.times[place{j.Lane, j.Account}] + float64(rapid.IntRange(0, 2).Draw(rt, "given"))/3
+	return r.times[place{j.Line, j.Account}] + float64(rapid.IntRange(0, 2).Draw(rt, "given"))/3
 }
 
-func (r *reference) first(names []string, n int) []jobs.ReadyJob {
-	var all []jobs.ReadyJob
-	for _, lane := range models.Tiers {
+func drawAccount(rt *rapid.T) models.AccountID {
+	return models.AccountID(fmt.Sprintf("acc_%d", rapid.IntRange(1, 5).Draw(rt, "account")))
+}
+
+func drawQueue(rt *rapid.T) models.Queue {
+	return models.Queue{
+		Line:    models.Line{Lane: rapid.SampledFrom(models.Tiers[:3]).Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
+		Model:   rapid.SampledFrom(modelNames).Draw(rt, "model"),
+		GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"),
+		Region:  rapid.SampledFrom([]string{"", "eu:west 4"}).Draw(rt, "region"),
+	}
+}
+
+// drawQueues draws queues to read, line by line.
+func drawQueues(rt *rapid.T) []models.Queue {
+	queues := rapid.SliceOfNDistinct(rapid.Custom(drawQueue), 0, 20, rapid.ID).Draw(rt, "queues")
+	slices.SortFunc(queues, func(a, b models.Queue) int { return cmp.Compare(fmt.Sprint(a.Line), fmt.Sprint(b.Line)) })
+	return queues
+}
+
+func (r *reference) first(queues []models.Queue, n int) []jobs.ReadyJob {
+	for _, of := range queues {
 		heads := map[models.AccountID]jobs.ReadyJob{}
 		for _, j := range r.queued {
 			head, known := heads[j.Account]
-			if j.Lane == lane && slices.Contains(names, j.Model) && (!known || j.Order < head.Order) {
-				j.VirtualTime = r.times[place{lane, j.Account}]
+			if j.Line == of.Line && slices.Contains(queues, j.Queue) && !r.capped[j.Account] && (!known || j.Order < head.Order) {
+				j.VirtualTime = r.times[place{j.Line, j.Account}]
 				heads[j.Account] = j
 			}
 		}
-		var inLane []jobs.ReadyJob
+		var first []jobs.ReadyJob
 		for _, head := range heads {
-			inLane = append(inLane, head)
+			first = append(first, head)
 		}
-		slices.SortFunc(inLane, func(a, b jobs.ReadyJob) int {
+		slices.SortFunc(first, func(a, b jobs.ReadyJob) int {
 			return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order))
 		})
-		all = append(all, inLane...)
+		if len(first) > 0 {
+			return first[:min(n, len(first))]
+		}
 	}
-	return all[:min(n, len(all))]
+	return nil
 }

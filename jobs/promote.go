@@ -1,0 +1,108 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Promoter moves jobs up that have waited longer than they should.
+type Promoter struct {
+	DB       *bun.DB
+	Notifier *Notifier
+}
+
+// promoteBatch bounds how many jobs of a tier one pass moves out of a lane: the
+// rest waits for the next.
+const promoteBatch = 200
+
+// step is one way up: jobs of a tier that are in a lane move to the next after
+// so long in all.
+type step struct {
+	tier, from, to models.Tier
+	after          time.Duration
+}
+
+// steps lists the ways up. The patience of the lanes adds up, from the job's own
+// on; no way leads to CRITICAL.
+func steps() []step {
+	var all []step
+	for t, tier := range models.Tiers {
+		after := time.Duration(0)
+		for l := t; l > 1; l-- {
+			patience := Policies[models.Tiers[l]].Patience
+			if patience == 0 {
+				break
+			}
+			after += patience
+			all = append(all, step{tier, models.Tiers[l], models.Tiers[l-1], after})
+		}
+	}
+	return all
+}
+
+// Promote moves every queued job up one lane that has waited in its lane for
+// longer than the lane's patience, and returns how many there were. The job's
+// tier stays. Any number of processes may do so at once.
+func (p *Promoter) Promote(ctx context.Context) (int, error) {
+	promoted := 0
+	var failed []error
+	for _, up := range slices.Backward(steps()) {
+		ids, err := models.ListImpatientJobs(ctx, p.DB, up.from, up.tier, up.after, promoteBatch)
+		if err != nil {
+			return promoted, fmt.Errorf("find impatient jobs: %w", err)
+		}
+		for _, id := range ids {
+			done, err := p.promote(ctx, id, up)
+			if err != nil {
+				failed = append(failed, fmt.Errorf("promote job %s: %w", id, err))
+			} else if done != nil {
+				promoted++
+				p.Notifier.after(ctx, done)
+			}
+		}
+	}
+	return promoted, errors.Join(failed...)
+}
+
+func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done *change, err error) {
+	err = p.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		c, err := lockChange(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		job := c.job
+		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier || c.now.Sub(job.QueuedAt) < up.after {
+			return nil // it moved meanwhile
+		}
+		job.Lane = up.to
+		c.note(models.EventQueued, payload{"lane": job.Lane, "from": up.from, "reason": "it waited longer than its lane's patience"})
+		done = c
+		return c.save(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// lockChange begins a change of a job whose account is locked with it.
+func lockChange(ctx context.Context, tx bun.Tx, id models.JobID) (*change, error) {
+	seen, err := models.GetJob(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
+		return nil, fmt.Errorf("lock the account: %w", err)
+	}
+	job, err := models.LockJob(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return newChange(ctx, tx, job)
+}

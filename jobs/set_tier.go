@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// SetJobTier has a job be of another tier, be it above its account's. A waiting
+// one queues in the tier's lane from now on, in its old place among the
+// account's; for one that a worker holds it shows when it is queued again. A job
+// that is over is a CONFLICT.
+func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID, tier models.Tier) (*models.Job, error) {
+	if err := p.isOperator(); err != nil {
+		return nil, err
+	}
+	if _, known := Policies[tier]; !known {
+		return nil, invalid("tier", "There is no such tier.")
+	}
+	if !id.Valid() {
+		return nil, notFound("job")
+	}
+	var done *change
+	err := o.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if done, err = lockChange(ctx, tx, id); err != nil {
+			return orNotFound(err, "job")
+		}
+		return done.setTier(ctx, p, tier)
+	})
+	if err != nil {
+		return nil, wrap(err, "set the tier of job %s", id)
+	}
+	o.Notifier.after(ctx, done)
+	return done.job, nil
+}
+
+// waitingEvents are the events by which a job came to wait.
+var waitingEvents = map[models.JobStatus]models.JobEventType{
+	models.JobScheduled: models.EventScheduled,
+	models.JobBlocked:   models.EventBlocked,
+	models.JobQueued:    models.EventQueued,
+}
+
+func (c *change) setTier(ctx context.Context, p Principal, tier models.Tier) error {
+	job := c.job
+	if job.Status.Terminal() {
+		return conflict("This job is %s: its tier is settled.", job.Status)
+	}
+	if job.Tier == tier && job.Lane == tier {
+		return nil
+	}
+	was := job.Tier
+	job.Tier, job.Lane = tier, tier
+	if event, waits := waitingEvents[job.Status]; waits {
+		c.note(event, payload{"lane": job.Lane, "tier": tier, "was": was, "by": p.KeyID})
+	}
+	return c.save(ctx)
+}

@@ -1,0 +1,50 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Capacity is what there is of one kind: workers that are alike, and the pools
+// that could bring more of them.
+type Capacity struct {
+	Models  []string `bun:"models,array"`
+	GPUType string   `bun:"gpu_type"`
+	Region  string   `bun:"region"`
+	Booting int      `bun:"booting"`
+	Idle    int      `bun:"idle"`
+	Busy    int      `bun:"busy"`
+	// Most is how many workers the pools may have together; 0 without a pool.
+	Most int `bun:"most"`
+	// BootingSince is when the first of those that boot began to.
+	BootingSince time.Time `bun:"booting_since,nullzero"`
+	// BootSeconds is how long the pools' last boots took, in the middle; nil if
+	// there was none yet.
+	BootSeconds *float64 `bun:"boot_seconds"`
+}
+
+// ListCapacity returns the capacity for any of these models.
+func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
+	var found []Capacity
+	err := db.NewRaw(`
+		SELECT models, gpu_type, region,
+			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
+			count(*) FILTER (WHERE status = 'IDLE') AS idle,
+			count(*) FILTER (WHERE status = 'BUSY') AS busy,
+			sum(max_workers) AS most, min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
+		FROM (
+			SELECT models, gpu_type, region, status, 0 AS max_workers, created_at, NULL::float8 AS boot_seconds
+			FROM workers WHERE status <> 'TERMINATED' AND status IN ('BOOTING', 'IDLE', 'BUSY')
+			UNION ALL
+			SELECT models, gpu_type, region, '', max_workers, NULL, (
+				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
+				FROM (
+					SELECT registered_at - created_at AS took FROM workers
+					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) boots)
+			FROM pools) kinds
+		WHERE models && ?::text[]
+		GROUP BY models, gpu_type, region`, textArray(models)).Scan(ctx, &found)
+	return found, err
+}

@@ -1,0 +1,162 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Line is one of the two queues of accounts that a lane has: of its own jobs,
+// and of those that were promoted into it.
+type Line struct {
+	Lane     Tier `bun:"lane" json:"lane"`
+	Promoted bool `bun:"promoted" json:"promoted"`
+}
+
+// Place is where an account stands in a line.
+type Place struct {
+	Line
+	VirtualTime float64 `bun:"virtual_time"`
+}
+
+// EnterLane counts one more queued job of the account in a line and returns the
+// account's virtual time there. An account that was not in it starts at the
+// lane's own time: the least of those that are, or the greatest that was ever
+// reached.
+func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line) (float64, error) {
+	var virtualTime float64
+	err := tx.NewRaw(`
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
+		VALUES (?0, ?1, ?2, 1, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
+		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
+			queued = l.queued + 1,
+			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
+				ELSE greatest(l.virtual_time, excluded.virtual_time) END
+		RETURNING virtual_time`, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
+	return virtualTime, err
+}
+
+// LeaveLane counts one queued job less, and advances the account's virtual time
+// by what it was given: estimated GPU seconds over the account's weight, or
+// nothing for a job that left without being leased. It returns the new time.
+func LeaveLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, gpuSeconds float64) (float64, error) {
+	var virtualTime float64
+	err := tx.NewRaw(`
+		UPDATE account_lanes l SET queued = l.queued - 1, virtual_time = l.virtual_time + ? / a.weight
+		FROM accounts a
+		WHERE l.account_id = ? AND l.lane = ? AND l.promoted = ? AND a.id = l.account_id
+		RETURNING l.virtual_time`, gpuSeconds, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
+	return virtualTime, err
+}
+
+// Standing is an account and its places in the lines, as the ready index mirrors
+// them.
+type Standing struct {
+	AccountID AccountID
+	Version   int64
+	// Capped accounts stand in no line, though their jobs wait.
+	Capped bool
+	Places []Place
+}
+
+// ListStandings returns those accounts of the given ones (nil: of all) that have
+// jobs in a queue.
+func ListStandings(ctx context.Context, db bun.IDB, ids []AccountID) ([]Standing, error) {
+	var rows []struct {
+		AccountID AccountID `bun:"account_id"`
+		Version   int64     `bun:"version"`
+		Capped    bool      `bun:"capped"`
+		Place
+	}
+	q := db.NewSelect().ColumnExpr("l.account_id, a.version, l.capped, l.lane, l.promoted, l.virtual_time").
+		TableExpr("account_lanes AS l").Join("JOIN accounts AS a ON a.id = l.account_id").
+		Where("l.queued > 0").Order("l.account_id")
+	if ids != nil {
+		q = q.Where("l.account_id IN (?)", bun.List(ids))
+	}
+	err := q.Scan(ctx, &rows)
+	var found []Standing
+	for _, row := range rows {
+		if len(found) == 0 || found[len(found)-1].AccountID != row.AccountID {
+			found = append(found, Standing{AccountID: row.AccountID, Version: row.Version, Capped: row.Capped})
+		}
+		last := &found[len(found)-1]
+		last.Places = append(last.Places, row.Place)
+	}
+	return found, err
+}
+
+// PromotedEvery is of how many starts in a lane one is a promoted job's, while
+// both kinds wait: within the bounds of at most 10 % and at least one in 20.
+const PromotedEvery = 10
+
+// LaneState is what decides how the queues of a lane are read.
+type LaneState struct {
+	Lane Tier `bun:"lane"`
+	// SincePromoted is how many of the lane's own jobs were started since its
+	// last promoted one, counted up to PromotedEvery - 1.
+	SincePromoted int  `bun:"since_promoted"`
+	Paused        bool `bun:"paused"`
+	// PausedModels are those that are paused by themselves.
+	PausedModels []string `bun:"paused_models,array"`
+}
+
+// Turn tells whether it is a promoted job's turn.
+func (s LaneState) Turn() bool { return s.SincePromoted >= PromotedEvery-1 }
+
+// ReadLanes returns the state of every lane, in no order.
+func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
+	var states []LaneState
+	err := db.NewRaw(`
+		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
+			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models
+		FROM lanes l LEFT JOIN queue_pauses p ON p.lane = l.lane AND p.paused
+		GROUP BY l.lane`).Scan(ctx, &states)
+	return states, err
+}
+
+// CountStart counts a start against the lane's turns. turn is what the caller
+// saw before it chose the job: CountStart returns sql.ErrNoRows if that is true
+// no longer. Its lock comes last of all but the outbox's; a lane in which no
+// promoted job starts is not written to.
+func CountStart(ctx context.Context, tx bun.Tx, line Line, turn bool) error {
+	if !line.Promoted {
+		err := mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = since_promoted + 1 WHERE lane = ? AND since_promoted < ?",
+			line.Lane, PromotedEvery-1).Exec(ctx))
+		if turn && errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
+	least := 0 // out of turn: none of the lane's own jobs was there
+	if turn {
+		least = PromotedEvery - 1
+	}
+	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = 0 WHERE lane = ? AND since_promoted >= ?", line.Lane, least).Exec(ctx))
+}
+
+// QueuePause is an operator's last word on a queue.
+type QueuePause struct {
+	bun.BaseModel `bun:"table:queue_pauses,alias:qp"`
+
+	Lane Tier `bun:"lane,pk"`
+	// Model is "" for all of the lane's.
+	Model     string    `bun:"model,pk"`
+	Paused    bool      `bun:"paused"`
+	ChangedBy string    `bun:"changed_by"`
+	ChangedAt time.Time `bun:"changed_at,nullzero,default:clock_timestamp()"`
+}
+
+// SetQueuePause writes an operator's word on a queue. One that changes nothing
+// leaves what is known of the last change.
+func SetQueuePause(ctx context.Context, db bun.IDB, p *QueuePause) error {
+	_, err := db.NewInsert().Model(p).
+		On("CONFLICT (lane, model) DO UPDATE").
+		Set("paused = excluded.paused, changed_by = excluded.changed_by, changed_at = excluded.changed_at").
+		Where("qp.paused <> excluded.paused").
+		Exec(ctx)
+	return err
+}

@@ -1,0 +1,180 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Queue is what a worker reads or does not read as a whole: the queued jobs of
+// one line, model and GPU class that need one region, or none.
+type Queue struct {
+	Line
+	Model   string `bun:"model" json:"model"`
+	GPURank int    `bun:"gpu_rank" json:"gpu_rank"`
+	// Region is the one that its jobs must run in, or "".
+	Region string `bun:"region" json:"region"`
+}
+
+// Queue is where the job stands while it is queued.
+func (j *Job) Queue() Queue {
+	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank}
+	if j.RequireRegion {
+		q.Region = j.Region
+	}
+	return q
+}
+
+// Line is the job's line. A redriven job runs in CRITICAL as one of its own.
+func (j *Job) Line() Line {
+	return Line{Lane: j.Lane, Promoted: j.Lane != j.Tier && j.Lane != TierCritical}
+}
+
+// QueuedJob is a queued job with its account's place in the line.
+type QueuedJob struct {
+	ID        JobID     `bun:"id"`
+	AccountID AccountID `bun:"account_id"`
+	Queue
+	// Wish is the region that it should run in if that costs nobody anything.
+	Wish        string  `bun:"wish"`
+	QueueOrder  int64   `bun:"queue_order"`
+	VirtualTime float64 `bun:"virtual_time"`
+}
+
+// These say of a row of jobs what Line, Queue and QueuedJob do; the index
+// jobs_next has the same words.
+const (
+	promotedSQL = "(lane <> tier AND lane <> 'CRITICAL')"
+	regionSQL   = "coalesce(CASE WHEN require_region THEN region END, '')"
+	// startableSQL leaves out what was to be started by now: it will fail.
+	startableSQL = "(expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())"
+
+	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, " +
+		"coalesce(region, '') AS wish, queue_order"
+)
+
+// NextJobs returns the heads of the queues of the first line, in the order in
+// which they are given, that has any that may start: of each account its first
+// job, the accounts by their virtual time. Accounts at their cap stand in no
+// line, and the jobs in passed are left out.
+func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
+	asked, err := json.Marshal(queues)
+	if err != nil {
+		return nil, err
+	}
+	var found []QueuedJob
+	err = db.NewRaw(`
+		WITH asked AS (
+			SELECT * FROM ROWS FROM (jsonb_to_recordset(?0::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
+				WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
+		lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
+		SELECT first.* FROM lines CROSS JOIN LATERAL (
+			SELECT head.*, l.virtual_time
+			FROM account_lanes l
+			CROSS JOIN LATERAL (
+				SELECT j.* FROM asked q CROSS JOIN LATERAL (
+					SELECT `+queuedColumns+` FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+						AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region
+						AND `+startableSQL+` AND id <> ALL (?1::uuid[])
+					ORDER BY queue_order LIMIT 1) j
+				WHERE q.lane = l.lane AND q.promoted = l.promoted
+				ORDER BY j.queue_order LIMIT 1) head
+			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
+			ORDER BY l.virtual_time, head.queue_order LIMIT ?2) first
+		ORDER BY lines.place, first.virtual_time, first.queue_order LIMIT ?2`,
+		string(asked), uuidArray(passed), limit).Scan(ctx, &found)
+	for i, job := range found {
+		if job.Line != found[0].Line {
+			return found[:i], err
+		}
+	}
+	return found, err
+}
+
+// ListQueuedJobs returns, of each account's every queue, the first limit jobs.
+func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
+	var found []QueuedJob
+	err := db.NewRaw(`
+		SELECT j.*, l.virtual_time
+		FROM account_lanes l
+		JOIN LATERAL (
+			SELECT `+queuedColumns+`, row_number() OVER (PARTITION BY model, gpu_rank, `+regionSQL+` ORDER BY queue_order) AS place
+			FROM jobs
+			WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted) j ON j.place <= ?
+		WHERE l.queued > 0`, limit).Scan(ctx, &found)
+	return found, err
+}
+
+// GetQueuedJob returns a job that is queued, or sql.ErrNoRows.
+func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error) {
+	job := new(QueuedJob)
+	err := db.NewRaw(`
+		SELECT j.*, l.virtual_time
+		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id = ? AND status = 'QUEUED') j
+		JOIN account_lanes l USING (account_id, lane, promoted)`, id).Scan(ctx, job)
+	return job, err
+}
+
+// ListImpatientJobs returns jobs of a tier that are queued in a lane for longer
+// than that, longest first.
+func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {
+	var ids []JobID
+	err := db.NewRaw(`
+		SELECT id FROM jobs
+		WHERE status = 'QUEUED' AND lane = ? AND tier = ? AND queued_at < clock_timestamp() - make_interval(secs => ?)
+		ORDER BY queued_at LIMIT ?`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
+	return ids, err
+}
+
+// QueueCount is what waits and runs in one lane for one model, or for all.
+type QueueCount struct {
+	Lane              Tier     `bun:"lane"`
+	Model             string   `bun:"model"`
+	Depth             int      `bun:"depth"`
+	Running           int      `bun:"running"`
+	Paused            bool     `bun:"paused"`
+	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
+	// GPUSeconds is the estimated work of what waits.
+	GPUSeconds float64 `bun:"gpu_seconds"`
+}
+
+const countQueuesSQL = `
+	count(*) FILTER (WHERE status = 'QUEUED') AS depth,
+	count(*) FILTER (WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')) AS running,
+	extract(epoch FROM clock_timestamp() - min(queued_at) FILTER (WHERE status = 'QUEUED')) AS oldest_wait_seconds,
+	coalesce(sum(estimated_gpu_seconds) FILTER (WHERE status = 'QUEUED'), 0) AS gpu_seconds`
+
+// CountQueues counts the queued and the live jobs by lane and model. A queue
+// that is paused by itself is there though it be empty, and a lane that is
+// paused whole as one of no model.
+func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
+	var counts []QueueCount
+	err := db.NewRaw(`
+		WITH counts AS (
+			SELECT lane, model, `+countQueuesSQL+`
+			FROM jobs WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
+			GROUP BY lane, model),
+		pauses AS (SELECT lane, model FROM queue_pauses WHERE paused)
+		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running, oldest_wait_seconds,
+			coalesce(gpu_seconds, 0) AS gpu_seconds, EXISTS (
+				SELECT FROM pauses p WHERE p.lane = found.lane AND p.model IN ('', found.model)) AS paused
+		FROM (SELECT * FROM counts FULL JOIN pauses USING (lane, model)) found
+		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
+	return counts, err
+}
+
+// CountQueue is CountQueues for one lane and model, or for a lane whole if there
+// is no model.
+func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*QueueCount, error) {
+	count := new(QueueCount)
+	err := db.NewRaw(`
+		SELECT ?0 AS lane, ?1 AS model, `+countQueuesSQL+`, EXISTS (
+			SELECT FROM queue_pauses p WHERE p.lane = ?0 AND p.model IN ('', ?1) AND p.paused) AS paused
+		FROM jobs
+		WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') AND lane = ?0 AND (?1 = '' OR model = ?1)`,
+		lane, model).Scan(ctx, count)
+	return count, err
+}
