@@ -92,6 +92,7 @@ type JobResolver interface {
 
 	Cancellation(ctx context.Context, obj *models.Job) (*models.Job, error)
 
+	WaitingFor(ctx context.Context, obj *models.Job) ([]*jobs.WaitingReason, error)
 	DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error)
 }
 type JobConnectionResolver interface {
@@ -107,6 +108,9 @@ type MutationResolver interface {
 	DeleteJob(ctx context.Context, id string) (*models.Job, error)
 	SubmitJob(ctx context.Context, input jobs.Submission) (*SubmitJobPayload, error)
 	CancelJob(ctx context.Context, id string) (*models.Job, error)
+	PauseQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
+	ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
+	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
 	RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error)
 	RegisterWorker(ctx context.Context, input jobs.Registration) (*RegisterWorkerPayload, error)
 	LeaseJob(ctx context.Context, input LeaseJobInput) (*LeaseJobPayload, error)
@@ -288,7 +292,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/worker.graphqls"
+//go:embed "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -306,6 +310,7 @@ var sources = []*ast.Source{
 	{Name: "schema/directive.graphqls", Input: sourceData("schema/directive.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/operator.graphqls", Input: sourceData("schema/operator.graphqls"), BuiltIn: false},
+	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/run.graphqls", Input: sourceData("schema/run.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
@@ -636,6 +641,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_startedAt(ctx, field)
 	case "completedAt":
 		return ec.fieldContext_Job_completedAt(ctx, field)
+	case "waitingFor":
+		return ec.fieldContext_Job_waitingFor(ctx, field)
 	case "dependsOn":
 		return ec.fieldContext_Job_dependsOn(ctx, field)
 	}
@@ -836,6 +843,8 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_running(ctx, field)
 	case "oldestWaitSeconds":
 		return ec.fieldContext_Queue_oldestWaitSeconds(ctx, field)
+	case "paused":
+		return ec.fieldContext_Queue_paused(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Queue", field.Name)
 }
@@ -918,6 +927,18 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_role(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_WaitingReason(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "code":
+		return ec.fieldContext_WaitingReason_code(ctx, field)
+	case "message":
+		return ec.fieldContext_WaitingReason_message(ctx, field)
+	case "until":
+		return ec.fieldContext_WaitingReason_until(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingReason", field.Name)
 }
 
 func (ec *executionContext) childFields_Worker(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1402,6 +1423,28 @@ func (ec *executionContext) field_Mutation_pauseBulkOperation_args(ctx context.C
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_pauseQueue_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "tier",
+		func(ctx context.Context, v any) (models.Tier, error) {
+			return ec.unmarshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tier"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "model",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["model"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_preemptWorker_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1608,6 +1651,28 @@ func (ec *executionContext) field_Mutation_resumeBulkOperation_args(ctx context.
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_resumeQueue_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "tier",
+		func(ctx context.Context, v any) (models.Tier, error) {
+			return ec.unmarshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tier"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "model",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["model"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_retryJob_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1627,6 +1692,28 @@ func (ec *executionContext) field_Mutation_retryJob_args(ctx context.Context, ra
 		return nil, err
 	}
 	args["fromScratch"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setJobTier_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "tier",
+		func(ctx context.Context, v any) (models.Tier, error) {
+			return ec.unmarshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tier"] = arg1
 	return args, nil
 }
 
@@ -5044,6 +5131,38 @@ func (ec *executionContext) fieldContext_Job_completedAt(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Job_waitingFor(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_waitingFor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().WaitingFor(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*jobs.WaitingReason) graphql.Marshaler {
+			return ec.marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReasonᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_waitingFor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WaitingReason(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Job_dependsOn(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6454,6 +6573,192 @@ func (ec *executionContext) fieldContext_Mutation_cancelJob(ctx context.Context,
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_cancelJob_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_pauseQueue(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_pauseQueue(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().PauseQueue(ctx, fc.Args["tier"].(models.Tier), fc.Args["model"].(*string))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				if err != nil {
+					var zeroVal *models.QueueCount
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.QueueCount
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.QueueCount) graphql.Marshaler {
+			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_pauseQueue(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Queue(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_pauseQueue_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_resumeQueue(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_resumeQueue(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().ResumeQueue(ctx, fc.Args["tier"].(models.Tier), fc.Args["model"].(*string))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				if err != nil {
+					var zeroVal *models.QueueCount
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.QueueCount
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.QueueCount) graphql.Marshaler {
+			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_resumeQueue(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Queue(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_resumeQueue_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setJobTier(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setJobTier(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetJobTier(ctx, fc.Args["id"].(string), fc.Args["tier"].(models.Tier))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				if err != nil {
+					var zeroVal *models.Job
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.Job
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Job) graphql.Marshaler {
+			return ec.marshalNJob2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJob(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setJobTier(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Job(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setJobTier_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -9114,6 +9419,29 @@ func (ec *executionContext) fieldContext_Queue_oldestWaitSeconds(_ context.Conte
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_paused(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Paused, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_paused(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RegisterWorkerPayload_worker(ctx context.Context, field graphql.CollectedField, obj *RegisterWorkerPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9769,6 +10097,75 @@ func (ec *executionContext) _Viewer_role(ctx context.Context, field graphql.Coll
 }
 func (ec *executionContext) fieldContext_Viewer_role(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Viewer", field, false, false, errors.New("field of type Role does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingReason_code(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Code, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v jobs.WaitingCode) graphql.Marshaler {
+			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type WaitingCode does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingReason_message(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingReason_until(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Worker_id(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
@@ -14119,6 +14516,44 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "waitingFor":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_waitingFor(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "dependsOn":
 			field := field
 
@@ -14714,6 +15149,27 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "cancelJob":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cancelJob(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pauseQueue":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_pauseQueue(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "resumeQueue":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_resumeQueue(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setJobTier":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setJobTier(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -15520,6 +15976,11 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "paused":
+			out.Values[i] = ec._Queue_paused(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -15882,6 +16343,54 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 			out.Values[i] = ec._Viewer_role(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var waitingReasonImplementors = []string{"WaitingReason"}
+
+func (ec *executionContext) _WaitingReason(ctx context.Context, sel ast.SelectionSet, obj *jobs.WaitingReason) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, waitingReasonImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WaitingReason")
+		case "code":
+			out.Values[i] = ec._WaitingReason_code(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._WaitingReason_message(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "until":
+			out.Values[i] = ec._WaitingReason_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -17665,6 +18174,49 @@ func (ec *executionContext) marshalNViewer2ᚖgithubᚗcomᚋreelayᚋreelayᚋj
 		return graphql.Null
 	}
 	return ec._Viewer(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx context.Context, v any) (jobs.WaitingCode, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := jobs.WaitingCode(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx context.Context, sel ast.SelectionSet, v jobs.WaitingCode) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*jobs.WaitingReason) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReason(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v *jobs.WaitingReason) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._WaitingReason(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNWorker2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorker(ctx context.Context, sel ast.SelectionSet, v *models.Worker) graphql.Marshaler {

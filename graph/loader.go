@@ -80,6 +80,7 @@ func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
 // loaders are the edges between rows.
 type loaders struct {
 	prompts   loader[models.JobID, *string]
+	waiting   loader[models.JobID, []jobs.WaitingReason]
 	attempts  loader[models.JobID, []*models.Attempt]
 	outputs   loader[models.JobID, []*models.Artifact]
 	artifacts loader[models.ArtifactID, *models.Artifact]
@@ -101,6 +102,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 		}
 		return prompts, err
 	}
+	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
 	l.outputs.fetch = grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })
 	l.artifacts.fetch = keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })

@@ -124,17 +124,19 @@ func TestReady(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		s.Index().Lose()
 		_, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 
 		require.NoError(t, s.Readier.Sweep(t.Context()))
 
-		heads, err := s.Notifier.Index.First(t.Context(), enterprise, 10)
-		require.NoError(t, err)
-		require.Len(t, heads, 2)
-		require.Equal(t, job.ID, heads[0].ID)
+		for _, queued := range []*models.Job{job, batch} {
+			heads, err := s.Notifier.Index.First(t.Context(), []models.Queue{queued.Queue()}, 10)
+			require.NoError(t, err)
+			require.Len(t, heads, 1)
+			require.Equal(t, queued.ID, heads[0].ID)
+		}
 	})
 }
 

@@ -69,3 +69,17 @@ CREATE TABLE queue_pauses (
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (lane, model)
 );
+
+-- An account's first jobs in a line, of these models, and the virtual times at
+-- which they will start.
+CREATE FUNCTION lined_up(account uuid, virtual_time float8, of_lane text, of_promoted boolean, of_models text[], most integer)
+RETURNS TABLE (id uuid, start float8, queue_order bigint) LANGUAGE sql STABLE AS $$
+    SELECT j.id, virtual_time + (sum(j.estimated_gpu_seconds) OVER (ORDER BY j.queue_order) - j.estimated_gpu_seconds) / a.weight,
+        j.queue_order
+    FROM (
+        SELECT j.id, j.estimated_gpu_seconds, j.queue_order FROM jobs j
+        WHERE j.status = 'QUEUED' AND j.account_id = account AND j.lane = of_lane
+            AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = of_promoted AND j.model = ANY (of_models)
+        ORDER BY j.queue_order LIMIT most) j
+    JOIN accounts a ON a.id = account
+$$;

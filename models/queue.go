@@ -118,6 +118,14 @@ func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error)
 	return job, err
 }
 
+// ListWaitingJobs returns those of these jobs that wait, without their params.
+func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
+	var found []*Job
+	err := db.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
+		Where("j.id IN (?) AND j.status IN ('SCHEDULED', 'BLOCKED', 'QUEUED')", bun.List(ids)).Scan(ctx)
+	return found, err
+}
+
 // ListImpatientJobs returns jobs of a tier that are queued in a lane for longer
 // than that, longest first.
 func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {

@@ -1,0 +1,292 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// WaitingCode is what holds a job back.
+type WaitingCode string
+
+const (
+	WaitNotBefore         WaitingCode = "NOT_BEFORE"
+	WaitDependency        WaitingCode = "DEPENDENCY"
+	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
+	WaitNoPool            WaitingCode = "NO_POOL"
+	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
+	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
+	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
+)
+
+// waitingCodes lists them, most telling first.
+var waitingCodes = []WaitingCode{
+	WaitDependency, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
+}
+
+// WaitingReason is one thing that holds a job back, in a sentence for people.
+// Until is when it will be over, if that is known.
+type WaitingReason struct {
+	Code    WaitingCode
+	Message string
+	Until   time.Time
+}
+
+// countAhead is up to how many jobs ahead of one are counted.
+const countAhead = 100
+
+// situation is all that is needed to say why jobs wait.
+type situation struct {
+	catalogue *Catalogue
+	now       time.Time
+	jobs      []*models.Job
+	blocking  map[models.JobID]models.Blocking
+	lanes     map[models.Tier]models.LaneState
+	capacity  []models.Capacity
+	accounts  map[models.AccountID]*models.Account
+	ahead     map[models.JobID]int
+}
+
+// WaitingFor tells of each of these jobs what holds it back, most telling first.
+// A job that waits no more, or that nothing holds back, is not in the answer. It
+// takes the same few statements for one job as for many.
+func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
+	s := &situation{catalogue: r.Catalogue}
+	if err := s.read(ctx, r, ids); err != nil {
+		return nil, fmt.Errorf("read what jobs wait for: %w", err)
+	}
+	reasons := map[models.JobID][]WaitingReason{}
+	for _, job := range s.jobs {
+		if why := s.why(job); len(why) > 0 {
+			reasons[job.ID] = why
+		}
+	}
+	return reasons, nil
+}
+
+func (s *situation) read(ctx context.Context, r *Reader, ids []models.JobID) error {
+	var err error
+	if s.jobs, err = models.ListWaitingJobs(ctx, r.DB, ids); err != nil || len(s.jobs) == 0 {
+		return err
+	}
+	if s.now, err = models.Now(ctx, r.DB); err != nil {
+		return err
+	}
+	blocking, err := models.CountBlocking(ctx, r.DB, ids)
+	if err != nil {
+		return err
+	}
+	s.blocking = keyedBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
+	lanes, err := models.ReadLanes(ctx, r.DB)
+	if err != nil {
+		return err
+	}
+	s.lanes = keyedBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
+	for _, job := range s.jobs {
+		accountIDs[job.AccountID], names[job.Model] = true, true
+	}
+	accounts, err := models.GetAccounts(ctx, r.DB, slices.Collect(maps.Keys(accountIDs)))
+	if err != nil {
+		return err
+	}
+	s.accounts = keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
+	if s.capacity, err = models.ListCapacity(ctx, r.DB, slices.Collect(maps.Keys(names))); err != nil {
+		return err
+	}
+	return s.readAhead(ctx, r)
+}
+
+func keyedBy[K comparable, V any](rows []V, key func(V) K) map[K]V {
+	all := make(map[K]V, len(rows))
+	for _, row := range rows {
+		all[key(row)] = row
+	}
+	return all
+}
+
+// readAhead finds how many jobs are ahead of each queued one, among those that
+// the same workers would run. One beyond countAhead is not in ahead.
+func (s *situation) readAhead(ctx context.Context, r *Reader) error {
+	s.ahead = map[models.JobID]int{}
+	numbers, asked := map[string]int{}, []models.LineUp(nil)
+	for _, job := range s.jobs {
+		if job.Status != models.JobQueued {
+			continue
+		}
+		up := models.LineUp{Lane: job.Lane, Models: s.rivals(job)}
+		if s.capped(job) {
+			up.AccountID = job.AccountID
+		}
+		if key := fmt.Sprint(up); numbers[key] == 0 {
+			asked = append(asked, up)
+			numbers[key] = len(asked)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	found, err := models.ListLinedUp(ctx, r.DB, asked, countAhead+1)
+	if err != nil {
+		return err
+	}
+	own, promoted := make([][]models.JobID, len(asked)), make([][]models.JobID, len(asked))
+	for _, up := range found {
+		if up.Promoted {
+			promoted[up.Number] = append(promoted[up.Number], up.ID)
+		} else {
+			own[up.Number] = append(own[up.Number], up.ID)
+		}
+	}
+	for i, up := range asked {
+		for ahead, id := range takeTurns(own[i], promoted[i], s.lanes[up.Lane].SincePromoted) {
+			s.ahead[id] = ahead
+		}
+	}
+	return nil
+}
+
+// takeTurns merges a lane's own jobs and its promoted ones in the order in which
+// they will start.
+func takeTurns(own, promoted []models.JobID, since int) []models.JobID {
+	var order []models.JobID
+	for len(own)+len(promoted) > 0 {
+		if len(promoted) > 0 && (len(own) == 0 || since >= models.PromotedEvery-1) {
+			order, promoted, since = append(order, promoted[0]), promoted[1:], 0
+		} else {
+			order, own, since = append(order, own[0]), own[1:], since+1
+		}
+	}
+	return order
+}
+
+// capacityFor returns what can run the job.
+func (s *situation) capacityFor(job *models.Job) []models.Capacity {
+	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
+		return !s.catalogue.reach(c.Models, c.GPUType, c.Region).serves(job.Queue())
+	})
+}
+
+// rivals are the models whose jobs the same workers would run, in order.
+func (s *situation) rivals(job *models.Job) []string {
+	names := []string{job.Model}
+	for _, c := range s.capacityFor(job) {
+		names = append(names, c.Models...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (s *situation) capped(job *models.Job) bool {
+	account := s.accounts[job.AccountID]
+	return account.Running >= account.MaxRunning
+}
+
+// why lists what holds a job back.
+func (s *situation) why(job *models.Job) []WaitingReason {
+	var reasons []WaitingReason
+	add := func(code WaitingCode, until time.Time, format string, args ...any) {
+		reasons = append(reasons, WaitingReason{Code: code, Message: fmt.Sprintf(format, args...), Until: until})
+	}
+	if b, blocked := s.blocking[job.ID]; blocked && job.Status == models.JobBlocked {
+		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", countOf(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
+	}
+	if job.RunAt.After(s.now) {
+		add(WaitNotBefore, job.RunAt, "It is due at %s.", job.RunAt.UTC().Format(time.RFC3339))
+	}
+	if job.Status != models.JobQueued {
+		return reasons
+	}
+	lane := strings.ToLower(string(job.Lane))
+	if state := s.lanes[job.Lane]; state.Paused {
+		add(WaitQueuePaused, time.Time{}, "The %s lane is paused.", lane)
+	} else if slices.Contains(state.PausedModels, job.Model) {
+		add(WaitQueuePaused, time.Time{}, "The %s lane is paused for %s.", lane, job.Model)
+	}
+	if s.capped(job) {
+		most := s.accounts[job.AccountID].MaxRunning
+		add(WaitAccountRunningCap, time.Time{}, "The account runs as many jobs at once as it may, which is %d.", most)
+	}
+	reasons = append(reasons, s.whyNoCapacity(job)...)
+	switch ahead, counted := s.ahead[job.ID]; {
+	case !counted || ahead > countAhead:
+		add(WaitQueueAhead, time.Time{}, "More than %d jobs ahead in the %s lane.", countAhead, lane)
+	case ahead > 0:
+		add(WaitQueueAhead, time.Time{}, "%s ahead in the %s lane.", countOf(ahead, "job"), lane)
+	}
+	slices.SortFunc(reasons, func(a, b WaitingReason) int {
+		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
+	})
+	return reasons
+}
+
+// whyNoCapacity tells why no worker is free for the job, if none is.
+func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
+	var total models.Capacity
+	var ready time.Time
+	for _, c := range s.capacityFor(job) {
+		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
+		if c.Booting > 0 && c.BootSeconds != nil {
+			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
+			if at.After(s.now) && (ready.IsZero() || at.Before(ready)) {
+				ready = at
+			}
+		}
+	}
+	switch {
+	case total.Idle > 0:
+		return nil
+	case total.Booting > 0:
+		message := countOf(total.Booting, "worker") + " that can run it " + verb(total.Booting, "boots", "boot")
+		if !ready.IsZero() {
+			message += fmt.Sprintf(", ready in about %.0f s", ready.Sub(s.now).Seconds())
+		}
+		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
+	case total.Busy == 0 && total.Most == 0:
+		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
+	case total.Most > 0:
+		return []WaitingReason{{Code: WaitCapacityExhausted, Message: fmt.Sprintf(
+			"%s that can run it %s busy; the pools may have %d.", countOf(total.Busy, "worker"), verb(total.Busy, "is", "are"), total.Most)}}
+	}
+	return []WaitingReason{{Code: WaitCapacityExhausted, Message: fmt.Sprintf(
+		"%s that can run it %s busy, and no pool can bring more.", countOf(total.Busy, "worker"), verb(total.Busy, "is", "are"))}}
+}
+
+// needs says what a job asks of a worker.
+func needs(job *models.Job) string {
+	text := ": it needs " + job.Model
+	if job.GPURank > 0 {
+		text += " on a larger GPU"
+	}
+	if job.RequireRegion {
+		text += " in the region " + job.Region
+	}
+	return text
+}
+
+func countOf(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
