@@ -1,24 +1,58 @@
 package jobs_test
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
-// due is the job that comes first, by the rules and without any index: lane,
-// the account's virtual time, requeued ones, priority, age.
+// due is the job that comes first for a worker, by the rules and without any
+// index: lane, whether it is a promoted job's turn, the account's virtual time,
+// requeued ones, priority, age. Its arguments are the worker and its GPU rank.
 const due = `
 	SELECT j.id FROM jobs j
+	JOIN workers w ON w.id = ?0
+	JOIN lanes t ON t.lane = j.lane
 	JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
-	JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane
-	WHERE j.status = 'QUEUED'
-	ORDER BY array_position(ARRAY['CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH'], j.lane), l.virtual_time,
-		NOT j.requeued, j.priority DESC, j.ticket
+	JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
+	WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
+		AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
+		AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
+		AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
+			SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
+				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))
+	ORDER BY array_position(ARRAY['CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH'], j.lane),
+		l.promoted <> (t.since_promoted >= 9), l.virtual_time, NOT j.requeued, j.priority DESC, j.ticket
 	LIMIT 1`
+
+// workerOf registers a worker of a region and a GPU type.
+func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string) jobs.Principal {
+	t.Helper()
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, jobs.Registration{
+		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: region, GPUType: gpuType,
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, AgentVersion: "test",
+	})
+	require.NoError(t, err)
+	p, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return p
+}
+
+// withGPUs has the one model know GPU types, smallest first.
+func withGPUs(t testing.TB, s *jobstest.Stack, types ...string) {
+	t.Helper()
+	model, err := s.Leaser.Catalogue.Model("testcard")
+	require.NoError(t, err)
+	model.GPUTypes = types
+}
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
@@ -26,11 +60,33 @@ func TestOrder(t *testing.T) {
 	t.Run("IsTheSameWithTheIndexAndWithout", func(t *testing.T) {
 		t.Parallel()
 
-		leases := 0
+		leases, promoted := 0, 0
 		rapid.Check(t, func(rt *rapid.T) {
 			l := newLife(t, models.TierCritical, models.TierEnterprise, models.TierEnterprise, models.TierPro, models.TierFree, models.TierBatch)
 			s := l.s
+			withGPUs(t, s, "small", "large")
+			l.workers = nil
+			for i, kind := range []string{"small eu", "small us", "large eu", "large us"} {
+				var gpu, region string
+				_, err := fmt.Sscan(kind, &gpu, &region)
+				require.NoError(t, err)
+				l.workers = append(l.workers, workerOf(t, s, fmt.Sprint("kind ", i), gpu, region))
+			}
 			s.Exec(t, "UPDATE accounts SET weight = 1 + ascii(name) % 2, max_running = 1 + ascii(name) % 3 WHERE name < 'a'")
+			// change has a queued job be another kind of one, as a requeue would.
+			change := func(set string) func(*rapid.T) {
+				return func(rt *rapid.T) {
+					job := s.Reload(t, pick(rt, l.jobs, "job"))
+					if job.Status != models.JobQueued {
+						rt.Skip("it does not wait")
+					}
+					_ = s.Notifier.Index.Remove(background, jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1})
+					s.Exec(t, "UPDATE jobs SET "+set+" WHERE id = ?", job.ID)
+					if err := s.Readier.Ready(background, job.ID); err != nil {
+						jobstest.RequireCode(rt, err, jobs.CodeNotFound)
+					}
+				}
+			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit":      l.submit,
 				"submit too":  l.submit,
@@ -39,22 +95,55 @@ func TestOrder(t *testing.T) {
 				"fail":        l.fail,
 				"cancel":      l.cancel,
 				"due":         l.due(t),
+				"raise":       change("gpu_rank = 1"),
+				"require":     change("require_region = true, region = 'eu'"),
+				"expire":      change("expires_at = clock_timestamp()"),
+				"avoid":       change("avoid_until = clock_timestamp() + interval '1 hour', avoid_worker_id = (SELECT id FROM workers WHERE status <> 'TERMINATED' ORDER BY random() LIMIT 1)"),
+				"turn":        func(*rapid.T) { s.Exec(t, "UPDATE lanes SET since_promoted = 9 - since_promoted / 9") },
 				"lose":        func(*rapid.T) { s.Index().Lose() },
 				"sweep":       func(rt *rapid.T) { require.NoError(rt, s.Readier.Sweep(background)) },
+				"promote": func(rt *rapid.T) {
+					s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '7 hours' WHERE status = 'QUEUED'")
+					n, err := s.Promoter.Promote(background)
+					require.NoError(rt, err)
+					promoted += n
+				},
+				"set tier": func(rt *rapid.T) {
+					_, err := s.Operator.SetJobTier(background, s.Admin, pick(rt, l.jobs, "job"), rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
+					allowed(rt, err, jobs.CodeConflict)
+				},
+				"pause": func(rt *rapid.T) {
+					steer := rapid.SampledFrom([]func(*jobs.Operator) (*models.QueueCount, error){
+						func(o *jobs.Operator) (*models.QueueCount, error) {
+							return o.PauseQueue(background, s.Admin, models.TierPro, "")
+						},
+						func(o *jobs.Operator) (*models.QueueCount, error) {
+							return o.ResumeQueue(background, s.Admin, models.TierPro, "")
+						},
+						func(o *jobs.Operator) (*models.QueueCount, error) {
+							return o.PauseQueue(background, s.Admin, models.TierEnterprise, "testcard")
+						},
+						func(o *jobs.Operator) (*models.QueueCount, error) {
+							return o.ResumeQueue(background, s.Admin, models.TierEnterprise, "testcard")
+						},
+					}).Draw(rt, "way")
+					_, err := steer(s.Operator)
+					require.NoError(rt, err)
+				},
 				"lease": func(rt *rapid.T) {
-					var idle []jobs.Principal
-					for _, w := range l.workers {
+					var idle []int
+					for i, w := range l.workers {
 						if _, err := models.FindLiveAttempt(background, s.DB, w.WorkerID); err != nil {
-							idle = append(idle, w)
+							idle = append(idle, i)
 						}
 					}
-					worker := pick(rt, idle, "worker")
+					i := pick(rt, idle, "worker")
 					var expected []models.JobID
-					require.NoError(rt, s.DB.NewRaw(due).Scan(background, &expected))
+					require.NoError(rt, s.DB.NewRaw(due, l.workers[i].WorkerID, i/2).Scan(background, &expected))
 
-					got := lease(rt, s, worker)
+					got := lease(rt, s, l.workers[i])
 
-					l.keep(worker, got)
+					l.keep(l.workers[i], got)
 					if len(expected) == 0 {
 						require.Nil(rt, got)
 						return
@@ -64,7 +153,344 @@ func TestOrder(t *testing.T) {
 					leases++
 				},
 			})
+			l.s.RequireInvariants(rt)
 		})
 		require.Positive(t, leases)
+		require.Positive(t, promoted)
+	})
+
+	for name, lose := range lost {
+		t.Run("GivesOneStartInTenToPromotedJobs"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			own := s.NewKey(t, s.NewAccount(t, "own", models.TierPro), models.RoleClient)
+			free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), models.RoleClient)
+			s.Exec(t, "UPDATE accounts SET max_queued = 1000, max_running = 100")
+			for range 40 {
+				submitAs(t, s, own, nil)
+			}
+			for range 8 {
+				submitAs(t, s, free, nil)
+			}
+			promoteAll(t, s)
+			lose(s)
+
+			var promoted []int
+			worker := s.Worker(t, "one")
+			for i := range 48 {
+				held := lease(t, s, worker)
+				require.NotNil(t, held, i)
+				require.Equal(t, models.TierPro, held.Job.Lane)
+				if held.Job.Tier == models.TierFree {
+					promoted = append(promoted, i)
+				}
+				_, err := s.Holder.Fail(t.Context(), worker, fenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
+				require.NoError(t, err)
+			}
+
+			require.Equal(t, []int{9, 19, 29, 39, 44, 45, 46, 47}, promoted, "one in ten, and all of them once nobody else waits")
+		})
+	}
+
+	t.Run("GivesNoMoreToPromotedJobsWhenManyAsk", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		own := s.NewKey(t, s.NewAccount(t, "own", models.TierPro), models.RoleClient)
+		free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), models.RoleClient)
+		s.Exec(t, "UPDATE accounts SET max_queued = 1000, max_running = 100")
+		for range 40 {
+			submitAs(t, s, own, nil)
+			submitAs(t, s, free, func(in *jobs.Submission) { in.Params = []byte(`{"durationSeconds": 1, "pace": 0}`) })
+		}
+		promoteAll(t, s)
+		var fleet []jobs.Principal
+		for i := range 30 {
+			fleet = append(fleet, s.Worker(t, fmt.Sprint(i)))
+		}
+
+		var calls sync.WaitGroup
+		for _, worker := range fleet {
+			calls.Go(func() { lease(t, s, worker) })
+		}
+		calls.Wait()
+
+		var tiers []models.Tier
+		require.NoError(t, s.DB.NewRaw("SELECT tier FROM jobs WHERE status = 'ASSIGNED'").Scan(t.Context(), &tiers))
+		require.Len(t, tiers, 30)
+		require.Len(t, slices.DeleteFunc(tiers, func(tier models.Tier) bool { return tier != models.TierFree }), 3)
+	})
+
+	t.Run("ForgetsWhatACappedAccountCouldNotUse", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		capped := s.NewAccount(t, "capped", models.TierEnterprise)
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", capped.ID)
+		key := s.NewKey(t, capped, models.RoleClient)
+		for range 20 {
+			submitAs(t, s, key, nil)
+			s.Submit(t)
+		}
+		for i := range 12 {
+			lease(t, s, s.Worker(t, fmt.Sprint("early", i)))
+		}
+
+		s.Exec(t, "UPDATE accounts SET max_running = 100 WHERE id = ?", capped.ID)
+		require.NoError(t, s.Readier.Sweep(t.Context()))
+
+		given := map[models.AccountID]int{}
+		for i := range 10 {
+			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+		}
+		require.InDelta(t, 5, given[capped.ID], 1)
+	})
+}
+
+// promoteAll has every queued job wait for long, and moves up what may. FREE
+// jobs are then in PRO, and PRO's own stay.
+func promoteAll(t testing.TB, s *jobstest.Stack) {
+	t.Helper()
+	s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '16 minutes' WHERE status = 'QUEUED' AND tier = 'FREE'")
+	_, err := s.Promoter.Promote(t.Context())
+	require.NoError(t, err)
+}
+
+func TestPromote(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MovesUpOneLaneAtATimeAndNeverIntoCritical", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		own := s.Submit(t)
+		wait := func(d time.Duration) models.Tier {
+			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - make_interval(secs => ?)", d.Seconds())
+			_, err := s.Promoter.Promote(t.Context())
+			require.NoError(t, err)
+			s.RequireInvariants(t)
+			return s.Reload(t, job.ID).Lane
+		}
+
+		require.Equal(t, models.TierBatch, wait(6*time.Hour-time.Minute))
+		require.Equal(t, models.TierFree, wait(6*time.Hour+time.Minute))
+		require.Equal(t, models.TierFree, wait(6*time.Hour+14*time.Minute))
+		require.Equal(t, models.TierPro, wait(6*time.Hour+16*time.Minute))
+		require.Equal(t, models.TierEnterprise, wait(6*time.Hour+26*time.Minute))
+		require.Equal(t, models.TierEnterprise, wait(99*time.Hour))
+		require.Equal(t, models.TierBatch, s.Reload(t, job.ID).Tier)
+		require.Equal(t, models.TierEnterprise, s.Reload(t, own.ID).Lane)
+		n, err := s.Promoter.Promote(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+
+	for name, lose := range lost {
+		t.Run("PrefersAnotherWorkerForAWhile"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			job := s.Submit(t)
+			one := s.Worker(t, "one")
+			s.Exec(t, "UPDATE jobs SET avoid_worker_id = ?, avoid_until = clock_timestamp() + interval '1 minute'", one.WorkerID)
+			lose(s)
+
+			two := s.Worker(t, "two")
+			require.Nil(t, lease(t, s, one))
+			behind := s.Submit(t)
+			require.Equal(t, behind.ID, lease(t, s, one).Job.ID, "what is behind it is not held up")
+			require.Equal(t, job.ID, lease(t, s, two).Job.ID)
+		})
+
+		t.Run("TakesItsOwnFailureIfNobodyElseCan"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			job := s.Submit(t)
+			one, far := workerOf(t, s, "one", "any", "eu"), workerOf(t, s, "far", "any", "us")
+			s.Exec(t, "UPDATE jobs SET require_region = true, region = 'eu', avoid_worker_id = ?, avoid_until = clock_timestamp() + interval '1 minute'", one.WorkerID)
+			require.NoError(t, s.Readier.Ready(t.Context(), job.ID))
+			lose(s)
+
+			require.Nil(t, lease(t, s, far))
+			require.Equal(t, job.ID, lease(t, s, one).Job.ID)
+		})
+
+		t.Run("GivesARaisedJobToALargerGPUOnly"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			withGPUs(t, s, "small", "large")
+			small, large := workerOf(t, s, "small", "small", "eu"), workerOf(t, s, "large", "large", "eu")
+			raised := s.Submit(t)
+			held := lease(t, s, small)
+			require.Equal(t, raised.ID, held.Job.ID)
+			s.Exec(t, "UPDATE jobs SET gpu_rank = 1")
+			behind := s.Submit(t)
+			_, err := s.Holder.Release(t.Context(), small, fenceOf(held), models.FailPreempted)
+			require.NoError(t, err)
+			lose(s)
+
+			require.Equal(t, behind.ID, lease(t, s, small).Job.ID)
+			require.Equal(t, raised.ID, lease(t, s, large).Job.ID)
+		})
+	}
+
+	t.Run("PassesOnAWakeForAJobThatItsWorkerFailed", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		failed, other := s.Worker(t, "failed"), s.Worker(t, "other")
+		job := s.Submit(t)
+		s.Exec(t, "UPDATE jobs SET avoid_worker_id = ?, avoid_until = clock_timestamp() + interval '1 minute'", failed.WorkerID)
+		require.NoError(t, s.Notifier.Index.Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1}))
+		found := make(chan *jobs.Lease, 2)
+		for i, worker := range []jobs.Principal{failed, other} {
+			go func() {
+				lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+				if lease != nil {
+					found <- lease
+				}
+			}()
+			require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == i+1 }, 20*time.Second, time.Millisecond)
+		}
+
+		require.NoError(t, s.Readier.Ready(t.Context(), job.ID)) // wakes the one that came first
+
+		got := <-found
+		require.Equal(t, other.WorkerID, got.Attempt.WorkerID)
+		s.Notifier.Waiters.Dismiss()
+	})
+}
+
+func TestSetJobTier(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MovesAWaitingJobAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		client := s.NewKey(t, s.NewAccount(t, "small", models.TierFree), models.RoleClient)
+		job := submitAs(t, s, client, nil)
+		s.Submit(t)
+
+		set, err := s.Operator.SetJobTier(t.Context(), s.Admin, job.ID, models.TierCritical)
+
+		require.NoError(t, err)
+		require.Equal(t, models.TierCritical, set.Tier)
+		require.Equal(t, job.ID, lease(t, s, s.Worker(t, "one")).Job.ID)
+		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventQueued, models.EventLeased}, eventTypes(t, s, job.ID))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("ShowsInAHeldJobWhenItIsQueuedAgain", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := s.Submit(t)
+		held := lease(t, s, worker)
+		_, err := s.Operator.SetJobTier(t.Context(), s.Admin, job.ID, models.TierBatch)
+		require.NoError(t, err)
+		other := s.Submit(t)
+
+		_, err = s.Holder.Release(t.Context(), worker, fenceOf(held), models.FailPreempted)
+
+		require.NoError(t, err)
+		require.Equal(t, models.TierBatch, s.Reload(t, job.ID).Lane)
+		require.Equal(t, other.ID, lease(t, s, worker).Job.ID)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("RefusesWhatMayNotBe", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		set := func(p jobs.Principal, id models.JobID, tier models.Tier) error {
+			_, err := s.Operator.SetJobTier(t.Context(), p, id, tier)
+			return err
+		}
+
+		jobstest.RequireCode(t, set(s.Client, job.ID, models.TierBatch), jobs.CodeForbidden)
+		jobstest.RequireCode(t, set(s.Admin, models.NewJobID(), models.TierBatch), jobs.CodeNotFound)
+		jobstest.RequireInvalid(t, set(s.Admin, job.ID, "GOLD"), "tier")
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+		jobstest.RequireCode(t, set(s.Admin, job.ID, models.TierBatch), jobs.CodeConflict)
+	})
+}
+
+func TestPauseQueue(t *testing.T) {
+	t.Parallel()
+
+	for name, lose := range lost {
+		t.Run("GivesNoJobOfItToAnybody"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			one, two, three := s.Worker(t, "one"), s.Worker(t, "two"), s.Worker(t, "three")
+			s.Submit(t)
+			running := lease(t, s, one)
+			for _, model := range []string{"", "testcard"} {
+				paused, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, model)
+				require.NoError(t, err)
+				require.True(t, paused.Paused)
+			}
+			held := s.Submit(t)
+			batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+			lose(s)
+
+			require.Equal(t, batch.ID, lease(t, s, two).Job.ID, "the lane below goes on")
+			require.Nil(t, lease(t, s, three))
+			_, err := s.Holder.Heartbeat(t.Context(), one, fenceOf(running), nil)
+			require.NoError(t, err)
+			_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
+			jobstest.RequireCode(t, err, jobs.CodeConflict)
+			require.Nil(t, lease(t, s, three))
+			resumed, err := s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "")
+			require.NoError(t, err)
+			require.False(t, resumed.Paused)
+			require.Equal(t, 1, resumed.Depth)
+			require.Equal(t, 1, resumed.Running)
+			require.Equal(t, held.ID, lease(t, s, three).Job.ID)
+		})
+	}
+
+	t.Run("ShowsAnEmptyQueueThatIsPaused", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "testcard")
+		require.NoError(t, err)
+		s.Submit(t)
+
+		queues, err := s.Reader.Queues(t.Context())
+
+		require.NoError(t, err)
+		require.Len(t, queues, 2)
+		require.False(t, queues[0].Paused)
+		require.Equal(t, models.TierPro, queues[1].Lane)
+		require.True(t, queues[1].Paused)
+		require.Zero(t, queues[1].Depth)
+		var by string
+		require.NoError(t, s.DB.NewRaw("SELECT changed_by FROM queue_pauses WHERE changed_at <= clock_timestamp()").Scan(t.Context(), &by))
+		require.Equal(t, string(s.Admin.KeyID), by)
+	})
+
+	t.Run("RefusesWhatMayNotBe", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, err := s.Operator.PauseQueue(t.Context(), s.Client, models.TierPro, "")
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "no such model")
+		jobstest.RequireInvalid(t, err, "model")
 	})
 }

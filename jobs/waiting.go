@@ -250,12 +250,17 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
 	case total.Busy == 0 && total.Most == 0:
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
-	case total.Most > 0:
-		return []WaitingReason{{Code: WaitCapacityExhausted, Message: fmt.Sprintf(
-			"%s that can run it %s busy; the pools may have %d.", countOf(total.Busy, "worker"), verb(total.Busy, "is", "are"), total.Most)}}
 	}
-	return []WaitingReason{{Code: WaitCapacityExhausted, Message: fmt.Sprintf(
-		"%s that can run it %s busy, and no pool can bring more.", countOf(total.Busy, "worker"), verb(total.Busy, "is", "are"))}}
+	message := "No worker that can run it is there"
+	if total.Busy > 0 {
+		message = countOf(total.Busy, "worker") + " that can run it " + verb(total.Busy, "is", "are") + " busy"
+	}
+	if total.Most > 0 {
+		message += fmt.Sprintf("; the pools may have %d.", total.Most)
+	} else {
+		message += ", and no pool can bring more."
+	}
+	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 }
 
 // needs says what a job asks of a worker.

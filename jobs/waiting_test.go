@@ -1,0 +1,188 @@
+package jobs_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// waitingFor returns what holds a job back.
+func waitingFor(t *testing.T, s *jobstest.Stack, id models.JobID) []jobs.WaitingReason {
+	t.Helper()
+	all, err := s.Reader.WaitingFor(t.Context(), []models.JobID{id})
+	require.NoError(t, err)
+	return all[id]
+}
+
+func codes(reasons []jobs.WaitingReason) []jobs.WaitingCode {
+	found := []jobs.WaitingCode{}
+	for _, r := range reasons {
+		found = append(found, r.Code)
+	}
+	return found
+}
+
+func TestWaitingFor(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsTheWholeStoryOfAJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one := s.Worker(t, "one")
+		parent := s.Submit(t)
+		held, fence := s.Lease(t, one)
+		require.Equal(t, parent.ID, held.Job.ID)
+		soon := time.Now().Add(time.Hour)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) {
+			in.DependsOn, in.RunAt = []models.JobID{parent.ID}, &soon
+		})
+		expect := func(codesOf ...jobs.WaitingCode) []jobs.WaitingReason {
+			t.Helper()
+			reasons := waitingFor(t, s, job.ID)
+			require.Equal(t, append([]jobs.WaitingCode{}, codesOf...), codes(reasons))
+			return reasons
+		}
+
+		blocked := expect(jobs.WaitDependency, jobs.WaitNotBefore)
+		require.Contains(t, blocked[0].Message, "1 job must complete first: "+string(parent.ID))
+		require.WithinDuration(t, soon, blocked[1].Until, time.Second)
+
+		film := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Holder.Complete(t.Context(), one, fence, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+		expect(jobs.WaitNotBefore)
+
+		_, err = s.Registrar.Deregister(t.Context(), one, one.WorkerID)
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", job.ID)
+		_, err = s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "No pool and no worker can run it: it needs testcard.", expect(jobs.WaitNoPool)[0].Message)
+
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
+		require.NoError(t, err)
+		expect(jobs.WaitQueuePaused, jobs.WaitNoPool)
+		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
+		require.NoError(t, err)
+
+		pool := &models.Pool{ID: models.NewPoolID(), Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}
+		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+		expect(jobs.WaitCapacityExhausted)
+
+		booting := &models.Worker{
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, WarmModels: []string{}, Status: models.WorkerBooting,
+		}
+		require.NoError(t, models.InsertWorker(t.Context(), s.DB, booting))
+		require.Zero(t, expect(jobs.WaitCapacityBooting)[0].Until)
+		s.Exec(t, "UPDATE workers SET pool_id = ?, created_at = registered_at - interval '40 s' WHERE registered_at IS NOT NULL", pool.ID)
+		boots := expect(jobs.WaitCapacityBooting)[0]
+		require.Contains(t, boots.Message, "1 worker that can run it boots, ready in about ")
+		require.WithinDuration(t, time.Now().Add(40*time.Second), boots.Until, 20*time.Second)
+		s.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp() WHERE status = 'BOOTING'")
+
+		two := s.Worker(t, "two")
+		expect()
+		first := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 9 })
+		require.Equal(t, "1 job ahead in the enterprise lane.", expect(jobs.WaitQueueAhead)[0].Message)
+
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+		held, fence = s.Lease(t, two)
+		require.Equal(t, first.ID, held.Job.ID)
+		capped := expect(jobs.WaitAccountRunningCap, jobs.WaitCapacityExhausted)
+		require.Equal(t, "1 worker that can run it is busy; the pools may have 2.", capped[1].Message)
+
+		_, err = s.Holder.Fail(t.Context(), two, fence, jobs.Failure{Class: models.FailContentPolicy})
+		require.NoError(t, err)
+		expect()
+		held, _ = s.Lease(t, two)
+		require.Equal(t, job.ID, held.Job.ID)
+		expect()
+	})
+
+	t.Run("CountsWhatStartsBeforeIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		s.Exec(t, "UPDATE accounts SET max_running = 100, max_queued = 1000")
+		for range 3 {
+			s.Submit(t)
+		}
+		for range 20 {
+			submitAs(t, s, other, nil)
+		}
+		last := s.Submit(t)
+		pro := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierPro })
+		s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '11 minutes' WHERE id = ?", pro.ID)
+		_, err := s.Promoter.Promote(t.Context())
+		require.NoError(t, err)
+		ahead := map[models.JobID]string{}
+		for _, id := range []models.JobID{last.ID, pro.ID} {
+			reasons := waitingFor(t, s, id)
+			ahead[id] = reasons[len(reasons)-1].Message
+		}
+
+		starts := map[models.JobID]int{}
+		for i := range 25 {
+			starts[lease(t, s, s.Worker(t, string(rune('a'+i)))).Job.ID] = i
+		}
+
+		require.Equal(t, "7 jobs ahead in the enterprise lane.", ahead[last.ID])
+		require.Equal(t, 7, starts[last.ID])
+		require.Equal(t, "9 jobs ahead in the enterprise lane.", ahead[pro.ID])
+		require.Equal(t, 9, starts[pro.ID])
+	})
+
+	t.Run("StopsCounting", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_queued = 1000")
+		for range 101 {
+			s.Submit(t)
+		}
+		hundredth := s.Submit(t)
+
+		reasons := waitingFor(t, s, hundredth.ID)
+
+		require.Equal(t, "More than 100 jobs ahead in the enterprise lane.", reasons[len(reasons)-1].Message)
+	})
+
+	t.Run("TakesTheSameStatementsForManyJobs", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var ids []models.JobID
+		for _, tier := range []models.Tier{"", models.TierPro, models.TierFree, models.TierBatch} {
+			for range 5 {
+				ids = append(ids, submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier }).ID)
+			}
+		}
+		count := &queryCount{}
+		reader := *s.Reader
+		reader.DB = s.DB.WithQueryHook(count)
+
+		_, err := reader.WaitingFor(t.Context(), ids[:1])
+		require.NoError(t, err)
+		one := count.n.Swap(0)
+		_, err = reader.WaitingFor(t.Context(), ids)
+		require.NoError(t, err)
+
+		require.Equal(t, one, count.n.Load())
+	})
+}
+
+// queryCount counts queries.
+type queryCount struct{ n atomic.Int64 }
+
+func (c *queryCount) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+func (c *queryCount) AfterQuery(context.Context, *bun.QueryEvent)                        { c.n.Add(1) }
