@@ -88,7 +88,7 @@ type Job struct {
 	Priority  int       `bun:"priority"`
 	// Requeued jobs keep their place: they go before the account's others.
 	Requeued            bool            `bun:"requeued"`
-	QueueOrder          int64           `bun:"queue_order,scanonly"`
+	QueueOrder          int64           `bun:"queue_order,nullzero,default:generated"`
 	Params              json.RawMessage `bun:"params,type:jsonb"`
 	Metadata            json.RawMessage `bun:"metadata,type:jsonb,nullzero"`
 	UserID              string          `bun:"user_id,nullzero"`
@@ -231,7 +231,7 @@ func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 // or returns sql.ErrNoRows.
 func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
 	return mustChange(tx.NewUpdate().Model(j).
-		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "metadata", "user_id",
+		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "queue_order", "metadata", "user_id",
 			"idempotency_key", "request_digest", "created_at").
 		Where("j.id = ? AND j.status = ?", j.ID, from).
 		Exec(ctx))
