@@ -26,16 +26,6 @@ func (c *counters) get(name string) int {
 	return c.count[name]
 }
 
-func (c *counters) sum() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sum := 0
-	for _, n := range c.count {
-		sum += n
-	}
-	return sum
-}
-
 func (c *counters) copy() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,12 +85,20 @@ const atOnce = 6
 
 // run injects faults until ctx ends, one about every gap, and then waits until
 // what they did is undone. The order comes from a deck of cards that is shuffled
-// by the seed: each kind comes up in each round, so that no run misses one.
-func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration) {
+// by the seed: each kind comes up in each round, so that no run misses one. With
+// once, it ends when each kind came up once, however slow the machine is.
+func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration, once bool) {
 	defer f.wait.Wait()
 	bound := make(chan struct{}, atOnce)
-	for deck := []fault(nil); ctx.Err() == nil; deck = deck[1:] {
+	deck := shuffled(f.kinds, random)
+	if once {
+		deck = deck[:len(f.kinds)]
+	}
+	for ; ctx.Err() == nil; deck = deck[1:] {
 		if len(deck) == 0 {
+			if once {
+				return
+			}
 			deck = shuffled(f.kinds, random)
 		}
 		card, choice := deck[0], rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))

@@ -34,12 +34,11 @@ type machine struct {
 	group    int
 	child    *services.Child
 
-	mu      sync.Mutex
-	doomed  bool // somebody is about to do something to it, or has
-	notice  time.Time
-	killed  time.Time
-	sameAs  string // the instance that came back, if this is one
-	stopped bool
+	mu     sync.Mutex
+	doomed bool // somebody is about to do something to it, or has
+	notice time.Time
+	killed time.Time
+	sameAs string // the instance that came back, if this is one
 }
 
 func startFleet(ctx context.Context, s *stack, size int) (*fleet, error) {

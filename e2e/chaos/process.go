@@ -134,13 +134,6 @@ func (p *process) setHeld(held bool) {
 	p.changed = make(chan struct{})
 }
 
-// up tells whether it runs now.
-func (p *process) up() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.outages) == 0 || !p.outages[len(p.outages)-1].until.IsZero()
-}
-
 // away lists when it did not run.
 func (p *process) away() []outage {
 	p.mu.Lock()

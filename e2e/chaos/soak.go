@@ -118,9 +118,16 @@ func (s *soak) start(ctx context.Context) (err error) {
 	return err
 }
 
+// briefLimit bounds a brief run, which ends once each fault came up.
+const briefLimit = 3 * time.Minute
+
 // trouble is the run itself: load and faults, until the time is over.
 func (s *soak) trouble(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Minutes*float64(time.Minute)))
+	limit := time.Duration(s.Minutes * float64(time.Minute))
+	if s.brief() {
+		limit = briefLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
@@ -135,7 +142,10 @@ func (s *soak) trouble(ctx context.Context) {
 	running.Go(func() {
 		_, gap := s.kinds()
 		sleep(ctx, 2*gap) // first it shall run at all
-		s.faults.run(ctx, s.random(3), gap)
+		s.faults.run(ctx, s.random(3), gap, s.brief())
+		if s.brief() {
+			cancel()
+		}
 	})
 	running.Go(func() { s.tell(ctx) })
 	running.Wait()

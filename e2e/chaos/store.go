@@ -25,14 +25,13 @@ type store struct {
 	listener net.Listener
 	server   *http.Server
 
-	mode     atomic.Pointer[storeFault] // nil: all is well
-	refused  atomic.Int64
-	partial  atomic.Int64
-	slowed   atomic.Int64
-	cut      atomic.Int64
-	mu       sync.Mutex
-	flipped  map[string]bool // keys whose bytes we damaged
-	listened string
+	mode    atomic.Pointer[storeFault] // nil: all is well
+	refused atomic.Int64
+	partial atomic.Int64
+	slowed  atomic.Int64
+	cut     atomic.Int64
+	mu      sync.Mutex
+	flipped map[string]bool // keys whose bytes we damaged
 }
 
 // A storeFault is what happens to a share of the requests to the store.
