@@ -3,20 +3,16 @@ package graph
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"runtime/debug"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -65,9 +61,9 @@ func public(ctx context.Context, err error) *jobs.Error {
 		return e
 	case ctx.Err() != nil:
 		return &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
-	case isOutage(err):
+	case models.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
-		return &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 2, Message: "The API cannot reach its database now: try again in some seconds."}
+		return jobs.ErrUnavailable
 	}
 	return &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
 }
@@ -97,28 +93,6 @@ func argument(path ast.Path) string {
 		}
 	}
 	return strings.Join(names, ".")
-}
-
-// isOutage tells whether an error says that PostgreSQL (or Redis) is away,
-// starting, stopping or full, and not that a query was wrong.
-func isOutage(err error) bool {
-	var refused *pgconn.ConnectError
-	var network *net.OpError
-	if errors.As(err, &refused) || errors.As(err, &network) {
-		return true
-	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "53")
-	}
-	for _, gone := range []error{
-		sql.ErrConnDone, driver.ErrBadConn, io.ErrUnexpectedEOF, io.EOF, net.ErrClosed, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
 }
 
 // recovered is the error of a panic, which is logged with its stack.

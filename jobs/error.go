@@ -47,6 +47,9 @@ var (
 	// ErrLeaseLost means that the job was reaped, requeued or ended after the
 	// caller leased it. The worker must stop and upload nothing more.
 	ErrLeaseLost = &Error{Code: CodeLeaseLost, Message: "The lease on this job is gone: stop the work and upload nothing more."}
+	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
+	// models.IsOutage. What was asked may have been done.
+	ErrUnavailable = &Error{Code: CodeUnavailable, RetryAfterSeconds: 2, Message: "The database cannot be reached now: try again in some seconds."}
 	// ErrUnauthenticated means that no valid key came with the request.
 	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_…"}
 )

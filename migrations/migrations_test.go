@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		var starts sync.WaitGroup
 		for i := range processes {
 			starts.Go(func() {
-				own, done, err := models.Open(t.Context(), dsn, 2)
+				own, done, err := models.OpenPatient(t.Context(), dsn, 2)
 				if err != nil {
 					errs[i] = err
 					return

@@ -8,42 +8,12 @@ package models
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
-
-// Open connects to the PostgreSQL at dsn with at most maxConns connections. The
-// returned function closes them all.
-func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		// pgx's error repeats the connection string, password and all.
-		return nil, nil, fmt.Errorf("the database URL is malformed: use postgres://user:password@host:5432/name")
-	}
-	cfg.MaxConns = int32(maxConns)
-	// bun writes the arguments into the statement, so no two are the same: to
-	// prepare and cache each would cost a second round trip and help nobody.
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
-	}
-	// Idle connections stay in pgx's pool: database/sql would hoard them.
-	// Columns that a row has and this binary does not know are a newer schema's.
-	db := bun.NewDB(stdlib.OpenDBFromPool(pool), pgdialect.New(), bun.WithDiscardUnknownColumns())
-	return db, func() { db.Close(); pool.Close() }, nil
-}
 
 // Now is PostgreSQL's clock, the only one that decides anything.
 func Now(ctx context.Context, db bun.IDB) (time.Time, error) {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 )
 
 const (
@@ -41,6 +43,8 @@ type failure struct {
 	Status  int
 	Title   string
 	Message string
+	// RetryAfterSeconds is when to try again, if that helps.
+	RetryAfterSeconds int
 	// RequestID finds an error of ours in the log.
 	RequestID string
 }
@@ -48,9 +52,12 @@ type failure struct {
 // describe turns an error into what a person may see of it.
 func describe(err error) failure {
 	var known *jobs.Error
+	if models.IsOutage(err) {
+		err = jobs.ErrUnavailable
+	}
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
 		status := statuses[known.Code]
-		return failure{Status: status, Title: http.StatusText(status), Message: known.Message}
+		return failure{Status: status, Title: http.StatusText(status), Message: known.Message, RetryAfterSeconds: known.RetryAfterSeconds}
 	}
 	return failure{
 		Status: http.StatusInternalServerError, Title: "Something went wrong here",
@@ -66,6 +73,12 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f := describe(err)
 	if f.RequestID != "" {
 		slog.ErrorContext(r.Context(), "console request failed", "method", r.Method, "path", r.URL.Path, "request", f.RequestID, "error", err)
+	}
+	if models.IsOutage(err) {
+		slog.WarnContext(r.Context(), "a service cannot be reached", "error", err)
+	}
+	if f.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfterSeconds))
 	}
 	_, loginErr := c.principal(r)
 	if err := render(w, r, f.Status, errorPage(f, loginErr == nil)); err != nil {

@@ -77,15 +77,15 @@ func (s *stack) handler(publicURL string) http.Handler {
 	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Catalogue: s.catalogue}
-	leaser := &jobs.Leaser{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   &jobs.Deleter{DB: s.db, Notifier: s.notifier},
-		Holder:    &jobs.Holder{DB: s.db, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
+		Holder:    &jobs.Holder{DB: s.workers, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
 		Retrier:   s.retrier(),
-		Registrar: &jobs.Registrar{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
+		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Letters:   s.letters(), Bulk: s.bulk(),
 	}, s.keys().Authenticate, graph.Options{}))
 	mux.Handle("/objects/", s.objects.Handler())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,12 +27,7 @@ func migrateCommand() *cobra.Command {
 			if err := cfg.check(); err != nil {
 				return err
 			}
-			db, done, err := models.Open(cmd.Context(), cfg.databaseURL, 4)
-			if err != nil {
-				return err
-			}
-			defer done()
-			steps, err := migrations.Run(cmd.Context(), db)
+			steps, err := migrate(cmd.Context(), cfg.databaseURL)
 			if err != nil {
 				return err
 			}
@@ -49,4 +45,14 @@ func migrateCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
+}
+
+// migrate brings the schema up to date and returns the steps that it took.
+func migrate(ctx context.Context, databaseURL string) ([]string, error) {
+	db, done, err := models.OpenPatient(ctx, databaseURL, 4)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return migrations.Run(ctx, db)
 }

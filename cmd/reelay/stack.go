@@ -20,6 +20,7 @@ import (
 type stack struct {
 	cfg       config
 	db        *bun.DB
+	workers   *bun.DB // the same database, over connections of their own
 	redis     redis.UniversalClient
 	asynq     asynq.RedisConnOpt
 	objects   *blob.Store
@@ -55,11 +56,9 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if s.catalogue, err = jobs.LoadCatalogue(); err != nil {
 		return nil, err
 	}
-	var closeDB func()
-	if s.db, closeDB, err = models.Open(ctx, cfg.databaseURL, cfg.databaseMax); err != nil {
+	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, closeDB)
 	if err := s.openRedis(); err != nil {
 		return nil, err
 	}
@@ -71,6 +70,20 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
 	return s, nil
+}
+
+// openDatabase connects to PostgreSQL. Half of the connections are the workers',
+// so that no flood of submits can hold up a heartbeat.
+func (s *stack) openDatabase(ctx context.Context) error {
+	for db, conns := range map[**bun.DB]int{&s.db: s.cfg.databaseMax - s.cfg.databaseMax/2, &s.workers: s.cfg.databaseMax / 2} {
+		opened, closeDB, err := models.Open(ctx, s.cfg.databaseURL, conns)
+		if err != nil {
+			return err
+		}
+		*db = opened
+		s.closers = append(s.closers, closeDB)
+	}
+	return nil
 }
 
 func (s *stack) openRedis() error {
@@ -105,7 +118,9 @@ func (s *stack) Close() {
 	s.closers = nil
 }
 
-func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.db} }
+// keys are checked over the workers' connections: it takes the key to know who
+// calls.
+func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
 
 func (s *stack) reader() *jobs.Reader {
 	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs/seal"
-	"github.com/reelay/reelay/migrations"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
@@ -160,7 +159,7 @@ func prepare(ctx context.Context, cfg config, o upOptions) (keys credentials, er
 		return keys, err
 	}
 	defer s.Close()
-	if _, err := migrations.Run(ctx, s.db); err != nil {
+	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
 		return keys, err
 	}
 	if keys, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL); err != nil {

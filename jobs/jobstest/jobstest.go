@@ -64,7 +64,12 @@ type Stack struct {
 // can be lost.
 func New(t testing.TB) *Stack {
 	t.Helper()
-	db := modelstest.DB(t)
+	return Over(t, modelstest.DB(t))
+}
+
+// Over is New over a database that a test opened itself.
+func Over(t testing.TB, db *bun.DB) *Stack {
+	t.Helper()
 	catalogue, err := jobs.LoadCatalogue()
 	require.NoError(t, err)
 	keyset, err := seal.NewKeyset()

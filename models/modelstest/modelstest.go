@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
@@ -71,6 +74,19 @@ func DSN(t testing.TB) string {
 	return database(name)
 }
 
+// Proxied is DSN of a database that is reached through a proxy.
+func Proxied(t testing.TB) (string, *faultproxy.Proxy) {
+	t.Helper()
+	dsn, err := url.Parse(DSN(t))
+	require.NoError(t, err)
+	query := dsn.Query()
+	proxy := faultproxy.New(t, "unix", filepath.Join(query.Get("host"), ".s.PGSQL."+query.Get("port")))
+	query.Set("host", "127.0.0.1")
+	query.Set("port", strconv.Itoa(proxy.Port()))
+	dsn.RawQuery = query.Encode()
+	return dsn.String(), proxy
+}
+
 // DSNOf is how others connect to a test's database.
 func DSNOf(t testing.TB, db *bun.DB) string {
 	t.Helper()
@@ -100,7 +116,7 @@ func makeTemplate(ctx context.Context) error {
 	if _, err := server.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}
-	db, done, err := models.Open(ctx, database(template), 2)
+	db, done, err := models.OpenPatient(ctx, database(template), 2)
 	if err != nil {
 		return err
 	}

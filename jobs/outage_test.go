@@ -1,0 +1,168 @@
+package jobs_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/faultproxy"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+)
+
+// proxied is a stack whose way to PostgreSQL a test may break.
+func proxied(t *testing.T) (*jobstest.Stack, *faultproxy.Proxy) {
+	t.Helper()
+	dsn, proxy := modelstest.Proxied(t)
+	db, done, err := models.Open(t.Context(), dsn, 8)
+	require.NoError(t, err)
+	t.Cleanup(done)
+	return jobstest.Over(t, db), proxy
+}
+
+// loseCommit makes a call whose commit takes place, and is never told of.
+func loseCommit(t *testing.T, proxy *faultproxy.Proxy, call func() error) {
+	t.Helper()
+	before := proxy.Lost()
+	proxy.Lose(func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) })
+	err := call()
+	proxy.Lose(nil)
+	require.Error(t, err)
+	require.True(t, models.IsOutage(err), "%v", err)
+	require.Greater(t, proxy.Lost(), before)
+}
+
+// TestCommit is about a commit that took place and whose answer was lost: who
+// repeats the call finds what was done.
+func TestCommit(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OfASubmitIsFoundByItsIdempotencyKey", func(t *testing.T) {
+		t.Parallel()
+		s, proxy := proxied(t)
+		in, key := request(), "once"
+		in.IdempotencyKey = &key
+
+		loseCommit(t, proxy, func() error { _, _, err := s.Submitter.Submit(t.Context(), s.Client, in); return err })
+		job, again, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		require.True(t, again)
+		require.Equal(t, models.JobQueued, job.Status)
+		require.Equal(t, 1, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("OfALeaseIsFoundByItsRequest", func(t *testing.T) {
+		t.Parallel()
+		s, proxy := proxied(t)
+		job, worker := s.Submit(t), s.Worker(t, "one")
+		call := jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"}
+
+		loseCommit(t, proxy, func() error { _, _, err := s.Leaser.Lease(t.Context(), worker, call); return err })
+		lease, _, err := s.Leaser.Lease(t.Context(), worker, call)
+
+		require.NoError(t, err)
+		require.Equal(t, job.ID, lease.Job.ID)
+		require.Equal(t, 1, s.Count(t, "job_attempts"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("OfAWorkersLastWordIsFoundByItsToken", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct {
+			call func(*jobstest.Stack, jobs.Principal, jobs.Fence, *jobs.UploadedObject) error
+			ends models.JobStatus
+		}{
+			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, film *jobs.UploadedObject) error {
+				_, err := s.Holder.Complete(background, p, f, jobs.Completion{Video: film})
+				return err
+			}, models.JobCompleted},
+			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
+				_, err := s.Holder.Fail(background, p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+				return err
+			}, models.JobScheduled},
+			"Release": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
+				_, err := s.Holder.Release(background, p, f, models.FailPreempted)
+				return err
+			}, models.JobQueued},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s, proxy := proxied(t)
+				job, worker := s.Submit(t), s.Worker(t, "one")
+				_, fence := s.Lease(t, worker)
+				film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+
+				loseCommit(t, proxy, func() error { return c.call(s, worker, fence, &film) })
+				events := s.Count(t, "job_events")
+				require.NoError(t, c.call(s, worker, fence, &film))
+
+				require.Equal(t, c.ends, s.Reload(t, job.ID).Status)
+				require.Equal(t, events, s.Count(t, "job_events"), "it happened once")
+				s.RequireInvariants(t)
+			})
+		}
+	})
+
+	t.Run("OfACheckpointIsFoundByItsKey", func(t *testing.T) {
+		t.Parallel()
+		s, proxy := proxied(t)
+		s.Submit(t)
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+		saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("half a film")), Step: 5, Percent: 50}
+
+		loseCommit(t, proxy, func() error { _, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved); return err })
+		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved)
+
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Count(t, "artifacts"))
+		s.RequireInvariants(t)
+	})
+}
+
+// TestOutage is about calls while PostgreSQL cannot be reached.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LeavesNothingHalfWritten", func(t *testing.T) {
+		t.Parallel()
+		s, proxy := proxied(t)
+		seen := 0
+		for lose := 1; ; lose++ { // at the first answer of the submit, at the second …
+			proxy.Lose(func([]byte) bool { seen++; return seen == lose })
+			seen = 0
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+			proxy.Lose(nil)
+			s.RequireInvariants(t)
+			if err == nil {
+				require.Greater(t, lose, 5)
+				break
+			}
+			require.True(t, models.IsOutage(err), "%v", err)
+		}
+	})
+
+	t.Run("KeepsTheLeaseForWhoComesBack", func(t *testing.T) {
+		t.Parallel()
+		s, proxy := proxied(t)
+		s.Submit(t)
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+
+		proxy.Cut()
+		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.True(t, models.IsOutage(err), "%v", err)
+		proxy.Heal()
+
+		require.Eventually(t, func() bool {
+			_, err := s.Holder.Heartbeat(background, worker, fence, nil)
+			return err == nil
+		}, 2*time.Second, time.Millisecond)
+		s.RequireInvariants(t)
+	})
+}

@@ -1,0 +1,154 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// What a PostgreSQL that does not answer, or is busy, costs a caller at most. A
+// connection string may say otherwise for the two that PostgreSQL itself holds.
+const (
+	// connectTimeout bounds a wait for a connection, new or from the pool.
+	connectTimeout = 2 * time.Second
+	// pingTimeout bounds the look at a connection that was idle.
+	pingTimeout = time.Second
+	// statementTimeout bounds a statement, its waits for locks included.
+	statementTimeout = 10 * time.Second
+	// idleTimeout ends the transaction, and frees the locks, of a process that
+	// went silent within it.
+	idleTimeout = 10 * time.Second
+	// silenceLimit is how long an answer may take: longer than any statement.
+	silenceLimit = 15 * time.Second
+)
+
+// errBusy means that all connections of the pool were in use for too long.
+var errBusy = errors.New("no connection to PostgreSQL became free")
+
+// Open connects to the PostgreSQL at dsn with at most maxConns connections. The
+// returned function closes them all. No call over them waits for ever: whatever
+// it waits for, it fails in the end with an error of which IsOutage tells.
+func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
+	return open(ctx, dsn, maxConns, bounded)
+}
+
+// OpenPatient is Open for the steps of a migration, which may take their time.
+func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
+	return open(ctx, dsn, maxConns, func(*pgx.ConnConfig) {})
+}
+
+func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		// pgx's error repeats the connection string, password and all.
+		return nil, nil, fmt.Errorf("the database URL is malformed: use postgres://user:password@host:5432/name")
+	}
+	cfg.MaxConns = int32(maxConns)
+	cfg.PingTimeout = pingTimeout
+	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	// bun writes the arguments into the statement, so no two are the same: to
+	// prepare and cache each would cost a second round trip and help nobody.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.ConnConfig.OnPgError = keepsConnection
+	limit(cfg.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	plain := sql.OpenDB(connector{stdlib.GetPoolConnector(pool)})
+	// Idle connections stay in pgx's pool: database/sql would hoard them.
+	plain.SetMaxIdleConns(0)
+	// Columns that a row has and this binary does not know are a newer schema's.
+	db := bun.NewDB(plain, pgdialect.New(), bun.WithDiscardUnknownColumns())
+	return db, func() { db.Close(); pool.Close() }, nil
+}
+
+// bounded sets the time limits on what happens over a connection.
+func bounded(cfg *pgx.ConnConfig) {
+	for name, limit := range map[string]time.Duration{
+		"statement_timeout": statementTimeout, "idle_in_transaction_session_timeout": idleTimeout,
+	} {
+		if _, said := cfg.RuntimeParams[name]; !said {
+			cfg.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
+		}
+	}
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &impatient{Conn: conn}, nil
+	}
+}
+
+// keepsConnection tells whether a connection is good for more after an error of
+// PostgreSQL: not if it ends there, or leads to a server that became read-only,
+// as a primary does that another took over from.
+func keepsConnection(_ *pgconn.PgConn, e *pgconn.PgError) bool {
+	return !strings.EqualFold(e.SeverityUnlocalized, "FATAL") && !strings.EqualFold(e.Severity, "FATAL") && e.Code != codeReadOnly
+}
+
+// connector hands out the pool's connections, and bounds the wait for one.
+type connector struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	waiting, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := c.Connector.Connect(waiting)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w within %s: %w", errBusy, connectTimeout, err)
+	}
+	return conn, err
+}
+
+// impatient is a connection whose other end may be silent for silenceLimit while
+// it is read. pgx has deadlines of its own only where its caller has one.
+type impatient struct {
+	net.Conn
+	mu  sync.Mutex
+	cut bool // by a deadline of pgx's
+}
+
+// SetDeadline implements net.Conn: pgx ends a call so.
+func (c *impatient) SetDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = !at.IsZero()
+	return c.Conn.SetDeadline(at)
+}
+
+// Read implements net.Conn.
+func (c *impatient) Read(p []byte) (int, error) {
+	if err := c.wait(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *impatient) wait() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(time.Now().Add(silenceLimit))
+}

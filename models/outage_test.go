@@ -1,0 +1,186 @@
+package models_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+func open(t *testing.T, dsn string, conns int) *bun.DB {
+	t.Helper()
+	db, done, err := models.Open(t.Context(), dsn, conns)
+	require.NoError(t, err)
+	t.Cleanup(done)
+	return db
+}
+
+// requireOutage says that a call fails as an outage, and soon.
+func requireOutage(t *testing.T, within time.Duration, call func() error) {
+	t.Helper()
+	begun := time.Now()
+	err := call()
+	require.Error(t, err)
+	require.True(t, models.IsOutage(err), "%v", err)
+	require.Less(t, time.Since(begun), within, "%v", err)
+}
+
+func ask(db bun.IDB) func() error {
+	return func() error {
+		_, err := models.Now(context.Background(), db)
+		return err
+	}
+}
+
+// requireBack says that a pool serves again, whatever it held before.
+func requireBack(t *testing.T, db *bun.DB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return ask(db)() == nil }, 2*time.Second, time.Millisecond)
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ServesAgainSoonAfterPostgreSQLWasKilled", func(t *testing.T) {
+		t.Parallel()
+		dir, err := os.MkdirTemp("", "reelay-pg-")
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		start := func() *services.Postgres {
+			server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+			require.NoError(t, err)
+			t.Cleanup(func() { server.Stop(context.Background()) })
+			return server
+		}
+		server := start()
+		db := open(t, server.DSN(), 8)
+		connect(db, 8)
+
+		server.Kill()
+		require.NoError(t, server.Stop(t.Context()))
+		require.Eventually(t, func() bool { return ask(db)() != nil }, 10*time.Second, time.Millisecond, "its children live a moment longer")
+		requireOutage(t, time.Second, ask(db))
+		start()
+
+		requireBack(t, db)
+	})
+
+	t.Run("ServesAgainAfterTheWayToPostgreSQLWasCut", func(t *testing.T) {
+		t.Parallel()
+		dsn, proxy := modelstest.Proxied(t)
+		db := open(t, dsn, 4)
+		connect(db, 4)
+
+		proxy.Cut()
+		requireOutage(t, 3*time.Second, ask(db))
+		proxy.Heal()
+
+		requireBack(t, db)
+	})
+
+	t.Run("GivesUpOnAPostgreSQLThatHangs", func(t *testing.T) {
+		t.Parallel()
+		dsn, proxy := modelstest.Proxied(t)
+		db := open(t, dsn, 2)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+
+		proxy.Hang()
+		var calls sync.WaitGroup
+		calls.Go(func() { requireOutage(t, 20*time.Second, ask(tx)) }) // in the middle of something
+		calls.Go(func() { requireOutage(t, 5*time.Second, ask(db)) })  // at its beginning
+		calls.Wait()
+		proxy.Heal()
+
+		_ = tx.Rollback()
+		require.NoError(t, ask(db)())
+	})
+
+	t.Run("DoesNotWaitLongForAConnection", func(t *testing.T) {
+		t.Parallel()
+		db := open(t, modelstest.DSN(t), 2)
+		for range 2 {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer tx.Rollback()
+		}
+
+		requireOutage(t, 3*time.Second, ask(db))
+	})
+
+	t.Run("LeavesAServerThatBecameReadOnly", func(t *testing.T) {
+		t.Parallel()
+		dsn := modelstest.DSN(t)
+		db := open(t, dsn, 1)
+		write := func() error {
+			_, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS written ()")
+			return err
+		}
+		_, err := db.ExecContext(t.Context(), "SET default_transaction_read_only = on") // of this connection alone
+		require.NoError(t, err)
+
+		requireOutage(t, time.Second, write)
+
+		require.NoError(t, write(), "a new connection may lead to the new primary")
+	})
+
+	t.Run("EndsATransactionWhoseProcessWentSilent", func(t *testing.T) {
+		t.Parallel()
+		db := open(t, modelstest.DSN(t)+"&idle_in_transaction_session_timeout=50", 1)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+
+		require.Eventually(t, func() bool { err = ask(tx)(); return err != nil }, 10*time.Second, 200*time.Millisecond)
+
+		require.True(t, models.IsOutage(err), "%v", err)
+	})
+
+	t.Run("GivesAStatementUpThatTakesTooLong", func(t *testing.T) {
+		t.Parallel()
+		dsn := modelstest.DSN(t)
+		db, holder := open(t, dsn+"&statement_timeout=50", 1), open(t, dsn, 1)
+		tx, err := holder.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.ExecContext(t.Context(), "LOCK TABLE jobs")
+		require.NoError(t, err)
+
+		requireOutage(t, 3*time.Second, func() error {
+			_, err := db.ExecContext(t.Context(), "SELECT count(*) FROM jobs")
+			return err
+		})
+	})
+}
+
+// connect makes the pool hold n connections.
+func connect(db *bun.DB, n int) {
+	var calls sync.WaitGroup
+	for range n {
+		calls.Go(func() { _, _ = db.ExecContext(context.Background(), "SELECT pg_sleep(0.05)") })
+	}
+	calls.Wait()
+}
+
+func TestIsOutage(t *testing.T) {
+	t.Parallel()
+
+	for code, outage := range map[string]bool{
+		"08006": true, "25006": true, "25P03": true, "40001": true, "40P01": true, "53100": true, "53200": true, "53300": true,
+		"55P03": true, "57014": true, "57P01": true, "57P02": true, "57P03": true, "58030": true,
+		"22P02": false, "23505": false, "25P02": false, "42601": false, "42P01": false, "XX000": false,
+	} {
+		err := fmt.Errorf("submit job job_1: %w", &pgconn.PgError{Code: code, Severity: "ERROR"})
+		require.Equal(t, outage, models.IsOutage(err), code)
+	}
+	require.True(t, models.IsOutage(&pgconn.PgError{Code: "XX000", Severity: "PANIC"}))
+	require.False(t, models.IsOutage(nil))
+}
