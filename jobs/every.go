@@ -2,41 +2,61 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
+// Periods shares periodic work out between processes.
+type Periods struct {
+	DB *bun.DB
+}
+
+// Claim tells whether the caller shall do the work of that name in its present
+// period. Of all who ask within a period, the first does it. left is how long
+// the period still lasts, by PostgreSQL's clock like the rest of it.
+func (p *Periods) Claim(ctx context.Context, name string, every time.Duration) (mine bool, left time.Duration, err error) {
+	mine, left, err = models.ClaimPass(ctx, p.DB, name, every)
+	if err != nil {
+		return false, 0, fmt.Errorf("claim a period of the pass %s: %w", name, err)
+	}
+	return mine, left, nil
+}
+
+// PassLog logs what fails of a pass: not each time anew while it goes on
+// failing.
+type PassLog struct {
+	Name   string
+	logged time.Time
+}
+
+const logEvery = 30 * time.Second
+
+// Note takes note of how the pass ended.
+func (l *PassLog) Note(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		l.logged = time.Time{}
+	case ctx.Err() == nil && time.Since(l.logged) >= logEvery:
+		slog.ErrorContext(ctx, "periodic pass failed", "pass", l.Name, "error", err)
+		l.logged = time.Now()
+	}
+}
+
 // Every calls pass until ctx ends, about each interval, with jitter so that
-// replicas spread out. It logs what fails and goes on. A pass that runs when ctx
-// ends may finish.
+// replicas spread out. It logs what fails and goes on.
 func Every(ctx context.Context, name string, interval time.Duration, pass func(context.Context) error) error {
+	log := PassLog{Name: name}
 	for {
-		if err := Finish(ctx, pass); err != nil && ctx.Err() == nil {
-			slog.ErrorContext(ctx, "periodic pass failed", "pass", name, "error", err)
-		}
+		log.Note(ctx, pass(ctx))
 		select {
 		case <-time.After(interval*9/10 + rand.N(interval/5)):
 		case <-ctx.Done():
 			return nil
 		}
 	}
-}
-
-// finishTime is how long what runs may go on when its process is asked to end.
-const finishTime = 5 * time.Second
-
-// Finish runs a pass that ctx's end does not break off at once: it may go on for
-// 5 s.
-func Finish(ctx context.Context, pass func(context.Context) error) error {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(finishTime):
-			cancel()
-		case <-running.Done():
-		}
-	})()
-	return pass(running)
 }

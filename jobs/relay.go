@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -13,37 +14,52 @@ import (
 // Relay carries the outbox's messages out, each at least once.
 type Relay struct {
 	DB *bun.DB
-	// Publish hands one message to the queue. A message that it refuses is tried
-	// again later.
+	// Publish hands one message to the queue. It returns ErrUnpublishable for a
+	// message that the queue will not take, and another error if it can take none
+	// now.
 	Publish func(ctx context.Context, m *models.OutboxMessage) error
 }
+
+// ErrUnpublishable means that nobody handles a message as it is: it was written
+// by a newer release, perhaps.
+var ErrUnpublishable = errors.New("nobody handles this message")
 
 const (
 	relayBatch = 200
 	// relayClaim is for how long a message is this process's: after that another
-	// one takes it that this one did not carry out.
+	// one takes it, if this one is gone.
 	relayClaim = 30 * time.Second
 )
 
-// Pass carries one batch and returns how many messages it was.
+// Pass carries one batch and returns how many messages it was. What the queue
+// cannot take now is due again at once; what nobody handles comes again as much
+// later as it is old, and holds up nothing.
 func (r *Relay) Pass(ctx context.Context) (int, error) {
 	messages, err := models.ClaimOutbox(ctx, r.DB, relayBatch, relayClaim)
 	if err != nil {
 		return 0, fmt.Errorf("claim the outbox: %w", err)
 	}
-	var carried []int64
+	var carried, refused, left []int64
 	var failed error
 	for _, m := range messages {
-		if err := r.Publish(ctx, m); err != nil {
-			failed = fmt.Errorf("publish outbox message %d: %w", m.ID, err)
-			break // the queue is away; what is left becomes due again
+		if failed == nil {
+			err = r.Publish(ctx, m)
 		}
-		carried = append(carried, m.ID)
+		switch {
+		case failed != nil:
+			left = append(left, m.ID)
+		case err == nil:
+			carried = append(carried, m.ID)
+		case errors.Is(err, ErrUnpublishable):
+			refused = append(refused, m.ID)
+			slog.ErrorContext(ctx, "outbox message waits for who handles it", "message", m.ID, "kind", m.Kind, "error", err)
+		default:
+			left, failed = append(left, m.ID), fmt.Errorf("publish outbox message %d: %w", m.ID, err)
+		}
 	}
-	if len(carried) > 0 {
-		if err := models.DeleteOutbox(ctx, r.DB, carried); err != nil {
-			return 0, errors.Join(failed, fmt.Errorf("clear the outbox: %w", err))
-		}
+	// A claim that is not settled, since the process ends, runs out.
+	if err := models.SettleOutbox(context.WithoutCancel(ctx), r.DB, carried, refused, left); err != nil {
+		return 0, errors.Join(failed, fmt.Errorf("settle the outbox: %w", err))
 	}
 	return len(carried), failed
 }

@@ -77,12 +77,40 @@ func TestRelay(t *testing.T) {
 		q.refuse = nil
 		carried, err = relay.Pass(t.Context())
 		require.NoError(t, err)
-		require.Zero(t, carried, "the message is still the first pass's")
-		s.Exec(t, "UPDATE outbox SET claimed_until = clock_timestamp() - interval '1 second'")
-		carried, err = relay.Pass(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, carried)
+		require.Equal(t, 1, carried, "it is due again at once")
 		require.Equal(t, []models.JobID{job.ID}, q.got)
+	})
+
+	t.Run("GoesOnBehindAMessageThatNobodyHandles", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, `INSERT INTO outbox (kind, payload) VALUES ('job.dreamt', '{}')`)
+		job := s.Submit(t)
+		q := &queue{}
+		tried := 0
+		relay := &jobs.Relay{DB: s.DB, Publish: func(ctx context.Context, m *models.OutboxMessage) error {
+			if m.Kind != models.OutboxJobReady {
+				tried++
+				return jobs.ErrUnpublishable
+			}
+			return q.publish(ctx, m)
+		}}
+
+		for range 3 {
+			_, err := relay.Pass(t.Context())
+			require.NoError(t, err)
+		}
+
+		require.Equal(t, []models.JobID{job.ID}, q.got)
+		require.Equal(t, 1, tried, "it is put off")
+		require.Equal(t, 1, s.Count(t, "outbox"), "it is kept for who handles it")
+		s.Exec(t, "UPDATE outbox SET created_at = clock_timestamp() - interval '1 hour', claimed_until = NULL")
+		_, err := relay.Pass(t.Context())
+		require.NoError(t, err)
+		var wait float64
+		require.NoError(t, s.DB.NewRaw("SELECT extract(epoch FROM claimed_until - clock_timestamp()) FROM outbox").Scan(t.Context(), &wait))
+		require.InDelta(t, 3600, wait, 60, "the older it is, the later it comes again")
 	})
 
 	t.Run("TellsOnlyOfWhatWasCommitted", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // OutboxKind names what an outbox message is about.
@@ -44,8 +45,18 @@ func ClaimOutbox(ctx context.Context, db bun.IDB, limit int, ttl time.Duration) 
 	return messages, err
 }
 
-// DeleteOutbox removes messages that were relayed.
-func DeleteOutbox(ctx context.Context, db bun.IDB, ids []int64) error {
-	_, err := db.NewRaw("DELETE FROM outbox WHERE id IN (?)", bun.List(ids)).Exec(ctx)
+// SettleOutbox ends a claim: it deletes the messages that were carried out, puts
+// those that were refused off for as long as they are old, from 1 second to a
+// day, and gives back those that are left.
+func SettleOutbox(ctx context.Context, db bun.IDB, carried, refused, left []int64) error {
+	if len(carried)+len(refused)+len(left) == 0 {
+		return nil
+	}
+	_, err := db.NewRaw(`
+		WITH carried AS (DELETE FROM outbox WHERE id = ANY (?::bigint[]))
+		UPDATE outbox SET claimed_until = CASE WHEN id = ANY (?::bigint[]) THEN clock_timestamp() +
+			least(greatest(clock_timestamp() - created_at, interval '1 second'), interval '1 day') END
+		WHERE id = ANY (?::bigint[])`,
+		pgdialect.Array(carried), pgdialect.Array(refused), pgdialect.Array(append(left, refused...))).Exec(ctx)
 	return err
 }

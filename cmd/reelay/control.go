@@ -79,6 +79,7 @@ func (s *stack) control(ctx context.Context) error {
 		return tasks.Run(ctx, tasks.Config{
 			Redis: s.asynq,
 			Ready: readier.Ready,
+			Claim: (&jobs.Periods{DB: s.db}).Claim,
 			Passes: []tasks.Pass{
 				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
 				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},

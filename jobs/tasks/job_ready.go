@@ -30,15 +30,15 @@ func (p *Publisher) Close() { p.sender.close() }
 const readyTimeout = 10 * time.Second
 
 // Publish puts a message on its lane's queue, and does nothing if it is there
-// already. It returns an error if Redis does not take the message, or it is of a
-// kind or lane that nobody handles.
+// already. It returns an error that is [jobs.ErrUnpublishable] for a kind or lane
+// that nobody here handles, and another one if Redis does not take the message.
 func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
 	if m.Kind != models.OutboxJobReady {
-		return fmt.Errorf("publish outbox message: nobody handles the kind %q", m.Kind)
+		return fmt.Errorf("%w: the kind is %q", jobs.ErrUnpublishable, m.Kind)
 	}
 	ready, err := readJobReady(m.Payload)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", jobs.ErrUnpublishable, err)
 	}
 	// No retry: the sweep mends sooner.
 	err = p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(laneQueue(ready.Lane)),

@@ -42,7 +42,7 @@ func TestPublish(t *testing.T) {
 
 		redis := database(t, 5)
 		handled := make(chan models.JobID, 1)
-		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, id models.JobID) error {
+		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, id models.JobID) error {
 			handled <- id
 			return nil
 		}})
@@ -99,6 +99,7 @@ func TestPublish(t *testing.T) {
 		err := publisher.Publish(ctx, message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
 
 		require.ErrorContains(t, err, "publish that job job_1 is ready")
+		require.NotErrorIs(t, err, jobs.ErrUnpublishable)
 		require.NoError(t, ctx.Err())
 	})
 
@@ -107,8 +108,15 @@ func TestPublish(t *testing.T) {
 
 		publisher := newPublisher(t, database(t, 8))
 
-		require.ErrorContains(t, publisher.Publish(t.Context(), &models.OutboxMessage{Kind: "job.lost"}), `nobody handles the kind "job.lost"`)
-		require.ErrorContains(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Lane: "SLOW"})), `there is no lane "SLOW"`)
+		for says, m := range map[string]*models.OutboxMessage{
+			`the kind is "job.lost"`:  {Kind: "job.lost"},
+			"unexpected end of JSON":  {Kind: models.OutboxJobReady},
+			`there is no lane "SLOW"`: message(t, jobs.JobReady{JobID: "job_1", Lane: "SLOW"}),
+		} {
+			err := publisher.Publish(t.Context(), m)
+			require.ErrorIs(t, err, jobs.ErrUnpublishable)
+			require.ErrorContains(t, err, says)
+		}
 	})
 }
 
@@ -120,7 +128,7 @@ func TestJobReady(t *testing.T) {
 
 		redis := database(t, 9)
 		handled := make(chan models.JobID, 10)
-		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, id models.JobID) error {
+		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, id models.JobID) error {
 			defer func() { handled <- id }()
 			switch id {
 			case "job_broken":

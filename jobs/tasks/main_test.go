@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
 )
 
 var server *services.Redis
@@ -24,12 +26,11 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	if err := server.Stop(context.Background()); err != nil {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
+	modelstest.Main(m, func() {
+		if err := server.Stop(context.Background()); err != nil {
+			fmt.Println(err)
+		}
+	})
 }
 
 // database returns one of the server's databases: asynq's keys have no prefix,
@@ -43,6 +44,14 @@ func database(t *testing.T, number int) asynq.RedisClientOpt {
 	defer connection.Close()
 	require.NoError(t, connection.FlushDB(t.Context()).Err())
 	return client
+}
+
+// claims shares periods out over a database of the test's own.
+func claims(t *testing.T) tasks.Claim { return (&jobs.Periods{DB: modelstest.DB(t)}).Claim }
+
+// never is for tests without passes: somebody else has every period.
+func never(_ context.Context, _ string, every time.Duration) (bool, time.Duration, error) {
+	return false, every, nil
 }
 
 // run runs the tasks until the test ends or the function is called.

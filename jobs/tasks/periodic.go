@@ -20,19 +20,22 @@ type Pass struct {
 	Run   func(context.Context) error
 }
 
+// Claim tells whether this process shall run a pass in its present period, and
+// how long that still lasts. Of all processes that ask, one is told so.
+type Claim func(ctx context.Context, name string, every time.Duration) (mine bool, left time.Duration, err error)
+
 const (
 	// sendTimeout is how long a tick tries Redis before it goes without.
 	sendTimeout = time.Second
 	// passTimeout bounds one pass.
 	passTimeout = time.Minute
-	// skew is by how much the clocks of control processes may differ and a tick
-	// still be run once.
-	skew = time.Minute
 )
 
-// periodic runs each tick of each pass once in all control processes together,
-// as far as Redis allows: they all send it under one id, and one of them gets
-// it. Without Redis each runs its passes itself.
+// periodic runs each pass once in each of its periods in all control processes
+// together: whoever claims the period first. At a period's begin all send the
+// same tick, and one of them gets it from asynq. In its middle each asks by
+// itself, in case that Redis lost the tick, did not take it, or does not hand it
+// out.
 type periodic struct {
 	sender sender
 	passes []*running
@@ -41,62 +44,88 @@ type periodic struct {
 // running is a pass that does not overlap with itself in this process.
 type running struct {
 	Pass
-	mu sync.Mutex
+	claim Claim
+
+	mu  sync.Mutex
+	log jobs.PassLog
 }
 
-func newPeriodic(opt asynq.RedisConnOpt, passes []Pass) *periodic {
-	p := &periodic{sender: newSender(opt)}
+func newPeriodic(sender sender, claim Claim, passes []Pass) *periodic {
+	p := &periodic{sender: sender}
 	for _, pass := range passes {
-		p.passes = append(p.passes, &running{Pass: pass})
+		p.passes = append(p.passes, &running{Pass: pass, claim: claim, log: jobs.PassLog{Name: pass.Name}})
 	}
 	return p
 }
 
-func (p *periodic) close() { p.sender.close() }
-
 func (p *periodic) handle(mux *asynq.ServeMux) {
 	for _, pass := range p.passes {
-		mux.HandleFunc(pass.message(), func(ctx context.Context, _ *asynq.Task) error { return pass.run(ctx) })
+		mux.HandleFunc(pass.message(), func(ctx context.Context, _ *asynq.Task) error {
+			pass.try(ctx)
+			return nil // what failed is logged, and done again in the next period
+		})
 	}
 }
 
-// tick sends a message at each tick of the pass until ctx ends.
-func (p *periodic) tick(ctx context.Context, pass *running) {
+// tick sees to it that the pass is run in each period until ctx ends. What runs
+// then may go on for as long as work lasts.
+func (p *periodic) tick(ctx, work context.Context, pass *running) {
 	for ctx.Err() == nil {
-		due := time.Now().Truncate(pass.Every)
-		if err := p.send(ctx, pass, due); err != nil && ctx.Err() == nil {
-			slog.DebugContext(ctx, "pass runs without Redis", "pass", pass.Name, "error", err)
-			if err := jobs.Finish(ctx, pass.run); err != nil && ctx.Err() == nil {
-				slog.ErrorContext(ctx, "periodic pass failed", "pass", pass.Name, "error", err)
-			}
+		next := pass.try(work)
+		wait(ctx, next)
+		if ctx.Err() != nil {
+			return
 		}
-		select {
-		case <-time.After(time.Until(due.Add(pass.Every))):
-		case <-ctx.Done():
-		}
+		p.send(ctx, pass, next)
+		wait(ctx, next.Add(pass.Every/2))
 	}
 }
 
-// send sends the tick that is due. asynq keeps it after it was run, so that a
-// process that is late cannot have it run again. It is not retried: the next
-// tick is.
-func (p *periodic) send(ctx context.Context, pass *running, due time.Time) error {
+func wait(ctx context.Context, until time.Time) {
+	select {
+	case <-time.After(time.Until(until)):
+	case <-ctx.Done():
+	}
+}
+
+// send sends the tick of the period that begins now. asynq keeps it a moment
+// longer than it takes all processes to send it. A tick that is lost is nothing.
+func (p *periodic) send(ctx context.Context, pass *running, begin time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	return p.sender.send(ctx, asynq.NewTask(pass.message(), nil), asynq.Queue(periodicQueue),
-		asynq.TaskID(fmt.Sprintf("%s:%d", pass.Name, due.UnixMilli())),
-		asynq.Retention(2*pass.Every+skew), asynq.MaxRetry(0), asynq.Timeout(passTimeout))
+	err := p.sender.send(ctx, asynq.NewTask(pass.message(), nil), asynq.Queue(periodicQueue),
+		asynq.TaskID(fmt.Sprintf("%s:%d", pass.Name, begin.Round(pass.Every).UnixMilli())),
+		asynq.Retention(pass.Every), asynq.MaxRetry(0), asynq.Timeout(passTimeout))
+	if err != nil {
+		slog.DebugContext(ctx, "no tick through Redis", "pass", pass.Name, "error", err)
+	}
 }
 
 // message is the type of the pass's ticks.
 func (r *running) message() string { return "pass:" + r.Name }
 
-// run runs the pass, or does nothing if it runs already.
-func (r *running) run(ctx context.Context) (err error) {
+// try runs the pass if it is this process's turn, and returns when the next
+// period begins. A pass that runs here already is not begun again.
+func (r *running) try(ctx context.Context) (next time.Time) {
+	now := time.Now()
 	if !r.mu.TryLock() {
-		return nil
+		return now.Add(r.Every)
 	}
 	defer r.mu.Unlock()
+	mine, left, err := r.claim(ctx, r.Name, r.Every)
+	next = now.Add(left)
+	if err != nil {
+		next = now.Add(r.Every / 2)
+	} else if mine {
+		ctx, cancel := context.WithTimeout(ctx, passTimeout)
+		defer cancel()
+		err = r.run(ctx)
+	}
+	r.log.Note(ctx, err)
+	return next
+}
+
+func (r *running) run(ctx context.Context) (err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			err = fmt.Errorf("pass %s panicked: %v\n%s", r.Name, broken, debug.Stack())

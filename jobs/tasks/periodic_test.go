@@ -3,67 +3,139 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/internal/faultproxy"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
 )
 
 // tick is how often the passes of these tests run.
 const tick = 300 * time.Millisecond
 
+// nowhere is a Redis that is not there.
+var nowhere = asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond}
+
+// periods are the periods, by PostgreSQL's clock, in which a pass ran.
+type periods struct {
+	every time.Duration
+	mu    sync.Mutex
+	ran   []int64
+}
+
+// pass is a pass that keeps the periods in which it began.
+func (p *periods) pass(t *testing.T) tasks.Pass {
+	db := modelstest.DB(t)
+	return tasks.Pass{Name: "count", Every: p.every, Run: func(ctx context.Context) error {
+		now, err := models.Now(ctx, db)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ran = append(p.ran, now.UnixMilli()/p.every.Milliseconds())
+		return err
+	}}
+}
+
+func (p *periods) seen() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ran)
+}
+
+// wait waits until the pass ran n times more.
+func (p *periods) wait(t *testing.T, n int) {
+	t.Helper()
+	n += len(p.seen())
+	require.Eventually(t, func() bool { return len(p.seen()) >= n }, 60*time.Second, 10*time.Millisecond)
+}
+
+// requireOnce says that every period had its run, and one only.
+func (p *periods) requireOnce(t *testing.T) {
+	t.Helper()
+	ran := p.seen()
+	slices.Sort(ran)
+	for i, period := range ran {
+		require.Equal(t, ran[0]+int64(i), period, "each period once: %v", ran)
+	}
+}
+
 func TestPass(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsOnceATickInAllProcesses", func(t *testing.T) {
+	t.Run("RunsOnceAPeriodInAllProcessesWhateverRedisDoes", func(t *testing.T) {
+		t.Parallel()
+
+		server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { server.Stop(context.Background()) })
+		options, err := redis.ParseURL(server.URL())
+		require.NoError(t, err)
+		proxy := faultproxy.New(t, "tcp", options.Addr)
+		behind := asynq.RedisClientOpt{
+			Addr: proxy.Addr(), Password: options.Password,
+			DialTimeout: 200 * time.Millisecond, ReadTimeout: 200 * time.Millisecond, WriteTimeout: 200 * time.Millisecond,
+		}
+		client := redis.NewClient(options)
+		defer client.Close()
+		claim, p := claims(t), &periods{every: time.Second}
+		pass := p.pass(t)
+		for range 3 {
+			run(t, tasks.Config{Redis: behind, Ready: nothing, Claim: claim, Passes: []tasks.Pass{pass}})
+		}
+
+		for _, fault := range []func(){
+			func() {},
+			func() { require.NoError(t, client.FlushAll(t.Context()).Err()) },
+			func() { require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err()) },
+			func() {
+				require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+			},
+			func() {
+				require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+				proxy.Hang()
+			},
+			proxy.Cut,
+			proxy.Heal,
+			func() { require.NoError(t, client.SlaveOf(t.Context(), "127.0.0.1", "1").Err()) }, // READONLY
+			server.Kill,
+		} {
+			fault()
+			p.wait(t, 2)
+		}
+
+		p.requireOnce(t)
+	})
+
+	t.Run("IsTakenFromAsynqBeforeAnybodyGoesWithoutIt", func(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 1)
-		ran := make(chan time.Time, 100)
-		pass := tasks.Pass{Name: "count", Every: tick, Run: func(context.Context) error {
-			ran <- time.Now()
-			return nil
-		}}
-		begun := time.Now()
-		for range 3 {
-			run(t, tasks.Config{Redis: redis, Ready: nothing, Passes: []tasks.Pass{pass}})
-		}
+		ran := make(chan context.Context, 100)
+		run(t, tasks.Config{Redis: redis, Ready: nothing, Claim: claims(t), Passes: []tasks.Pass{
+			{Name: "count", Every: 2 * time.Second, Run: func(ctx context.Context) error { ran <- ctx; return nil }},
+		}})
 
-		for runs := range 6 {
-			ticks := int(receive(t, ran).Sub(begun)/tick) + 2 // the first and the last are cut short
-			require.LessOrEqual(t, runs+1, ticks, "a tick must be run once")
-		}
-	})
+		receive(t, ran) // at the start
+		ctx := receive(t, ran)
 
-	t.Run("RunsWithoutRedis", func(t *testing.T) {
-		t.Parallel()
-
-		ran := make(chan struct{})
-		run(t, tasks.Config{
-			Redis: asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond}, Ready: nothing,
-			Passes: []tasks.Pass{{Name: "reap", Every: tick, Run: func(ctx context.Context) error {
-				select {
-				case ran <- struct{}{}:
-				case <-ctx.Done():
-				}
-				return nil
-			}}},
-		})
-
-		receive(t, ran)
-		receive(t, ran)
+		_, handled := asynq.GetTaskID(ctx)
+		require.True(t, handled)
 	})
 
 	t.Run("RunsAgainAfterItFailed", func(t *testing.T) {
 		t.Parallel()
 
-		for name, where := range map[string]asynq.RedisConnOpt{
-			"WithRedis":    database(t, 2),
-			"WithoutRedis": asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond},
-		} {
+		for name, where := range map[string]asynq.RedisConnOpt{"WithRedis": database(t, 2), "WithoutRedis": nowhere} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 
@@ -71,7 +143,7 @@ func TestPass(t *testing.T) {
 				failures <- func() error { return errors.New("broken") }
 				failures <- func() error { panic("broken") }
 				done := make(chan struct{}, 100)
-				run(t, tasks.Config{Redis: where, Ready: nothing, Passes: []tasks.Pass{{Name: "reap", Every: tick, Run: func(context.Context) error {
+				run(t, tasks.Config{Redis: where, Ready: nothing, Claim: claims(t), Passes: []tasks.Pass{{Name: "reap", Every: tick, Run: func(context.Context) error {
 					select {
 					case fail := <-failures:
 						return fail()
@@ -86,28 +158,55 @@ func TestPass(t *testing.T) {
 		}
 	})
 
+	t.Run("WaitsForPostgreSQL", func(t *testing.T) {
+		t.Parallel()
+
+		claim := claims(t)
+		refuse := make(chan struct{}, 3)
+		for range 3 {
+			refuse <- struct{}{}
+		}
+		ran := make(chan struct{}, 100)
+		run(t, tasks.Config{Redis: nowhere, Ready: nothing, Passes: []tasks.Pass{
+			{Name: "reap", Every: tick, Run: func(context.Context) error { ran <- struct{}{}; return nil }},
+		}, Claim: func(ctx context.Context, name string, every time.Duration) (bool, time.Duration, error) {
+			select {
+			case <-refuse:
+				return false, 0, errors.New("PostgreSQL is away")
+			default:
+				return claim(ctx, name, every)
+			}
+		}})
+
+		receive(t, ran)
+	})
+
 	t.Run("DoesNotOverlapInAProcess", func(t *testing.T) {
 		t.Parallel()
 
-		redis := database(t, 3)
 		begun, finish := make(chan struct{}, 100), make(chan struct{})
-		run(t, tasks.Config{Redis: redis, Ready: nothing, Passes: []tasks.Pass{{Name: "slow", Every: tick, Run: func(context.Context) error {
-			begun <- struct{}{}
-			<-finish
-			return nil
-		}}}})
-		receive(t, begun)
-		inspector := asynq.NewInspector(redis)
-		defer inspector.Close()
+		claim, asked := claims(t), make(chan struct{}, 100)
+		run(t, tasks.Config{
+			Redis: database(t, 3), Ready: nothing,
+			Claim: func(ctx context.Context, name string, every time.Duration) (bool, time.Duration, error) {
+				if name == "slow" {
+					asked <- struct{}{}
+				}
+				return claim(ctx, name, every)
+			},
+			Passes: []tasks.Pass{
+				{Name: "slow", Every: tick, Run: func(context.Context) error { begun <- struct{}{}; <-finish; return nil }},
+				{Name: "quick", Every: tick, Run: func(context.Context) error { begun <- struct{}{}; return nil }},
+			},
+		})
+		receive(t, asked)
+		for range 6 { // several periods, all but one of them quick's
+			receive(t, begun)
+		}
 
-		require.Eventually(t, func() bool {
-			skipped, err := inspector.ListCompletedTasks("periodic")
-			return err == nil && len(skipped) >= 2
-		}, 30*time.Second, 10*time.Millisecond)
-
-		require.Empty(t, begun)
+		require.Empty(t, asked, "its periods are left to others")
 		close(finish)
-		receive(t, begun)
+		receive(t, asked)
 	})
 
 	t.Run("MayFinishWhenTheProcessEnds", func(t *testing.T) {
@@ -116,8 +215,9 @@ func TestPass(t *testing.T) {
 		begun, finish, finished := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
+		claim := claims(t)
 		go func() {
-			ended <- tasks.Run(ctx, tasks.Config{Redis: database(t, 4), Ready: nothing, Passes: []tasks.Pass{{Name: "slow", Every: time.Hour, Run: func(ctx context.Context) error {
+			ended <- tasks.Run(ctx, tasks.Config{Redis: database(t, 4), Ready: nothing, Claim: claim, Passes: []tasks.Pass{{Name: "slow", Every: time.Hour, Run: func(ctx context.Context) error {
 				begun <- struct{}{}
 				<-finish
 				finished <- ctx.Err()
@@ -132,4 +232,46 @@ func TestPass(t *testing.T) {
 		require.NoError(t, receive(t, finished))
 		require.NoError(t, receive(t, ended))
 	})
+}
+
+// TestReconcile is about messages that asynq holds for active though nobody
+// works on them.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+
+	opt := database(t, 10)
+	client := opt.MakeRedisClient().(redis.UniversalClient)
+	defer client.Close()
+	publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
+	for _, id := range []string{"lost", "old", "worked-on", "evicted"} {
+		require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: models.JobID(id), Version: 1, Lane: models.TierPro})))
+		active := fmt.Sprintf("%s:1", id)
+		require.NoError(t, client.LRem(t.Context(), "asynq:{pro}:pending", 0, active).Err())
+		require.NoError(t, client.LPush(t.Context(), "asynq:{pro}:active", active).Err())
+		require.NoError(t, client.HSet(t.Context(), "asynq:{pro}:t:"+active, "state", "active").Err())
+	}
+	lease := func(id string, until time.Time) {
+		require.NoError(t, client.ZAdd(t.Context(), "asynq:{pro}:lease", redis.Z{Score: float64(until.Unix()), Member: id + ":1"}).Err())
+	}
+	lease("old", time.Now().Add(-time.Hour))
+	lease("worked-on", time.Now().Add(-time.Minute)) // by a process whose clock is slow
+	require.NoError(t, client.HDel(t.Context(), "asynq:{pro}:t:evicted:1", "msg").Err())
+
+	require.NoError(t, publisher.Reconcile(t.Context()))
+
+	active, err := client.LRange(t.Context(), "asynq:{pro}:active", 0, -1).Result()
+	require.NoError(t, err)
+	require.Equal(t, []string{"worked-on:1"}, active)
+	pending, err := inspector.ListPendingTasks("pro")
+	require.NoError(t, err)
+	var ids []string
+	for _, task := range pending {
+		ids = append(ids, task.ID)
+	}
+	require.ElementsMatch(t, []string{"lost:1", "old:1"}, ids)
+	handled := make(chan models.JobID, 3)
+	run(t, tasks.Config{Redis: opt, Claim: never, Ready: func(_ context.Context, id models.JobID) error { handled <- id; return nil }})
+	require.ElementsMatch(t, []models.JobID{"lost", "old"}, []models.JobID{receive(t, handled), receive(t, handled)})
+	require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "evicted", Version: 1, Lane: models.TierPro})))
+	require.Equal(t, models.JobID("evicted"), receive(t, handled), "its id is free again")
 }

@@ -3,7 +3,7 @@
 //
 // Nothing is kept in asynq that PostgreSQL does not know. A message is a hint,
 // handled at least once or, if Redis loses it, not at all: sweeps find its job
-// again. Periodic passes run without Redis too.
+// again. Periodic passes are claimed in PostgreSQL, and run without Redis too.
 package tasks
 
 import (
@@ -27,7 +27,8 @@ const (
 	// handlers is how many messages a process handles at once. They are short,
 	// and each holds a connection to PostgreSQL.
 	handlers = 8
-	// drainTime is how long handlers may take to end when the process does.
+	// drainTime is how long handlers and passes may take to end when the process
+	// does.
 	drainTime = 5 * time.Second
 )
 
@@ -37,22 +38,29 @@ type Config struct {
 	Redis asynq.RedisConnOpt
 	// Ready handles the message that a job is queued.
 	Ready func(context.Context, models.JobID) error
-	// Passes are the same in every process on one Redis: whichever is free runs
-	// them.
+	// Passes are the same in every process: whichever is free runs them.
 	Passes []Pass
+	// Claim shares the periods of the passes out.
+	Claim Claim
 }
 
 // Run handles messages and runs the passes until ctx ends; then it lets handlers
 // finish, and returns nil. Redis may come and go meanwhile. It returns an error
 // only if it could not start.
 func Run(ctx context.Context, cfg Config) error {
-	periodic := newPeriodic(cfg.Redis, cfg.Passes)
-	defer periodic.close()
+	sender := newSender(cfg.Redis)
+	defer sender.close()
+	passes := append([]Pass{{Name: "reconcile", Every: reconcileEvery, Run: sender.reconcile}}, cfg.Passes...)
+	periodic := newPeriodic(sender, cfg.Claim, passes)
+
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cut) })()
 
 	mux := asynq.NewServeMux()
 	mux.HandleFunc(string(models.OutboxJobReady), jobReady(cfg.Ready))
 	periodic.handle(mux)
-	server := asynq.NewServer(cfg.Redis, serverConfig(ctx))
+	server := asynq.NewServer(cfg.Redis, serverConfig(work))
 	if err := server.Start(mux); err != nil {
 		return fmt.Errorf("start the task handlers: %w", err)
 	}
@@ -60,17 +68,16 @@ func Run(ctx context.Context, cfg Config) error {
 
 	var ticking sync.WaitGroup
 	for _, pass := range periodic.passes {
-		ticking.Go(func() { periodic.tick(ctx, pass) })
+		ticking.Go(func() { periodic.tick(ctx, work, pass) })
 	}
 	<-ctx.Done()
 	ticking.Wait()
 	return nil
 }
 
-func serverConfig(ctx context.Context) asynq.Config {
+func serverConfig(work context.Context) asynq.Config {
 	return asynq.Config{
-		// What runs when ctx ends may finish within drainTime.
-		BaseContext:       func() context.Context { return context.WithoutCancel(ctx) },
+		BaseContext:       func() context.Context { return work },
 		Concurrency:       handlers,
 		TaskCheckInterval: checkEvery,
 		ShutdownTimeout:   drainTime,
