@@ -140,7 +140,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-func TestOutage(t *testing.T) {
+func TestGap(t *testing.T) {
 	t.Parallel()
 
 	// A lease that ran out two minutes ago.

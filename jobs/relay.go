@@ -107,6 +107,14 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	return nil
 }
 
+// Mend sweeps at once if the ready index was lost.
+func (r *Readier) Mend(ctx context.Context) error {
+	if _, err := r.Notifier.Index.First(ctx, nil, 1); !errors.Is(err, ErrIndexLost) {
+		return err
+	}
+	return r.Sweep(ctx)
+}
+
 func readyHint(job models.QueuedJob) ReadyJob {
 	return ReadyJob{
 		Queue: job.Queue, ID: job.ID, Account: job.AccountID, Wish: job.Wish, Order: job.QueueOrder, VirtualTime: job.VirtualTime,

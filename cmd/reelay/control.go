@@ -42,6 +42,7 @@ const (
 	overdueEvery   = 10 * time.Second
 	dueEvery       = time.Second
 	sweepEvery     = 5 * time.Second
+	mendEvery      = time.Second
 	relayEvery     = 200 * time.Millisecond
 	scaleEvery     = time.Second
 	objectsEvery   = 10 * time.Second
@@ -88,6 +89,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
+				{Name: "mend", Every: mendEvery, Run: readier.Mend},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},

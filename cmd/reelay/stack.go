@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,10 +29,6 @@ type stack struct {
 
 	closers []func()
 }
-
-// redisTimeout bounds what a Redis that does not answer can cost a request: its
-// answers are hints.
-const redisTimeout = 200 * time.Millisecond
 
 // queueTimeout bounds asynq's own calls, for which nobody waits.
 const queueTimeout = time.Second
@@ -87,9 +82,9 @@ func (s *stack) openDatabase(ctx context.Context) error {
 }
 
 func (s *stack) openRedis() error {
-	options, err := redis.ParseURL(s.cfg.redisURL)
+	client, err := ready.NewClient(s.cfg.redisURL)
 	if err != nil {
-		return errors.New("REDIS_URL is malformed: it must be redis://user:password@host:6379/0")
+		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	if s.asynq, err = asynq.ParseRedisURI(s.cfg.redisURL); err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
@@ -98,9 +93,7 @@ func (s *stack) openRedis() error {
 		queue.DialTimeout, queue.ReadTimeout, queue.WriteTimeout = queueTimeout, queueTimeout, queueTimeout
 		s.asynq = queue
 	}
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = redisTimeout, redisTimeout, redisTimeout
-	options.MaxRetries = 1
-	s.redis = redis.NewClient(options)
+	s.redis = client
 	index, news := ready.New(s.redis, redisPrefix), ready.NewNews(s.redis, redisPrefix)
 	s.notifier.Index, s.notifier.News = index, news
 	s.closers = append(s.closers, func() { news.Close(); s.redis.Close() })

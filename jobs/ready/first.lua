@@ -1,3 +1,4 @@
+#!lua
 -- Reads the heads of the queues of the first line that has any.
 --
 -- KEYS[1]  the epoch
@@ -7,6 +8,9 @@
 -- Returns false if the index is lost, else three of each head: the number of its
 -- queue, "order:account:job", virtual time. They come queue by queue, and an
 -- account may be in several.
+--
+-- The first line has a Redis that is full, or a replica, refuse the script,
+-- though it only reads: where no job can be added, that none is there says nothing.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false

@@ -69,10 +69,8 @@ type Index struct {
 
 var _ jobs.ReadyIndex = (*Index)(nil)
 
-// New returns the index under that prefix. The client bounds what a Redis that
-// does not answer costs each call: it shall have timeouts of about 200 ms for
-// dialling, reading and writing, and retry once. What go-redis itself has to
-// say goes to slog from now on.
+// New returns the index under that prefix. The client shall be from [NewClient].
+// What go-redis itself has to say goes to slog from now on.
 func New(client redis.UniversalClient, prefix string) *Index {
 	redis.SetLogger(redisLog{})
 	return &Index{client: client, prefix: keyPrefix(prefix), self: rand.Text()}
@@ -100,7 +98,7 @@ func (x *Index) update(ctx context.Context, verb string, changed []jobs.ReadyJob
 		for _, j := range batch {
 			args = append(args, queueName(j.Queue), string(j.Account), jobName(j), j.Order, j.VirtualTime)
 		}
-		there, err := updateScript.Run(ctx, x.client, []string{x.epoch()}, args...).Bool()
+		there, err := x.run(ctx, updateScript, args).Bool()
 		if err != nil {
 			return lost(err)
 		}
@@ -120,7 +118,7 @@ func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
 		for _, place := range s.Places {
 			args = append(args, lineName(place.Line), place.VirtualTime)
 		}
-		there, err := standScript.Run(ctx, x.client, []string{x.epoch()}, args...).Bool()
+		there, err := x.run(ctx, standScript, args).Bool()
 		if err != nil {
 			return lost(err)
 		}
@@ -143,7 +141,7 @@ func (x *Index) First(ctx context.Context, queues []models.Queue, n int) ([]jobs
 	for _, q := range queues {
 		args = append(args, queueName(q))
 	}
-	rows, err := firstScript.Run(ctx, x.client, []string{x.epoch()}, args...).StringSlice()
+	rows, err := x.run(ctx, firstScript, args).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		return nil, jobs.ErrIndexLost
 	}
@@ -210,7 +208,7 @@ func best(heads []jobs.ReadyJob) []jobs.ReadyJob {
 // added does not matter. A job that was removed after the caller had read it is
 // a stale hint like any other.
 func (x *Index) Rebuild(ctx context.Context, all []jobs.ReadyJob) error {
-	if err := beginScript.Run(ctx, x.client, []string{x.epoch()}, x.prefix, rand.Text()).Err(); err != nil {
+	if err := x.run(ctx, beginScript, []any{x.prefix, rand.Text()}).Err(); err != nil {
 		return lost(err)
 	}
 	return x.Add(ctx, all...)
@@ -266,6 +264,13 @@ func jobName(j jobs.ReadyJob) string {
 		return string(j.ID)
 	}
 	return string(j.ID) + ":" + j.Wish
+}
+
+// run runs a script, and gives up soon.
+func (x *Index) run(ctx context.Context, script *redis.Script, args []any) *redis.Cmd {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return script.Run(ctx, x.client, []string{x.epoch()}, args...)
 }
 
 func (x *Index) epoch() string { return x.prefix + "epoch" }

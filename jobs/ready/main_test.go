@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
 )
 
 // shared is the Redis of all tests that do not break theirs.
@@ -28,12 +29,11 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	if err := shared.Stop(context.Background()); err != nil {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
+	modelstest.Main(m, func() {
+		if err := shared.Stop(context.Background()); err != nil {
+			fmt.Println(err)
+		}
+	})
 }
 
 // ownRedis starts a Redis that the test may break.
@@ -46,11 +46,12 @@ func ownRedis(t *testing.T) *services.Redis {
 
 // connect returns a client as the control plane has it.
 func connect(t *testing.T, server *services.Redis) *redis.Client {
-	options, err := redis.ParseURL(server.URL())
+	return connectTo(t, server.URL())
+}
+
+func connectTo(t *testing.T, url string) *redis.Client {
+	client, err := ready.NewClient(url + "?client_name=" + clientName(t))
 	require.NoError(t, err)
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
-	options.MaxRetries, options.ClientName = 1, clientName(t)
-	client := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }

@@ -4,15 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/reelay/reelay/jobs"
 )
-
-// newsTimeout is what news may cost a caller: they can be lost.
-const newsTimeout = 200 * time.Millisecond
 
 // News carries news of jobs and workers between processes over Redis. All subscriptions of a
 // process share one connection, which is there while there are any.
@@ -33,14 +29,14 @@ type topic struct {
 
 var _ jobs.News = (*News)(nil)
 
-// NewNews returns the news under that prefix. The client is as [New] wants it.
+// NewNews returns the news under that prefix. The client shall be from [NewClient].
 func NewNews(client redis.UniversalClient, prefix string) *News {
 	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
 }
 
 // Publish tells who follows that id. News that Redis does not take are lost.
 func (n *News) Publish(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := n.client.Publish(ctx, n.prefix+id, "").Err(); err != nil {
 		slog.DebugContext(ctx, "news lost", "id", id, "error", err)
@@ -54,7 +50,7 @@ func (n *News) Publish(ctx context.Context, id string) {
 // no news.
 func (n *News) Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error) {
 	channel, follower := n.prefix+id, make(chan struct{}, 1)
-	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 
 	followed := n.follow(ctx, channel, follower)
@@ -84,6 +80,8 @@ func (n *News) follow(ctx context.Context, channel string, follower chan struct{
 }
 
 func (n *News) leave(channel string, followed *topic, follower chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout) // of the wait for others, too
+	defer cancel()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(followed.followers, follower)
@@ -95,8 +93,6 @@ func (n *News) leave(channel string, followed *topic, follower chan struct{}) {
 		n.hangUp()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), newsTimeout)
-	defer cancel()
 	n.log(ctx, n.conn.Unsubscribe(ctx, channel))
 }
 

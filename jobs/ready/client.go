@@ -1,0 +1,82 @@
+package ready
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// callTimeout is what a Redis that does not answer costs a call.
+	callTimeout = 200 * time.Millisecond
+	// silencePause is for how long no further call tries a Redis that did not
+	// answer; then one does.
+	silencePause = 500 * time.Millisecond
+)
+
+// errSilent means that Redis did not answer a moment ago.
+var errSilent = errors.New("redis does not answer: trying again in a moment")
+
+// NewClient returns connections to the Redis at that URL for an Index and for
+// News: all that it says can be lost, so nobody waits for it long. Most calls do
+// not try a Redis at all that is silent or away.
+func NewClient(url string) (*redis.Client, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		// go-redis' error repeats the URL, password and all.
+		return nil, errors.New("the Redis URL is malformed: it must be redis://user:password@host:6379/0")
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = callTimeout, callTimeout, callTimeout
+	options.PoolTimeout = callTimeout
+	options.ContextTimeoutEnabled = true
+	options.DialerRetries, options.MaxRetries = 1, 1 // for a connection that a restart broke
+	options.Limiter = &breaker{}
+	return redis.NewClient(options), nil
+}
+
+// breaker lets calls through until one gets no answer, and from then on one at a
+// time, until one does.
+type breaker struct {
+	mu    sync.Mutex
+	until time.Time // no call may try before; zero while Redis answers
+}
+
+// Allow implements redis.Limiter.
+func (b *breaker) Allow() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if now.Before(b.until) {
+		return errSilent
+	}
+	if !b.until.IsZero() {
+		b.until = now.Add(silencePause) // the others wait for how this one ends
+	}
+	return nil
+}
+
+// ReportResult implements redis.Limiter.
+func (b *breaker) ReportResult(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // by the caller, and says nothing of Redis
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = time.Time{}
+	if isSilence(err) {
+		b.until = time.Now().Add(silencePause)
+	}
+}
+
+// isSilence tells whether err means that no answer came, or nobody was there. A
+// refusal is an answer, and a connection that breaks is replaced by a new one.
+func isSilence(err error) bool {
+	var dialled *net.OpError
+	var slow net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() ||
+		errors.As(err, &dialled) && dialled.Op == "dial"
+}

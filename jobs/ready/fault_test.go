@@ -1,0 +1,180 @@
+package ready_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/faultproxy"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+)
+
+// broken is a stack over a Redis of its own, whose way there a test may break.
+type broken struct {
+	*jobstest.Stack
+	server *services.Redis
+	proxy  *faultproxy.Proxy
+	direct *redis.Client
+}
+
+func newBroken(t *testing.T) *broken {
+	t.Helper()
+	b := &broken{Stack: jobstest.New(t), server: ownRedis(t)}
+	address, err := url.Parse(b.server.URL())
+	require.NoError(t, err)
+	b.proxy = faultproxy.New(t, "tcp", address.Host)
+	address.Host = b.proxy.Addr()
+	client := connectTo(t, address.String())
+	b.Notifier.Index, b.Notifier.News = ready.New(client, "test"), ready.NewNews(client, "test")
+	b.direct = connect(t, b.server)
+	require.NoError(t, b.Readier.Sweep(t.Context()))
+	return b
+}
+
+// restart puts an empty Redis in the place of the one that there is.
+func (b *broken) restart(t *testing.T) {
+	t.Helper()
+	old, err := url.Parse(b.server.URL())
+	require.NoError(t, err)
+	b.server.Kill()
+	b.server = ownRedis(t)
+	address, err := url.Parse(b.server.URL())
+	require.NoError(t, err)
+	b.direct = connect(t, b.server)
+	password, _ := old.User.Password()
+	require.NoError(t, b.direct.ConfigSet(t.Context(), "requirepass", password).Err())
+	b.proxy.Lead("tcp", address.Host)
+}
+
+// round submits a job and has it leased, which must work at any time.
+func (b *broken) round(t *testing.T) (submit, lease time.Duration) {
+	t.Helper()
+	worker := b.Worker(t, "one")
+	begun := time.Now()
+	job := b.Submit(t)
+	submit = time.Since(begun)
+	begun = time.Now()
+	got, fence := b.Lease(t, worker)
+	lease = time.Since(begun)
+	require.Equal(t, job.ID, got.Job.ID)
+	_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "enough"})
+	require.NoError(t, err)
+	return submit, lease
+}
+
+// requireIndexed says that leases flow from the index within the promised time.
+func (b *broken) requireIndexed(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_ = b.Readier.Mend(context.Background())
+		_, err := b.Notifier.Index.First(context.Background(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, 1)
+		return err == nil
+	}, 2*time.Second, 50*time.Millisecond)
+	b.round(t)
+}
+
+// TestFault is that Redis may fail in any way: submits and leases go on from
+// PostgreSQL, and from the index again soon after.
+func TestFault(t *testing.T) {
+	t.Parallel()
+
+	faults := map[string]struct{ fault, mend func(*testing.T, *broken) }{
+		"Flushed": {func(t *testing.T, b *broken) { require.NoError(t, b.direct.FlushAll(t.Context()).Err()) }, nil},
+		"Killed": {
+			func(_ *testing.T, b *broken) { b.server.Kill() },
+			func(t *testing.T, b *broken) { b.restart(t) },
+		},
+		"RestartedEmpty": {func(t *testing.T, b *broken) { b.restart(t) }, nil},
+		"OutOfMemory":    {setMemory("1", "noeviction"), setMemory("0", "noeviction")},
+		"Evicting":       {setMemory("1", "allkeys-lru"), setMemory("0", "noeviction")},
+		"ReadOnly": {
+			func(t *testing.T, b *broken) {
+				require.NoError(t, b.direct.SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+			},
+			func(t *testing.T, b *broken) { require.NoError(t, b.direct.SlaveOf(t.Context(), "NO", "ONE").Err()) },
+		},
+		"Hanging": {
+			func(_ *testing.T, b *broken) { b.proxy.Hang() },
+			func(_ *testing.T, b *broken) { b.proxy.Heal() },
+		},
+		"Unreachable": {
+			func(_ *testing.T, b *broken) { b.proxy.Cut() },
+			func(_ *testing.T, b *broken) { b.proxy.Heal() },
+		},
+	}
+	for name, c := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroken(t)
+			b.round(t)
+
+			c.fault(t, b)
+			b.round(t)
+			b.round(t)
+			if c.mend != nil {
+				c.mend(t, b)
+			}
+
+			b.requireIndexed(t)
+			b.RequireInvariants(t)
+		})
+	}
+
+	t.Run("CostsFewCallsTheirWait", func(t *testing.T) {
+		t.Parallel()
+		b := newBroken(t)
+		b.proxy.Hang()
+
+		begun := time.Now()
+		var took []time.Duration
+		for range 50 {
+			call := time.Now()
+			_, err := b.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+			require.ErrorIs(t, err, jobs.ErrIndexLost)
+			took = append(took, time.Since(call))
+		}
+
+		slices.Sort(took)
+		require.Less(t, took[40], 20*time.Millisecond, "most calls do not wait at all")
+		require.Less(t, time.Since(begun), 5*time.Second)
+	})
+
+	t.Run("IsOverForWhoListens", func(t *testing.T) {
+		t.Parallel()
+		b := newBroken(t)
+		ctx, end := context.WithCancel(t.Context())
+		woken, ended := make(chan string, 100), make(chan error, 1)
+		go func() { ended <- b.Notifier.Index.Wakes(ctx, func(model string) { woken <- model }) }()
+		follower, leave, err := b.Notifier.News.Subscribe(t.Context(), "job_1")
+		require.NoError(t, err)
+		defer leave()
+
+		b.restart(t)
+
+		require.Eventually(t, func() bool {
+			b.Notifier.News.Publish(t.Context(), "job_1")
+			_ = b.Readier.Mend(t.Context())
+			other := ready.New(b.direct, "test")
+			_ = other.Add(t.Context(), job("other", models.TierPro, "other", 1, 1))
+			return len(follower) > 0 && len(woken) > 0
+		}, 10*time.Second, 50*time.Millisecond)
+		end()
+		require.NoError(t, receive(t, ended))
+	})
+}
+
+func setMemory(limit, policy string) func(*testing.T, *broken) {
+	return func(t *testing.T, b *broken) {
+		require.NoError(t, b.direct.ConfigSet(t.Context(), "maxmemory-policy", policy).Err())
+		require.NoError(t, b.direct.ConfigSet(t.Context(), "maxmemory", limit).Err())
+	}
+}
