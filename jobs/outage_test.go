@@ -125,8 +125,8 @@ func TestCommit(t *testing.T) {
 	})
 }
 
-// TestOutage is about calls while PostgreSQL cannot be reached.
-func TestOutage(t *testing.T) {
+// TestPostgreSQLAway is about calls while PostgreSQL cannot be reached.
+func TestPostgreSQLAway(t *testing.T) {
 	t.Parallel()
 
 	t.Run("LeavesNothingHalfWritten", func(t *testing.T) {

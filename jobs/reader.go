@@ -309,7 +309,10 @@ func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration
 		return "", invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
 	}
 	url, err := r.Objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
-	return url, wrap(err, "link artifact %s", a.ID)
+	if err != nil {
+		return "", storeAway(ctx, fmt.Errorf("link artifact %s: %w", a.ID, err))
+	}
+	return url, nil
 }
 
 // filename is what a browser saves an artifact as.

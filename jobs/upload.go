@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"mime"
 	"strings"
 	"time"
@@ -76,10 +77,14 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 		}
 		return nil
 	})
-	if err == nil {
-		link, err = h.Objects.LinkUpload(ctx, Upload{Key: key, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
+	if err != nil {
+		return "", UploadLink{}, wrap(err, "upload of attempt %s", f.AttemptID)
 	}
-	return key, link, wrap(err, "upload of attempt %s", f.AttemptID)
+	link, err = h.Objects.LinkUpload(ctx, Upload{Key: key, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
+	if err != nil {
+		return "", UploadLink{}, storeAway(ctx, err)
+	}
+	return key, link, nil
 }
 
 func (r UploadRequest) valid() error {
@@ -157,7 +162,7 @@ func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.Artifac
 		return nil, mismatch("The store holds no such object: upload the %s first.", what)
 	}
 	if err != nil {
-		return nil, &Error{Code: CodeUnavailable, RetryAfterSeconds: 5, Message: "The object store cannot be asked now: try again."}
+		return nil, storeAway(ctx, err)
 	}
 	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
 		return nil, mismatch("The store holds %d bytes with checksum %s, not the %s that was announced.", stored.SizeBytes, stored.Checksum, what)
@@ -166,6 +171,12 @@ func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.Artifac
 		ID: models.NewArtifactID(), JobID: a.JobID, AttemptID: a.ID, Type: t, ObjectKey: o.ObjectKey,
 		SizeBytes: stored.SizeBytes, Checksum: stored.Checksum, ContentType: issued.ContentType, Metadata: metadata,
 	}, nil
+}
+
+// storeAway is how a store that cannot be asked is told to a caller.
+func storeAway(ctx context.Context, err error) *Error {
+	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
+	return &Error{Code: CodeUnavailable, RetryAfterSeconds: 5, Message: "The object store cannot be asked now: try again."}
 }
 
 func mismatch(format string, args ...any) *Error {

@@ -15,7 +15,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// stallLimit is how long a connection may move no byte before it is given up.
+// stallLimit is how long a connection, the client's or the store's, may move no
+// byte before it is given up.
 const stallLimit = 30 * time.Second
 
 // handler holds the terms of the links that a linkSigner signs.
@@ -87,9 +88,12 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 		return err
 	}
 
-	// An upload that is not closed is undone when its context ends.
+	// An upload that is not closed is undone when its context ends, as it does
+	// when the store stalls.
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	stalled := time.AfterFunc(h.stallLimit, cancel)
+	defer stalled.Stop()
 	object := h.store.bucket.Object(granted.key).If(storage.Conditions{DoesNotExist: true})
 	out := object.NewWriter(ctx)
 	out.ContentType = granted.contentType
@@ -98,7 +102,7 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	// checksum after the first and keep those of an upload that was cut.
 	out.ChunkSize = 0
 	body := &uploadBody{
-		from: r.Body, conn: http.NewResponseController(w), stallLimit: h.stallLimit,
+		from: r.Body, conn: http.NewResponseController(w), stallLimit: h.stallLimit, storeStalled: stalled,
 		size: granted.size, checksum: granted.checksum,
 	}
 	if _, err := io.Copy(out, body); err != nil {
@@ -144,8 +148,10 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	content := &objectContent{
-		ctx: r.Context(), object: h.store.bucket.Object(granted.key), size: attrs.Size,
+		ctx: ctx, cancel: cancel, object: h.store.bucket.Object(granted.key), size: attrs.Size,
 		conn: http.NewResponseController(w), stallLimit: h.stallLimit,
 	}
 	defer content.Close()

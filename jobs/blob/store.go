@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,8 +19,13 @@ import (
 )
 
 const (
-	// callTimeout bounds one call to the store with all its retries.
-	callTimeout = 15 * time.Second
+	// callTimeout bounds one call to the store with all its tries, and tryTimeout
+	// one of them.
+	callTimeout = 10 * time.Second
+	tryTimeout  = 3 * time.Second
+	// firstPause is the longest pause after the first try. Each next one may be
+	// twice as long.
+	firstPause = 200 * time.Millisecond
 	// maxTTL is the longest that a V4 signed URL may live.
 	maxTTL = 7 * 24 * time.Hour
 )
@@ -109,17 +115,16 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 }
 
 func (s *Store) createBucket(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	if _, err := s.bucket.Attrs(ctx); !errors.Is(err, storage.ErrBucketNotExist) {
+	return s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
+		if _, err := bucket.Attrs(ctx); !errors.Is(err, storage.ErrBucketNotExist) {
+			return err
+		}
+		err := bucket.Create(ctx, "reelay", nil)
+		if isStatus(err, http.StatusConflict) { // another process was first
+			return nil
+		}
 		return err
-	}
-	err := s.bucket.Create(ctx, "reelay", nil)
-	if isStatus(err, http.StatusConflict) { // another process was first
-		return nil
-	}
-	return err
+	})
 }
 
 // Close ends the connections to the store.
@@ -179,12 +184,10 @@ func (s *Store) Stat(ctx context.Context, key string) (jobs.Object, error) {
 
 // Delete removes the object under key. One that is gone already is no error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	// A delete that is sent again finds nothing, which is what was wanted.
-	object := s.bucket.Object(key).Retryer(storage.WithPolicy(storage.RetryAlways))
-	if err := object.Delete(ctx); err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
+	err := s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
+		return bucket.Object(key).Delete(ctx)
+	})
+	if err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
 		return fmt.Errorf("delete object %s: %w", key, err)
 	}
 	return nil
@@ -193,14 +196,22 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // List returns at most limit objects, from 1 to 999, whose keys come after the
 // given one, in the order of their keys. Uploads under way are not among them.
 func (s *Store) List(ctx context.Context, after string, limit int) ([]jobs.StoredObject, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
 	query := &storage.Query{StartOffset: after} // which the store counts in
-	if err := query.SetAttrSelection([]string{"Name", "Size", "Created"}); err != nil {
+	err := query.SetAttrSelection([]string{"Name", "Size", "Created"})
+	var found []jobs.StoredObject
+	if err == nil {
+		err = s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) (err error) {
+			found, err = list(bucket.Objects(ctx, query), after, limit)
+			return err
+		})
+	}
+	if err != nil {
 		return nil, fmt.Errorf("list objects after %q: %w", after, err)
 	}
-	objects := s.bucket.Objects(ctx, query)
+	return found, nil
+}
+
+func list(objects *storage.ObjectIterator, after string, limit int) ([]jobs.StoredObject, error) {
 	objects.PageInfo().MaxSize = limit + 1
 	var found []jobs.StoredObject
 	for len(found) < limit {
@@ -209,25 +220,50 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]jobs.Store
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list objects after %q: %w", after, err)
+			return nil, err
 		}
-		if attrs.Name == after {
-			continue
+		if attrs.Name != after {
+			found = append(found, jobs.StoredObject{Key: attrs.Name, SizeBytes: attrs.Size, CreatedAt: attrs.Created})
 		}
-		found = append(found, jobs.StoredObject{Key: attrs.Name, SizeBytes: attrs.Size, CreatedAt: attrs.Created})
 	}
 	return found, nil
 }
 
-func (s *Store) attrs(ctx context.Context, key string) (*storage.ObjectAttrs, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	attrs, err := s.bucket.Object(key).Attrs(ctx)
+func (s *Store) attrs(ctx context.Context, key string) (attrs *storage.ObjectAttrs, err error) {
+	err = s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
+		attrs, err = bucket.Object(key).Attrs(ctx)
+		return err
+	})
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		return nil, jobs.ErrNoObject
 	}
 	return attrs, err
+}
+
+// try makes a call that may be repeated until the store answers it: a store that
+// is overloaded, away or silent is tried again after a pause. It returns the last
+// try's error.
+func (s *Store) try(ctx context.Context, call func(context.Context, *storage.BucketHandle) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	bucket := s.bucket.Retryer(storage.WithPolicy(storage.RetryNever)) // the library would wait for a silent store
+	for pause := firstPause; ; pause *= 2 {
+		err := callOnce(ctx, bucket, call)
+		if err == nil || !storage.ShouldRetry(err) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func callOnce(ctx context.Context, bucket *storage.BucketHandle, call func(context.Context, *storage.BucketHandle) error) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	return call(ctx, bucket)
 }
 
 // expiry counts in whole seconds, as both kinds of links do.

@@ -16,9 +16,10 @@ import (
 // uploadBody reads an upload and ends in io.EOF only if it is whole and has the
 // announced checksum; every other end is a refusal.
 type uploadBody struct {
-	from       io.Reader
-	conn       *http.ResponseController
-	stallLimit time.Duration
+	from         io.Reader
+	conn         *http.ResponseController
+	stallLimit   time.Duration
+	storeStalled *time.Timer // runs while the store has the word
 
 	size, received int64
 	checksum, sum  uint32
@@ -26,6 +27,8 @@ type uploadBody struct {
 
 // Read gives the sender stallLimit for its next bytes.
 func (b *uploadBody) Read(p []byte) (int, error) {
+	b.storeStalled.Stop()
+	defer b.storeStalled.Reset(b.stallLimit)
 	_ = b.conn.SetReadDeadline(time.Now().Add(b.stallLimit))
 	n, err := b.from.Read(p)
 	b.received += int64(n)
@@ -52,6 +55,7 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 // before the first Read after a Seek.
 type objectContent struct {
 	ctx        context.Context
+	cancel     func()
 	object     *storage.ObjectHandle
 	size       int64
 	conn       *http.ResponseController
@@ -62,8 +66,10 @@ type objectContent struct {
 	err    error // what went wrong at the store
 }
 
-// Read gives the receiver stallLimit for the bytes so far.
+// Read gives the receiver stallLimit for the bytes so far, and the store as long
+// for the next ones.
 func (c *objectContent) Read(p []byte) (int, error) {
+	defer time.AfterFunc(c.stallLimit, c.cancel).Stop()
 	if c.reader == nil {
 		c.reader, c.err = c.object.NewRangeReader(c.ctx, c.offset, -1)
 		if c.err != nil {
