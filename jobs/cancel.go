@@ -24,7 +24,7 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 		return nil, err
 	}
 	var done *change
-	err = c.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, c.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		return nil, err
 	}
 	var done *change
-	err := d.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		job, err := models.LockJob(ctx, tx, id)
 		if err != nil {
 			return orNotFound(err, "job")

@@ -84,7 +84,8 @@ func (s *Scheduler) one(ctx context.Context, id models.JobID, act func(*change) 
 	if err != nil {
 		return nil, err
 	}
-	err = s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
 		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 			return err
 		}

@@ -204,7 +204,7 @@ func (h *Holder) fenced(ctx context.Context, p Principal, f Fence, lock func(con
 		return nil, err
 	}
 	var l *held
-	err = h.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
 		if l, err = lock(ctx, tx, attempt); err != nil {
 			return err
 		}

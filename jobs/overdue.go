@@ -53,7 +53,8 @@ func (r *Reaper) Overdue(ctx context.Context) (int, error) {
 }
 
 func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *change, err error) {
-	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
 		l, err := lockHeld(ctx, tx, attempt)
 		if errors.Is(err, ErrLeaseLost) {
 			return nil // it ended meanwhile

@@ -61,7 +61,8 @@ func (r *Reaper) Reap(ctx context.Context) (int, error) {
 }
 
 func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *change, err error) {
-	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
 		l, err := lockHeld(ctx, tx, attempt)
 		if errors.Is(err, ErrLeaseLost) {
 			return nil // it ended meanwhile
@@ -117,7 +118,8 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 }
 
 func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (ended bool, err error) {
-	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		ended = false
 		w, err := models.LockWorker(ctx, tx, id)
 		if err != nil {
 			return err

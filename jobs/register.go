@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -47,12 +48,13 @@ func (r *Registrar) Register(ctx context.Context, p Principal, in Registration) 
 		return nil, "", err
 	}
 	secret, hash := newSecret(workerPrefix)
-	worker := &models.Worker{
+	fresh := models.Worker{
 		ID: models.NewWorkerID(), PoolID: in.PoolID, Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID,
 		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
 	}
+	var worker *models.Worker
 	var done *change
-	err := r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		booted, requeued, err := r.replace(ctx, tx, p, in)
 		if err != nil {
 			return err
@@ -62,9 +64,8 @@ func (r *Registrar) Register(ctx context.Context, p Principal, in Registration) 
 		if err != nil {
 			return err
 		}
-		if booted != nil {
-			worker = booted
-		}
+		first := fresh
+		worker = cmp.Or(booted, &first)
 		in.describe(worker)
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
@@ -240,7 +241,7 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.Wor
 	var done *change
 	var err error
 	for range terminateTries {
-		err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		err = inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 			done, err = terminate(ctx, tx, id, lost)
 			return err
 		})
@@ -274,7 +275,7 @@ func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Wor
 // left as it is.
 func drain(ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time) (*models.Worker, error) {
 	var w *models.Worker
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if w, err = models.LockWorker(ctx, tx, id); err != nil {
 			return orNotFound(err, "worker")

@@ -30,7 +30,7 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		return nil, err
 	}
 	var done *change
-	err = r.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		account, err := models.LockAccount(ctx, tx, seen.AccountID)
 		if err != nil {
 			return err

@@ -111,7 +111,8 @@ func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider Provider)
 	var boot []*models.Worker
 	var drained []models.WorkerID
 	var decision *models.ScalingDecision
-	err := s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		boot, drained, decision = nil, nil, nil
 		mine, err := models.TryLock(ctx, tx, scalerLock)
 		if err != nil || !mine {
 			return err

@@ -77,7 +77,9 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 	job.Tier = in.Tier
 
 	var done *change
-	err = s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	asked := *job
+	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		*job = asked
 		done, err = s.insert(ctx, tx, job, in)
 		return err
 	})

@@ -57,7 +57,7 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 	total := 0
 	for {
 		n := 0
-		err := u.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		err := inTx(ctx, u.DB, func(ctx context.Context, tx bun.Tx) error {
 			if err := models.Bound(ctx, tx, statementLimit, lockLimit); err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ func TestFault(t *testing.T) {
 		var took []time.Duration
 		for range 50 {
 			call := time.Now()
-			_, err := b.Notifier.Index.First(t.Context(), []string{"testcard"}, 1)
+			_, err := b.Notifier.Index.First(t.Context(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, 1)
 			require.ErrorIs(t, err, jobs.ErrIndexLost)
 			took = append(took, time.Since(call))
 		}

@@ -1,0 +1,34 @@
+package jobs
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// txTries is how often a transaction is begun that others stand in the way of.
+	txTries = 4
+	txPause = 20 * time.Millisecond
+)
+
+// inTx runs act in a transaction, and anew, a moment later, if PostgreSQL undid
+// it only because of others at the same time. What act keeps in variables must
+// come from what it read in its last run. After an outage (models.IsOutage) it is
+// not known whether the commit took place.
+func inTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
+	for try := time.Duration(1); ; try++ {
+		err := db.RunInTx(ctx, nil, act)
+		if err == nil || try == txTries || !models.IsLostRace(err) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(try * txPause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
