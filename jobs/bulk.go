@@ -169,7 +169,7 @@ func (b *Bulk) start(ctx context.Context, op *models.BulkOperation, filter any, 
 	if op.Filter, err = json.Marshal(filter); err != nil {
 		return fmt.Errorf("encode a filter: %w", err)
 	}
-	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
 		// Calls that come at once may go a little over: this is about nobody
 		// filling the table, not about a number.
 		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
@@ -232,7 +232,7 @@ func (b *Bulk) steer(ctx context.Context, p Principal, id models.BulkID, paused 
 	if op, err = b.Get(ctx, p, id); err != nil {
 		return nil, err
 	}
-	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
 		if op, err = models.LockBulkOperation(ctx, tx, id); err != nil {
 			return orNotFound(err, "bulk operation")
 		}

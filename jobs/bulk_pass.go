@@ -83,7 +83,8 @@ func (b *Bulk) serve(ctx context.Context, id models.BulkID) (int, error) {
 // take reserves a part of the operation's pace for this process. Whoever dies
 // with it has slowed the operation down, and nothing else.
 func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
-	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		t = turn{}
 		op, err := models.LockBulkOperation(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -161,7 +162,8 @@ func pace(now, next time.Time, perMinute, most int) (int, time.Time) {
 // next does one item, and tells whether there may be more to do now.
 func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 	var fault error
-	err = b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		more, fault = false, nil
 		item, err := models.LockBulkItem(ctx, tx, t.op.ID, t.upTo)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -146,7 +146,7 @@ func (s *search) dropStale(ctx context.Context, head ReadyJob) {
 func (s *search) claim(ctx context.Context, head ReadyJob, turn bool) (*Lease, error) {
 	var lease *Lease
 	var done *change
-	err := s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		w, job, err := s.lock(ctx, tx, head)
 		if err != nil {
 			return err

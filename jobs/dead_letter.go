@@ -45,7 +45,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		return nil, err
 	}
 	var done *change
-	err = d.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 		return nil, err
 	}
 	var letter *models.DeadLetter
-	err = d.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockJob(ctx, tx, seen.JobID); err != nil {
 			return orNotFound(err, "dead letter")
 		}

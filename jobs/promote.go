@@ -71,7 +71,8 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 }
 
 func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done *change, err error) {
-	err = p.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
 		c, err := lockChange(ctx, tx, id)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 		return nil, notFound("job")
 	}
 	var done *change
-	err := o.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if done, err = lockChange(ctx, tx, id); err != nil {
 			return orNotFound(err, "job")

@@ -56,7 +56,7 @@ const lookEvery = 1500 * time.Millisecond
 func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
-	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessAPI}
+	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL)) })
 	group.Go(func() error {
