@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -75,19 +76,24 @@ func TestHotQueries(t *testing.T) {
 			scans int
 		}{
 			"NextJobs": {func() error {
-				var queues []models.Queue
-				for _, lane := range models.Tiers {
-					for _, promoted := range []bool{false, true} {
-						queues = append(queues, models.Queue{Line: models.Line{Lane: lane, Promoted: promoted}, Model: "testcard"})
-					}
-				}
-				_, err := models.NextJobs(t.Context(), watched, queues, nil, 8)
+				_, err := models.NextJobs(t.Context(), watched, everyQueue(), nil, 8)
 				return err
 			}, accounts},
 			"ListQueuedJobs": {func() error {
 				_, err := models.ListQueuedJobs(t.Context(), watched, 100)
 				return err
 			}, queued + queued/10}, // PostgreSQL looks a little ahead
+			"ListImpatientJobs": {func() error {
+				_, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, time.Hour, 200)
+				return err
+			}, 0},
+			"ListLinedUp": {func() error {
+				_, err := models.ListLinedUp(t.Context(), watched, []models.LineUp{
+					{Lane: models.TierPro, Models: []string{"testcard"}},
+					{Lane: models.TierPro, Models: []string{"testcard"}, AccountID: one},
+				}, 101)
+				return err
+			}, queued},
 			"ListExpiredAttempts": {func() error {
 				_, err := models.ListExpiredAttempts(t.Context(), watched, 200)
 				return err
@@ -119,6 +125,37 @@ func TestHotQueries(t *testing.T) {
 			require.LessOrEqual(t, plan.rows, c.scans, "%s reads too much:\n%s", name, plan.text)
 		}
 	})
+
+	t.Run("DoNotLookAtAccountsAtTheirCap", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fill(t, db)
+		_, err := db.ExecContext(t.Context(), "UPDATE accounts SET max_running = 0 WHERE id <> md5('a8')::uuid")
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), "VACUUM ANALYZE account_lanes")
+		require.NoError(t, err)
+		last := &lastQuery{}
+
+		found, err := models.NextJobs(t.Context(), db.WithQueryHook(last), everyQueue(), nil, 8)
+
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		plan := explain(t, db, last.text)
+		require.Equal(t, 1, plan.rows, plan.text)
+		require.NotContains(t, plan.text, "Seq Scan on account_lanes")
+	})
+}
+
+// everyQueue is what a worker that runs the test card reads.
+func everyQueue() []models.Queue {
+	var queues []models.Queue
+	for _, lane := range models.Tiers {
+		for _, promoted := range []bool{false, true} {
+			queues = append(queues, models.Queue{Line: models.Line{Lane: lane, Promoted: promoted}, Model: "testcard"})
+		}
+	}
+	return queues
 }
 
 // planned is what a query did: its plan, and how many rows of jobs and attempts

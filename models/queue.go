@@ -132,7 +132,7 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patienc
 	var ids []JobID
 	err := db.NewRaw(`
 		SELECT id FROM jobs
-		WHERE status = 'QUEUED' AND lane = ? AND tier = ? AND queued_at < clock_timestamp() - make_interval(secs => ?)
+		WHERE status = 'QUEUED' AND lane = ? AND tier = ? AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
 		ORDER BY queued_at LIMIT ?`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }

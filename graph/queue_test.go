@@ -1,0 +1,49 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPauseQueue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsInTheQueueAndInItsJobs", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		operate := func(query string) answer { return ask(t, a.url, a.Secrets[models.RoleOperator], query, nil) }
+		id := string(job.ID)
+
+		paused := operate(`mutation { pauseQueue(tier: ENTERPRISE) { tier model depth running paused } }`)
+
+		require.Empty(t, paused.codes())
+		require.Equal(t, map[string]any{"tier": "ENTERPRISE", "model": nil, "depth": 1.0, "running": 0.0, "paused": true},
+			at[map[string]any](t, paused.Data, "pauseQueue"))
+		require.Equal(t, []any{
+			map[string]any{"code": "QUEUE_PAUSED", "message": "The enterprise lane is paused.", "until": nil},
+			map[string]any{"code": "NO_POOL", "message": "No pool and no worker can run it: it needs testcard.", "until": nil},
+		}, at[[]any](t, a.client(t, `query ($id: ID!) { job(id: $id) { waitingFor { code message until } } }`, map[string]any{"id": id}), "job", "waitingFor"))
+		require.Empty(t, operate(`mutation { resumeQueue(tier: ENTERPRISE) { paused } }`).codes())
+		set := operate(`mutation { setJobTier(id: "` + id + `", tier: CRITICAL) { tier lane } }`)
+		require.Equal(t, "CRITICAL", at[string](t, set.Data, "setJobTier", "lane"))
+	})
+
+	t.Run("IsForOperators", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		id := string(a.Submit(t).ID)
+
+		for _, query := range []string{
+			`mutation { pauseQueue(tier: PRO) { paused } }`,
+			`mutation { resumeQueue(tier: PRO) { paused } }`,
+			`mutation { setJobTier(id: "` + id + `", tier: BATCH) { id } }`,
+		} {
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)
+		}
+	})
+}

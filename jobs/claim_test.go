@@ -1,0 +1,53 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrefer(t *testing.T) {
+	t.Parallel()
+
+	worker := &models.Worker{Region: "eu", WarmModels: []string{"warm"}}
+	head := func(id, model, wish string, at float64) ReadyJob {
+		return ReadyJob{ID: models.JobID(id), Queue: models.Queue{Model: model}, Wish: wish, VirtualTime: at}
+	}
+	for name, c := range map[string]struct {
+		heads    []ReadyJob
+		expected []models.JobID
+	}{
+		"warm and of its region, warm, of its region, the head": {
+			[]ReadyJob{head("head", "cold", "", 0), head("region", "cold", "eu", 1), head("warm", "warm", "us", 2), head("both", "warm", "eu", 3)},
+			[]models.JobID{"both", "warm", "region", "head"},
+		},
+		"the order among equals": {
+			[]ReadyJob{head("1", "warm", "", 0), head("2", "warm", "us", 1), head("3", "warm", "", 2)},
+			[]models.JobID{"1", "2", "3"},
+		},
+		"nobody gets ahead by more than the window": {
+			[]ReadyJob{head("head", "cold", "", 10), head("within", "warm", "", 10+windowTime), head("beyond", "warm", "eu", 11+windowTime)},
+			[]models.JobID{"within", "head", "beyond"},
+		},
+	} {
+		var order []models.JobID
+		for _, h := range prefer(c.heads, worker) {
+			order = append(order, h.ID)
+		}
+		require.Equal(t, c.expected, order, name)
+	}
+}
+
+func TestRank(t *testing.T) {
+	t.Parallel()
+
+	sizes := &Model{GPUTypes: []string{"L4", "A100", "H100"}}
+	anything := &Model{GPUTypes: []string{"any"}}
+
+	require.Equal(t, 0, sizes.Rank("L4"))
+	require.Equal(t, 2, sizes.Rank("H100"))
+	require.Equal(t, 2, sizes.Rank("any"))
+	require.Equal(t, 0, sizes.Rank("T4"), "its word that it runs the model counts, its size is not known")
+	require.Equal(t, 0, anything.Rank("H100"))
+}
