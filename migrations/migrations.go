@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -72,4 +73,30 @@ func lock(ctx context.Context, conn bun.Conn) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// Compare tells what the schema of db lacks of this program's steps, and which
+// steps it has that this program does not know: those of a newer one.
+func Compare(ctx context.Context, db bun.IDB) (missing, unknown []string, err error) {
+	steps := migrate.NewMigrations()
+	if err := steps.Discover(files); err != nil {
+		return nil, nil, fmt.Errorf("read the migrations: %w", err)
+	}
+	var taken []string
+	if err := db.NewRaw("SELECT name FROM bun_migrations").Scan(ctx, &taken); err != nil {
+		return nil, nil, fmt.Errorf("read the migration table: %w", err)
+	}
+	var known []string
+	for _, step := range steps.Sorted() {
+		known = append(known, step.Name)
+	}
+	without := func(from, what []string) (rest []string) {
+		for _, name := range from {
+			if !slices.Contains(what, name) {
+				rest = append(rest, name)
+			}
+		}
+		return rest
+	}
+	return without(known, taken), without(taken, known), nil
 }

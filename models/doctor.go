@@ -1,0 +1,268 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/uptrace/bun"
+)
+
+// Invariant names what must hold of the rows at any time.
+type Invariant string
+
+const (
+	AccountCounters   Invariant = "account-counters"
+	LaneCounters      Invariant = "lane-counters"
+	OneLiveAttempt    Invariant = "one-live-attempt"
+	CurrentAttempt    Invariant = "current-attempt"
+	HeldWorker        Invariant = "held-worker"
+	AttemptOverlap    Invariant = "attempt-overlap"
+	StaleWrite        Invariant = "stale-write"
+	LostEarly         Invariant = "lost-early"
+	EventGap          Invariant = "event-gap"
+	Transition        Invariant = "transition"
+	History           Invariant = "history"
+	OneEnd            Invariant = "one-end"
+	ResultPointer     Invariant = "result-pointer"
+	CheckpointPointer Invariant = "checkpoint-pointer"
+	DoomedObject      Invariant = "doomed-object"
+	DeletedJob        Invariant = "deleted-job"
+	CancelledComplete Invariant = "cancelled-complete"
+	FailureCount      Invariant = "failure-count"
+	Idempotency       Invariant = "idempotency"
+	EarlyChild        Invariant = "early-child"
+	BlockedCount      Invariant = "blocked-count"
+	Tenancy           Invariant = "tenancy"
+	StuckQueued       Invariant = "stuck-queued"
+	StuckDue          Invariant = "stuck-due"
+	UnreapedLease     Invariant = "unreaped-lease"
+)
+
+// Invariants are all of them.
+var Invariants = []Invariant{
+	AccountCounters, LaneCounters, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, StaleWrite,
+	LostEarly, EventGap, Transition, History, OneEnd, ResultPointer, CheckpointPointer, DoomedObject,
+	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
+	UnreapedLease,
+}
+
+// Examination says how far to look, and what the domain knows of its rows.
+type Examination struct {
+	// Jobs bounds the queries that would read every job's history: to so many of
+	// the newest jobs, and of those that are not over. 0 is all.
+	Jobs int
+	// Edges are the moves that a history may show, as FROM>TO; FROM is empty
+	// for the first of a run.
+	Edges []string
+	// Lanes are those with a wait target, and Waits for how many seconds a job
+	// may be queued there while a worker is idle.
+	Lanes []Tier
+	Waits []float64
+}
+
+// Violations are the rows that break an invariant: some of their ids, and how
+// many there are.
+type Violations struct {
+	IDs   []string
+	Count int
+}
+
+// FindViolations returns what breaks the invariant, at most limit ids of it.
+func FindViolations(ctx context.Context, db bun.IDB, which Invariant, e Examination, limit int) (Violations, error) {
+	var rows []struct {
+		ID    string `bun:"id"`
+		Count int    `bun:"count"`
+	}
+	var jobs any // NULL is no limit
+	if e.Jobs > 0 {
+		jobs = e.Jobs
+	}
+	err := db.NewRaw("WITH "+examined+", broken AS ("+invariants[which]+`)
+		SELECT id, count(*) OVER () AS count FROM (SELECT DISTINCT id FROM broken) b ORDER BY id LIMIT ?5`,
+		jobs, textArray(e.Edges), textArray(e.Lanes), floatArray(e.Waits), textArray(stateEvents), limit).Scan(ctx, &rows)
+	v := Violations{}
+	for _, row := range rows {
+		v.IDs, v.Count = append(v.IDs, row.ID), row.Count
+	}
+	return v, err
+}
+
+// examined are the jobs whose history is read, each with all its columns.
+const examined = `
+	examined AS (
+		SELECT * FROM jobs WHERE id IN (
+			(SELECT id FROM jobs ORDER BY id DESC LIMIT ?0)
+			UNION
+			(SELECT id FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') LIMIT ?0)))`
+
+// stateEvents are the events that tell of a job's state, each followed by the
+// state. That a job is COMPLETING shows in no event.
+var stateEvents = []string{
+	string(EventQueued), string(JobQueued),
+	string(EventRequeued), string(JobQueued),
+	string(EventScheduled), string(JobScheduled),
+	string(EventRetryScheduled), string(JobScheduled),
+	string(EventBlocked), string(JobBlocked),
+	string(EventLeased), string(JobAssigned),
+	string(EventStarted), string(JobRunning),
+	string(EventCompleted), string(JobCompleted),
+	string(EventFailed), string(JobFailed),
+	string(EventCancelled), string(JobCancelled),
+}
+
+// states are the moves that the examined jobs' events tell of, in their order.
+const states = `
+	SELECT j.id, j.status, j.run AS newest_run, e.run, e.seq, s.state
+	FROM examined j
+	JOIN job_events e ON e.job_id = j.id
+	JOIN (SELECT types[2 * i - 1] AS type, types[2 * i] AS state
+		FROM (SELECT ?4::text[] AS types) t, generate_series(1, cardinality(types) / 2) i) s ON s.type = e.type`
+
+// kept are the events that are still there: after their retention those of whole
+// months go, while the rows of their jobs stay.
+const kept = `(e.n > 0 OR j.completed_at IS NULL OR j.completed_at > clock_timestamp() - interval '1 day')`
+
+// invariants are queries that must find nothing. Each row is the id of what is
+// broken.
+var invariants = map[Invariant]string{
+	AccountCounters: `
+		SELECT 'acc_' || a.id AS id FROM accounts a
+		LEFT JOIN (
+			SELECT account_id,
+				count(*) FILTER (WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED')) AS queued,
+				count(*) FILTER (WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')) AS running
+			FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
+			GROUP BY account_id) j ON j.account_id = a.id
+		WHERE a.queued <> coalesce(j.queued, 0) OR a.running <> coalesce(j.running, 0)`,
+	LaneCounters: `
+		SELECT 'acc_' || coalesce(l.account_id, j.account_id) || ' in ' || coalesce(l.lane, j.lane) AS id FROM account_lanes l
+		FULL JOIN (SELECT account_id, lane, count(*) AS n FROM jobs WHERE status = 'QUEUED' GROUP BY 1, 2) j
+			ON j.account_id = l.account_id AND j.lane = l.lane
+		WHERE coalesce(l.queued, 0) <> coalesce(j.n, 0)`,
+	OneLiveAttempt: `
+		SELECT 'job_' || job_id AS id FROM job_attempts WHERE ended_at IS NULL GROUP BY job_id HAVING count(*) > 1
+		UNION ALL
+		SELECT 'wrk_' || worker_id FROM job_attempts WHERE ended_at IS NULL GROUP BY worker_id HAVING count(*) > 1`,
+	CurrentAttempt: `
+		SELECT 'job_' || coalesce(j.id, a.job_id) AS id
+		FROM (SELECT * FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') OR current_attempt_id IS NOT NULL) j
+		FULL JOIN (SELECT * FROM job_attempts WHERE ended_at IS NULL) a ON a.job_id = j.id
+		WHERE j.current_attempt_id IS DISTINCT FROM a.id OR a.attempt_no <> j.attempt_no OR a.run <> j.run
+			OR j.status NOT IN ('ASSIGNED', 'RUNNING', 'COMPLETING')`,
+	HeldWorker: `
+		SELECT 'wrk_' || w.id AS id FROM workers w
+		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
+		WHERE a.id IS NULL AND w.status = 'BUSY' OR a.id IS NOT NULL AND w.status NOT IN ('BUSY', 'DRAINING')`,
+	AttemptOverlap: `
+		SELECT 'job_' || a.job_id AS id FROM examined j
+		JOIN job_attempts a ON a.job_id = j.id
+		JOIN job_attempts b ON b.job_id = a.job_id AND b.attempt_no = a.attempt_no + 1
+		WHERE a.ended_at IS NULL OR a.ended_at > b.leased_at`,
+	StaleWrite: `
+		SELECT 'job_' || id AS id FROM (
+			SELECT j.id, a.attempt_no, max(a.attempt_no) OVER (PARTITION BY j.id ORDER BY e.seq) AS newest
+			FROM examined j JOIN job_events e ON e.job_id = j.id JOIN job_attempts a ON a.id = e.attempt_id) w
+		WHERE attempt_no < newest`,
+	LostEarly: `
+		SELECT 'att_' || a.id AS id FROM examined j JOIN job_attempts a ON a.job_id = j.id JOIN workers w ON w.id = a.worker_id
+		WHERE a.status = 'LOST' AND a.ended_at < a.lease_expires_at
+			-- An ended worker's attempt ends with it, in one transaction.
+			AND NOT coalesce(w.ended_at BETWEEN a.ended_at AND a.ended_at + interval '1 minute', false)`,
+	EventGap: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		CROSS JOIN LATERAL (SELECT count(*) AS n, min(seq) AS first, max(seq) AS last FROM job_events WHERE job_id = j.id) e
+		WHERE (e.n <> j.event_seq OR e.first IS DISTINCT FROM 1 OR e.last <> j.event_seq) AND ` + kept,
+	Transition: `
+		SELECT 'job_' || id AS id FROM (
+			SELECT s.*, lag(state) OVER run AS was, row_number() OVER run AS place FROM (` + states + `) s
+			WINDOW run AS (PARTITION BY id, run ORDER BY seq)) m
+		WHERE coalesce(was, '') || '>' || state <> ALL (?1::text[])
+			-- A run that is opened again may find that it has to wait for others.
+			AND NOT (run > 1 AND place = 2 AND was = 'QUEUED' AND state = 'BLOCKED')`,
+	History: `
+		SELECT 'job_' || id AS id FROM (
+			SELECT DISTINCT ON (id) * FROM (` + states + `) s WHERE run = newest_run ORDER BY id, seq DESC) newest
+		WHERE state <> CASE status WHEN 'COMPLETING' THEN 'RUNNING' ELSE status END`,
+	OneEnd: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		CROSS JOIN LATERAL (
+			SELECT run, max(seq) AS last, max(seq) FILTER (WHERE terminal) AS ended, count(*) FILTER (WHERE terminal) AS ends, max(type) FILTER (WHERE terminal) AS type
+			FROM (SELECT *, type IN ('COMPLETED', 'FAILED', 'CANCELLED') AS terminal FROM job_events WHERE job_id = j.id) e
+			GROUP BY run) e
+		WHERE CASE WHEN e.run < j.run OR j.completed_at IS NOT NULL THEN e.ends <> 1 OR e.ended <> e.last ELSE e.ends > 0 END
+			OR e.run > j.run OR e.run = j.run AND e.type <> j.status`,
+	ResultPointer: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		JOIN artifacts r ON r.id = j.result_id
+		LEFT JOIN job_attempts a ON a.id = r.attempt_id
+		WHERE r.job_id <> j.id OR r.type <> 'FINAL_VIDEO' OR a.status IS DISTINCT FROM 'SUCCEEDED' OR j.status <> 'COMPLETED'`,
+	CheckpointPointer: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		JOIN artifacts c ON c.id = j.latest_checkpoint_id
+		WHERE c.job_id <> j.id OR c.type <> 'CHECKPOINT' OR c.rejected_at IS NOT NULL`,
+	DoomedObject: `
+		SELECT d.object_key AS id FROM object_deletions d JOIN artifacts r ON r.object_key = d.object_key
+		UNION ALL
+		SELECT d.object_key FROM object_deletions d JOIN uploads u ON u.object_key = d.object_key`,
+	DeletedJob: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		WHERE j.deleted_at IS NOT NULL AND (j.params <> '{}' OR j.failure_reason IS NOT NULL
+			OR EXISTS (SELECT FROM job_inputs i WHERE i.job_id = j.id AND i.wrapped_key IS NOT NULL)
+			OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id))`,
+	CancelledComplete: `
+		SELECT 'job_' || id AS id FROM examined WHERE status = 'COMPLETED' AND cancel_requested_at IS NOT NULL`,
+	FailureCount: `
+		SELECT 'job_' || id AS id FROM examined
+		WHERE failures > max_attempts OR failures = max_attempts AND status IN ('SCHEDULED', 'QUEUED')`,
+	Idempotency: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		JOIN jobs other ON other.account_id = j.account_id AND other.idempotency_key = j.idempotency_key AND other.id <> j.id`,
+	EarlyChild: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		JOIN job_attempts a ON a.job_id = j.id
+		JOIN job_dependencies d ON d.job_id = j.id
+		JOIN jobs p ON p.id = d.depends_on
+		WHERE p.status <> 'COMPLETED' OR p.completed_at > a.leased_at`,
+	BlockedCount: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		CROSS JOIN LATERAL (
+			SELECT count(*) AS n FROM job_dependencies d JOIN jobs p ON p.id = d.depends_on
+			WHERE d.job_id = j.id AND p.status <> 'COMPLETED') open
+		WHERE j.blocked_by <> open.n AND j.status NOT IN ('FAILED', 'CANCELLED')`,
+	Tenancy: `
+		SELECT 'art_' || r.id AS id FROM examined j JOIN artifacts r ON r.job_id = j.id WHERE r.account_id <> j.account_id
+		UNION ALL
+		SELECT 'job_' || j.id FROM examined j
+		JOIN job_dependencies d ON d.job_id = j.id JOIN jobs p ON p.id = d.depends_on WHERE p.account_id <> j.account_id`,
+	StuckQueued: `
+		SELECT 'job_' || j.id AS id FROM jobs j
+		JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
+		JOIN (SELECT unnest(?2::text[]) AS lane, unnest(?3::float8[]) AS seconds) patience ON patience.lane = j.lane
+		WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(secs => patience.seconds)
+			AND EXISTS (SELECT FROM workers w
+				WHERE w.status = 'IDLE' AND j.model = ANY (w.models) AND (NOT j.require_region OR w.region = j.region)
+					AND j.gpu_rank = 0
+					AND w.idle_since < clock_timestamp() - interval '1 minute'
+					AND w.last_heartbeat_at > clock_timestamp() - interval '1 minute')`,
+	StuckDue: `
+		SELECT 'job_' || id AS id FROM jobs
+		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at < clock_timestamp() - interval '10 minutes'`,
+	UnreapedLease: `
+		SELECT 'att_' || id AS id FROM job_attempts
+		WHERE ended_at IS NULL AND lease_expires_at < clock_timestamp() - interval '10 minutes'`,
+}
+
+// BoundStatements gives up each statement of the transaction that takes longer.
+func BoundStatements(ctx context.Context, tx bun.Tx, limit time.Duration) error {
+	_, err := tx.NewRaw("SELECT set_config('statement_timeout', '?', true)", limit.Milliseconds()).Exec(ctx)
+	return err
+}
+
+// IsStatementTimeout tells whether a statement was given up because it took too
+// long.
+func IsStatementTimeout(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "57014"
+}
