@@ -6,3 +6,9 @@ func (w *Waiters) Waiting() int {
 	defer w.mu.Unlock()
 	return len(w.waiting)
 }
+
+// What a doctor makes of what PostgreSQL says.
+var (
+	Settings = settings
+	Drift    = drift
+)

@@ -93,7 +93,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), modelsCommand())
 	addGroup(root, "fleet", workersCommand(), queuesCommand())
-	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), migrateCommand(), benchCommand())
+	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), migrateCommand(), doctorCommand(), benchCommand())
 	addGroup(root, "run", agentCommands()...)
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
@@ -165,5 +165,16 @@ func report(errs io.Writer, err error) int {
 		fmt.Fprintf(errs, "Usage: %s\nSee `%s --help`.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
 		return exitUsage
 	}
+	if told, ok := errors.AsType[*statusError](err); ok {
+		return told.status
+	}
 	return exitFailed
 }
+
+// statusError is an error that has an exit status of its own.
+type statusError struct {
+	status int
+	error
+}
+
+func (e *statusError) Unwrap() error { return e.error }

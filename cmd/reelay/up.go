@@ -125,6 +125,9 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 	if cfg.publicURL == "" {
 		cfg.publicURL = "http://" + reachable(listener.Addr())
 	}
+	if err := cfg.writeStores(o.data); err != nil {
+		return err
+	}
 	keys, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return err

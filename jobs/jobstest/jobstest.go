@@ -187,10 +187,10 @@ func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*jobs.Lease, jobs.Fe
 	return lease, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}
 }
 
-// ExpireLease ages an attempt's lease until it ran out.
+// ExpireLease ages a live attempt's lease until it ran out.
 func (s *Stack) ExpireLease(t testing.TB, id models.AttemptID) {
 	t.Helper()
-	_, err := s.DB.NewRaw("UPDATE job_attempts SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = ?", id).Exec(t.Context())
+	_, err := s.DB.NewRaw("UPDATE job_attempts SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = ? AND ended_at IS NULL", id).Exec(t.Context())
 	require.NoError(t, err)
 }
 

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+	"github.com/spf13/cobra"
+)
+
+// exitUnexamined is the status of a doctor who could not look.
+const exitUnexamined = 2
+
+func doctorCommand() *cobra.Command {
+	var data string
+	var checkup jobs.Checkup
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that nothing is lost, doubled or stuck",
+		Long: "Checks every promise of Reelay on a live system: rows, objects and Redis, and what they stand on. It changes\n" +
+			"nothing, and says of each finding why it matters and what to do. docs/doctor.md tells more.\n\n" +
+			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by what a running\n" +
+			"`reelay up` left in --data.\n\n" +
+			"Exit status: 0 all is well, there may be advice; 1 something is broken; 2 it could not look.",
+		Example: "  reelay doctor\n  reelay doctor --full --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := examine(cmd.Context(), data, checkup)
+			if err != nil {
+				return &statusError{exitUnexamined, err}
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), map[string]any{"level": jobs.Worst(found), "findings": found})
+			} else {
+				err = printFindings(cmd.OutOrStdout(), found)
+			}
+			return errors.Join(err, verdict(found))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
+	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and those that are not over")
+	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of films and checkpoints, not only what the store says of them")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+// verdict is what the exit status tells.
+func verdict(found []jobs.Finding) error {
+	switch jobs.Worst(found) {
+	case jobs.LevelBroken:
+		return errors.New("something is broken")
+	case jobs.LevelUnknown:
+		return &statusError{exitUnexamined, errors.New("not everything could be examined")}
+	}
+	return nil
+}
+
+// examine asks the doctor about the stores that are configured.
+func examine(ctx context.Context, data string, c jobs.Checkup) ([]jobs.Finding, error) {
+	cfg, err := findStores(data)
+	if err != nil {
+		return nil, err
+	}
+	db, closeDB, err := models.Open(ctx, cfg.databaseURL, 4)
+	if err != nil {
+		return nil, fmt.Errorf("%w; is it running?", err)
+	}
+	defer closeDB()
+	s := &stack{cfg: cfg, notifier: &jobs.Notifier{}}
+	defer s.Close()
+	if err := s.openRedis(); err != nil {
+		return nil, err
+	}
+	objects, closeObjects := examinedObjects(ctx, cfg)
+	defer closeObjects()
+	index := s.notifier.Index
+	doctor := &jobs.Doctor{DB: db, Objects: objects, Index: index, Others: []jobs.Examiner{index.(*ready.Index)}}
+	return doctor.Examine(ctx, c)
+}
+
+// examinedObjects opens the object store. One that cannot be opened is a finding
+// like any other.
+func examinedObjects(ctx context.Context, cfg config) (jobs.ExaminedObjects, func()) {
+	store, err := blob.Open(ctx, blob.Config{
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost,
+		PublicURL: "http://localhost", LinkKey: make([]byte, 32), // a doctor signs no links
+	})
+	if err != nil {
+		return awayObjects{err}, func() {}
+	}
+	return store, func() { store.Close() }
+}
+
+// awayObjects is an object store that cannot be opened.
+type awayObjects struct{ err error }
+
+func (a awayObjects) Stat(context.Context, string) (jobs.Object, error)   { return jobs.Object{}, a.err }
+func (a awayObjects) Open(context.Context, string) (io.ReadCloser, error) { return nil, a.err }
+func (a awayObjects) Put(context.Context, string, []byte) error           { return a.err }
+func (a awayObjects) Delete(context.Context, string) error                { return a.err }
+
+var levels = []struct {
+	level jobs.Level
+	word  string
+	color string // of the terminal
+}{
+	{jobs.LevelOK, "ok", "32"},
+	{jobs.LevelAdvice, "advice", "33"},
+	{jobs.LevelUnknown, "unknown", "35"},
+	{jobs.LevelBroken, "broken", "31"},
+}
+
+// printFindings writes what was found, the worst last, where it is seen first.
+func printFindings(out io.Writer, found []jobs.Finding) error {
+	d := newDisplay(out)
+	summary := fmt.Sprintf("%d checks", len(found))
+	for i, l := range levels {
+		n := 0
+		for _, f := range found {
+			if f.Level != l.level {
+				continue
+			}
+			n++
+			d.note(finding(f, d.paint(fmt.Sprintf("%-8s", l.word), l.color)))
+		}
+		if n > 0 || i == 0 {
+			summary += fmt.Sprintf(", %d %s", n, l.word)
+		}
+	}
+	d.note("\n" + summary + ".")
+	return d.err
+}
+
+// paint colours text where colours are shown.
+func (d *display) paint(text, color string) string {
+	if !d.color {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+func finding(f jobs.Finding, level string) string {
+	text := fmt.Sprintf("%s %-19s %s", level, f.Check, f.Holds)
+	if f.Level == jobs.LevelOK {
+		return text
+	}
+	line := func(what, said string) {
+		if said != "" {
+			text += fmt.Sprintf("\n         %-6s %s", what, clean(said))
+		}
+	}
+	line("Found", f.Found)
+	for _, id := range f.IDs {
+		line("", id)
+	}
+	if more := f.Count - len(f.IDs); more > 0 && len(f.IDs) > 0 {
+		line("", fmt.Sprintf("and %d more", more))
+	}
+	line("Why", f.Matters)
+	line("Fix", f.Fix)
+	return text
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// stores are where a running `up` keeps everything, for those who look after it.
+type stores struct {
+	DatabaseURL  string `json:"databaseUrl"`
+	RedisURL     string `json:"redisUrl"`
+	Bucket       string `json:"bucket"`
+	EmulatorHost string `json:"emulatorHost"`
+}
+
+const storesFile = "stores.json"
+
+func (c *config) writeStores(data string) error {
+	return writePrivate(filepath.Join(data, storesFile), stores{c.databaseURL, c.redisURL, c.bucket, c.emulatorHost})
+}
+
+// findStores is the configuration of the environment; what that does not name is
+// of the `up` that runs on the data folder.
+func findStores(data string) (config, error) {
+	cfg := readConfig()
+	if err := cfg.check(); err != nil {
+		return cfg, err
+	}
+	if cfg.databaseURL != "" && cfg.redisURL != "" && cfg.bucket != "" {
+		return cfg, nil
+	}
+	path := filepath.Join(data, storesFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cfg, fmt.Errorf("no Reelay is known here: start one with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path)
+	}
+	if err != nil {
+		return cfg, err
+	}
+	var s stores
+	if err := json.Unmarshal(text, &s); err != nil {
+		return cfg, fmt.Errorf("%s is not what `reelay up` writes: %w; start it again", path, err)
+	}
+	cfg.databaseURL, cfg.redisURL = firstOf(cfg.databaseURL, s.DatabaseURL), firstOf(cfg.redisURL, s.RedisURL)
+	if cfg.bucket == "" {
+		cfg.bucket, cfg.emulatorHost = s.Bucket, s.EmulatorHost
+	}
+	return cfg, nil
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsByItsStatusWhatItFound", func(t *testing.T) {
+		t.Parallel()
+
+		for level, status := range map[jobs.Level]int{jobs.LevelOK: 0, jobs.LevelAdvice: 0, jobs.LevelBroken: 1, jobs.LevelUnknown: 2} {
+			err := verdict([]jobs.Finding{{Level: jobs.LevelOK}, {Level: level}, {Level: jobs.LevelOK}})
+
+			require.Equal(t, status, report(&strings.Builder{}, err), level)
+		}
+		require.Equal(t, 1, report(&strings.Builder{}, verdict([]jobs.Finding{{Level: jobs.LevelBroken}, {Level: jobs.LevelUnknown}})))
+	})
+
+	t.Run("ShowsTheWorstLastAndNoColourInAFile", func(t *testing.T) {
+		t.Parallel()
+
+		var out strings.Builder
+		err := printFindings(&out, []jobs.Finding{
+			{Check: "one", Level: jobs.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.", Fix: "Thus."},
+			{Check: "two", Level: jobs.LevelOK, Holds: "Such."},
+		})
+
+		require.NoError(t, err)
+		require.Equal(t, strings.Join([]string{
+			"ok       two                 Such.",
+			"broken   one                 This.",
+			"         Found  That.",
+			"                job_1",
+			"                and 2 more",
+			"         Why    So.",
+			"         Fix    Thus.",
+			"",
+			"2 checks, 1 ok, 1 broken.",
+			"",
+		}, "\n"), out.String())
+	})
+
+	t.Run("CannotLookWhereNothingIs", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct{ file, says string }{
+			"no stack":        {"", "start one with `reelay up`"},
+			"a broken file":   {"{", "is not what `reelay up` writes"},
+			"a stopped one":   {`{"databaseUrl": "postgres://reelay:hidden@127.0.0.1:1/x", "redisUrl": "redis://127.0.0.1:1", "bucket": "b"}`, "is it running?"},
+			"a malformed one": {`{"databaseUrl": "postgres://reelay:hidden@[::1/x", "redisUrl": "r", "bucket": "b"}`, "malformed"},
+		} {
+			data := t.TempDir()
+			if c.file != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(data, storesFile), []byte(c.file), 0o600))
+			}
+
+			status, out, errs := call(t, t.Context(), "doctor", "--data", data)
+
+			require.Equal(t, 2, status, name)
+			require.Empty(t, out, name)
+			require.Contains(t, errs, c.says, name)
+			require.NotContains(t, errs, "hidden", name)
+		}
+	})
+}

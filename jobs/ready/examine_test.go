@@ -1,0 +1,83 @@
+package ready_test
+
+import (
+	"crypto/tls"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/ready"
+)
+
+// advised are the checks that have something to say.
+func advised(found []jobs.Finding) []string {
+	var checks []string
+	for _, f := range found {
+		if f.Level != jobs.LevelOK {
+			checks = append(checks, f.Check)
+		}
+	}
+	return checks
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AdvisesOnHowRedisIsSetUp", func(t *testing.T) {
+		t.Parallel()
+
+		client := connect(t, ownRedis(t))
+		index := ready.New(client, "reelay")
+		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("1", "PRO", "a", 1, 0)}))
+		require.NoError(t, client.Set(t.Context(), "asynq:x", 1, 0).Err())
+		require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
+		require.Empty(t, advised(index.Examine(t.Context())))
+
+		require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "no").Err())
+		require.Equal(t, []string{"redis-persistence"}, advised(index.Examine(t.Context())))
+
+		require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
+		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+		require.Equal(t, []string{"redis-eviction"}, advised(index.Examine(t.Context())))
+
+		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+		require.NoError(t, client.Set(t.Context(), "session:1", 1, 0).Err())
+		found := index.Examine(t.Context())
+		require.Equal(t, []string{"redis-keys"}, advised(found))
+		require.Equal(t, []string{"session"}, found[len(found)-1].IDs)
+		require.Equal(t, 1, found[len(found)-1].Count)
+	})
+
+	t.Run("TellsThatRedisIsAway", func(t *testing.T) {
+		t.Parallel()
+
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+		defer client.Close()
+
+		require.Equal(t, []string{"redis"}, advised(ready.New(client, "reelay").Examine(t.Context())))
+	})
+
+	t.Run("WantsAPasswordAndTLSOnTheNetwork", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct {
+			options redis.Options
+			level   jobs.Level
+		}{
+			"loopback":         {redis.Options{Addr: "127.0.0.1:6379"}, jobs.LevelOK},
+			"this machine":     {redis.Options{Addr: "localhost:6379"}, jobs.LevelOK},
+			"a socket":         {redis.Options{Network: "unix", Addr: "/run/redis"}, jobs.LevelOK},
+			"open":             {redis.Options{Addr: "redis.internal:6379"}, jobs.LevelAdvice},
+			"without TLS":      {redis.Options{Addr: "10.0.0.1:6379", Password: "p"}, jobs.LevelAdvice},
+			"without password": {redis.Options{Addr: "10.0.0.1:6379", TLSConfig: &tls.Config{}}, jobs.LevelAdvice},
+			"with both":        {redis.Options{Addr: "10.0.0.1:6379", Password: "p", TLSConfig: &tls.Config{}}, jobs.LevelOK},
+		} {
+			client := redis.NewClient(&c.options)
+			defer client.Close()
+
+			require.Equal(t, c.level, ready.New(client, "reelay").Access().Level, name)
+		}
+	})
+}
