@@ -2,6 +2,8 @@ package jobs_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -422,4 +424,45 @@ func TestDrift(t *testing.T) {
 	require.Zero(t, jobs.Drift(before.Add(time.Second), before, after))
 	require.Equal(t, time.Minute, jobs.Drift(before.Add(-time.Minute), before, after))
 	require.Equal(t, time.Minute, jobs.Drift(after.Add(time.Minute), before, after))
+}
+
+func TestDoctorPage(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile("../docs/doctor.md")
+	require.NoError(t, err)
+
+	t.Run("NamesEveryCheck", func(t *testing.T) {
+		t.Parallel()
+
+		all, _ := newWard(t).examine(t, jobs.Checkup{})
+
+		require.Greater(t, len(all), len(models.Invariants))
+		for check := range all {
+			require.Contains(t, string(page), "`"+check+"`")
+		}
+		for _, which := range models.Invariants {
+			require.Contains(t, all, string(which))
+		}
+	})
+
+	for check, harm := range map[string]string{
+		"account-counters": "UPDATE accounts SET queued = 7, running = 7",
+		"lane-counters":    "UPDATE account_lanes SET queued = 0",
+	} {
+		t.Run("Mends "+check, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWard(t)
+			w.Exec(t, harm)
+			_, statement, ok := strings.Cut(string(page), "### "+check+"\n\n```sql\n")
+			require.True(t, ok)
+			statement, _, _ = strings.Cut(statement, "```")
+
+			_, err := w.DB.ExecContext(t.Context(), statement)
+
+			require.NoError(t, err)
+			w.requireFound(t, jobs.Checkup{})
+		})
+	}
 }
