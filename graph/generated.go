@@ -12032,8 +12032,8 @@ func (ec *executionContext) unmarshalInputFailJobInput(ctx context.Context, obj 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any) (GPUSample, error) {
-	var it GPUSample
+func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any) (jobs.GPUSample, error) {
+	var it jobs.GPUSample
 	if obj == nil {
 		return it, nil
 	}
@@ -12124,7 +12124,7 @@ func (ec *executionContext) unmarshalInputHeartbeatInput(ctx context.Context, ob
 			it.Token = data
 		case "gpus":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpus"))
-			data, err := ec.unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋgraphᚐGPUSampleᚄ(ctx, v)
+			data, err := ec.unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSampleᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -17445,7 +17445,7 @@ func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.S
 	return res
 }
 
-func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋgraphᚐGPUSample(ctx context.Context, v any) (GPUSample, error) {
+func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSample(ctx context.Context, v any) (jobs.GPUSample, error) {
 	res, err := ec.unmarshalInputGpuSample(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -18640,16 +18640,16 @@ func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋgraphᚐGPUSampleᚄ(ctx context.Context, v any) ([]GPUSample, error) {
+func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSampleᚄ(ctx context.Context, v any) ([]jobs.GPUSample, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]GPUSample, len(vSlice))
+	res := make([]jobs.GPUSample, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋgraphᚐGPUSample(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSample(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}

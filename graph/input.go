@@ -1,9 +1,6 @@
 package graph
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -14,7 +11,7 @@ type (
 	// HeartbeatInput is a sign of life, with the newest sample of each GPU.
 	HeartbeatInput struct {
 		jobs.Fence
-		GPUs []GPUSample
+		GPUs []jobs.GPUSample
 	}
 	// ProgressInput is what a worker says of its work.
 	ProgressInput struct {
@@ -54,26 +51,6 @@ type LeaseJobInput struct {
 	WaitSeconds int
 	WarmModels  []string
 	RequestID   string
-}
-
-// GPUSample is one GPU at one moment.
-type GPUSample struct {
-	Index           int
-	Utilization     float64
-	MemoryUsedBytes *int64
-	TemperatureC    *float64
-	Xid             *int
-}
-
-// utilization lists the samples' utilization in the order of the GPUs, or nil if
-// there are none.
-func utilization(samples []GPUSample) []float64 {
-	ordered := slices.SortedStableFunc(slices.Values(samples), func(a, b GPUSample) int { return cmp.Compare(a.Index, b.Index) })
-	var all []float64
-	for _, s := range ordered {
-		all = append(all, s.Utilization)
-	}
-	return all
 }
 
 func newFence(attempt, token string) jobs.Fence {

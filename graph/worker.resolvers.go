@@ -36,7 +36,7 @@ func (r *mutationResolver) LeaseJob(ctx context.Context, input LeaseJobInput) (*
 }
 
 func (r *mutationResolver) Heartbeat(ctx context.Context, input HeartbeatInput) (*jobs.Answer, error) {
-	return r.Holder.Heartbeat(ctx, principal(ctx), input.Fence, utilization(input.GPUs))
+	return r.Holder.Heartbeat(ctx, principal(ctx), input.Fence, input.GPUs)
 }
 
 func (r *mutationResolver) ReportProgress(ctx context.Context, input ProgressInput) (*jobs.Answer, error) {

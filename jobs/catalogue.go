@@ -103,6 +103,20 @@ func (c *Catalogue) Model(name string) (*Model, error) {
 	return nil, invalid("model", "There is no model of that name; there is %s.", strings.Join(names, ", "))
 }
 
+// known returns INVALID_INPUT unless each of these is a model, and there are not
+// too many.
+func (c *Catalogue) known(field string, names []string) error {
+	if len(names) > maxWorkerModels {
+		return invalid(field, "%s may name %d models.", field, maxWorkerModels)
+	}
+	for _, name := range names {
+		if _, err := c.Model(name); err != nil {
+			return invalid(field, "%s", err)
+		}
+	}
+	return nil
+}
+
 // Params checks a job's parameters against the model's schema and returns them
 // with the defaults filled in, as canonical JSON. It returns INVALID_INPUT with
 // the parameter's name.

@@ -26,6 +26,9 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 	if !(c.Percent >= 0 && c.Percent <= 100) {
 		return nil, invalid("percent", "percent must be from 0 to 100.")
 	}
+	if c.DurationSeconds != nil && !(*c.DurationSeconds >= 0 && *c.DurationSeconds <= maxTimeout) {
+		return nil, invalid("durationSeconds", "durationSeconds must be from 0 to %d.", maxTimeout)
+	}
 	answer, err := h.commit(ctx, p, f, models.ArtifactCheckpoint, &c.Object, func(l *held, a *models.Artifact, isNew bool) {
 		if !isNew {
 			return
@@ -33,7 +36,7 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 		l.job.LatestCheckpointID, l.attempt.CheckpointID, l.attempt.CheckpointAt = a.ID, a.ID, l.change.now
 		l.job.Crashes = 0
 		data := payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
-		if c.DurationSeconds != nil && *c.DurationSeconds >= 0 && !math.IsInf(*c.DurationSeconds, 0) {
+		if c.DurationSeconds != nil {
 			data["durationSeconds"] = *c.DurationSeconds
 		}
 		l.change.note(models.EventCheckpointed, data)

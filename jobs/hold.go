@@ -234,21 +234,17 @@ func (h *Holder) delivered(ctx context.Context, a *Answer, at time.Time) error {
 
 // Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
 // still the newest one, so it is extended: a worker cut off for a minute keeps
-// an hour of work. The first one begins the job. utilization holds one value
-// from 0 to 1 per GPU, or nil.
-func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, utilization []float64) (*Answer, error) {
-	answer, err := h.heartbeat(ctx, p, f, utilization)
+// an hour of work. The first one begins the job. samples are the newest of the
+// worker's GPUs, or nil.
+func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
+	answer, err := h.heartbeat(ctx, p, f, samples)
 	return answer, wrap(err, "heartbeat of attempt %s", f.AttemptID)
 }
 
-func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, utilization []float64) (*Answer, error) {
-	for i, u := range utilization {
-		if !(u >= 0 && u <= 1) {
-			return nil, invalid("gpus", "The utilization of GPU %d must be from 0 to 1.", i)
-		}
-	}
-	if len(utilization) > maxGPUs {
-		return nil, invalid("gpus", "There may be %d GPUs.", maxGPUs)
+func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
+	utilization, err := utilization(samples)
+	if err != nil {
+		return nil, err
 	}
 	if !f.AttemptID.Valid() || !f.Token.Valid() || p.WorkerID == "" {
 		_, err := f.live(ctx, h.DB, p)
@@ -273,5 +269,3 @@ func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, utilizatio
 		beat.JobID, beat.CancelRequestedAt, beat.CancelReason, beat.WorkerStatus, beat.DrainReason, beat.DrainDeadline)}
 	return answer, h.delivered(ctx, answer, beat.CancelDeliveredAt)
 }
-
-const maxGPUs = 64

@@ -76,6 +76,9 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 	if !validText(call.RequestID, 0, maxKeyRunes) {
 		return nil, nil, invalid("requestId", "requestId may have %d printable characters.", maxKeyRunes)
 	}
+	if err := l.Catalogue.known("warmModels", call.Warm); err != nil {
+		return nil, nil, err
+	}
 	worker, err := models.TouchWorker(ctx, l.DB, call.WorkerID, call.Warm, nil)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, conflict("This worker is terminated: register again.")

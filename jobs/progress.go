@@ -55,8 +55,8 @@ func (r *ProgressReport) valid() error {
 		return invalid("etaSeconds", "etaSeconds must be 0 or more.")
 	}
 	for name, n := range map[string]*int{"step": r.Step, "totalSteps": r.TotalSteps, "frame": r.Frame, "totalFrames": r.TotalFrames} {
-		if n != nil && *n < 0 {
-			return invalid(name, "%s must be 0 or more.", name)
+		if n != nil && (*n < 0 || *n > math.MaxInt32) {
+			return invalid(name, "%s must be from 0 to %d.", name, math.MaxInt32)
 		}
 	}
 	if r.Phase == models.PhaseDone || r.Phase == models.PhaseWaiting {

@@ -243,7 +243,7 @@ func TestRegister(t *testing.T) {
 			"gpuCount":           func(in *jobs.Registration) { in.GPUCount = 0 },
 			"gpuMemoryBytes":     func(in *jobs.Registration) { in.GPUMemoryBytes = ptr(int64(-1)) },
 			"models":             func(in *jobs.Registration) { in.Models = nil },
-			"model":              func(in *jobs.Registration) { in.Models = []string{"unheard-of"} },
+			"warmModels":         func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} },
 		} {
 			in := registration("one")
 			spoil(&in)

@@ -193,13 +193,11 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 		return invalid("gpuCount", "gpuCount must be from 1 to %d.", maxGPUs)
 	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
 		return invalid("gpuMemoryBytes", "gpuMemoryBytes must be 0 or more.")
-	case len(in.Models) == 0 || len(in.Models) > maxWorkerModels || len(in.WarmModels) > maxWorkerModels:
+	case len(in.Models) == 0:
 		return invalid("models", "A worker runs 1 to %d models.", maxWorkerModels)
 	}
-	for _, name := range append(append([]string{}, in.Models...), in.WarmModels...) {
-		if _, err := r.Catalogue.Model(name); err != nil {
-			return err
-		}
+	if err := cmp.Or(r.Catalogue.known("models", in.Models), r.Catalogue.known("warmModels", in.WarmModels)); err != nil {
+		return err
 	}
 	if in.WarmModels == nil {
 		in.WarmModels = []string{}
@@ -217,14 +215,26 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	return wrap(err, "read the pool")
 }
 
-// maxDrain bounds how far away the end of a drain may be.
-const maxDrain = 24 * time.Hour
+const (
+	// maxDrain bounds how far away the end of a drain may be.
+	maxDrain = 24 * time.Hour
+	// maxSkew is how far a worker's clock may be wrong.
+	maxSkew = 5 * time.Minute
+)
 
 // DrainSelf is a worker's own word that it takes no more work. deadline is when
-// it will be gone; zero if it does not know.
+// it will be gone; zero if it does not know. It returns INVALID_INPUT for one
+// that is past, or further away than a day.
 func (r *Registrar) DrainSelf(ctx context.Context, p Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker, error) {
 	if err := p.isWorker(id); err != nil {
 		return nil, err
+	}
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return nil, wrap(err, "drain worker %s", id)
+	}
+	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
+		return nil, invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), now.UTC().Format(time.RFC3339))
 	}
 	return drain(ctx, r.DB, id, clip(printable(reason), maxMessageBytes), func(time.Time) time.Time { return deadline })
 }

@@ -73,7 +73,7 @@ func diagram(t *testing.T, heading string) map[edge]bool {
 // one that runs and holds the given objects.
 var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error{
 	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
-		_, err := s.Holder.Heartbeat(t.Context(), p, f, []float64{0.5})
+		_, err := s.Holder.Heartbeat(t.Context(), p, f, []jobs.GPUSample{{Utilization: 0.5}})
 		return err
 	},
 	"ReportProgress": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {

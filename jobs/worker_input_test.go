@@ -1,0 +1,119 @@
+package jobs_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorkersInput(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsRefusedByItsField", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		o := uploadAll(t, s, worker, fence)
+		before := s.Dump(t)
+		now, err := models.Now(t.Context(), s.DB)
+		require.NoError(t, err)
+
+		samples := func(all ...jobs.GPUSample) error {
+			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, all)
+			return err
+		}
+		checkpoint := func(seconds float64) error {
+			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{
+				Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: &seconds,
+			})
+			return err
+		}
+		drain := func(deadline time.Time) error {
+			_, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", deadline)
+			return err
+		}
+		warm := func(names []string) error {
+			_, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Warm: names})
+			return err
+		}
+		progress := func(p models.Progress) error {
+			p.Phase = models.PhaseRendering
+			_, err := s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: p})
+			return err
+		}
+		register := func(spoil func(*jobs.Registration)) error {
+			in := jobs.Registration{
+				Provider: "static", ProviderInstanceID: "two", GPUCount: 1, Region: "local", GPUType: "any",
+				CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+			}
+			spoil(&in)
+			_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+			return err
+		}
+		for name, c := range map[string]struct {
+			field string
+			err   error
+		}{
+			"a GPU below 0":               {"gpus", samples(jobs.GPUSample{Index: -1})},
+			"a GPU beyond all":            {"gpus", samples(jobs.GPUSample{Index: 64})},
+			"a GPU twice":                 {"gpus", samples(jobs.GPUSample{Index: 1}, jobs.GPUSample{}, jobs.GPUSample{Index: 1})},
+			"65 GPUs":                     {"gpus", samples(make([]jobs.GPUSample, 65)...)},
+			"utilization NaN":             {"gpus", samples(jobs.GPUSample{Utilization: math.NaN()})},
+			"utilization 2":               {"gpus", samples(jobs.GPUSample{Utilization: 2})},
+			"memory below 0":              {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: ptr(int64(-1))})},
+			"memory beyond all":           {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: ptr(int64(math.MaxInt64))})},
+			"temperature NaN":             {"gpus", samples(jobs.GPUSample{TemperatureC: ptr(math.NaN())})},
+			"as hot as the sun":           {"gpus", samples(jobs.GPUSample{TemperatureC: ptr(5500.0)})},
+			"xid below 0":                 {"gpus", samples(jobs.GPUSample{Xid: ptr(-1)})},
+			"xid beyond all":              {"gpus", samples(jobs.GPUSample{Xid: ptr(math.MaxInt32)})},
+			"a duration below 0":          {"durationSeconds", checkpoint(-1)},
+			"a duration of NaN":           {"durationSeconds", checkpoint(math.NaN())},
+			"an endless duration":         {"durationSeconds", checkpoint(math.Inf(1))},
+			"a duration of 1e308":         {"durationSeconds", checkpoint(1e308)},
+			"a deadline long ago":         {"deadline", drain(now.Add(-6 * time.Minute))},
+			"a deadline in years":         {"deadline", drain(now.AddDate(3, 0, 0))},
+			"a deadline in year 9999":     {"deadline", drain(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))},
+			"an unknown warm model":       {"warmModels", warm([]string{"testcard", "unheard-of"})},
+			"10^6 warm models":            {"warmModels", warm(slices.Repeat([]string{"testcard"}, 1_000_000))},
+			"progress NaN":                {"percent", progress(models.Progress{Percent: math.NaN()})},
+			"progress below 0":            {"percent", progress(models.Progress{Percent: -1})},
+			"progress 101":                {"percent", progress(models.Progress{Percent: 101})},
+			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: ptr(math.MaxInt32 + 1)})},
+			"an unknown model":            {"models", register(func(in *jobs.Registration) { in.Models = []string{"unheard-of"} })},
+			"101 models":                  {"models", register(func(in *jobs.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
+			"an unknown warm one of many": {"warmModels", register(func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} })},
+		} {
+			require.Error(t, c.err, name)
+			jobstest.RequireInvalid(t, c.err, c.field)
+			require.Less(t, len(c.err.Error()), 300, name)
+		}
+		require.Equal(t, before, s.Dump(t), "what was refused changed nothing")
+	})
+
+	t.Run("IsTakenAtItsBounds", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		o := uploadAll(t, s, worker, fence)
+		now, err := models.Now(t.Context(), s.DB)
+		require.NoError(t, err)
+
+		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{
+			{Index: 1, Utilization: 1, TemperatureC: ptr(93.5), Xid: ptr(79)}, {Utilization: 0.25, MemoryUsedBytes: ptr(int64(80 << 30))},
+		})
+		require.NoError(t, err)
+		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: ptr(0.0)})
+		require.NoError(t, err)
+		drained, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", now.Add(-time.Minute))
+		require.NoError(t, err, "a clock may be wrong by a minute")
+
+		require.Equal(t, models.WorkerDraining, drained.Status)
+		require.Equal(t, []float64{0.25, 1}, drained.GPUUtilization)
+	})
+}
