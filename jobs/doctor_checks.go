@@ -51,6 +51,12 @@ var invariantChecks = []invariantCheck{
 		"Two workers had the same job at the same time.",
 		report,
 	}, {
+		models.AttemptGap,
+		"A job's attempts are numbered without a gap.",
+		"Attempts of these jobs are missing.",
+		"What a worker did, and what it cost, is not known.",
+		report,
+	}, {
 		models.StaleWrite,
 		"Once an attempt has begun, no older one writes.",
 		"An older attempt of these jobs wrote after a newer one had begun.",
@@ -85,6 +91,30 @@ var invariantChecks = []invariantCheck{
 		"A run that is over has one terminal event, its last; one that goes on has none.",
 		"Runs of these jobs have not ended just once.",
 		"Webhooks and followers were told of no end, or of two.",
+		report,
+	}, {
+		models.RunOrder,
+		"A job's runs follow one another.",
+		"Events of these jobs are of runs that come too soon or too late.",
+		"A run was opened, or written to, past the one before it.",
+		report,
+	}, {
+		models.PhantomEvent,
+		"No event is of a job that is not there.",
+		"Events tell of these jobs, and there are none.",
+		"Somebody was told of what did not happen: the event was written outside of its transaction.",
+		report,
+	}, {
+		models.OneSuccess,
+		"A COMPLETED job has one attempt of its run that succeeded, its last; any other job has none.",
+		"These jobs do not.",
+		"The job was done twice, or not at all.",
+		report,
+	}, {
+		models.IssuedKey,
+		"An artifact is the object whose key was issued to its attempt, with the announced type, size and checksum.",
+		"These artifacts are not.",
+		"A worker published what it was not asked for.",
 		report,
 	}, {
 		models.ResultPointer,

@@ -132,11 +132,11 @@ func TestExamine(t *testing.T) {
 					FROM job_attempts WHERE id = ?`, []any{w.queued, w.fence.AttemptID}
 			},
 			id:   func(w *ward) string { return string(w.worker.WorkerID) },
-			also: []string{"current-attempt BROKEN"}, // the second one is nobody's
+			also: []string{"current-attempt BROKEN", "attempt-gap BROKEN"}, // the second one is nobody's
 		},
 		"current-attempt": {
 			harm: func(w *ward) (string, []any) {
-				return "UPDATE jobs SET attempt_no = attempt_no + 1 WHERE id = ?", []any{w.held}
+				return "UPDATE job_attempts SET run = 2 WHERE id = ?", []any{w.fence.AttemptID}
 			},
 			id: func(w *ward) string { return string(w.held) },
 		},
@@ -151,6 +151,42 @@ func TestExamine(t *testing.T) {
 				return "UPDATE job_attempts SET ended_at = clock_timestamp() + interval '1 hour' WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
 			},
 			id: func(w *ward) string { return string(w.lost) },
+		},
+		"attempt-gap": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET attempt_no = 5 WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
+			},
+			id:   func(w *ward) string { return string(w.lost) },
+			also: []string{"stale-write BROKEN"}, // what is now the first wrote after the second
+		},
+		"run-order": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_events SET run = 2 WHERE job_id = ? AND type = 'LOST'", []any{w.lost}
+			},
+			id:   func(w *ward) string { return string(w.lost) },
+			also: []string{"one-end BROKEN"}, // a run that the job has not opened
+		},
+		"phantom-event": {
+			harm: func(w *ward) (string, []any) {
+				return "INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'QUEUED')", []any{models.NewJobID()}
+			},
+		},
+		"one-success": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET status = 'SUCCEEDED' WHERE job_id = ? AND attempt_no = 2", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
+		"issued-key": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE uploads SET size_bytes = size_bytes + 1 WHERE object_key = ?", []any{w.film.ObjectKey}
+			},
+		},
+		"deleted-job": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET deleted_at = now() WHERE id = ?", []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
 		},
 		"stale-write": {
 			harm: func(w *ward) (string, []any) {
@@ -192,7 +228,7 @@ func TestExamine(t *testing.T) {
 		},
 		"result-pointer": {
 			harm: func(w *ward) (string, []any) {
-				return "UPDATE artifacts SET attempt_id = ? WHERE job_id = ? AND type = 'FINAL_VIDEO'", []any{w.fence.AttemptID, w.done}
+				return "UPDATE jobs SET result_id = (SELECT latest_checkpoint_id FROM jobs WHERE id = ?) WHERE id = ?", []any{w.held, w.done}
 			},
 			id: func(w *ward) string { return string(w.done) },
 		},
@@ -206,6 +242,7 @@ func TestExamine(t *testing.T) {
 			harm: func(w *ward) (string, []any) {
 				return "INSERT INTO object_deletions (object_key) VALUES (?)", []any{w.film.ObjectKey}
 			},
+			id: func(w *ward) string { return w.film.ObjectKey },
 		},
 		"cancelled-complete": {
 			free: "ALTER TABLE jobs DROP CONSTRAINT jobs_check3",
@@ -304,6 +341,7 @@ func TestExamine(t *testing.T) {
 			}, "not AAAAAA=="},
 		} {
 			w := newWard(t)
+			w.Exec(t, "DELETE FROM uploads") // as after a while
 			c.harm(w)
 
 			all, checks := w.examine(t, jobs.Checkup{})

@@ -19,13 +19,18 @@ const (
 	CurrentAttempt    Invariant = "current-attempt"
 	HeldWorker        Invariant = "held-worker"
 	AttemptOverlap    Invariant = "attempt-overlap"
+	AttemptGap        Invariant = "attempt-gap"
 	StaleWrite        Invariant = "stale-write"
 	LostEarly         Invariant = "lost-early"
 	EventGap          Invariant = "event-gap"
 	Transition        Invariant = "transition"
 	History           Invariant = "history"
 	OneEnd            Invariant = "one-end"
+	RunOrder          Invariant = "run-order"
+	PhantomEvent      Invariant = "phantom-event"
 	ResultPointer     Invariant = "result-pointer"
+	OneSuccess        Invariant = "one-success"
+	IssuedKey         Invariant = "issued-key"
 	CheckpointPointer Invariant = "checkpoint-pointer"
 	DoomedObject      Invariant = "doomed-object"
 	DeletedJob        Invariant = "deleted-job"
@@ -42,8 +47,8 @@ const (
 
 // Invariants are all of them.
 var Invariants = []Invariant{
-	AccountCounters, LaneCounters, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, StaleWrite,
-	LostEarly, EventGap, Transition, History, OneEnd, ResultPointer, CheckpointPointer, DoomedObject,
+	AccountCounters, LaneCounters, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
+	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob,
 	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
 	UnreapedLease,
 }
@@ -160,6 +165,10 @@ var invariants = map[Invariant]string{
 		JOIN job_attempts a ON a.job_id = j.id
 		JOIN job_attempts b ON b.job_id = a.job_id AND b.attempt_no = a.attempt_no + 1
 		WHERE a.ended_at IS NULL OR a.ended_at > b.leased_at`,
+	AttemptGap: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(max(attempt_no), 0) AS last FROM job_attempts WHERE job_id = j.id) a
+		WHERE a.n <> j.attempt_no OR a.last <> j.attempt_no`,
 	StaleWrite: `
 		SELECT 'job_' || id AS id FROM (
 			SELECT j.id, a.attempt_no, max(a.attempt_no) OVER (PARTITION BY j.id ORDER BY e.seq) AS newest
@@ -193,6 +202,25 @@ var invariants = map[Invariant]string{
 			GROUP BY run) e
 		WHERE CASE WHEN e.run < j.run OR j.completed_at IS NOT NULL THEN e.ends <> 1 OR e.ended <> e.last ELSE e.ends > 0 END
 			OR e.run > j.run OR e.run = j.run AND e.type <> j.status`,
+	RunOrder: `
+		SELECT 'job_' || id AS id FROM (
+			SELECT j.id, e.run, coalesce(lag(e.run) OVER (PARTITION BY j.id ORDER BY e.seq), 1) AS was
+			FROM examined j JOIN job_events e ON e.job_id = j.id) r
+		WHERE run NOT IN (was, was + 1)`,
+	PhantomEvent: `
+		SELECT 'job_' || e.job_id AS id FROM (SELECT job_id FROM job_events ORDER BY job_id DESC LIMIT ?0) e
+		WHERE NOT EXISTS (SELECT FROM jobs j WHERE j.id = e.job_id)`,
+	OneSuccess: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		CROSS JOIN LATERAL (
+			SELECT count(*) AS n, max(attempt_no) AS last FROM job_attempts WHERE job_id = j.id AND run = j.run AND status = 'SUCCEEDED') a
+		WHERE a.n <> CASE WHEN j.status = 'COMPLETED' THEN 1 ELSE 0 END OR a.last <> j.attempt_no`,
+	IssuedKey: `
+		SELECT 'art_' || r.id AS id FROM examined j
+		JOIN artifacts r ON r.job_id = j.id
+		JOIN uploads u ON u.object_key = r.object_key
+		WHERE r.attempt_id IS NOT NULL AND (u.attempt_id <> r.attempt_id OR u.job_id <> r.job_id OR u.type <> r.type
+			OR u.size_bytes <> r.size_bytes OR u.checksum <> r.checksum)`,
 	ResultPointer: `
 		SELECT 'job_' || j.id AS id FROM examined j
 		JOIN artifacts r ON r.id = j.result_id
