@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 )
 
 // verdict is what was found once all was over.
@@ -199,21 +200,34 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 	return nil
 }
 
+// askInvariants asks what `reelay doctor --full` would ask of the rows, and that
+// every job is over by now.
 func (s *soak) askInvariants(ctx context.Context, v *verdict) error {
-	for _, i := range invariants {
-		var rows []string
-		if err := s.stack.db.NewRaw("SELECT x.*::text FROM ("+i.query+") x").Scan(ctx, &rows); err != nil {
-			return fmt.Errorf("ask whether %s: %w", i.name, err)
+	var open []string
+	if err := s.stack.db.NewRaw("SELECT id::text FROM jobs WHERE completed_at IS NULL").Scan(ctx, &open); err != nil {
+		return fmt.Errorf("ask whether every job is over: %w", err)
+	}
+	v.breach("every job is over", open, len(open))
+	for _, which := range models.Invariants {
+		broken, err := models.FindViolations(ctx, s.stack.db, which, jobs.Examination(), shownBreaches)
+		if err != nil {
+			return fmt.Errorf("ask for %s: %w", which, err)
 		}
-		for n, row := range rows {
-			if n == 5 {
-				v.Breaches = append(v.Breaches, fmt.Sprintf("… and %d more", len(rows)-n))
-				break
-			}
-			v.Breaches = append(v.Breaches, fmt.Sprintf("not so: %s: %s", i.name, row))
-		}
+		v.breach(string(which), broken.IDs, broken.Count)
 	}
 	return nil
+}
+
+// shownBreaches is how many breaches of one invariant are shown.
+const shownBreaches = 5
+
+func (v *verdict) breach(what string, rows []string, count int) {
+	for _, row := range rows[:min(len(rows), shownBreaches)] {
+		v.Breaches = append(v.Breaches, fmt.Sprintf("not so: %s: %s", what, row))
+	}
+	if count > shownBreaches {
+		v.Breaches = append(v.Breaches, fmt.Sprintf("… and %d more", count-shownBreaches))
+	}
 }
 
 // countFromHistory fills the counters that the database's own history tells.
