@@ -197,10 +197,14 @@ func Examination() models.Examination {
 const stuckTargets = 10
 
 // historyEdges are the moves of the state machine as events tell of them: that a
-// job is COMPLETING shows in none.
+// job is COMPLETING shows in none, and that a waiting one changed its lane in
+// one of the state that it stays in.
 func historyEdges() []string {
-	edges := []string{">QUEUED", ">SCHEDULED", ">BLOCKED"}
+	var edges []string
 	for from, all := range moves {
+		if from.Waiting() {
+			edges = append(edges, ">"+string(from), string(from)+">"+string(from))
+		}
 		if from == models.JobCompleting {
 			from = models.JobRunning
 		}

@@ -27,6 +27,12 @@ var invariantChecks = []invariantCheck{
 		"A counter of 0 hides queued jobs from every claim and from the sweep: they would wait for ever.",
 		"Recount these lanes: docs/doctor.md, lane-counters, has the statement.",
 	}, {
+		models.CappedLine,
+		"An account stands in no line while it runs as many jobs as it may, and in its lines otherwise.",
+		"These accounts stand where they should not, or not where they should.",
+		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
+		"Set these rows right: docs/doctor.md, capped-line, has the statement.",
+	}, {
 		models.OneLiveAttempt,
 		"A job has one live attempt at most, and so has a worker.",
 		"These have several live attempts.",

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,19 +138,30 @@ const indexHeads = 1000
 // index compares the ready index with what is queued.
 func (d *Doctor) index(ctx context.Context) (Finding, error) {
 	const holds = "The ready index holds what is due next, and nothing that is not queued."
-	names, err := models.ListQueuedModels(ctx, d.DB)
+	first, err := models.ListQueuedJobs(ctx, d.DB, 1)
 	if err != nil {
 		return Finding{}, err
 	}
-	due, err := models.NextJobs(ctx, d.DB, names, indexHeads)
-	if err != nil {
-		return Finding{}, err
+	lines := map[models.Line][]models.Queue{}
+	for _, job := range first {
+		if !slices.Contains(lines[job.Line], job.Queue) {
+			lines[job.Line] = append(lines[job.Line], job.Queue)
+		}
 	}
-	hints, lost := d.Index.First(ctx, names, 2*indexHeads)
-	if lost != nil {
-		return Advise("ready-index", holds, "The index is lost, or Redis does not answer.",
-			"Leases come from PostgreSQL alone: slower, never wrong.",
-			"See that Redis runs and can be reached; control rebuilds the index within seconds then."), nil
+	var due []models.QueuedJob
+	var hints []ReadyJob
+	for _, queues := range lines {
+		next, err := models.NextJobs(ctx, d.DB, queues, nil, indexHeads)
+		if err != nil {
+			return Finding{}, err
+		}
+		hinted, lost := d.Index.First(ctx, queues, 2*indexHeads)
+		if lost != nil {
+			return Advise("ready-index", holds, "The index is lost, or Redis does not answer.",
+				"Leases come from PostgreSQL alone: slower, never wrong.",
+				"See that Redis runs and can be reached; control rebuilds the index within seconds then."), nil
+		}
+		due, hints = append(due, next...), append(hints, hinted...)
 	}
 	missing, stale, err := d.differences(ctx, due, hints)
 	if err != nil {

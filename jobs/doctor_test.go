@@ -124,6 +124,12 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
 		},
+		"capped-line": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE account_lanes SET capped = true WHERE account_id = ?", []any{w.Account.ID}
+			},
+			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
+		},
 		"one-live-attempt": {
 			free: "DROP INDEX job_attempts_one_live_per_worker",
 			harm: func(w *ward) (string, []any) {
@@ -487,6 +493,7 @@ func TestDoctorPage(t *testing.T) {
 	for check, harm := range map[string]string{
 		"account-counters": "UPDATE accounts SET queued = 7, running = 7",
 		"lane-counters":    "UPDATE account_lanes SET queued = 0",
+		"capped-line":      "UPDATE account_lanes SET capped = true",
 	} {
 		t.Run("Mends "+check, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ type Invariant string
 const (
 	AccountCounters   Invariant = "account-counters"
 	LaneCounters      Invariant = "lane-counters"
+	CappedLine        Invariant = "capped-line"
 	OneLiveAttempt    Invariant = "one-live-attempt"
 	CurrentAttempt    Invariant = "current-attempt"
 	HeldWorker        Invariant = "held-worker"
@@ -47,7 +48,7 @@ const (
 
 // Invariants are all of them.
 var Invariants = []Invariant{
-	AccountCounters, LaneCounters, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
+	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
 	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob,
 	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
 	UnreapedLease,
@@ -143,9 +144,14 @@ var invariants = map[Invariant]string{
 		WHERE a.queued <> coalesce(j.queued, 0) OR a.running <> coalesce(j.running, 0)`,
 	LaneCounters: `
 		SELECT 'acc_' || coalesce(l.account_id, j.account_id) || ' in ' || coalesce(l.lane, j.lane) AS id FROM account_lanes l
-		FULL JOIN (SELECT account_id, lane, count(*) AS n FROM jobs WHERE status = 'QUEUED' GROUP BY 1, 2) j
-			ON j.account_id = l.account_id AND j.lane = l.lane
+		FULL JOIN (
+			SELECT account_id, lane, ` + promotedSQL + ` AS promoted, count(*) AS n
+			FROM jobs WHERE status = 'QUEUED' GROUP BY 1, 2, 3) j
+			ON j.account_id = l.account_id AND j.lane = l.lane AND j.promoted = l.promoted
 		WHERE coalesce(l.queued, 0) <> coalesce(j.n, 0)`,
+	CappedLine: `
+		SELECT 'acc_' || a.id || ' in ' || l.lane AS id FROM accounts a JOIN account_lanes l ON l.account_id = a.id
+		WHERE l.capped <> (a.running >= a.max_running)`,
 	OneLiveAttempt: `
 		SELECT 'job_' || job_id AS id FROM job_attempts WHERE ended_at IS NULL GROUP BY job_id HAVING count(*) > 1
 		UNION ALL
@@ -269,9 +275,10 @@ var invariants = map[Invariant]string{
 		JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
 		JOIN (SELECT unnest(?2::text[]) AS lane, unnest(?3::float8[]) AS seconds) patience ON patience.lane = j.lane
 		WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(secs => patience.seconds)
+			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
 			AND EXISTS (SELECT FROM workers w
 				WHERE w.status = 'IDLE' AND j.model = ANY (w.models) AND (NOT j.require_region OR w.region = j.region)
-					AND j.gpu_rank = 0
+					AND j.gpu_rank = 0 -- which larger GPUs there are is the catalogue's to say
 					AND w.idle_since < clock_timestamp() - interval '1 minute'
 					AND w.last_heartbeat_at > clock_timestamp() - interval '1 minute')`,
 	StuckDue: `

@@ -124,13 +124,6 @@ func IsPointedAt(ctx context.Context, db bun.IDB, job JobID, artifact ArtifactID
 	return still, err
 }
 
-// ListQueuedModels returns the models that jobs are queued for.
-func ListQueuedModels(ctx context.Context, db bun.IDB) ([]string, error) {
-	var names []string
-	err := db.NewRaw("SELECT DISTINCT model FROM jobs WHERE status = 'QUEUED'").Scan(ctx, &names)
-	return names, err
-}
-
 // ListStillQueued returns those of these jobs that are queued.
 func ListStillQueued(ctx context.Context, db bun.IDB, ids []JobID) ([]JobID, error) {
 	var queued []JobID
