@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -25,25 +26,42 @@ type Bulk struct {
 // matched. It may be called again for what it did already.
 type BulkVerb func(ctx context.Context, p Principal, op *models.BulkOperation, item *models.BulkItem) error
 
-// BulkVerbs are the actions that there are.
-func BulkVerbs(canceller *Canceller, retrier *Retrier, letters *DeadLetters) map[models.BulkAction]BulkVerb {
+// BulkRoles are what the actions are done by.
+type BulkRoles struct {
+	Canceller *Canceller
+	Retrier   *Retrier
+	Letters   *DeadLetters
+	Deleter   *Deleter
+	Operator  *Operator
+}
+
+// Verbs are the actions that there are.
+func (r BulkRoles) Verbs() map[models.BulkAction]BulkVerb {
 	return map[models.BulkAction]BulkVerb{
+		models.BulkDelete: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Deleter.Delete(ctx, p, item.JobID)
+			return err
+		},
+		models.BulkSetTier: func(ctx context.Context, p Principal, op *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Operator.SetJobTier(ctx, p, item.JobID, op.Tier)
+			return err
+		},
 		models.BulkCancel: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
-			_, err := canceller.Cancel(ctx, p, item.JobID)
+			_, err := r.Canceller.Cancel(ctx, p, item.JobID)
 			return err
 		},
 		models.BulkRetry: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
-			_, err := retrier.Retry(ctx, p, item.JobID, false)
+			_, err := r.Retrier.Retry(ctx, p, item.JobID, false)
 			return err
 		},
 		models.BulkRedrive: func(ctx context.Context, p Principal, _ *models.BulkOperation, item *models.BulkItem) error {
-			return letters.redriveRun(ctx, p, item.JobID, item.Run)
+			return r.Letters.redriveRun(ctx, p, item.JobID, item.Run)
 		},
 	}
 }
 
 // operatorsAlone are the actions that clients may not do to their own jobs.
-var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true}
+var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true, models.BulkSetTier: true}
 
 const (
 	// MaxBulkJobs is how many jobs one operation may be about.
@@ -137,8 +155,10 @@ func (b *Bulk) newOperation(p Principal, r BulkRequest) (*models.BulkOperation, 
 		return nil, invalid("action", "There is no action %s.", clip(string(r.Action), 32))
 	case operatorsAlone[r.Action] && !p.May(models.RoleOperator):
 		return nil, forbidden("The action %s is for operators: this key's role is %s.", r.Action, p.Role)
-	case r.Tier != "":
+	case r.Action != models.BulkSetTier && r.Tier != "":
 		return nil, invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
+	case r.Action == models.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
+		return nil, invalid("tier", "SET_TIER needs the tier to set.")
 	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:
 		return nil, invalid("perMinute", "perMinute must be from 1 to %d; it is %d.", maxPerMinute, op.PerMinute)
 	case op.Canary < 0 || op.Canary > maxCanary:

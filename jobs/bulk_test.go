@@ -492,3 +492,49 @@ func TestBulk(t *testing.T) {
 		jobstest.RequireCode(t, err, jobs.CodeNotFound)
 	})
 }
+
+func TestBulkVerbs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DeleteAndSetTheTier", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		over, waiting := s.Submit(t), s.Submit(t)
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, over.ID)
+		require.NoError(t, err)
+
+		deleting, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{
+			Action: models.BulkDelete, Filter: models.JobFilter{Status: []models.JobStatus{models.JobCancelled}},
+		})
+		require.NoError(t, err)
+		moving, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{
+			Action: models.BulkSetTier, Tier: models.TierBatch, Filter: models.JobFilter{Status: []models.JobStatus{models.JobQueued}},
+		})
+		require.NoError(t, err)
+		_, err = s.Bulk.Pass(t.Context())
+		require.NoError(t, err)
+
+		for _, id := range []models.BulkID{deleting.ID, moving.ID} {
+			op, err := s.Bulk.Get(t.Context(), s.Admin, id)
+			require.NoError(t, err)
+			require.Equal(t, 1, op.Done)
+		}
+		require.False(t, s.Reload(t, over.ID).DeletedAt.IsZero())
+		require.Equal(t, models.TierBatch, s.Reload(t, waiting.ID).Lane)
+		for field, r := range map[string]struct {
+			who jobs.Principal
+			jobs.BulkRequest
+		}{
+			"tier": {s.Admin, jobs.BulkRequest{Action: models.BulkSetTier}},
+			"":     {s.Client, jobs.BulkRequest{Action: models.BulkSetTier, Tier: models.TierBatch}},
+		} {
+			_, err := s.Bulk.Start(t.Context(), r.who, r.BulkRequest)
+			if field == "" {
+				jobstest.RequireCode(t, err, jobs.CodeForbidden)
+				continue
+			}
+			jobstest.RequireInvalid(t, err, field)
+		}
+	})
+}

@@ -15,6 +15,8 @@ const (
 	BulkCancel  BulkAction = "CANCEL"
 	BulkRetry   BulkAction = "RETRY"
 	BulkRedrive BulkAction = "REDRIVE"
+	BulkDelete  BulkAction = "DELETE"
+	BulkSetTier BulkAction = "SET_TIER"
 )
 
 // Reopens tells whether the action opens a job's next run.

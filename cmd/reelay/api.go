@@ -76,13 +76,13 @@ func (s *stack) handler(publicURL string) http.Handler {
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
-	operator := &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Catalogue: s.catalogue}
+	operator := s.operator()
 	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
-		Deleter:   &jobs.Deleter{DB: s.db, Notifier: s.notifier},
+		Deleter:   s.deleter(),
 		Holder:    &jobs.Holder{DB: s.workers, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
 		Retrier:   s.retrier(),
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},

@@ -130,6 +130,14 @@ func (s *stack) letters() *jobs.DeadLetters {
 // bulk is the same in api, which starts operations, and in control, which does
 // the work.
 func (s *stack) bulk() *jobs.Bulk {
-	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
-	return &jobs.Bulk{DB: s.db, Verbs: jobs.BulkVerbs(canceller, s.retrier(), s.letters())}
+	return &jobs.Bulk{DB: s.db, Verbs: jobs.BulkRoles{
+		Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier},
+		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
+	}.Verbs()}
+}
+
+func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }
+
+func (s *stack) operator() *jobs.Operator {
+	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Catalogue: s.catalogue}
 }

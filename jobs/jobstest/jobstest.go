@@ -102,7 +102,9 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier}
-	s.Bulk = &jobs.Bulk{DB: db, Verbs: jobs.BulkVerbs(s.Canceller, s.Retrier, s.Letters)}
+	s.Bulk = &jobs.Bulk{DB: db, Verbs: jobs.BulkRoles{
+		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
+	}.Verbs()}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)
