@@ -131,10 +131,17 @@ func TestHotQueries(t *testing.T) {
 
 		db := modelstest.DB(t)
 		fill(t, db)
-		_, err := db.ExecContext(t.Context(), "UPDATE accounts SET max_running = 0 WHERE id <> md5('a8')::uuid")
-		require.NoError(t, err)
-		_, err = db.ExecContext(t.Context(), "VACUUM ANALYZE account_lanes")
-		require.NoError(t, err)
+		for _, query := range []string{
+			`UPDATE accounts SET max_running = 0 WHERE id <> md5('a8')::uuid`,
+			`INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute)
+				SELECT md5('c' || i)::uuid, 'c' || i, 'PRO', 1, 0, 1 FROM generate_series(1, 2000) i`,
+			`INSERT INTO account_lanes (account_id, lane, queued, virtual_time, capped)
+				SELECT md5('c' || i)::uuid, 'PRO', 1, -1, true FROM generate_series(1, 2000) i`,
+			`ANALYZE`,
+		} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
 		last := &lastQuery{}
 
 		found, err := models.NextJobs(t.Context(), db.WithQueryHook(last), everyQueue(), nil, 8)
