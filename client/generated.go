@@ -1794,9 +1794,9 @@ func (v *RequestUploadInput) __premarshalJSON() (*__premarshalRequestUploadInput
 
 // How the delay between attempts grows: from initialDelaySeconds (0.1 to 86400; 10 by default), doubled each time or fixed, up to maxDelaySeconds (300 by default).
 type RetryPolicyInput struct {
-	Backoff             *Backoff `json:"backoff"`
-	InitialDelaySeconds *float64 `json:"initialDelaySeconds"`
-	MaxDelaySeconds     *float64 `json:"maxDelaySeconds"`
+	Backoff             *Backoff `json:"backoff,omitempty"`
+	InitialDelaySeconds *float64 `json:"initialDelaySeconds,omitempty"`
+	MaxDelaySeconds     *float64 `json:"maxDelaySeconds,omitempty"`
 }
 
 // GetBackoff returns RetryPolicyInput.Backoff, and is useful for accessing the field via an interface.
@@ -1859,16 +1859,16 @@ type SubmitJobInput struct {
 	// Up to 64 keys of yours, kept with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
 	// Not before this time, at most 366 days ahead.
-	RunAt *time.Time `json:"runAt"`
+	RunAt *time.Time `json:"runAt,omitempty"`
 	// Not worth starting later than this: it then fails with TIMEOUT.
-	ExpiresAt *time.Time `json:"expiresAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Up to 100 jobs of the same account that must be COMPLETED before.
-	DependsOn []string `json:"dependsOn"`
-	Region    *string  `json:"region"`
+	DependsOn []string `json:"dependsOn,omitempty"`
+	Region    *string  `json:"region,omitempty"`
 	// region is a wish; with this it is a demand.
-	RequireRegion *bool `json:"requireRegion"`
+	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
-	Retry *RetryPolicyInput `json:"retry"`
+	Retry *RetryPolicyInput `json:"retry,omitempty"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
