@@ -73,6 +73,16 @@ func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
 	return &data.CancelJob, nil
 }
 
+// RetryJob opens a new run of a FAILED or CANCELLED job, from its newest
+// checkpoint or from scratch. A job in another state is a CONFLICT error.
+func (c *Client) RetryJob(ctx context.Context, id string, fromScratch bool) (*Job, error) {
+	data, err := retryJob(ctx, caller{c}, id, &fromScratch)
+	if err != nil {
+		return nil, err
+	}
+	return &data.RetryJob, nil
+}
+
 // WorkerFilter chooses workers; its zero value means all of them.
 type WorkerFilter struct {
 	PoolID string

@@ -2434,6 +2434,18 @@ type __requestUploadInput struct {
 // GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
 func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
 
+// __retryJobInput is used internally by genqlient
+type __retryJobInput struct {
+	Id          string `json:"id"`
+	FromScratch *bool  `json:"fromScratch"`
+}
+
+// GetId returns __retryJobInput.Id, and is useful for accessing the field via an interface.
+func (v *__retryJobInput) GetId() string { return v.Id }
+
+// GetFromScratch returns __retryJobInput.FromScratch, and is useful for accessing the field via an interface.
+func (v *__retryJobInput) GetFromScratch() *bool { return v.FromScratch }
+
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -2673,6 +2685,15 @@ type requestUploadResponse struct {
 
 // GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
 func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
+
+// retryJobResponse is returned by retryJob on success.
+type retryJobResponse struct {
+	// A new run of a FAILED or CANCELLED job, from its newest checkpoint unless told otherwise.
+	RetryJob Job `json:"retryJob"`
+}
+
+// GetRetryJob returns retryJobResponse.RetryJob, and is useful for accessing the field via an interface.
+func (v *retryJobResponse) GetRetryJob() Job { return v.RetryJob }
 
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
@@ -4108,6 +4129,102 @@ func requestUpload(
 	}
 
 	data_ = &requestUploadResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by retryJob.
+const retryJob_Operation = `
+mutation retryJob ($id: ID!, $fromScratch: Boolean) {
+	retryJob(id: $id, fromScratch: $fromScratch) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	createdAt
+	startedAt
+	completedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func retryJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	fromScratch *bool,
+) (data_ *retryJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "retryJob",
+		Query:  retryJob_Operation,
+		Variables: &__retryJobInput{
+			Id:          id,
+			FromScratch: fromScratch,
+		},
+	}
+
+	data_ = &retryJobResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -70,6 +70,9 @@ func TestCLI(t *testing.T) {
 		waiting := field(t, s.document(t, "submit", "--prompt", "never mind", "--duration", "10", "--pace", "60"), "id")
 		s.document(t, "cancel", waiting)
 		_, _, cancelled := s.command(t, "watch", waiting)
+		s.document(t, "retry", waiting, "--from-scratch")
+		after := s.document(t, "submit", "--prompt", "the sequel", "--after", waiting)
+		s.document(t, "cancel", waiting)
 		models, _, _ := s.command(t, "models", "--json")
 
 		require.Equal(t, id, again)
@@ -84,6 +87,7 @@ func TestCLI(t *testing.T) {
 		require.Contains(t, refusal, "--force")
 		require.Equal(t, 1, cancelled, "a film that was cancelled is no success")
 		require.Contains(t, models, "testcard")
+		require.Equal(t, "BLOCKED", field(t, after, "status"))
 	})
 
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {

@@ -91,7 +91,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
-	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), modelsCommand())
+	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand())
 	addGroup(root, "fleet", workersCommand(), queuesCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), migrateCommand(), doctorCommand(), benchCommand())
 	addGroup(root, "run", agentCommands()...)

@@ -26,6 +26,8 @@ type submitOptions struct {
 	fps, seed                    int64
 	resolution, aspectRatio      string
 	tier, idempotencyKey, userID string
+	runAt, expiresAt             time.Time
+	after                        []string
 	priority, maxAttempts        int
 	wait, force, asJSON          bool
 	output                       string
@@ -69,6 +71,9 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
 	f.StringVar(&o.userID, "user-id", "", "your own name for the user behind this job")
 	f.IntVar(&o.maxAttempts, "max-attempts", 0, "tries before the job fails, 1 to 20 (default: the tier's)")
+	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
+	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started it by then")
+	f.StringArrayVar(&o.after, "after", nil, "`job` that must be complete before; may be repeated")
 	f.BoolVar(&o.wait, "wait", false, "show the progress and wait for the end")
 	f.StringVarP(&o.output, "output", "o", "", "file to store the film in; implies --wait")
 	f.BoolVar(&o.force, "force", false, "replace the --output file if it is there")
@@ -178,6 +183,13 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	if given("user-id") {
 		in.UserId = &o.userID
 	}
+	if given("run-at") {
+		in.RunAt = &o.runAt
+	}
+	if given("expires-at") {
+		in.ExpiresAt = &o.expiresAt
+	}
+	in.DependsOn = o.after
 	if !given("tier") {
 		return nil
 	}
