@@ -190,7 +190,9 @@ func (s *stack) preemptThrough(t *testing.T, api string) {
 
 	// Whoever stands still may do so with a row locked, for the ten seconds that
 	// PostgreSQL lets an idle transaction be.
-	eventually(t, time.Minute, "a preemption through "+api, func(ctx context.Context) bool {
+	eventually(t, 2*time.Minute, "a preemption through "+api, func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
 		_, err := operator.PreemptWorker(ctx, idle, 10*time.Second)
 		if err != nil {
 			require.Equal(t, client.CodeUnavailable, client.ErrorCode(err), "through %s: %v", api, err)
