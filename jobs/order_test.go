@@ -195,12 +195,10 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		own := s.NewKey(t, s.NewAccount(t, "own", models.TierPro), models.RoleClient)
-		free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), models.RoleClient)
-		s.Exec(t, "UPDATE accounts SET max_queued = 1000, max_running = 100")
-		for range 40 {
-			submitAs(t, s, own, nil)
-			submitAs(t, s, free, func(in *jobs.Submission) { in.Params = []byte(`{"durationSeconds": 1, "pace": 0}`) })
+		for i := range 40 { // claims of one account would wait for each other
+			for _, tier := range []models.Tier{models.TierPro, models.TierFree} {
+				submitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
+			}
 		}
 		promoteAll(t, s)
 		var fleet []jobs.Principal
