@@ -38,7 +38,8 @@ func age(t *testing.T, s *jobstest.Stack, by string) {
 	t.Helper()
 	s.Exec(t, "UPDATE artifacts SET created_at = created_at - ?0::interval, review_at = review_at - ?0::interval", by)
 	s.Exec(t, "UPDATE jobs SET created_at = created_at - ?0::interval, completed_at = completed_at - ?0::interval", by)
-	s.Exec(t, "UPDATE job_attempts SET leased_at = leased_at - ?0::interval, ended_at = ended_at - ?0::interval", by)
+	s.Exec(t, `UPDATE job_attempts SET leased_at = leased_at - ?0::interval, ended_at = ended_at - ?0::interval,
+		lease_expires_at = CASE WHEN ended_at IS NULL THEN lease_expires_at ELSE lease_expires_at - ?0::interval END`, by)
 	s.Exec(t, "UPDATE uploads SET created_at = created_at - ?0::interval", by)
 }
 
