@@ -45,7 +45,8 @@ func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error
 	return open(ctx, dsn, maxConns, bounded)
 }
 
-// OpenPatient is Open for the steps of a migration, which may take their time.
+// OpenPatient is Open for the steps of a migration, and for whoever reads
+// everything: they may take their time.
 func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
 	return open(ctx, dsn, maxConns, func(*pgx.ConnConfig) {})
 }

@@ -68,7 +68,7 @@ func examine(ctx context.Context, data string, c jobs.Checkup) ([]jobs.Finding, 
 	if err != nil {
 		return nil, err
 	}
-	db, closeDB, err := models.Open(ctx, cfg.databaseURL, 4)
+	db, closeDB, err := models.OpenPatient(ctx, cfg.databaseURL, 4)
 	if err != nil {
 		return nil, fmt.Errorf("%w; is it running?", err)
 	}

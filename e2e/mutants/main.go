@@ -1,0 +1,65 @@
+// Command mutants shows that the tests would notice. Each patch beside it takes
+// away one thing that keeps a job from being lost, doubled or shown to somebody
+// else; the tests that it names must fail with it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	survivors, err := run(ctx, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
+	if survivors > 0 {
+		fmt.Fprintf(os.Stderr, "mutants: %d got away\n", survivors)
+		os.Exit(1)
+	}
+}
+
+// run tries these mutants, or all, and returns how many were not caught.
+func run(ctx context.Context, names []string) (survivors int, err error) {
+	mutants, err := readMutants("e2e/mutants", names)
+	if err != nil {
+		return 0, err
+	}
+	tree, err := copyTree(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer tree.remove()
+	fmt.Fprintf(os.Stderr, "The tests without a mutant …\n")
+	if err := tree.sound(ctx, mutants); err != nil {
+		return 0, err
+	}
+	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tSECONDS\tWHAT IT BREAKS")
+	for _, m := range mutants {
+		fmt.Fprintf(os.Stderr, "%s …\n", m.name)
+		begun := time.Now()
+		by, err := tree.try(ctx, m)
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		switch {
+		case err != nil:
+			survivors++
+			by = "NOT TRIED: " + err.Error()
+		case by == "":
+			survivors++
+			by = "NOBODY"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%s\n", m.name, by, time.Since(begun).Seconds(), m.what)
+	}
+	return survivors, out.Flush()
+}

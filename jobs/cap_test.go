@@ -1,0 +1,33 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCap(t *testing.T) {
+	t.Parallel()
+
+	t.Run("HoldsAgainstHintsThatKnowNothingOfIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+		first, second := s.Submit(t), s.Submit(t)
+		require.Equal(t, first.ID, lease(t, s, s.Worker(t, "one")).Job.ID)
+		// Somebody was told that the account is below its cap, which was so once.
+		require.NoError(t, s.Index().Stand(t.Context(), models.Standing{AccountID: s.Account.ID, Version: 1 << 40}))
+		hinted, err := s.Index().First(t.Context(), []models.Queue{second.Queue()}, 1)
+		require.NoError(t, err)
+		require.Len(t, hinted, 1, "the index would give the second job away")
+
+		got := lease(t, s, s.Worker(t, "two"))
+
+		require.Nil(t, got)
+		require.Equal(t, models.JobQueued, s.Reload(t, second.ID).Status)
+		s.RequireInvariants(t)
+	})
+}
