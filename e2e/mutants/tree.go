@@ -60,7 +60,7 @@ func (t *tree) sound(ctx context.Context, mutants []mutant) error {
 		tests[m.pkg] = append(tests[m.pkg], m.tests)
 	}
 	for pkg, patterns := range tests {
-		if failed, output := t.test(ctx, pkg, strings.Join(patterns, "|")); failed != nil {
+		if output, failed := t.test(ctx, pkg, strings.Join(patterns, "|")); failed != nil {
 			return fmt.Errorf("the tests of %s fail without a mutant:\n%s", pkg, output)
 		}
 	}
@@ -78,7 +78,7 @@ func (t *tree) try(ctx context.Context, m mutant) (string, error) {
 	if out, err := t.command(ctx, "go", "vet", m.pkg); err != nil {
 		return "", fmt.Errorf("it does not build: %s", out)
 	}
-	failed, output := t.test(ctx, m.pkg, m.tests)
+	output, failed := t.test(ctx, m.pkg, m.tests)
 	if failed == nil {
 		return "", nil
 	}
@@ -91,9 +91,8 @@ func (t *tree) try(ctx context.Context, m mutant) (string, error) {
 // failure is a test that failed; the last of a chain is the innermost.
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-func (t *tree) test(ctx context.Context, pkg, tests string) (error, string) {
-	output, err := t.command(ctx, "go", "test", "-failfast", "-timeout", "8m", pkg, "-run", "^("+tests+")$")
-	return err, output
+func (t *tree) test(ctx context.Context, pkg, tests string) (string, error) {
+	return t.command(ctx, "go", "test", "-failfast", "-timeout", "8m", pkg, "-run", "^("+tests+")$")
 }
 
 // restoreAll takes the mutant back.

@@ -98,9 +98,9 @@ func TestFault(t *testing.T) {
 		"Evicting":       {setMemory("1", "allkeys-lru"), setMemory("0", "noeviction")},
 		"ReadOnly": {
 			func(t *testing.T, b *broken) {
-				require.NoError(t, b.direct.SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+				require.NoError(t, b.direct.ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 			},
-			func(t *testing.T, b *broken) { require.NoError(t, b.direct.SlaveOf(t.Context(), "NO", "ONE").Err()) },
+			func(t *testing.T, b *broken) { require.NoError(t, b.direct.ReplicaOf(t.Context(), "NO", "ONE").Err()) },
 		},
 		"Hanging": {
 			func(_ *testing.T, b *broken) { b.proxy.Hang() },

@@ -106,7 +106,7 @@ func TestPass(t *testing.T) {
 			},
 			proxy.Cut,
 			proxy.Heal,
-			func() { require.NoError(t, client.SlaveOf(t.Context(), "127.0.0.1", "1").Err()) }, // READONLY
+			func() { require.NoError(t, client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) }, // READONLY
 			server.Kill,
 		} {
 			fault()
