@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 )
 
@@ -42,10 +41,9 @@ func run(ctx context.Context, names []string) (survivors int, err error) {
 	if err := tree.sound(ctx, mutants); err != nil {
 		return 0, err
 	}
-	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tSECONDS\tWHAT IT BREAKS")
+	const row = "%-27s %-66s %7s  %s\n"
+	fmt.Printf(row, "MUTANT", "CAUGHT BY", "SECONDS", "WHAT IT BREAKS")
 	for _, m := range mutants {
-		fmt.Fprintf(os.Stderr, "%s …\n", m.name)
 		begun := time.Now()
 		by, err := tree.try(ctx, m)
 		if ctx.Err() != nil {
@@ -59,7 +57,7 @@ func run(ctx context.Context, names []string) (survivors int, err error) {
 			survivors++
 			by = "NOBODY"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%s\n", m.name, by, time.Since(begun).Seconds(), m.what)
+		fmt.Printf(row, m.name, by, fmt.Sprintf("%.0f", time.Since(begun).Seconds()), m.what)
 	}
-	return survivors, out.Flush()
+	return survivors, nil
 }

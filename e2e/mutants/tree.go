@@ -74,7 +74,7 @@ func (t *tree) try(ctx context.Context, m mutant) (string, error) {
 	if out, err := t.command(ctx, "git", "apply", "-C1", m.patch); err != nil {
 		return "", fmt.Errorf("the patch no longer applies: %s", firstLine(out))
 	}
-	defer t.restoreAll(ctx, m)
+	defer t.restoreAll(context.WithoutCancel(ctx), m)
 	if out, err := t.command(ctx, "go", "vet", m.pkg); err != nil {
 		return "", fmt.Errorf("it does not build: %s", out)
 	}
