@@ -27,8 +27,8 @@ func (p *Periods) Claim(ctx context.Context, name string, every time.Duration) (
 	return mine, left, nil
 }
 
-// PassLog logs what fails of a pass: not each time anew while it goes on
-// failing.
+// PassLog logs what fails of a pass, but not each time: while a store is away
+// passes fail often, and now and then one does not.
 type PassLog struct {
 	Name   string
 	logged time.Time
@@ -38,13 +38,11 @@ const logEvery = 30 * time.Second
 
 // Note takes note of how the pass ended.
 func (l *PassLog) Note(ctx context.Context, err error) {
-	switch {
-	case err == nil:
-		l.logged = time.Time{}
-	case ctx.Err() == nil && time.Since(l.logged) >= logEvery:
-		slog.ErrorContext(ctx, "periodic pass failed", "pass", l.Name, "error", err)
-		l.logged = time.Now()
+	if err == nil || ctx.Err() != nil || time.Since(l.logged) < logEvery {
+		return
 	}
+	slog.ErrorContext(ctx, "periodic pass failed", "pass", l.Name, "error", err)
+	l.logged = time.Now()
 }
 
 // Every calls pass until ctx ends, about each interval, with jitter so that

@@ -137,7 +137,7 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	if status == models.AttemptLost && a.LastHeartbeatAt.After(a.LeasedAt) {
 		worked = a.LastHeartbeatAt
 	}
-	a.GPUSeconds = worked.Sub(a.LeasedAt).Seconds()
+	a.GPUSeconds = max(worked.Sub(a.LeasedAt).Seconds(), 0) // a clock may be set back
 	if status != models.AttemptSucceeded {
 		since := a.LeasedAt
 		if a.CheckpointAt.After(since) {

@@ -65,3 +65,10 @@ func IsLostRace(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
 }
+
+// IsMisconfigured tells whether PostgreSQL refused a connection for what it asked
+// for, a user, a password or a database: it will not help to try again.
+func IsMisconfigured(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "28") || pg.Code == "3D000")
+}

@@ -37,7 +37,9 @@ func controlCommand() *cobra.Command {
 }
 
 const (
-	reapEvery      = 5 * time.Second
+	// reapEvery is short beside a lease: a round that is lost, since the process
+	// that began it was killed, costs little.
+	reapEvery      = 2 * time.Second
 	silentEvery    = 15 * time.Second
 	overdueEvery   = 10 * time.Second
 	dueEvery       = time.Second

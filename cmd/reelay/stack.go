@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -67,11 +68,12 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	return s, nil
 }
 
-// openDatabase connects to PostgreSQL. Half of the connections are the workers',
+// openDatabase connects to PostgreSQL, and waits for one that is away or starts:
+// processes may be started in any order. Half of the connections are the workers',
 // so that no flood of submits can hold up a heartbeat.
 func (s *stack) openDatabase(ctx context.Context) error {
 	for db, conns := range map[**bun.DB]int{&s.db: s.cfg.databaseMax - s.cfg.databaseMax/2, &s.workers: s.cfg.databaseMax / 2} {
-		opened, closeDB, err := models.Open(ctx, s.cfg.databaseURL, conns)
+		opened, closeDB, err := awaitDatabase(ctx, s.cfg.databaseURL, conns)
 		if err != nil {
 			return err
 		}
@@ -79,6 +81,32 @@ func (s *stack) openDatabase(ctx context.Context) error {
 		s.closers = append(s.closers, closeDB)
 	}
 	return nil
+}
+
+const (
+	// awaitEvery is how often PostgreSQL is tried while it is away, and sayEvery
+	// how often the log says so.
+	awaitEvery = 250 * time.Millisecond
+	sayEvery   = 10 * time.Second
+)
+
+func awaitDatabase(ctx context.Context, dsn string, conns int) (*bun.DB, func(), error) {
+	var said time.Time
+	for {
+		db, closeDB, err := models.Open(ctx, dsn, conns)
+		if err == nil || !models.IsOutage(err) || models.IsMisconfigured(err) || ctx.Err() != nil {
+			return db, closeDB, err
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			slog.WarnContext(ctx, "waiting for PostgreSQL", "error", err)
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
 }
 
 func (s *stack) openRedis() error {

@@ -65,29 +65,3 @@ func (c caller) ask(ctx context.Context, query string, variables map[string]any,
 func unavailable(err error) error {
 	return &client.Error{Code: client.CodeUnavailable, Message: err.Error()}
 }
-
-// verbs are those that this build of the API may or may not have.
-type verbs struct{ retry, redrive, dependsOn bool }
-
-// readVerbs asks the API what it can do.
-func readVerbs(ctx context.Context, s *stack) (verbs, error) {
-	type names []struct{ Name string }
-	var answer struct {
-		Schema struct{ MutationType struct{ Fields names } } `json:"__schema"`
-		Type   struct{ InputFields names }                   `json:"__type"`
-	}
-	err := s.direct(s.operator).ask(ctx,
-		`{__schema {mutationType {fields {name}}} __type(name: "SubmitJobInput") {inputFields {name}}}`, nil, &answer)
-	has := func(all names, name string) bool {
-		for _, n := range all {
-			if n.Name == name {
-				return true
-			}
-		}
-		return false
-	}
-	return verbs{
-		retry: has(answer.Schema.MutationType.Fields, "retryJob"), redrive: has(answer.Schema.MutationType.Fields, "redriveDeadLetter"),
-		dependsOn: has(answer.Type.InputFields, "dependsOn"),
-	}, err
-}

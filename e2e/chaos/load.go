@@ -22,7 +22,6 @@ type load struct {
 	open     func() int // jobs that are not over
 	want     int        // jobs to have open
 	brief    bool       // only jobs of seconds
-	verbs    verbs
 
 	callers map[*tenant]caller
 	last    map[*tenant]*request // newest of each, that another may depend on
@@ -129,7 +128,7 @@ func (l *load) newRequest(random *rand.Rand) *request {
 	if random.Float64() < 0.92 {
 		r.Key = fmt.Sprintf("order-%016x", random.Uint64())
 	}
-	if before := l.last[r.Tenant]; l.verbs.dependsOn && before != nil && random.Float64() < 0.05 {
+	if before := l.last[r.Tenant]; before != nil && random.Float64() < 0.05 {
 		if id := before.job(); id != "" {
 			r.After = []string{id}
 		}
@@ -303,12 +302,8 @@ func (l *load) insist(ctx context.Context, again bool, call func(context.Context
 // reopen has jobs that ended badly tried again, and dead letters redriven.
 func (l *load) reopen(ctx context.Context, random *rand.Rand) {
 	for ; ctx.Err() == nil; sleep(ctx, 4*time.Second) {
-		if l.verbs.retry {
-			l.retryOne(ctx, random)
-		}
-		if l.verbs.redrive {
-			l.redriveOne(ctx)
-		}
+		l.retryOne(ctx, random)
+		l.redriveOne(ctx)
 	}
 }
 

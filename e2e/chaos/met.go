@@ -40,7 +40,7 @@ const (
 
 // must lists what a run of full length must have met.
 var must = []string{
-	metAnswerLost, metDuplicateSubmit, metDeduplicated, metKeyConflict, metCancelled, metCancelRace,
+	metAnswerLost, metDuplicateSubmit, metDeduplicated, metKeyConflict, metCancelled, metCancelRace, metRetried, metRedriven,
 	metZombie, metStale, metLost, metReleased, metCorrupt, metResumed, metPartial, metStoreErrors, metFlush, metPoison,
 	metHung, metFrozen, metMass, metRedelivered, metKillAgent, metKillRuntime, metKillAPI, metKillControl, metKillPG,
 	metKillRedis, metToxic,

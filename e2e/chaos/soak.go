@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,14 +52,7 @@ func (s *soak) must() []string {
 	if s.Minutes < 3 {
 		return mustSoon
 	}
-	required := slices.Clone(must)
-	if s.load.verbs.retry {
-		required = append(required, metRetried)
-	}
-	if s.load.verbs.redrive {
-		required = append(required, metRedriven)
-	}
-	return required
+	return must
 }
 
 // soak runs everything, and returns what there is to say of it.
@@ -114,8 +106,7 @@ func (s *soak) start(ctx context.Context) (err error) {
 	s.load = newLoad(s.stack, s.ledger, s.met, s.brief())
 	s.load.open = func() int { return s.watch.last().Open }
 	s.load.want = max(2, s.Agents*8/10)
-	s.load.verbs, err = readVerbs(ctx, s.stack)
-	return err
+	return nil
 }
 
 // briefLimit bounds a brief run, which ends once each fault came up.

@@ -101,6 +101,9 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 	defer func() { stop(); w.saver.wait(); w.reports.Wait() }()
 
 	result, err := w.run(ctx)
+	if _, failed := errors.AsType[*runtime.Failure](err); failed {
+		w.saveLast(ctx)
+	}
 	if errors.Is(err, errHandOver) {
 		// the agent goes: its runtime has no other job to be kept for
 		t.agent.runtimes.kill()
@@ -148,6 +151,28 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 		}
 		if w.handOver && w.asked.IsZero() && !w.saver.busy {
 			return nil, errHandOver
+		}
+	}
+}
+
+// lastSave is how long a failure waits for the checkpoint that is on its way.
+const lastSave = time.Minute
+
+// saveLast lets a checkpoint that is on its way arrive before the render's failure
+// is told: the next attempt goes on from there.
+func (w *watch) saveLast(ctx context.Context) {
+	limit := time.NewTimer(lastSave)
+	defer limit.Stop()
+	for w.saver.busy {
+		select {
+		case err := <-w.saver.saved:
+			w.saver.done(err)
+		case <-limit.C:
+			return
+		case <-w.agent.going.over:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

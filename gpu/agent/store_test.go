@@ -116,6 +116,36 @@ func TestStore(t *testing.T) {
 	}
 }
 
+func TestLastCheckpoint(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		store   storing
+		commits int
+		told    time.Duration
+	}{
+		"IsWaitedFor":           {slow(10 * time.Second), 1, 20 * time.Second}, // the log takes as long
+		"IsNotWaitedForForEver": {slow(time.Hour), 0, lastSave + 10*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, oneJob, func(t *testing.T, f *fixture) {
+				order := <-f.model.started
+				f.breakStore(c.store)
+				begun := time.Since(f.began)
+				f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+				f.model.messages <- runtime.Failf(runtime.OutOfMemory, "out of memory")
+				time.Sleep(2 * time.Minute)
+
+				require.Len(t, f.of("commitCheckpoint"), c.commits)
+				failed := f.of("failJob")
+				require.Len(t, failed, 1)
+				require.InDelta(t, c.told, failed[0].at-begun, float64(time.Second))
+			})
+		})
+	}
+}
+
 func TestBadCheckpoint(t *testing.T) {
 	t.Parallel()
 

@@ -22,6 +22,7 @@ type Proxy struct {
 	hung    bool
 	lose    func(answer []byte) bool
 	lost    int
+	refused int
 	conns   map[net.Conn]bool
 }
 
@@ -70,6 +71,13 @@ func (p *Proxy) Lead(network, target string) {
 // in place of passing it on; nil ends that.
 func (p *Proxy) Lose(match func(answer []byte) bool) { p.set(func() { p.lose = match }) }
 
+// Refused counts the connections that were broken at once.
+func (p *Proxy) Refused() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
 // Lost counts the answers that were lost.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
@@ -112,6 +120,7 @@ func (p *Proxy) connect(client net.Conn) (net.Conn, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut {
+		p.refused++
 		return nil, false
 	}
 	server, err := net.Dial(p.network, p.target)

@@ -22,6 +22,7 @@ type render struct {
 	film  film
 	state *latents
 	first int // the step at which this attempt began
+	files int // checkpoints written
 	began time.Time
 }
 
@@ -91,7 +92,9 @@ func (r *render) answerUntil(ctx context.Context, timer <-chan time.Time) error 
 func (r *render) checkpoint() {
 	answer := runtime.Checkpoint{Step: r.state.step, Percent: percentAt(r.state)}
 	if r.state.step > 0 {
-		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d.checkpoint", r.state.step))
+		// the one of the same step may be on its way yet
+		r.files++
+		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d-%d.checkpoint", r.state.step, r.files))
 		content, err := encodeCheckpoint(r.film, r.state)
 		if err == nil {
 			err = writeCheckpoint(path, content)

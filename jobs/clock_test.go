@@ -1,0 +1,166 @@
+package jobs_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// shiftable puts functions of a test's own before PostgreSQL's clock: one that
+// runs ahead, or behind, by what the table says.
+const shiftable = `
+	CREATE TABLE public.shift (ahead interval NOT NULL);
+	INSERT INTO public.shift VALUES ('0');
+	CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+		'SELECT pg_catalog.clock_timestamp() + ahead FROM public.shift';
+	CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE AS
+		'SELECT pg_catalog.now() + ahead FROM public.shift';
+	DO $$ DECLARE c record; BEGIN
+		FOR c IN SELECT attrelid::regclass AS owner, attname, pg_get_expr(adbin, adrelid) AS clock
+			FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+			WHERE pg_get_expr(adbin, adrelid) IN ('now()', 'clock_timestamp()')
+		LOOP
+			EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT public.%s', c.owner, c.attname, c.clock);
+		END LOOP;
+	END $$`
+
+// clocked is a stack whose PostgreSQL has a clock that a test may set.
+type clocked struct {
+	*jobstest.Stack
+	plain *bun.DB
+}
+
+func newClocked(t *testing.T) clocked {
+	t.Helper()
+	dsn := modelstest.DSN(t)
+	open := func(dsn string, conns int) *bun.DB {
+		db, done, err := models.Open(t.Context(), dsn, conns)
+		require.NoError(t, err)
+		t.Cleanup(done)
+		return db
+	}
+	plain := open(dsn, 1)
+	_, err := plain.ExecContext(t.Context(), shiftable)
+	require.NoError(t, err)
+	s := clocked{jobstest.Over(t, open(dsn+"&search_path=public,pg_catalog", 8)), plain}
+	s.Exec(t, "UPDATE presence SET seen_at = clock_timestamp()")
+	return s
+}
+
+// set sets PostgreSQL's clock to be ahead of ours.
+func (s clocked) set(t *testing.T, ahead time.Duration) {
+	t.Helper()
+	_, err := s.plain.ExecContext(t.Context(), fmt.Sprintf("UPDATE shift SET ahead = '%f s'", ahead.Seconds()))
+	require.NoError(t, err)
+	now, err := models.Now(t.Context(), s.DB)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(ahead), now, time.Minute)
+}
+
+// present has control and api write that they are there.
+func (s clocked) present(t *testing.T) {
+	t.Helper()
+	for _, kind := range []models.ProcessKind{models.ProcessAPI, models.ProcessControl} {
+		require.NoError(t, (&jobs.Presence{DB: s.DB, Kind: kind}).Pass(t.Context()))
+	}
+}
+
+func (s clocked) reap(t *testing.T) int {
+	t.Helper()
+	n, err := s.Reaper.Reap(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// complete has a worker finish its film.
+func (s clocked) complete(t *testing.T, worker jobs.Principal, f jobs.Fence) {
+	t.Helper()
+	film := s.Upload(t, worker, f, models.ArtifactFinalVideo, []byte("a film"))
+	_, err := s.Holder.Complete(t.Context(), worker, f, jobs.Completion{Video: &film})
+	require.NoError(t, err)
+}
+
+// TestClock is about clocks that disagree. PostgreSQL's is the only one that
+// counts, so it makes no difference what the others say; and when it jumps, no
+// job is lost or doubled.
+func TestClock(t *testing.T) {
+	t.Parallel()
+
+	for _, ahead := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+		t.Run(fmt.Sprintf("OfOursMayBeMinutesOff/%s", ahead), func(t *testing.T) {
+			t.Parallel()
+			s := newClocked(t)
+			s.set(t, ahead)
+			s.present(t)
+			s.Exec(t, "UPDATE presence SET gap_began_at = NULL, gap_ended_at = NULL")
+			job, one, two := s.Submit(t), s.Worker(t, "one"), s.Worker(t, "two")
+
+			_, first := s.Lease(t, one)
+			_, err := s.Holder.Heartbeat(t.Context(), one, first, nil)
+			require.NoError(t, err)
+			require.Zero(t, s.reap(t), "a lease that is held")
+			s.ExpireLease(t, first.AttemptID)
+			require.Equal(t, 1, s.reap(t), "a lease that ran out")
+			_, second := s.Lease(t, two)
+			_, err = s.Holder.Heartbeat(t.Context(), one, first, nil)
+			jobstest.RequireCode(t, err, jobs.CodeLeaseLost)
+			s.complete(t, two, second)
+
+			ended := s.Reload(t, job.ID)
+			require.Equal(t, models.JobCompleted, ended.Status)
+			require.WithinDuration(t, time.Now().Add(ahead), ended.CompletedAt, time.Minute)
+			s.RequireInvariants(t)
+		})
+
+		t.Run(fmt.Sprintf("OfPostgreSQLMayJump/%s", ahead), func(t *testing.T) {
+			t.Parallel()
+			s := newClocked(t)
+			job, worker := s.Submit(t), s.Worker(t, "one")
+			_, fence := s.Lease(t, worker)
+
+			s.set(t, ahead)
+			require.Zero(t, s.reap(t), "it looks as if we had been away: the worker has a lease's time to come back")
+			s.present(t)
+			require.Zero(t, s.reap(t))
+			answer, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			require.NoError(t, err)
+			require.False(t, answer.LeaseExpiresAt.Before(time.Now().Add(ahead)), "no lease gets shorter by being renewed")
+			s.complete(t, worker, fence)
+
+			require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
+			require.GreaterOrEqual(t, s.attempt(t, fence).GPUSeconds, 0.0, "nobody is paid for going back in time")
+			s.RequireInvariants(t)
+		})
+
+		t.Run(fmt.Sprintf("OfPostgreSQLMayJumpBetweenAttempts/%s", ahead), func(t *testing.T) {
+			t.Parallel()
+			s := newClocked(t)
+			job, one, two := s.Submit(t), s.Worker(t, "one"), s.Worker(t, "two")
+			_, first := s.Lease(t, one)
+			_, err := s.Holder.Release(t.Context(), one, first, models.FailPreempted)
+			require.NoError(t, err)
+
+			s.set(t, ahead)
+			_, second := s.Lease(t, two)
+			_, err = s.Holder.Heartbeat(t.Context(), one, first, nil)
+			jobstest.RequireCode(t, err, jobs.CodeLeaseLost)
+			s.complete(t, two, second)
+
+			require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
+		})
+	}
+}
+
+func (s clocked) attempt(t *testing.T, f jobs.Fence) *models.Attempt {
+	t.Helper()
+	attempt, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
+	require.NoError(t, err)
+	return attempt
+}
