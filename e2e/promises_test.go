@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPromises holds docs/reliability.md to what it says shows its promises: a
+// test of that name, in one of the folders if the line names some.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string][]string{} // folders by name
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(source), -1) {
+			tests[found[1]] = append(tests[found[1]], filepath.ToSlash(filepath.Dir(path))[len("../"):])
+		}
+		return err
+	}))
+	doc, err := os.ReadFile("../docs/reliability.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(doc), -1)
+	require.Greater(t, len(named), 30)
+	for _, name := range named {
+		require.Contains(t, tests, name[1])
+		for _, folder := range append(regexp.MustCompile("[a-z/]+").FindAllString(name[3], -1), name[2]) {
+			if folder != "" {
+				require.Contains(t, tests[name[1]], folder, name[1])
+			}
+		}
+	}
+}
