@@ -30,3 +30,11 @@ func (r *mutationResolver) ResumeBulkOperation(ctx context.Context, id string) (
 func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
 	return r.Bulk.Get(ctx, principal(ctx), models.BulkID(id))
 }
+
+func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*BulkOperationConnection, error) {
+	page, err := r.Bulk.List(ctx, principal(ctx), valueOr(open, false), pageOf(first, after))
+	if err != nil {
+		return nil, err
+	}
+	return bulkConnection(page), nil
+}

@@ -38,6 +38,33 @@ func TestBulkOperation(t *testing.T) {
 		require.Equal(t, id["id"], at[string](t, read, "node", "id"))
 	})
 
+	t.Run("IsFoundAgainWithoutItsID", func(t *testing.T) {
+		t.Parallel()
+
+		const list = `query ($open: Boolean, $after: String) { bulkOperations(open: $open, first: 1, after: $after) { edges { node { id action } } pageInfo { hasNextPage endCursor } } }`
+		a := newAPI(t)
+		a.Submit(t)
+		filter := map[string]any{"status": "QUEUED"}
+		first := at[string](t, a.client(t, startBulk, map[string]any{"a": "DELETE", "f": map[string]any{"status": "FAILED"}}), "startBulkOperation", "id")
+		second := at[string](t, a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter}), "startBulkOperation", "id")
+		theirs := at[string](t, a.as(t, models.RoleOperator, startBulk, map[string]any{"a": "SET_TIER", "tier": "FREE", "f": filter}), "startBulkOperation", "id")
+		ids := func(answer map[string]any) (ids []string) {
+			for _, edge := range at[[]any](t, answer, "bulkOperations", "edges") {
+				ids = append(ids, at[string](t, edge.(map[string]any), "node", "id"))
+			}
+			return ids
+		}
+
+		newest := a.client(t, list, nil)
+		older := a.client(t, list, map[string]any{"after": at[string](t, newest, "bulkOperations", "pageInfo", "endCursor")})
+
+		require.Equal(t, []string{second}, ids(newest), "a client sees none of the operators'")
+		require.Equal(t, []string{first}, ids(older))
+		require.False(t, at[bool](t, older, "bulkOperations", "pageInfo", "hasNextPage"))
+		require.Empty(t, ids(a.client(t, list, map[string]any{"open": true, "after": at[string](t, newest, "bulkOperations", "pageInfo", "endCursor")})), "the first had no jobs")
+		require.Equal(t, []string{theirs}, ids(a.as(t, models.RoleOperator, list, nil)))
+	})
+
 	t.Run("IsItsAccountsOwn", func(t *testing.T) {
 		t.Parallel()
 

@@ -135,6 +135,7 @@ type PoolResolver interface {
 type QueryResolver interface {
 	Viewer(ctx context.Context) (*jobs.Principal, error)
 	BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
+	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*BulkOperationConnection, error)
 	DeadLetterGroups(ctx context.Context, resolved *bool) ([]*models.DeadLetterGroup, error)
 	DeadLetterStats(ctx context.Context) (*models.DeadLetterStats, error)
 	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, first *int, after *string) (*DeadLetterConnection, error)
@@ -427,6 +428,26 @@ func (ec *executionContext) childFields_BulkOperation(ctx context.Context, field
 		return ec.fieldContext_BulkOperation_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BulkOperation", field.Name)
+}
+
+func (ec *executionContext) childFields_BulkOperationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_BulkOperationConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_BulkOperationConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BulkOperationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_BulkOperationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_BulkOperationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_BulkOperationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BulkOperationEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Cancellation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1841,6 +1862,36 @@ func (ec *executionContext) field_Query_bulkOperation_args(ctx context.Context, 
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_bulkOperations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "open",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["open"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg2
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_deadLetterGroups_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3155,6 +3206,125 @@ func (ec *executionContext) fieldContext_BulkOperation_errors(_ context.Context,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *BulkOperationConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperationConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*BulkOperationEdge) graphql.Marshaler {
+			return ec.marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperationConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BulkOperationConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BulkOperationEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BulkOperationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *BulkOperationConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperationConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperationConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BulkOperationConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BulkOperationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *BulkOperationEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperationEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperationEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOperationEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field graphql.CollectedField, obj *BulkOperationEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperationEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperationEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BulkOperationEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BulkOperation(ctx, field)
 		},
 	}
 	return fc, nil
@@ -8532,6 +8702,68 @@ func (ec *executionContext) fieldContext_Query_bulkOperation(ctx context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_bulkOperations(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_bulkOperations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().BulkOperations(ctx, fc.Args["open"].(*bool), fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *BulkOperationConnection
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *BulkOperationConnection
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *BulkOperationConnection) graphql.Marshaler {
+			return ec.marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_bulkOperations(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BulkOperationConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_bulkOperations_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_deadLetterGroups(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13421,6 +13653,92 @@ func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.Selectio
 	return out
 }
 
+var bulkOperationConnectionImplementors = []string{"BulkOperationConnection"}
+
+func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel ast.SelectionSet, obj *BulkOperationConnection) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BulkOperationConnection")
+		case "edges":
+			out.Values[i] = ec._BulkOperationConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._BulkOperationConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var bulkOperationEdgeImplementors = []string{"BulkOperationEdge"}
+
+func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.SelectionSet, obj *BulkOperationEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BulkOperationEdge")
+		case "cursor":
+			out.Values[i] = ec._BulkOperationEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._BulkOperationEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancellationImplementors = []string{"Cancellation"}
 
 func (ec *executionContext) _Cancellation(ctx context.Context, sel ast.SelectionSet, obj *models.Job) graphql.Marshaler {
@@ -15640,6 +15958,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "bulkOperations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_bulkOperations(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "deadLetterGroups":
 			field := field
 
@@ -17255,6 +17595,42 @@ func (ec *executionContext) marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋree
 		return graphql.Null
 	}
 	return ec._BulkOperation(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationConnection(ctx context.Context, sel ast.SelectionSet, v *BulkOperationConnection) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._BulkOperationConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*BulkOperationEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdge(ctx context.Context, sel ast.SelectionSet, v *BulkOperationEdge) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._BulkOperationEdge(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNCapacityClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCapacityClass(ctx context.Context, v any) (models.CapacityClass, error) {

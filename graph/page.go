@@ -66,6 +66,18 @@ type DeadLetterConnection struct {
 	filter   models.DeadLetterFilter
 }
 
+// BulkOperationEdge is one bulk operation of a list.
+type BulkOperationEdge struct {
+	Cursor string
+	Node   *models.BulkOperation
+}
+
+// BulkOperationConnection is one page of bulk operations.
+type BulkOperationConnection struct {
+	Edges    []*BulkOperationEdge
+	PageInfo *PageInfo
+}
+
 func pageOf(first *int, after *string) jobs.PageOf {
 	return jobs.PageOf{First: valueOr(first, defaultPage), After: valueOr(after, "")}
 }
@@ -106,4 +118,11 @@ func deadLetterConnection(page *jobs.Page[*models.DeadLetter], filter models.Dea
 		func(d *models.DeadLetter) string { return jobs.Cursor(d.ID) },
 		func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
 	return &DeadLetterConnection{edges, info, filter}
+}
+
+func bulkConnection(page *jobs.Page[*models.BulkOperation]) *BulkOperationConnection {
+	edges, info := connect(page,
+		func(op *models.BulkOperation) string { return jobs.Cursor(op.ID) },
+		func(cursor string, op *models.BulkOperation) *BulkOperationEdge { return &BulkOperationEdge{cursor, op} })
+	return &BulkOperationConnection{edges, info}
 }

@@ -232,6 +232,24 @@ func (b *Bulk) Get(ctx context.Context, p Principal, id models.BulkID) (*models.
 	return op, nil
 }
 
+// List lists the operations that the caller may see, newest first; or those of
+// them that are not finished.
+func (b *Bulk) List(ctx context.Context, p Principal, open bool, of PageOf) (*Page[*models.BulkOperation], error) {
+	mark, err := of.read("bulk")
+	if err != nil {
+		return nil, err
+	}
+	filter := models.BulkFilter{Open: open}
+	if !p.May(models.RoleOperator) {
+		filter.AccountID = p.AccountID
+	}
+	found, err := models.ListBulkOperations(ctx, b.DB, filter, models.BulkID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list bulk operations: %w", err)
+	}
+	return page(found, of.First), nil
+}
+
 func seesBulk(p Principal, op *models.BulkOperation) bool {
 	return p.May(models.RoleOperator) || op.Role == models.RoleClient && p.sees(op.AccountID)
 }

@@ -139,6 +139,32 @@ func GetBulkOperation(ctx context.Context, db bun.IDB, id BulkID) (*BulkOperatio
 	return op, err
 }
 
+// BulkFilter says which operations to list.
+type BulkFilter struct {
+	// AccountID is whose, as a client; empty is everybody's.
+	AccountID AccountID
+	// Open are those that are not finished.
+	Open bool
+}
+
+// ListBulkOperations returns operations, newest first, that come after the given
+// one (or the newest of all).
+func ListBulkOperations(ctx context.Context, db bun.IDB, f BulkFilter, after BulkID, limit int) ([]*BulkOperation, error) {
+	var found []*BulkOperation
+	q := db.NewSelect().Model(&found).Order("bo.id DESC").Limit(int64(limit))
+	if f.AccountID != "" {
+		q = q.Where("bo.account_id = ? AND bo.role = ?", f.AccountID, RoleClient)
+	}
+	if f.Open {
+		q = q.Where("bo.finished_at IS NULL")
+	}
+	if after != "" {
+		q = q.Where("bo.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return found, err
+}
+
 // LockBulkOperation is GetBulkOperation, and keeps the row still until the
 // transaction ends.
 func LockBulkOperation(ctx context.Context, tx bun.Tx, id BulkID) (*BulkOperation, error) {
