@@ -470,6 +470,7 @@ func (r *reference) terminate(t *rapid.T) {
 	if l := worker.lease; l != nil {
 		l.end(r, models.AttemptLost, func(job *refJob) { job.status = models.JobQueued })
 	}
+	worker.draining = true // it may come back to repeat what it said, and gets nothing
 	r.workers[i] = &refWorker{Principal: r.s.Worker(r.outer, fmt.Sprintf("%d again %d", i, len(r.leases)))}
 }
 
