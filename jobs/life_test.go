@@ -82,21 +82,6 @@ func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
 	}
 }
 
-func (l *life) heartbeat(t *rapid.T) {
-	held := pick(t, l.leases, "lease")
-	_, err := l.s.Holder.Heartbeat(background, held.worker, held.fence, nil)
-	allowed(t, err, jobs.CodeLeaseLost)
-}
-
-func (l *life) progress(t *rapid.T) {
-	held := pick(t, l.leases, "lease")
-	_, err := l.s.Holder.ReportProgress(background, held.worker, held.fence, jobs.ProgressReport{Progress: models.Progress{
-		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"),
-		Phase:   rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase"),
-	}})
-	allowed(t, err, jobs.CodeLeaseLost)
-}
-
 // upload sends an object, or nothing if the lease is gone.
 func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
 	if _, err := l.s.Holder.Heartbeat(background, held.worker, held.fence, nil); err != nil {
@@ -177,73 +162,4 @@ func (l *life) due(outer *testing.T) func(*rapid.T) {
 		_, err := l.s.Scheduler.Due(background)
 		require.NoError(t, err)
 	}
-}
-
-// workerLeaves ends a worker in one of the ways there are; another one comes.
-func (l *life) workerLeaves(outer *testing.T) func(*rapid.T) {
-	return func(t *rapid.T) {
-		i := rapid.IntRange(0, len(l.workers)-1).Draw(t, "worker")
-		id := l.workers[i].WorkerID
-		switch rapid.IntRange(0, 3).Draw(t, "way") {
-		case 0:
-			_, err := l.s.Operator.TerminateWorker(background, l.s.Admin, id)
-			require.NoError(t, err)
-		case 1:
-			_, err := l.s.Operator.DrainWorker(background, l.s.Admin, id, 0)
-			require.NoError(t, err)
-			return
-		case 2:
-			l.s.Exec(outer, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes' WHERE id = ?", id)
-			_, err := l.s.Reaper.Silent(background)
-			require.NoError(t, err)
-			return
-		}
-		l.workers[i] = l.s.Worker(outer, fmt.Sprint(i))
-	}
-}
-
-func (l *life) redis(t *rapid.T) {
-	l.s.Index().Lose()
-	if rapid.Bool().Draw(t, "swept") {
-		require.NoError(t, l.s.Readier.Sweep(background))
-	}
-}
-
-func TestLife(t *testing.T) {
-	t.Parallel()
-
-	t.Run("KeepsTheInvariantsWhateverHappens", func(t *testing.T) {
-		t.Parallel()
-
-		ended := 0
-		rapid.Check(t, func(rt *rapid.T) {
-			l := newLife(t, models.TierEnterprise, models.TierPro)
-			l.s.Exec(t, "UPDATE accounts SET max_running = 2 WHERE tier = 'ENTERPRISE'")
-			rt.Repeat(map[string]func(*rapid.T){
-				"": func(rt *rapid.T) { l.s.RequireInvariants(rt) },
-
-				"submit":     l.submit,
-				"submit too": l.submit,
-				"lease":      l.lease,
-				"lease too":  l.lease,
-				"heartbeat":  l.heartbeat,
-				"progress":   l.progress,
-				"checkpoint": l.checkpoint(t),
-				"complete":   l.complete(t),
-				"fail":       l.fail,
-				"release":    l.release,
-				"cancel":     l.cancel,
-				"reap":       l.reap(t),
-				"due":        l.due(t),
-				"leave":      l.workerLeaves(t),
-				"redis":      l.redis,
-			})
-			for _, id := range l.jobs {
-				if l.s.Reload(t, id).Status.Terminal() {
-					ended++
-				}
-			}
-		})
-		require.Positive(t, ended, "no job ever ended: the test tried nothing")
-	})
 }

@@ -474,13 +474,21 @@ func (r *reference) terminate(t *rapid.T) {
 	r.workers[i] = &refWorker{Principal: r.s.Worker(r.outer, fmt.Sprintf("%d again %d", i, len(r.leases)))}
 }
 
+// silent has a worker be out of sight for a while. It comes back by its next call.
+func (r *reference) silent(t *rapid.T) {
+	worker := pick(t, r.workers, "worker")
+	r.s.Exec(r.outer, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes' WHERE id = ?", worker.WorkerID)
+	_, err := r.s.Reaper.Silent(background)
+	require.NoError(t, err)
+}
+
 func (r *reference) drain(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
 	_, err := r.s.Operator.DrainWorker(background, r.s.Admin, worker.WorkerID, 0)
 	require.NoError(t, err)
 	var status models.WorkerStatus
 	require.NoError(t, r.s.DB.NewRaw("SELECT status FROM workers WHERE id = ?", worker.WorkerID).Scan(background, &status))
-	worker.draining = status == models.WorkerDraining // a LOST one is not asked
+	worker.draining = worker.draining || status == models.WorkerDraining // a LOST one is not asked
 }
 
 func (r *reference) redis(t *rapid.T) {
@@ -511,7 +519,7 @@ func TestModel(t *testing.T) {
 				"heartbeat": r.heartbeat, "progress": r.progress, "checkpoint": r.checkpoint, "reject": r.reject,
 				"complete": r.complete, "complete too": r.complete, "fail": r.fail, "release": r.release, "foreign": r.foreign,
 				"cancel": r.cancel, "retry": r.retry, "reap": r.reap, "due": r.due,
-				"terminate": r.terminate, "drain": r.drain, "redis": r.redis,
+				"terminate": r.terminate, "drain": r.drain, "silent": r.silent, "redis": r.redis,
 			})
 			for _, job := range r.jobs {
 				ended[job.status]++
