@@ -32,8 +32,9 @@ type Examiner interface {
 type ExaminedObjects interface {
 	// Stat returns what the store holds, or ErrNoObject.
 	Stat(ctx context.Context, key string) (Object, error)
-	// Open reads an object, or returns ErrNoObject.
-	Open(ctx context.Context, key string) (io.ReadCloser, error)
+	// Open reads an object of that size, or returns ErrNoObject. Its bytes are
+	// those in the store, whatever its checksum says.
+	Open(ctx context.Context, key string, size int64) (io.ReadCloser, error)
 	// Put writes a small object.
 	Put(ctx context.Context, key string, data []byte) error
 	// Delete removes an object. One that is gone already is no error.

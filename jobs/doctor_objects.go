@@ -104,7 +104,7 @@ func (d *Doctor) compare(ctx context.Context, p models.PointedObject, hash bool)
 	case !hash:
 		return "", nil
 	}
-	sum, err := d.checksum(ctx, p.ObjectKey)
+	sum, err := d.checksum(ctx, p.ObjectKey, p.SizeBytes)
 	switch {
 	case errors.Is(err, ErrNoObject):
 		return "is gone from the store", nil
@@ -117,8 +117,8 @@ func (d *Doctor) compare(ctx context.Context, p models.PointedObject, hash bool)
 }
 
 // checksum is the CRC32C of an object's bytes, as the store shows it.
-func (d *Doctor) checksum(ctx context.Context, key string) (string, error) {
-	object, err := d.Objects.Open(ctx, key)
+func (d *Doctor) checksum(ctx context.Context, key string, size int64) (string, error) {
+	object, err := d.Objects.Open(ctx, key, size)
 	if err != nil {
 		return "", err
 	}
@@ -146,12 +146,12 @@ func (d *Doctor) tryObject(ctx context.Context) error {
 	if err := d.Objects.Put(ctx, key, data); err != nil {
 		return err
 	}
-	object, err := d.Objects.Open(ctx, key)
+	object, err := d.Objects.Open(ctx, key, int64(len(data)))
 	if err != nil {
 		return err
 	}
 	defer object.Close()
-	read, err := io.ReadAll(io.LimitReader(object, 1<<10))
+	read, err := io.ReadAll(object)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package jobs_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -357,6 +359,26 @@ func TestExamine(t *testing.T) {
 			require.Contains(t, all["objects"].IDs[0], string(w.done), name)
 			require.Contains(t, all["objects"].IDs[0], c.says, name)
 		}
+	})
+
+	t.Run("FindsBytesThatRottedInTheStore", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		file := filepath.Join(w.ObjectsDir, "buckets", "reelay-test", w.film.ObjectKey)
+		film, err := os.ReadFile(file)
+		require.NoError(t, err)
+		film[0] ^= 1
+		writer, err := os.OpenFile(file, os.O_WRONLY, 0) // the file's attributes stay
+		require.NoError(t, err)
+		_, err = writer.Write(film)
+		require.NoError(t, errors.Join(err, writer.Close()))
+
+		all, checks := w.examine(t, jobs.Checkup{Hash: true})
+
+		require.Equal(t, []string{"objects BROKEN"}, checks)
+		require.Contains(t, all["objects"].IDs[0], string(w.done))
+		require.Contains(t, all["objects"].IDs[0], "has bytes whose checksum is")
 	})
 
 	t.Run("ShowsTwentyIDsAndTheCountOfAll", func(t *testing.T) {

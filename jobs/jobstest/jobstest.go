@@ -49,6 +49,8 @@ type Stack struct {
 	Bulk      *jobs.Bulk
 	Promoter  *jobs.Promoter
 	Objects   *blob.Store
+	// ObjectsDir is where the object store has its files.
+	ObjectsDir string
 
 	// Account is the client's.
 	Account *models.Account
@@ -78,11 +80,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	require.NoError(t, err)
 
 	notifier := &jobs.Notifier{Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
-	objects := openObjects(t)
+	dir := t.TempDir()
+	objects := openObjects(t, dir)
 	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
 	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
 	s := &Stack{
-		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects,
+		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir,
 		Keys:      &jobs.Keys{DB: db},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
@@ -114,9 +117,9 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	return s
 }
 
-func openObjects(t testing.TB) *blob.Store {
+func openObjects(t testing.TB, dir string) *blob.Store {
 	t.Helper()
-	emulator, err := services.StartObjects(services.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay-test"})
+	emulator, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
 	require.NoError(t, err)
 	t.Cleanup(func() { emulator.Stop(context.Background()) })
 
