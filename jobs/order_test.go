@@ -15,22 +15,28 @@ import (
 )
 
 // due is the job that comes first for a worker, by the rules and without any
-// index: lane, whether it is a promoted job's turn, the account's virtual time,
-// requeued ones, priority, age. Its arguments are the worker and its GPU rank.
+// index: lane, whether it is a promoted job's turn; of each account the first by
+// requeued ones, priority, age; of those the ones that wish for the worker's
+// region (all virtual times are near each other here), then by the account's
+// virtual time. Its arguments are the worker and its GPU rank.
 const due = `
-	SELECT j.id FROM jobs j
-	JOIN workers w ON w.id = ?0
-	JOIN lanes t ON t.lane = j.lane
-	JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
-	JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
-	WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
-		AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
-		AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
-		AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
-			SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
-				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))
-	ORDER BY array_position(ARRAY['CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH'], j.lane),
-		l.promoted <> (t.since_promoted >= 9), l.virtual_time, NOT j.requeued, j.priority DESC, j.ticket
+	WITH heads AS (
+		SELECT DISTINCT ON (j.lane, l.promoted, j.account_id) j.*, l.promoted, l.virtual_time, t.since_promoted, coalesce(j.region = w.region, false) AS wished
+		FROM jobs j
+		JOIN workers w ON w.id = ?0
+		JOIN lanes t ON t.lane = j.lane
+		JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
+		JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
+		WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
+			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
+			AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
+			AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
+				SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
+					AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))
+		ORDER BY j.lane, l.promoted, j.account_id, NOT j.requeued, j.priority DESC, j.ticket)
+	SELECT id FROM heads
+	ORDER BY array_position(ARRAY['CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH'], lane),
+		promoted <> (since_promoted >= 9), NOT wished, virtual_time, NOT requeued, priority DESC, ticket
 	LIMIT 1`
 
 // workerOf registers a worker of a region and a GPU type.
