@@ -27,6 +27,10 @@ func (r *mutationResolver) ResumeBulkOperation(ctx context.Context, id string) (
 	return r.Bulk.Resume(ctx, principal(ctx), models.BulkID(id))
 }
 
+func (r *mutationResolver) CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
+	return r.Bulk.Cancel(ctx, principal(ctx), models.BulkID(id))
+}
+
 func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
 	return r.Bulk.Get(ctx, principal(ctx), models.BulkID(id))
 }

@@ -80,6 +80,7 @@ func TestBulkOperation(t *testing.T) {
 		for _, query := range []string{
 			`query ($id: ID!) { bulkOperation(id: $id) { done } }`, `query ($id: ID!) { node(id: $id) { id } }`,
 			`mutation ($id: ID!) { pauseBulkOperation(id: $id) { id } }`, `mutation ($id: ID!) { resumeBulkOperation(id: $id) { id } }`,
+			`mutation ($id: ID!) { cancelBulkOperation(id: $id) { id } }`,
 		} {
 			require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, query, id).codes(), query)
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, token, query, id).codes(), query)

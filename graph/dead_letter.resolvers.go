@@ -36,11 +36,14 @@ func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, par
 	return r.Letters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), jobs.Edit{Params: params, Prompt: prompt})
 }
 
-func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, limit *int) (int, error) {
-	op, err := r.Bulk.Redrive(ctx, principal(ctx), models.DeadLetterFilter{
-		Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
-		Provider: valueOr(provider, ""),
-	}, valueOr(limit, 1000))
+func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, limit *int, perMinute *int, canary *int) (int, error) {
+	op, err := r.Bulk.Redrive(ctx, principal(ctx), jobs.RedriveRequest{
+		Filter: models.DeadLetterFilter{
+			Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
+			Provider: valueOr(provider, ""),
+		},
+		Limit: valueOr(limit, 1000), PerMinute: perMinute, Canary: canary,
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -123,6 +123,8 @@ func deadLetterConnection(page *jobs.Page[*models.DeadLetter], filter models.Dea
 func bulkConnection(page *jobs.Page[*models.BulkOperation]) *BulkOperationConnection {
 	edges, info := connect(page,
 		func(op *models.BulkOperation) string { return jobs.Cursor(op.ID) },
-		func(cursor string, op *models.BulkOperation) *BulkOperationEdge { return &BulkOperationEdge{cursor, op} })
+		func(cursor string, op *models.BulkOperation) *BulkOperationEdge {
+			return &BulkOperationEdge{cursor, op}
+		})
 	return &BulkOperationConnection{edges, info}
 }

@@ -107,6 +107,7 @@ func (b *Bulk) Start(ctx context.Context, p Principal, r BulkRequest) (*models.B
 	if err != nil {
 		return nil, err
 	}
+	filter.Dead = r.Action == models.BulkRedrive
 	if r.DryRun {
 		return b.count(ctx, op, filter)
 	}
@@ -118,21 +119,31 @@ func (b *Bulk) Start(ctx context.Context, p Principal, r BulkRequest) (*models.B
 // maxRedrives is how many dead letters one call may redrive.
 const maxRedrives = 10_000
 
+// RedriveRequest is which dead letters to redrive, and how. Pointers mean the
+// default.
+type RedriveRequest struct {
+	Filter models.DeadLetterFilter
+	// Limit is how many at most, 1 to 10,000.
+	Limit int
+	// PerMinute and Canary are as in a BulkRequest.
+	PerMinute, Canary *int
+}
+
 // Redrive begins an operation that redrives the open dead letters that the
-// filter matches, oldest jobs first and at most limit (1 to 10,000).
-func (b *Bulk) Redrive(ctx context.Context, p Principal, f models.DeadLetterFilter, limit int) (*models.BulkOperation, error) {
-	if err := validDeadLetterFilter(f); err != nil {
+// filter matches, oldest jobs first.
+func (b *Bulk) Redrive(ctx context.Context, p Principal, r RedriveRequest) (*models.BulkOperation, error) {
+	if err := validDeadLetterFilter(r.Filter); err != nil {
 		return nil, err
 	}
-	if limit < 1 || limit > maxRedrives {
-		return nil, invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, limit)
+	if r.Limit < 1 || r.Limit > maxRedrives {
+		return nil, invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, r.Limit)
 	}
-	op, err := b.newOperation(p, BulkRequest{Action: models.BulkRedrive})
+	op, err := b.newOperation(p, BulkRequest{Action: models.BulkRedrive, PerMinute: r.PerMinute, Canary: r.Canary})
 	if err != nil {
 		return nil, err
 	}
-	return op, b.start(ctx, op, f, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.InsertBulkDeadLetters(ctx, tx, op.ID, f, limit)
+	return op, b.start(ctx, op, r.Filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.InsertBulkDeadLetters(ctx, tx, op.ID, r.Filter, r.Limit)
 	})
 }
 
@@ -199,7 +210,7 @@ func (b *Bulk) start(ctx context.Context, op *models.BulkOperation, filter any, 
 		if open >= maxOpenBulk {
 			return &Error{
 				Code: CodeQuotaExceeded, RetryAfterSeconds: 60,
-				Message: fmt.Sprintf("This account has %d bulk operations that are not finished: wait for one to end.", open),
+				Message: fmt.Sprintf("This account has %d bulk operations that are not finished: wait for one to end, or cancel one.", open),
 			}
 		}
 		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
@@ -257,16 +268,30 @@ func seesBulk(p Principal, op *models.BulkOperation) bool {
 // Pause stops an operation after the jobs that it is at. It returns CONFLICT for
 // one that is finished.
 func (b *Bulk) Pause(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, id, true)
+	return b.steer(ctx, p, id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+		op.Paused = true
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
 }
 
 // Resume lets a paused operation go on, also one that its canary has paused. It
 // returns CONFLICT for one that is finished.
 func (b *Bulk) Resume(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, id, false)
+	return b.steer(ctx, p, id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+		op.Paused = false
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
 }
 
-func (b *Bulk) steer(ctx context.Context, p Principal, id models.BulkID, paused bool) (op *models.BulkOperation, err error) {
+// Cancel ends an operation after the jobs that it is at; the others stay as they
+// are. It returns CONFLICT for one that is finished.
+func (b *Bulk) Cancel(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, id, models.EndBulkOperation)
+}
+
+func (b *Bulk) steer(
+	ctx context.Context, p Principal, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
+) (op *models.BulkOperation, err error) {
 	if op, err = b.Get(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -277,8 +302,7 @@ func (b *Bulk) steer(ctx context.Context, p Principal, id models.BulkID, paused 
 		if !op.FinishedAt.IsZero() {
 			return conflict("This bulk operation is finished.")
 		}
-		op.Paused = paused
-		return models.SteerBulkOperation(ctx, tx, op)
+		return change(ctx, tx, op)
 	})
 	if err != nil {
 		return nil, wrap(err, "steer bulk operation %s", id)

@@ -345,6 +345,26 @@ func TestBulk(t *testing.T) {
 		jobstest.RequireCode(t, err, jobs.CodeConflict)
 	})
 
+	t.Run("EndsWhenItIsCancelled", func(t *testing.T) {
+		t.Parallel()
+
+		s, ids, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: pointer(60)})
+		b := verb(s, func(ctx context.Context, item *models.BulkItem) error { // while it is at the first
+			_, err := s.Bulk.Cancel(ctx, s.Client, op.ID)
+			return err
+		})
+		require.Equal(t, 1, passes(t, s, b, "5 s"))
+
+		over, err := s.Bulk.Get(t.Context(), s.Client, op.ID)
+		require.NoError(t, err)
+		require.Equal(t, 1, over.Done)
+		require.NotZero(t, over.FinishedAt)
+		require.Zero(t, passes(t, s, s.Bulk, "1 hour"))
+		require.Equal(t, models.JobQueued, s.Reload(t, ids[2]).Status)
+		_, err = s.Bulk.Cancel(t.Context(), s.Client, op.ID)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+	})
+
 	t.Run("HeedsAPauseAmidABatch", func(t *testing.T) {
 		t.Parallel()
 

@@ -185,7 +185,7 @@ func TestDiscard(t *testing.T) {
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
 			_, err = s.Reader.DeadLetter(t.Context(), p, dead.ID)
 			jobstest.RequireCode(t, err, jobs.CodeNotFound)
-			_, err = s.Bulk.Redrive(t.Context(), p, models.DeadLetterFilter{}, 10)
+			_, err = s.Bulk.Redrive(t.Context(), p, jobs.RedriveRequest{Limit: 10})
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
 			_, err = s.Bulk.Start(t.Context(), p, jobs.BulkRequest{Action: models.BulkRedrive})
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
@@ -348,7 +348,7 @@ func TestBulkRedrive(t *testing.T) {
 		}
 		other, _ := dies(t, s, worker, models.FailUnauthorized, "no key")
 
-		op, err := s.Bulk.Redrive(t.Context(), s.Admin, models.DeadLetterFilter{Fingerprint: cause}, 2)
+		op, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Filter: models.DeadLetterFilter{Fingerprint: cause}, Limit: 2})
 		require.NoError(t, err)
 		require.Equal(t, 2, op.Matched)
 		require.Equal(t, 600, op.PerMinute)
@@ -362,25 +362,31 @@ func TestBulkRedrive(t *testing.T) {
 		require.Equal(t, 1, s.Reload(t, other.ID).Run)
 		s.RequireInvariants(t)
 		for _, limit := range []int{0, -1, 10_001} {
-			_, err := s.Bulk.Redrive(t.Context(), s.Admin, models.DeadLetterFilter{}, limit)
+			_, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Limit: limit})
 			jobstest.RequireInvalid(t, err, "limit")
 		}
 	})
 
-	t.Run("TellsOfJobsWithoutADeadLetter", func(t *testing.T) {
+	t.Run("MatchesOnlyJobsWithAnOpenDeadLetter", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		dead, _ := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		worker := s.Worker(t, "one")
+		dead, _ := dies(t, s, worker, models.FailContentPolicy, "a face")
+		_, settled := dies(t, s, worker, models.FailContentPolicy, "a face")
+		_, err := s.Letters.Discard(t.Context(), s.Admin, settled.ID, "it is over")
+		require.NoError(t, err)
 		s.Submit(t)
+
+		dry, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: models.BulkRedrive, DryRun: true})
+		require.NoError(t, err)
 		op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: models.BulkRedrive})
 		require.NoError(t, err)
-
 		over := finish(t, s, op.ID)
 
+		require.Equal(t, 1, dry.Matched)
 		require.Equal(t, 1, over.Done)
-		require.Equal(t, 1, over.Failed)
-		require.Contains(t, over.Errors[0].Message, "has no dead letter")
+		require.Zero(t, over.Failed)
 		require.Equal(t, 2, s.Reload(t, dead.ID).Run)
 	})
 

@@ -178,6 +178,11 @@ func SteerBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error
 	return mustChange(tx.NewUpdate().Model(op).Column("paused", "canary_over", "next_at", "errors").WherePK().Exec(ctx))
 }
 
+// EndBulkOperation has a locked operation be over, whatever items it has left.
+func EndBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
+	return tx.NewRaw("UPDATE bulk_operations SET finished_at = clock_timestamp(), paused = false WHERE id = ? RETURNING *", op.ID).Scan(ctx, op)
+}
+
 // PostponeBulk lets an operation wait for so long.
 func PostponeBulk(ctx context.Context, tx bun.Tx, op BulkID, wait time.Duration) error {
 	return mustChange(tx.NewRaw(
@@ -225,13 +230,13 @@ func CheckBulkCanary(ctx context.Context, tx bun.Tx, op *BulkOperation) (BulkCan
 
 // LockBulkItem returns the next of an operation's first upTo items that nobody
 // works on, and keeps it until the transaction ends; or sql.ErrNoRows if there is
-// none or the operation is paused. What went wrong before comes last.
+// none or the operation is paused or over. What went wrong before comes last.
 func LockBulkItem(ctx context.Context, tx bun.Tx, op BulkID, upTo int) (*BulkItem, error) {
 	item := new(BulkItem)
 	err := tx.NewRaw(`
 		SELECT * FROM bulk_items
 		WHERE operation_id = ?0 AND state = 'PENDING' AND seq <= ?1
-			AND NOT (SELECT paused FROM bulk_operations WHERE id = ?0)
+			AND NOT (SELECT paused OR finished_at IS NOT NULL FROM bulk_operations WHERE id = ?0)
 		ORDER BY tries, seq LIMIT 1 FOR UPDATE OF bulk_items SKIP LOCKED`, op, upTo).Scan(ctx, item)
 	return item, err
 }
@@ -258,7 +263,7 @@ func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) er
 			done = done + CASE WHEN ?1 THEN 0 ELSE 1 END,
 			failed = failed + CASE WHEN ?1 THEN 1 ELSE 0 END,
 			errors = CASE WHEN jsonb_array_length(errors) < ?2 THEN errors || ?3::jsonb ELSE errors END,
-			finished_at = CASE WHEN done + failed + 1 >= matched THEN clock_timestamp() END
+			finished_at = CASE WHEN finished_at IS NULL AND done + failed + 1 >= matched THEN clock_timestamp() ELSE finished_at END
 		WHERE id = ?0`, op, failed, MaxBulkErrors, string(added)).Exec(ctx))
 }
 

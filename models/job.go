@@ -283,6 +283,8 @@ type JobFilter struct {
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
+	// Dead are the jobs with a dead letter that nobody has settled.
+	Dead bool `json:"dead,omitempty"`
 }
 
 func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
@@ -312,6 +314,9 @@ func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	}
 	if !f.CreatedBefore.IsZero() {
 		q = q.Where("j.created_at < ?", f.CreatedBefore)
+	}
+	if f.Dead {
+		q = q.Where("EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.run = j.run AND d.resolved_at IS NULL)")
 	}
 	return q
 }
