@@ -31,7 +31,7 @@ const (
 
 // endUnfenced ends a live attempt on our own word (reaped, terminated,
 // registered anew) and requeues its job, or cancels it if that was asked for. A
-// job that took down one worker after the other is POISON.
+// job that takes down whatever runs it is POISON.
 func endUnfenced(ctx context.Context, l *held, lost loss) error {
 	l.end(models.AttemptLost, models.FailWorkerLost, lost.reason)
 	if !l.job.CancelRequestedAt.IsZero() {
@@ -75,5 +75,5 @@ func (l *held) crashed() bool {
 // poison ends a job that would take down worker after worker.
 func (l *held) poison(last string) error {
 	return l.change.failed(models.FailPoison, clip(fmt.Sprintf(
-		"%d workers in a row were lost or crashed with this job, with no checkpoint in between; the last time: %s", maxCrashes, last), maxReasonBytes))
+		"%d attempts in a row took down their worker or its model, with no checkpoint in between; the last: %s", maxCrashes, last), maxReasonBytes))
 }

@@ -34,6 +34,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 2

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,10 +14,35 @@ import (
 	"time"
 )
 
+const usage = `Usage: go tool task mutants -- [--list] [NAME …]
+
+Takes away one guard after the other, each in a copy of this tree, and runs the
+tests that must notice: all mutants, or those of these names. It ends with 1 if
+one got away, and with 2 if it could not be tried.
+
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survivors, err := run(ctx, os.Args[1:])
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
+	list := flag.Bool("list", false, "only print the mutants and the tests that must notice")
+	flag.Parse()
+	if *list {
+		mutants, err := readMutants("e2e/mutants", flag.Args())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(2)
+		}
+		for _, m := range mutants {
+			fmt.Printf("%-27s %s (%s %s)\n", m.name, m.what, m.pkg, m.tests)
+		}
+		return
+	}
+	survivors, err := run(ctx, flag.Args())
+	if ctx.Err() != nil {
+		err = errors.New("interrupted before its end; nothing is left running, and nothing was decided")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)

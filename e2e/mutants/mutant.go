@@ -47,7 +47,7 @@ func readMutants(dir string, names []string) ([]mutant, error) {
 		all = append(all, m)
 	}
 	if len(all) == 0 || len(names) > len(all) {
-		return nil, fmt.Errorf("%s has no such mutants", dir)
+		return nil, fmt.Errorf("%s has not all of the mutants %s: --list shows those that there are", dir, strings.Join(names, ", "))
 	}
 	return all, nil
 }

@@ -71,7 +71,7 @@ func StartRedis(ctx context.Context, config RedisConfig) (_ *Redis, err error) {
 // asynq.ParseRedisURI.
 func (r *Redis) URL() string {
 	address := url.URL{
-		Scheme: "redis", User: url.UserPassword("", r.password),
+		Scheme: "redis", User: url.UserPassword("default", r.password),
 		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)), Path: "/0",
 	}
 	return address.String()
