@@ -50,6 +50,7 @@ type situation struct {
 	lanes     map[models.Tier]models.LaneState
 	capacity  []models.Capacity
 	accounts  map[models.AccountID]*models.Account
+	avoided   map[models.WorkerID]*models.Worker
 	ahead     map[models.JobID]int
 }
 
@@ -89,8 +90,19 @@ func (s *situation) read(ctx context.Context, r *Reader, ids []models.JobID) err
 	}
 	s.lanes = keyedBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
 	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
+	var avoided []models.WorkerID
 	for _, job := range s.jobs {
 		accountIDs[job.AccountID], names[job.Model] = true, true
+		if job.AvoidUntil.After(s.now) {
+			avoided = append(avoided, job.AvoidWorkerID)
+		}
+	}
+	if len(avoided) > 0 {
+		workers, err := models.GetWorkers(ctx, r.DB, avoided)
+		if err != nil {
+			return err
+		}
+		s.avoided = keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
 	}
 	accounts, err := models.GetAccounts(ctx, r.DB, slices.Collect(maps.Keys(accountIDs)))
 	if err != nil {
@@ -226,6 +238,14 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	return reasons
 }
 
+// avoids tells whether a worker is idle that the job is not given to for now,
+// because it has just failed it.
+func (s *situation) avoids(job *models.Job) bool {
+	w := s.avoided[job.AvoidWorkerID]
+	return w != nil && w.Status == models.WorkerIdle && job.AvoidUntil.After(s.now) &&
+		s.catalogue.reach(w.Models, w.GPUType, w.Region).serves(job.Queue())
+}
+
 // whyNoCapacity tells why no worker is free for the job, if none is.
 func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	var total models.Capacity
@@ -239,8 +259,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 			}
 		}
 	}
+	spared := s.avoids(job) && total.Idle == 1 && total.Busy > 0
 	switch {
-	case total.Idle > 0:
+	case total.Idle > 0 && !spared:
 		return nil
 	case total.Booting > 0:
 		message := countOf(total.Booting, "worker") + " that can run it " + verb(total.Booting, "boots", "boot")
@@ -248,6 +269,10 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 			message += fmt.Sprintf(", ready in about %.0f s", ready.Sub(s.now).Seconds())
 		}
 		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
+	case spared:
+		message := fmt.Sprintf("%s that can run it %s busy; the idle one has just failed it, and is tried again at %s.",
+			countOf(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
+		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case total.Busy == 0 && total.Most == 0:
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
 	}

@@ -108,6 +108,32 @@ func TestWaitingFor(t *testing.T) {
 		expect()
 	})
 
+	t.Run("SaysThatTheIdleWorkerHasJustFailedIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one, two := s.Worker(t, "one"), s.Worker(t, "two")
+		job := s.Submit(t)
+		_, fence := s.Lease(t, one)
+		s.Submit(t)
+		_, other := s.Lease(t, two)
+		_, err := s.Holder.Fail(t.Context(), one, fence, jobs.Failure{Class: models.FailModelCrash, Message: "NaN"})
+		require.NoError(t, err)
+
+		none, _, err := s.Leaser.Lease(t.Context(), one, jobs.LeaseCall{WorkerID: one.WorkerID})
+		require.NoError(t, err)
+		require.Nil(t, none)
+		spared := waitingFor(t, s, job.ID)
+		_, err = s.Holder.Release(t.Context(), two, other, models.FailPreempted)
+		require.NoError(t, err)
+		ahead := waitingFor(t, s, job.ID)
+
+		require.Equal(t, []jobs.WaitingCode{jobs.WaitCapacityExhausted}, codes(spared))
+		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one has just failed it")
+		require.WithinDuration(t, time.Now().Add(time.Minute), spared[0].Until, 30*time.Second)
+		require.NotContains(t, codes(ahead), jobs.WaitCapacityExhausted, "the other worker is free for it")
+	})
+
 	t.Run("CountsWhatStartsBeforeIt", func(t *testing.T) {
 		t.Parallel()
 
