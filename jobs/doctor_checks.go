@@ -147,6 +147,18 @@ var invariantChecks = []invariantCheck{
 		"A customer was told that it is gone.",
 		report,
 	}, {
+		models.KeptPrompt,
+		"A job that was not deleted has its prompt, and the key to it.",
+		"The prompts of these jobs, or the keys to them, are gone.",
+		"No worker can render them any more, though they were accepted.",
+		"Restore these rows of job_inputs from a backup, or cancel the jobs. " + report,
+	}, {
+		models.ClosedRun,
+		"Each run that was followed by another is kept, and each that failed for good has its dead letter.",
+		"Runs of these jobs are not recorded, or have no dead letter.",
+		"Nobody sees what went wrong, or can redrive it.",
+		report,
+	}, {
 		models.CancelledComplete,
 		"A job whose cancel was asked for does not complete.",
 		"These jobs completed all the same.",

@@ -52,7 +52,7 @@ func newWard(t *testing.T) *ward {
 	uploadAll(t, s, w.worker, w.fence)
 	w.queued = s.Submit(t).ID
 	s.Exec(t, "UPDATE presence SET seen_at = clock_timestamp()")
-	s.Exec(t, "DELETE FROM dead_letters")
+	s.Exec(t, "UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = 'DISCARDED', resolved_by = 'x'")
 	return w
 }
 
@@ -195,6 +195,18 @@ func TestExamine(t *testing.T) {
 				return "UPDATE jobs SET deleted_at = now() WHERE id = ?", []any{w.done}
 			},
 			id: func(w *ward) string { return string(w.done) },
+		},
+		"kept-prompt": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_inputs SET wrapped_key = NULL WHERE job_id = ?", []any{w.queued}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"closed-run": {
+			harm: func(w *ward) (string, []any) {
+				return "DELETE FROM dead_letters WHERE job_id = ?", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
 		},
 		"stale-write": {
 			harm: func(w *ward) (string, []any) {
@@ -400,7 +412,7 @@ func TestExamine(t *testing.T) {
 		"presence":         "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
 		"outbox":           "UPDATE outbox SET created_at = now() - interval '2 minutes'",
 		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
-		"dead-letters":     "INSERT INTO dead_letters (id, job_id, run, model, failure_class, reason, fingerprint, attempts, created_at) SELECT gen_random_uuid(), id, 1, model, 'TRANSIENT', 'r', 'f', 1, now() FROM jobs LIMIT 1",
+		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL",
 		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
 		"event-partitions": "DO $$ BEGIN EXECUTE 'DROP TABLE job_events_' || to_char((now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYY_MM'); END $$",
 		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_status'::regclass",

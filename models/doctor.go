@@ -35,6 +35,8 @@ const (
 	CheckpointPointer Invariant = "checkpoint-pointer"
 	DoomedObject      Invariant = "doomed-object"
 	DeletedJob        Invariant = "deleted-job"
+	KeptPrompt        Invariant = "kept-prompt"
+	ClosedRun         Invariant = "closed-run"
 	CancelledComplete Invariant = "cancelled-complete"
 	FailureCount      Invariant = "failure-count"
 	Idempotency       Invariant = "idempotency"
@@ -49,7 +51,7 @@ const (
 // Invariants are all of them.
 var Invariants = []Invariant{
 	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
-	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob,
+	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob, KeptPrompt, ClosedRun,
 	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
 	UnreapedLease,
 }
@@ -242,9 +244,22 @@ var invariants = map[Invariant]string{
 		SELECT d.object_key FROM object_deletions d JOIN uploads u ON u.object_key = d.object_key`,
 	DeletedJob: `
 		SELECT 'job_' || j.id AS id FROM examined j
-		WHERE j.deleted_at IS NOT NULL AND (j.params <> '{}' OR j.failure_reason IS NOT NULL
-			OR EXISTS (SELECT FROM job_inputs i WHERE i.job_id = j.id AND i.wrapped_key IS NOT NULL)
+		WHERE j.deleted_at IS NOT NULL AND (j.params <> '{}'
+			OR num_nonnulls(j.metadata, j.output, j.failure_reason, j.cancel_reason, j.progress_message) > 0
+			OR EXISTS (SELECT FROM job_inputs i WHERE i.job_id = j.id AND (i.wrapped_key IS NOT NULL OR i.ciphertext <> ''))
+			OR EXISTS (SELECT FROM job_runs r WHERE r.job_id = j.id AND (r.params <> '{}' OR r.failure_reason IS NOT NULL))
+			OR EXISTS (SELECT FROM job_attempts a WHERE a.job_id = j.id AND num_nonnulls(a.failure_reason, a.error_detail) > 0)
+			OR EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.reason <> 'deleted')
 			OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id))`,
+	KeptPrompt: `
+		SELECT 'job_' || j.id AS id FROM examined j JOIN job_inputs i ON i.job_id = j.id
+		WHERE j.deleted_at IS NULL AND (i.wrapped_key IS NULL OR i.ciphertext = '')`,
+	ClosedRun: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		WHERE (SELECT count(*) FROM job_runs r WHERE r.job_id = j.id AND r.run < j.run) <> j.run - 1
+		UNION ALL
+		SELECT 'job_' || j.id FROM examined j JOIN job_events e ON e.job_id = j.id
+		WHERE e.type = 'DEAD_LETTERED' AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.run = e.run)`,
 	CancelledComplete: `
 		SELECT 'job_' || id AS id FROM examined WHERE status = 'COMPLETED' AND cancel_requested_at IS NOT NULL`,
 	FailureCount: `
