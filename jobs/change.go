@@ -225,18 +225,22 @@ func (c *change) countOnAccount(ctx context.Context, queued, running int) error 
 
 // enterLane counts a job that is queued from now on, and tells the outbox.
 func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, error) {
-	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line())
+	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line(), 1)
 	if err != nil {
 		return nil, fmt.Errorf("enter the lane: %w", err)
 	}
-	message, err := json.Marshal(JobReady{JobID: job.ID, Version: job.EventSeq, Lane: job.Lane})
-	if err != nil {
-		return nil, err
-	}
-	if err := models.InsertOutbox(ctx, tx, &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message}); err != nil {
+	if err := models.InsertOutbox(ctx, tx, readyMessage(job)); err != nil {
 		return nil, fmt.Errorf("write the outbox: %w", err)
 	}
 	return readyJob(job, at), nil
+}
+
+func readyMessage(job *models.Job) *models.OutboxMessage {
+	message, err := json.Marshal(JobReady{JobID: job.ID, Version: job.EventSeq, Lane: job.Lane})
+	if err != nil {
+		panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
+	}
+	return &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message}
 }
 
 func readyJob(job *models.Job, virtualTime float64) *ReadyJob {

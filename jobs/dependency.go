@@ -3,41 +3,97 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/reelay/reelay/models"
 )
 
-// settle tells the jobs that wait for one that is over, and those that wait for
-// them in turn, in the transaction that ends it. They are of the same account,
-// whose row is locked: nobody else can be at them.
+// settleBatch is how many rows one statement writes.
+const settleBatch = 500
+
+// settle tells the jobs that wait for one that is over, in the transaction that
+// ends it: one that is COMPLETED releases those that waited for nothing else, and
+// the others take all with them that hangs on them. They are of the same account,
+// whose row is locked: nobody else can be at them. There may be thousands, so
+// they are written together.
 func (c *change) settle(ctx context.Context) error {
-	for over := []*change{c}; len(over) > 0; over = over[1:] {
-		waiting, err := models.LockDependents(ctx, c.tx, over[0].job.ID)
-		if err != nil {
-			return fmt.Errorf("find the jobs that wait for job %s: %w", over[0].job.ID, err)
+	lock := models.LockDescendants
+	if c.job.Status == models.JobCompleted {
+		lock = models.LockDependents
+	}
+	waiting, err := lock(ctx, c.tx, c.job.ID)
+	if err != nil {
+		return fmt.Errorf("find the jobs that wait for job %s: %w", c.job.ID, err)
+	}
+	for _, dependent := range waiting {
+		child := &change{tx: c.tx, now: c.now, job: &dependent.Job, from: dependent.Status, was: *readyJob(&dependent.Job, 0)}
+		if err := child.parentOver(c.job, dependent.Parent); err != nil {
+			return err
 		}
-		for _, job := range waiting {
-			child := &change{tx: c.tx, now: c.now, job: job, from: job.Status, was: *readyJob(job, 0)}
-			if err := child.parentOver(over[0].job); err != nil {
-				return err
-			}
-			if err := child.write(ctx); err != nil {
-				return err
-			}
-			c.others = append(c.others, child)
-			if child.job.Status.Terminal() {
-				over = append(over, child)
-			}
+		c.others = append(c.others, child)
+	}
+	return wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
+}
+
+// writeOthers is write for all that waited for the job.
+func (c *change) writeOthers(ctx context.Context) error {
+	var jobs []*models.Job
+	var events []*models.JobEvent
+	var dead []*models.DeadLetter
+	var messages []*models.OutboxMessage
+	lines := map[models.Line][]*change{}
+	for _, child := range c.others {
+		jobs, events = append(jobs, child.job), append(events, child.events...)
+		switch child.job.Status {
+		case models.JobFailed:
+			dead = append(dead, child.dead)
+		case models.JobQueued:
+			lines[child.job.Line()] = append(lines[child.job.Line()], child)
+			messages = append(messages, readyMessage(child.job))
+		}
+	}
+	if err := inBatches(jobs, func(some []*models.Job) error { return models.UpdateDependents(ctx, c.tx, some) }); err != nil {
+		return fmt.Errorf("update the jobs: %w", err)
+	}
+	if err := inBatches(events, func(some []*models.JobEvent) error { return models.InsertJobEvents(ctx, c.tx, some) }); err != nil {
+		return fmt.Errorf("write the events: %w", err)
+	}
+	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {
+		return fmt.Errorf("write the dead letters: %w", err)
+	}
+	if err := inBatches(messages, func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, c.tx, some...) }); err != nil {
+		return fmt.Errorf("write the outbox: %w", err)
+	}
+	for line, queued := range lines {
+		at, err := models.EnterLane(ctx, c.tx, c.job.AccountID, line, len(queued))
+		if err != nil {
+			return fmt.Errorf("enter the lane: %w", err)
+		}
+		for _, child := range queued {
+			child.ready = readyJob(child.job, at)
+		}
+	}
+	return c.countOnAccount(ctx, -len(dead), 0)
+}
+
+func inBatches[T any](rows []T, write func([]T) error) error {
+	for some := range slices.Chunk(rows, settleBatch) {
+		if err := write(some); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // parentOver releases a blocked job if it waits for no other, or fails it with
-// its parent.
-func (c *change) parentOver(parent *models.Job) error {
-	if parent.Status != models.JobCompleted {
-		return c.failed(models.FailDependency, fmt.Sprintf("job %s, which this one depends on, is %s", parent.ID, parent.Status))
+// its parent: the job that is over, or one that fails with that.
+func (c *change) parentOver(over *models.Job, parent models.JobID) error {
+	if over.Status != models.JobCompleted {
+		status := over.Status
+		if parent != over.ID {
+			status = models.JobFailed
+		}
+		return c.failed(models.FailDependency, fmt.Sprintf("job %s, which this one depends on, is %s", parent, status))
 	}
 	c.job.BlockedBy--
 	return c.unblock()

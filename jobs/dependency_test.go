@@ -130,6 +130,47 @@ func TestDependsOn(t *testing.T) {
 		})
 	}
 
+	for name, end := range map[string]func(t *testing.T, s *jobstest.Stack, parent models.JobID){
+		"Fails": func(t *testing.T, s *jobstest.Stack, parent models.JobID) {
+			_, err := s.Canceller.Cancel(t.Context(), s.Client, parent)
+			require.NoError(t, err)
+		},
+		"Completes": func(t *testing.T, s *jobstest.Stack, _ models.JobID) { complete(t, s, s.Worker(t, "one")) },
+	} {
+		t.Run("IsToldOfTogetherWithThousandsWhenTheirParent"+name, func(t *testing.T) {
+			t.Parallel()
+
+			const children = 2_000
+			s := jobstest.New(t)
+			parent := s.Submit(t)
+			child := submitAfter(t, s, parent.ID)
+			for _, query := range []string{
+				`CREATE TABLE more AS SELECT gen_random_uuid() AS id FROM generate_series(2, ?0)`,
+				`INSERT INTO jobs (id, account_id, created_by, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, blocked_by, event_seq, phase)
+					SELECT m.id, account_id, created_by, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, blocked_by, event_seq, phase
+					FROM jobs j, more m WHERE j.id = ?1`,
+				`INSERT INTO job_dependencies SELECT m.id, depends_on FROM job_dependencies, more m`,
+				`INSERT INTO job_events (job_id, seq, run, type, payload) SELECT m.id, seq, run, type, payload FROM job_events, more m WHERE job_id = ?1`,
+				`INSERT INTO job_inputs SELECT m.id, ciphertext, wrapped_key FROM job_inputs, more m WHERE job_id = ?1`,
+				`UPDATE accounts SET queued = queued + ?0 - 1 WHERE id = (SELECT account_id FROM jobs WHERE id = ?1)`,
+			} {
+				s.Exec(t, query, children, child.ID)
+			}
+			s.RequireInvariants(t)
+			count := &queryCount{}
+			s.Canceller.DB, s.Holder.DB = s.DB.WithQueryHook(count), s.DB.WithQueryHook(count)
+
+			end(t, s, parent.ID)
+
+			require.Less(t, count.n.Load(), int64(60))
+			status := map[bool]models.JobStatus{true: models.JobFailed, false: models.JobQueued}[name == "Fails"]
+			var told int
+			require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = ?", status).Scan(t.Context(), &told))
+			require.Equal(t, children, told)
+			s.RequireInvariants(t)
+		})
+	}
+
 	t.Run("WaitsForItsTimeToo", func(t *testing.T) {
 		t.Parallel()
 

@@ -140,7 +140,7 @@ func (c *change) failWithParent(ctx context.Context, parent *models.Job) error {
 		return nil
 	}
 	c.events = nil // they are written
-	if err := c.parentOver(parent); err != nil {
+	if err := c.parentOver(parent, parent.ID); err != nil {
 		return err
 	}
 	return c.save(ctx)

@@ -61,6 +61,12 @@ func InsertDeadLetter(ctx context.Context, tx bun.Tx, d *DeadLetter) error {
 	return err
 }
 
+// InsertUntriedDeadLetters writes the dead letters of runs that had no attempt.
+func InsertUntriedDeadLetters(ctx context.Context, tx bun.Tx, letters []*DeadLetter) error {
+	_, err := tx.NewInsert().Model(&letters).Exec(ctx)
+	return err
+}
+
 // ResolveDeadLetter notes what became of a job's open dead letter, if it has one.
 func ResolveDeadLetter(ctx context.Context, tx bun.Tx, job JobID, as Resolution, by, note string) error {
 	_, err := tx.NewRaw(`

@@ -2,6 +2,11 @@ package models
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -46,12 +51,82 @@ func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
 	return found, err
 }
 
-// LockDependents returns the BLOCKED jobs that depend on the given one, and keeps
-// them still until the transaction ends.
-func LockDependents(ctx context.Context, tx bun.Tx, on JobID) ([]*Job, error) {
-	var waiting []*Job
-	err := tx.NewSelect().Model(&waiting).
-		Where("j.status = 'BLOCKED' AND j.id IN (SELECT job_id FROM job_dependencies WHERE depends_on = ?)", on).
-		Order("j.id").For("NO KEY UPDATE").Scan(ctx)
+// Dependent is a job and one of those that it depends on.
+type Dependent struct {
+	Job
+	Parent JobID `bun:"parent"`
+}
+
+// LockDependents returns the BLOCKED jobs that depend on the given one, by their
+// ids, and keeps them still until the transaction ends.
+func LockDependents(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
+	var waiting []*Dependent
+	err := tx.NewRaw(`
+		SELECT j.*, ?0::uuid AS parent FROM jobs j
+		WHERE j.status = 'BLOCKED' AND j.id IN (SELECT job_id FROM job_dependencies WHERE depends_on = ?0)
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, on).Scan(ctx, &waiting)
 	return waiting, err
+}
+
+// LockDescendants is LockDependents with those that depend on these in turn, and
+// so on. The parent of each is one through which it hangs on the given job.
+func LockDescendants(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
+	var waiting []*Dependent
+	err := tx.NewRaw(`
+		WITH RECURSIVE below (id) AS (
+			SELECT job_id FROM job_dependencies WHERE depends_on = ?0
+			UNION
+			SELECT d.job_id FROM below b JOIN jobs j ON j.id = b.id AND j.status = 'BLOCKED' JOIN job_dependencies d ON d.depends_on = b.id)
+		SELECT j.*, (
+			SELECT d.depends_on FROM job_dependencies d
+			WHERE d.job_id = j.id AND (d.depends_on = ?0 OR d.depends_on IN (SELECT id FROM below))
+			ORDER BY d.depends_on <> ?0, d.depends_on LIMIT 1) AS parent
+		FROM jobs j WHERE j.status = 'BLOCKED' AND j.id IN (SELECT id FROM below)
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, on).Scan(ctx, &waiting)
+	return waiting, err
+}
+
+// UpdateDependents writes what may change of BLOCKED jobs when one is over that
+// they depend on.
+func UpdateDependents(ctx context.Context, tx bun.Tx, jobs []*Job) error {
+	type row struct {
+		ID          string       `json:"id"`
+		Status      JobStatus    `json:"status"`
+		BlockedBy   int          `json:"blocked_by"`
+		EventSeq    int          `json:"event_seq"`
+		QueuedAt    time.Time    `json:"queued_at,omitzero"`
+		RunAt       time.Time    `json:"run_at,omitzero"`
+		Class       FailureClass `json:"failure_class"`
+		Reason      string       `json:"failure_reason"`
+		CompletedAt time.Time    `json:"completed_at,omitzero"`
+		Phase       Phase        `json:"phase"`
+		ProgressAt  time.Time    `json:"progress_at,omitzero"`
+	}
+	rows := make([]row, len(jobs))
+	for i, j := range jobs {
+		_, id, _ := strings.Cut(string(j.ID), "_")
+		rows[i] = row{
+			id, j.Status, j.BlockedBy, j.EventSeq, j.QueuedAt, j.RunAt, j.FailureClass, j.FailureReason,
+			j.CompletedAt, j.Progress.Phase, j.Progress.UpdatedAt,
+		}
+	}
+	encoded, err := json.Marshal(rows)
+	if err != nil {
+		return err
+	}
+	res, err := tx.NewRaw(`
+		UPDATE jobs j SET status = n.status, blocked_by = n.blocked_by, event_seq = n.event_seq, queued_at = n.queued_at, run_at = n.run_at,
+			requeued = false, failure_class = nullif(n.failure_class, ''), failure_reason = nullif(n.failure_reason, ''),
+			completed_at = n.completed_at, phase = n.phase, progress_at = n.progress_at
+		FROM jsonb_to_recordset(?::jsonb) AS n (
+			id uuid, status text, blocked_by integer, event_seq integer, queued_at timestamptz, run_at timestamptz,
+			failure_class text, failure_reason text, completed_at timestamptz, phase text, progress_at timestamptz)
+		WHERE j.id = n.id AND j.status = 'BLOCKED'`, string(encoded)).Exec(ctx)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || int(n) != len(jobs) {
+		return errors.Join(err, fmt.Errorf("%d of %d jobs were BLOCKED", n, len(jobs)))
+	}
+	return nil
 }

@@ -22,20 +22,20 @@ type Place struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// EnterLane counts one more queued job of the account in a line and returns the
+// EnterLane counts n more queued jobs of the account in a line and returns the
 // account's virtual time there. An account that was not in it starts at the
 // lane's own time: the least of those that are, or the greatest that was ever
 // reached.
-func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line) (float64, error) {
+func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
 		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
-		VALUES (?0, ?1, ?2, 1, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
+		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
-			queued = l.queued + 1,
+			queued = l.queued + ?3,
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
-		RETURNING virtual_time`, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
+		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
 	return virtualTime, err
 }
 
