@@ -24,8 +24,8 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return found(data.Job, "job", id)
 }
 
-// JobHistory returns a job with its attempts, artifacts and first 200 events,
-// or a NOT_FOUND error.
+// JobHistory returns a job with what it waits for, its attempts, artifacts and
+// first 200 events, or a NOT_FOUND error.
 func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error) {
 	data, err := jobHistory(ctx, caller{c}, id)
 	if err != nil {

@@ -187,19 +187,21 @@ var AllArtifactType = []ArtifactType{
 
 // Attempt includes the GraphQL fields of Attempt requested by the fragment Attempt.
 type Attempt struct {
-	Id               string         `json:"id"`
-	AttemptNo        int            `json:"attemptNo"`
-	Status           AttemptStatus  `json:"status"`
-	Worker           *AttemptWorker `json:"worker"`
-	LeaseExpiresAt   *time.Time     `json:"leaseExpiresAt"`
-	LastHeartbeatAt  *time.Time     `json:"lastHeartbeatAt"`
-	ResumedFromStep  *int           `json:"resumedFromStep"`
-	FailureClass     *FailureClass  `json:"failureClass"`
-	FailureReason    *string        `json:"failureReason"`
-	GpuSeconds       float64        `json:"gpuSeconds"`
-	WastedGpuSeconds float64        `json:"wastedGpuSeconds"`
-	StartedAt        *time.Time     `json:"startedAt"`
-	EndedAt          *time.Time     `json:"endedAt"`
+	Id              string         `json:"id"`
+	AttemptNo       int            `json:"attemptNo"`
+	Status          AttemptStatus  `json:"status"`
+	Worker          *AttemptWorker `json:"worker"`
+	LeaseExpiresAt  *time.Time     `json:"leaseExpiresAt"`
+	LastHeartbeatAt *time.Time     `json:"lastHeartbeatAt"`
+	ResumedFromStep *int           `json:"resumedFromStep"`
+	FailureClass    *FailureClass  `json:"failureClass"`
+	FailureReason   *string        `json:"failureReason"`
+	// The last output of the runtime (64 kB), if the worker sent it.
+	Log              *Artifact  `json:"log"`
+	GpuSeconds       float64    `json:"gpuSeconds"`
+	WastedGpuSeconds float64    `json:"wastedGpuSeconds"`
+	StartedAt        *time.Time `json:"startedAt"`
+	EndedAt          *time.Time `json:"endedAt"`
 }
 
 // GetId returns Attempt.Id, and is useful for accessing the field via an interface.
@@ -228,6 +230,9 @@ func (v *Attempt) GetFailureClass() *FailureClass { return v.FailureClass }
 
 // GetFailureReason returns Attempt.FailureReason, and is useful for accessing the field via an interface.
 func (v *Attempt) GetFailureReason() *string { return v.FailureReason }
+
+// GetLog returns Attempt.Log, and is useful for accessing the field via an interface.
+func (v *Attempt) GetLog() *Artifact { return v.Log }
 
 // GetGpuSeconds returns Attempt.GpuSeconds, and is useful for accessing the field via an interface.
 func (v *Attempt) GetGpuSeconds() float64 { return v.GpuSeconds }
@@ -714,10 +719,14 @@ type Job struct {
 	// GPU seconds paid for and thrown away because a worker went.
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
 	// While SCHEDULED: when it is due.
-	RunAt       *time.Time `json:"runAt"`
+	RunAt *time.Time `json:"runAt"`
+	// By when a worker must have started it, if the submit said so; a retry or redrive drops it.
+	ExpiresAt   *time.Time `json:"expiresAt"`
 	CreatedAt   time.Time  `json:"createdAt"`
 	StartedAt   *time.Time `json:"startedAt"`
 	CompletedAt *time.Time `json:"completedAt"`
+	// When its prompt and artifacts were deleted for good.
+	DeletedAt *time.Time `json:"deletedAt"`
 }
 
 // GetId returns Job.Id, and is useful for accessing the field via an interface.
@@ -783,6 +792,9 @@ func (v *Job) GetWastedGpuSeconds() float64 { return v.WastedGpuSeconds }
 // GetRunAt returns Job.RunAt, and is useful for accessing the field via an interface.
 func (v *Job) GetRunAt() *time.Time { return v.RunAt }
 
+// GetExpiresAt returns Job.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *Job) GetExpiresAt() *time.Time { return v.ExpiresAt }
+
 // GetCreatedAt returns Job.CreatedAt, and is useful for accessing the field via an interface.
 func (v *Job) GetCreatedAt() time.Time { return v.CreatedAt }
 
@@ -791,6 +803,9 @@ func (v *Job) GetStartedAt() *time.Time { return v.StartedAt }
 
 // GetCompletedAt returns Job.CompletedAt, and is useful for accessing the field via an interface.
 func (v *Job) GetCompletedAt() *time.Time { return v.CompletedAt }
+
+// GetDeletedAt returns Job.DeletedAt, and is useful for accessing the field via an interface.
+func (v *Job) GetDeletedAt() *time.Time { return v.DeletedAt }
 
 // JobEdge includes the requested fields of the GraphQL type JobEdge.
 type JobEdge struct {
@@ -930,11 +945,16 @@ func (v *JobFilter) GetCreatedBefore() *time.Time { return v.CreatedBefore }
 
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {
-	Job       `json:"-"`
-	Attempts  []Attempt  `json:"attempts"`
-	Artifacts []Artifact `json:"artifacts"`
-	Events    JobEvents  `json:"events"`
+	Job `json:"-"`
+	// While it waits: everything that holds it back, most telling first. Empty once it runs.
+	WaitingFor []WaitingReason `json:"waitingFor"`
+	Attempts   []Attempt       `json:"attempts"`
+	Artifacts  []Artifact      `json:"artifacts"`
+	Events     JobEvents       `json:"events"`
 }
+
+// GetWaitingFor returns JobHistory.WaitingFor, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetWaitingFor() []WaitingReason { return v.WaitingFor }
 
 // GetAttempts returns JobHistory.Attempts, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetAttempts() []Attempt { return v.Attempts }
@@ -1008,6 +1028,9 @@ func (v *JobHistory) GetWastedGpuSeconds() float64 { return v.Job.WastedGpuSecon
 // GetRunAt returns JobHistory.RunAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetRunAt() *time.Time { return v.Job.RunAt }
 
+// GetExpiresAt returns JobHistory.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetExpiresAt() *time.Time { return v.Job.ExpiresAt }
+
 // GetCreatedAt returns JobHistory.CreatedAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetCreatedAt() time.Time { return v.Job.CreatedAt }
 
@@ -1016,6 +1039,9 @@ func (v *JobHistory) GetStartedAt() *time.Time { return v.Job.StartedAt }
 
 // GetCompletedAt returns JobHistory.CompletedAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetCompletedAt() *time.Time { return v.Job.CompletedAt }
+
+// GetDeletedAt returns JobHistory.DeletedAt, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetDeletedAt() *time.Time { return v.Job.DeletedAt }
 
 func (v *JobHistory) UnmarshalJSON(b []byte) error {
 
@@ -1043,6 +1069,8 @@ func (v *JobHistory) UnmarshalJSON(b []byte) error {
 }
 
 type __premarshalJobHistory struct {
+	WaitingFor []WaitingReason `json:"waitingFor"`
+
 	Attempts []Attempt `json:"attempts"`
 
 	Artifacts []Artifact `json:"artifacts"`
@@ -1091,11 +1119,15 @@ type __premarshalJobHistory struct {
 
 	RunAt *time.Time `json:"runAt"`
 
+	ExpiresAt *time.Time `json:"expiresAt"`
+
 	CreatedAt time.Time `json:"createdAt"`
 
 	StartedAt *time.Time `json:"startedAt"`
 
 	CompletedAt *time.Time `json:"completedAt"`
+
+	DeletedAt *time.Time `json:"deletedAt"`
 }
 
 func (v *JobHistory) MarshalJSON() ([]byte, error) {
@@ -1109,6 +1141,7 @@ func (v *JobHistory) MarshalJSON() ([]byte, error) {
 func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	var retval __premarshalJobHistory
 
+	retval.WaitingFor = v.WaitingFor
 	retval.Attempts = v.Attempts
 	retval.Artifacts = v.Artifacts
 	retval.Events = v.Events
@@ -1133,9 +1166,11 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.FailureReason = v.Job.FailureReason
 	retval.WastedGpuSeconds = v.Job.WastedGpuSeconds
 	retval.RunAt = v.Job.RunAt
+	retval.ExpiresAt = v.Job.ExpiresAt
 	retval.CreatedAt = v.Job.CreatedAt
 	retval.StartedAt = v.Job.StartedAt
 	retval.CompletedAt = v.Job.CompletedAt
+	retval.DeletedAt = v.Job.DeletedAt
 	return &retval, nil
 }
 
@@ -2078,6 +2113,50 @@ func (v *Viewer) GetRole() Role { return v.Role }
 // GetAccount returns Viewer.Account, and is useful for accessing the field via an interface.
 func (v *Viewer) GetAccount() *Account { return v.Account }
 
+type WaitingCode string
+
+const (
+	WaitingCodeNotBefore         WaitingCode = "NOT_BEFORE"
+	WaitingCodeDependency        WaitingCode = "DEPENDENCY"
+	WaitingCodeQueuePaused       WaitingCode = "QUEUE_PAUSED"
+	WaitingCodeNoPool            WaitingCode = "NO_POOL"
+	WaitingCodeCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
+	WaitingCodeCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitingCodeAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
+	WaitingCodeQueueAhead        WaitingCode = "QUEUE_AHEAD"
+)
+
+var AllWaitingCode = []WaitingCode{
+	WaitingCodeNotBefore,
+	WaitingCodeDependency,
+	WaitingCodeQueuePaused,
+	WaitingCodeNoPool,
+	WaitingCodeCapacityBooting,
+	WaitingCodeCapacityExhausted,
+	WaitingCodeAccountRunningCap,
+	WaitingCodeQueueAhead,
+}
+
+// WaitingReason includes the GraphQL fields of WaitingReason requested by the fragment WaitingReason.
+// The GraphQL type's documentation follows.
+//
+// One thing that holds a job back; until is when it will be over, if that is known.
+type WaitingReason struct {
+	Code WaitingCode `json:"code"`
+	// For example: 14 jobs ahead in the pro lane.
+	Message string     `json:"message"`
+	Until   *time.Time `json:"until"`
+}
+
+// GetCode returns WaitingReason.Code, and is useful for accessing the field via an interface.
+func (v *WaitingReason) GetCode() WaitingCode { return v.Code }
+
+// GetMessage returns WaitingReason.Message, and is useful for accessing the field via an interface.
+func (v *WaitingReason) GetMessage() string { return v.Message }
+
+// GetUntil returns WaitingReason.Until, and is useful for accessing the field via an interface.
+func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
+
 // Worker includes the GraphQL fields of Worker requested by the fragment Worker.
 type Worker struct {
 	Id                 string        `json:"id"`
@@ -2782,9 +2861,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment Progress on Progress {
 	percent
@@ -3300,9 +3381,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment Progress on Progress {
 	percent
@@ -3364,6 +3447,9 @@ const jobHistory_Operation = `
 query jobHistory ($id: ID!) {
 	job(id: $id) {
 		... Job
+		waitingFor {
+			... WaitingReason
+		}
 		attempts {
 			... Attempt
 		}
@@ -3407,9 +3493,16 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
+}
+fragment WaitingReason on WaitingReason {
+	code
+	message
+	until
 }
 fragment Attempt on Attempt {
 	id
@@ -3425,6 +3518,9 @@ fragment Attempt on Attempt {
 	resumedFromStep
 	failureClass
 	failureReason
+	log {
+		... Artifact
+	}
 	gpuSeconds
 	wastedGpuSeconds
 	startedAt
@@ -3528,9 +3624,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment Progress on Progress {
 	percent
@@ -3652,9 +3750,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -4175,9 +4275,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment Progress on Progress {
 	percent
@@ -4274,9 +4376,11 @@ fragment Job on Job {
 	failureReason
 	wastedGpuSeconds
 	runAt
+	expiresAt
 	createdAt
 	startedAt
 	completedAt
+	deletedAt
 }
 fragment Progress on Progress {
 	percent

@@ -11,7 +11,7 @@ import (
 func TestDeleteJob(t *testing.T) {
 	t.Parallel()
 
-	const deleteJob = `mutation ($id: ID!) { deleteJob(id: $id) { id status prompt params metadata result { id } artifacts { id }
+	const deleteJob = `mutation ($id: ID!) { deleteJob(id: $id) { id status deletedAt prompt params metadata result { id } artifacts { id }
 		attempts { status failureReason log { id } } events { edges { node { type payload } } } } }`
 
 	t.Run("LeavesTheRowWithoutItsPromptAndFilm", func(t *testing.T) {
@@ -28,6 +28,7 @@ func TestDeleteJob(t *testing.T) {
 		deleted := at[map[string]any](t, a.client(t, deleteJob, map[string]any{"id": job.ID}), "deleteJob")
 
 		require.Equal(t, "COMPLETED", deleted["status"])
+		require.NotEmpty(t, deleted["deletedAt"])
 		for _, gone := range []string{"prompt", "metadata", "result"} {
 			require.Nil(t, deleted[gone], gone)
 		}

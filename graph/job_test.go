@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 const submit = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplicated job {
 	id type model status tier lane run priority prompt params idempotencyKey metadata userId attemptNo maxAttempts
 	progress { percent phase message step etaSeconds } failureClass failureReason cancellation { by }
-	account { id name } result { id } latestCheckpoint { id } runAt createdAt startedAt createdBy } } }`
+	account { id name } result { id } latestCheckpoint { id } runAt expiresAt createdAt startedAt createdBy } } }`
 
 func TestSubmitJob(t *testing.T) {
 	t.Parallel()
@@ -36,8 +37,23 @@ func TestSubmitJob(t *testing.T) {
 		require.Equal(t, "WAITING", at[string](t, job, "progress", "phase"))
 		require.Equal(t, string(a.Account.ID), at[string](t, job, "account", "id"))
 		require.Contains(t, at[map[string]any](t, job, "params"), "resolution", "the defaults are filled in")
-		for _, absent := range []string{"userId", "failureClass", "failureReason", "cancellation", "result", "latestCheckpoint", "runAt", "startedAt"} {
+		for _, absent := range []string{"userId", "failureClass", "failureReason", "cancellation", "result", "latestCheckpoint", "runAt", "expiresAt", "startedAt"} {
 			require.Nil(t, job[absent], absent)
+		}
+	})
+
+	t.Run("AnswersWithTheTimesThatWereGiven", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		due, expires := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(2*time.Hour).UTC().Truncate(time.Second)
+
+		data := a.client(t, submit, map[string]any{"i": map[string]any{"model": "testcard", "prompt": "x", "runAt": due, "expiresAt": expires}})
+
+		for field, given := range map[string]time.Time{"runAt": due, "expiresAt": expires} {
+			shown, err := time.Parse(time.RFC3339, at[string](t, data, "submitJob", "job", field))
+			require.NoError(t, err)
+			require.True(t, given.Equal(shown), field)
 		}
 	})
 
