@@ -99,6 +99,15 @@ func TestDisplay(t *testing.T) {
 
 		require.Equal(t, "  1 %  RENDERING\n 11 %  RENDERING\n  5 %  RENDERING\n", out.String())
 	})
+	t.Run("ShowsNoProgressOfAJobThatEndedBadly", func(t *testing.T) {
+		t.Parallel()
+
+		var out strings.Builder
+		d := newDisplay(&out)
+		require.NoError(t, d.job(&client.Job{Status: client.JobStatusFailed, Progress: client.Progress{Percent: 17, Phase: client.PhaseDone}}))
+
+		require.Empty(t, out.String())
+	})
 	t.Run("ReplacesItsLineOnATerminal", func(t *testing.T) {
 		t.Parallel()
 

@@ -48,9 +48,12 @@ func (d *display) note(line string) {
 	d.write(line + "\n")
 }
 
-// job shows a job's progress. It returns an error when nobody reads any more.
+// job shows a job's progress. One that ended badly makes none: what was shown
+// last stays. It returns an error when nobody reads any more.
 func (d *display) job(job *client.Job) error {
-	d.progress(job.Progress)
+	if !job.Status.Terminal() || job.Status == client.JobStatusCompleted {
+		d.progress(job.Progress)
+	}
 	return d.err
 }
 

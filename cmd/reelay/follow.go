@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -66,14 +67,30 @@ func ending(job *client.Job) error {
 	case client.JobStatusCancelled:
 		return fmt.Errorf("%s was cancelled", job.Id)
 	}
-	reason := "no reason is known"
-	if job.FailureReason != nil && *job.FailureReason != "" {
-		reason = clean(*job.FailureReason)
+	return fmt.Errorf("%s failed: %s", job.Id, failure(job))
+}
+
+// failure tells why a job failed.
+func failure(job *client.Job) string {
+	if job.DeletedAt != nil {
+		return why(job.FailureClass, new("the job was deleted since, and the reason with it"))
 	}
-	if job.FailureClass != nil {
-		reason = string(*job.FailureClass) + ": " + reason
+	return why(job.FailureClass, job.FailureReason)
+}
+
+// why tells of a failure its class and its sentence, as far as they are known.
+func why(class *client.FailureClass, reason *string) string {
+	var known []string
+	if class != nil {
+		known = append(known, string(*class))
 	}
-	return fmt.Errorf("%s failed: %s", job.Id, reason)
+	if reason != nil && *reason != "" {
+		known = append(known, clean(*reason))
+	}
+	if len(known) == 0 {
+		return "-"
+	}
+	return strings.Join(known, ": ")
 }
 
 // apiError tells of a failed call all that its user can act on.
@@ -86,7 +103,7 @@ func apiError(err error) error {
 		return err
 	case e.RequestID != "":
 		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
-	case e.RetryAfter > 0:
+	case e.RetryAfter > 0 && !strings.Contains(e.Message, " again"): // else it says so itself
 		return fmt.Errorf("%w (try again in %.0f s)", err, e.RetryAfter.Seconds())
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -15,8 +16,8 @@ func getCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "get JOB",
-		Short:   "Show a job with its attempts and artifacts",
-		Example: "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url",
+		Short:   "Show a job with what it waits for and its attempts",
+		Example: "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := t.client(cmd.ErrOrStderr())
@@ -45,39 +46,108 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	}
 	field("job", "%s", job.Id)
 	field("status", "%s", job.Status)
-	field("progress", "%.0f %%  %s", job.Progress.Percent, describe(job.Progress))
+	field("progress", "%s", standing(&job.Job))
+	for _, reason := range waiting(job) {
+		field("waits", "%s", reason)
+	}
+	if job.Cancellation != nil {
+		field("cancel", "%s", proof(job.Cancellation))
+	}
 	field("model", "%s  %s", job.Model, job.Params)
 	field("tier", "%s, in lane %s, priority %d", job.Tier, job.Lane, job.Priority)
-	field("attempts", "%d of %d", job.AttemptNo, job.MaxAttempts)
+	field("attempts", "%d, in run %d (most failures of a run: %d)", job.AttemptNo, job.Run, job.MaxAttempts)
 	field("created", "%s", job.CreatedAt.Local().Format(time.RFC3339))
+	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
+		field("expires", "%s, if no worker has started it by then", job.ExpiresAt.Local().Format(time.RFC3339))
+	}
 	if job.CompletedAt != nil {
 		field("ended", "%s, %s after it was created", job.CompletedAt.Local().Format(time.RFC3339), formatSeconds(job.CompletedAt.Sub(job.CreatedAt).Seconds()))
 	}
 	if job.Status == client.JobStatusFailed {
-		field("why", "%s", ending(&job.Job))
+		field("why", "%s", failure(&job.Job))
+	}
+	if job.DeletedAt != nil {
+		field("deleted", "%s, with its prompt and artifacts", job.DeletedAt.Local().Format(time.RFC3339))
 	}
 	if job.Result != nil {
 		field("film", "%s, crc32c %s; fetch it with `reelay download %s`", formatSize(job.Result.SizeBytes), job.Result.Checksum, job.Id)
 	}
 	if len(job.Attempts) > 0 {
 		fmt.Fprintln(out)
-		if err := printTable(out, []string{"ATTEMPT", "STATUS", "WORKER", "RESUMED FROM STEP", "GPU SECONDS", "WASTED", "WHY"}, attemptRows(job.Attempts)); err != nil {
+		header := []string{"ATTEMPT", "STATUS", "WORKER", "RESUMED FROM STEP", "GPU SECONDS", "WASTED", "LOG", "WHY"}
+		if err := printTable(out, header, attemptRows(job.Attempts)); err != nil {
 			return err
 		}
 	}
 	return out.Flush()
 }
 
+// standing tells how far a job is, or was when it ended.
+func standing(job *client.Job) string {
+	p := job.Progress
+	switch {
+	case job.Status == client.JobStatusFailed:
+		return fmt.Sprintf("%.0f %% when it failed", p.Percent)
+	case job.Status == client.JobStatusCancelled:
+		return fmt.Sprintf("%.0f %% when it was cancelled", p.Percent)
+	case job.Cancellation != nil:
+		p.Message = nil // its proof tells more
+	}
+	return fmt.Sprintf("%.0f %%  %s", p.Percent, describe(p))
+}
+
+// waiting tells what holds a waiting job back, most telling first.
+func waiting(job *client.JobHistory) []string {
+	switch job.Status {
+	case client.JobStatusScheduled, client.JobStatusBlocked, client.JobStatusQueued:
+	default:
+		return nil
+	}
+	if len(job.WaitingFor) == 0 {
+		return []string{"Nothing holds it back: it is about to go on."}
+	}
+	var reasons []string
+	for _, reason := range job.WaitingFor {
+		reasons = append(reasons, reason.Message)
+	}
+	return reasons
+}
+
+// proof tells how far a cancel is, or how soon each of its steps came after it
+// was asked for.
+func proof(c *client.Cancellation) string {
+	steps := []string{"asked " + c.RequestedAt.Local().Format(time.RFC3339)}
+	add := func(what string, at *time.Time) {
+		steps = append(steps, fmt.Sprintf("%s after %.1f s", what, at.Sub(c.RequestedAt).Seconds()))
+	}
+	switch {
+	case c.DeliveredAt != nil:
+		add("worker told", c.DeliveredAt)
+	case c.StoppedAt == nil:
+		steps = append(steps, "its worker is being told")
+	}
+	switch {
+	case c.StoppedAt != nil:
+		add("stopped", c.StoppedAt)
+	case c.DeliveredAt != nil:
+		steps = append(steps, "it is stopping")
+	}
+	return strings.Join(steps, " · ")
+}
+
 func attemptRows(attempts []client.Attempt) [][]string {
 	var rows [][]string
 	for _, a := range attempts {
-		worker := "-"
+		worker, log := "-", "-"
 		if a.Worker != nil {
 			worker = a.Worker.Id
 		}
+		if a.Log != nil {
+			log = formatSize(a.Log.SizeBytes)
+		}
 		rows = append(rows, []string{
 			fmt.Sprint(a.AttemptNo), string(a.Status), worker, orDash(a.ResumedFromStep),
-			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), orDash(a.FailureClass),
+			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), log, clip(why(a.FailureClass, a.FailureReason), 80),
 		})
 	}
 	return rows

@@ -114,10 +114,10 @@ func (o *listOptions) run(cmd *cobra.Command) error {
 	for _, job := range list.Items {
 		rows = append(rows, []string{
 			job.Id, string(job.Status), fmt.Sprintf("%.0f %%", job.Progress.Percent), job.Model, string(job.Tier),
-			fmt.Sprintf("%d/%d", job.AttemptNo, job.MaxAttempts), ago(&job.CreatedAt),
+			fmt.Sprint(job.AttemptNo), ago(&job.CreatedAt),
 		})
 	}
-	if err := printTable(cmd.OutOrStdout(), []string{"JOB", "STATUS", "DONE", "MODEL", "TIER", "ATTEMPT", "CREATED"}, rows); err != nil {
+	if err := printTable(cmd.OutOrStdout(), []string{"JOB", "STATUS", "PROGRESS", "MODEL", "TIER", "ATTEMPTS", "CREATED"}, rows); err != nil {
 		return err
 	}
 	return list.printMore(cmd.OutOrStdout())

@@ -17,8 +17,9 @@ import (
 
 // Exit statuses.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 128 + int(syscall.SIGINT)
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -42,8 +43,16 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
-	return report(errs, root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
+	return report(errs, err)
 }
+
+// errInterrupted is the end of a command that was told to stop before it was
+// done, and that has nothing more to say of it.
+var errInterrupted = &statusError{exitInterrupted, errors.New("interrupted before it was done")}
 
 // processContext ends when this process is asked to, or when one that it
 // follows is gone. A second request is not held up: it ends the process at once.

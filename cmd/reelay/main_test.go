@@ -12,7 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/reelay/reelay/client"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,6 +123,35 @@ func TestReport(t *testing.T) {
 
 		require.Zero(t, report(os.Stderr, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}))
 	})
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	_, url := serveFaulty(t, func(_ http.ResponseWriter, r *http.Request) {
+		interrupt()
+		<-r.Context().Done()
+	})
+
+	status, _, errs := call(t, ctx, "list", "--endpoint", url, "--key", "rl_x")
+
+	require.Equal(t, 130, status)
+	require.Equal(t, "reelay: interrupted before it was done\n", errs[strings.LastIndex(errs, "reelay: interrupted"):])
+	require.NotContains(t, errs, "context canceled")
+}
+
+func TestAPIError(t *testing.T) {
+	t.Parallel()
+
+	for message, want := range map[string]string{
+		"The database is away: try again in some seconds.": "The database is away: try again in some seconds.",
+		"Too many jobs wait.":                              "Too many jobs wait. (try again in 2 s)",
+	} {
+		err := apiError(&client.Error{Code: client.CodeUnavailable, Message: message, RetryAfter: 2 * time.Second})
+
+		require.EqualError(t, err, want)
+	}
 }
 
 func TestSubmit(t *testing.T) {

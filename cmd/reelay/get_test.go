@@ -1,0 +1,99 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrintJob(t *testing.T) {
+	t.Parallel()
+
+	at := func(seconds float64) time.Time {
+		return time.Date(2026, 5, 4, 12, 0, 0, 0, time.Local).Add(time.Duration(seconds * float64(time.Second)))
+	}
+	asked := at(0).Format(time.RFC3339)
+	rendering := client.Progress{Percent: 17, Phase: client.PhaseRendering, Message: new("cancelling: the worker is being told")}
+	over := client.Progress{Percent: 17, Phase: client.PhaseDone}
+	tests := map[string]struct {
+		job   client.JobHistory
+		shows []string
+		hides string
+	}{
+		"SaysThatTheWorkerIsBeingTold": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, Progress: rendering,
+				Cancellation: &client.Cancellation{RequestedAt: at(0)}}},
+			shows: []string{"cancel     asked " + asked + " · its worker is being told\n", "progress   17 %  RENDERING\n"},
+		},
+		"SaysThatTheWorkerWasTold": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, Progress: rendering,
+				Cancellation: &client.Cancellation{RequestedAt: at(0), DeliveredAt: new(at(0.1))}}},
+			shows: []string{"asked " + asked + " · worker told after 0.1 s · it is stopping\n"},
+			hides: "being told",
+		},
+		"ProvesThatTheWorkerStopped": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCancelled, Progress: over,
+				Cancellation: &client.Cancellation{RequestedAt: at(0), DeliveredAt: new(at(0.1)), StoppedAt: new(at(0.4))}}},
+			shows: []string{"asked " + asked + " · worker told after 0.1 s · stopped after 0.4 s\n", "17 % when it was cancelled\n"},
+		},
+		"SaysOfAWaitingJobThatItStoppedAtOnce": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCancelled, Progress: over,
+				Cancellation: &client.Cancellation{RequestedAt: at(0), StoppedAt: new(at(0))}}},
+			shows: []string{"asked " + asked + " · stopped after 0.0 s\n"},
+		},
+		"TellsWhatItWaitsForAndUntilWhen": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusScheduled, ExpiresAt: new(at(60))},
+				WaitingFor: []client.WaitingReason{{Message: "It is due at noon."}, {Message: "3 jobs ahead."}}},
+			shows: []string{"waits      It is due at noon.\nwaits      3 jobs ahead.\n", "expires    " + at(60).Format(time.RFC3339)},
+		},
+		"SaysThatNothingHoldsItBack": {
+			job:   client.JobHistory{Job: client.Job{Status: client.JobStatusQueued}},
+			shows: []string{"waits      Nothing holds it back"},
+		},
+		"WaitsForNothingOnceItRuns": {
+			job:   client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, StartedAt: new(at(1)), ExpiresAt: new(at(60))}},
+			hides: "waits",
+		},
+		"CountsAttemptsOverAllRunsAndFailuresPerRun": {
+			job:   client.JobHistory{Job: client.Job{AttemptNo: 4, Run: 3, MaxAttempts: 2}},
+			shows: []string{"attempts   4, in run 3 (most failures of a run: 2)\n"},
+		},
+		"SaysWhyItFailed": {
+			job: client.JobHistory{Job: client.Job{Id: "job_1", Status: client.JobStatusFailed, Progress: over,
+				FailureClass: new(client.FailureClassPoison), FailureReason: new("three workers crashed")}},
+			shows: []string{"why        POISON: three workers crashed\n", "progress   17 % when it failed\n"},
+			hides: "DONE",
+		},
+		"SaysThatTheReasonWasDeleted": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusFailed, DeletedAt: new(at(9)),
+				FailureClass: new(client.FailureClassPoison)}},
+			shows: []string{"why        POISON: the job was deleted since", "deleted    " + at(9).Format(time.RFC3339)},
+		},
+		"TellsOfAnAttemptWhyItEndedAndItsLog": {
+			job: client.JobHistory{Attempts: []client.Attempt{
+				{AttemptNo: 1, FailureClass: new(client.FailureClassModelCrash), FailureReason: new("exit status 3, " + strings.Repeat("x", 100)),
+					Log: &client.Artifact{SizeBytes: 2048}},
+				{AttemptNo: 2},
+			}},
+			shows: []string{"2.0 KiB  MODEL_CRASH: exit status 3, xxx", "x…\n", "  -        -\n"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var out strings.Builder
+			require.NoError(t, printJob(&out, &test.job))
+
+			for _, text := range test.shows {
+				require.Contains(t, out.String(), text)
+			}
+			if test.hides != "" {
+				require.NotContains(t, out.String(), test.hides)
+			}
+		})
+	}
+}
