@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"golang.org/x/sync/errgroup"
 )
 
 // watchEvery is how often a job's page moves at most.
@@ -32,20 +34,78 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	}
 	v := &jobView{Job: &models.Job{}, Prompt: prompts[job.ID], Earlier: earlierEvents(job.ID, loaded-eventsShown)}
 	return follow(w, r, func(ctx context.Context, s *stream) error {
-		err := c.Watcher.Job(ctx, p, job.ID, watchEvery, func(job *models.Job) error {
-			if err := c.advance(ctx, v, job, max(seen, 0)); err != nil {
-				return err
-			}
-			if len(v.Events) > 0 {
-				seen = v.Events[0].Seq
-			}
-			return s.send(ctx, strconv.Itoa(seen), jobNews(v))
-		})
-		if err != nil {
+		live := &liveJob{console: c, stream: s, view: v, seen: max(seen, 0)}
+		if err := live.watch(ctx, p, job.ID); err != nil {
 			return err
 		}
 		return s.end()
 	})
+}
+
+// liveJob keeps one job's page current.
+type liveJob struct {
+	console *console
+	stream  *stream
+
+	mu   sync.Mutex // over what follows
+	view *jobView
+	seen int // the newest event that the page has
+}
+
+// watch sends what changes of the job until it is over.
+func (l *liveJob) watch(ctx context.Context, p jobs.Principal, id models.JobID) error {
+	ctx, stop := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer stop()
+		return l.console.Watcher.Job(ctx, p, id, watchEvery, func(job *models.Job) error { return l.show(ctx, job) })
+	})
+	group.Go(func() error { return l.showWaiting(ctx) })
+	return group.Wait()
+}
+
+func (l *liveJob) show(ctx context.Context, job *models.Job) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.console.advance(ctx, l.view, job, l.seen); err != nil {
+		return err
+	}
+	if len(l.view.Events) > 0 {
+		l.seen = l.view.Events[0].Seq
+	}
+	return l.send(ctx)
+}
+
+// showWaiting looks again and again at what holds a waiting job back: that
+// changes without any news of the job itself.
+func (l *liveJob) showWaiting(ctx context.Context) error {
+	ticker := time.NewTicker(refreshEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := l.lookAgain(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+func (l *liveJob) lookAgain(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shown := l.view.Waiting
+	if err := l.console.readWaiting(ctx, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
+		return err
+	}
+	l.view.Now, l.view.Events = time.Now(), nil
+	return l.send(ctx)
+}
+
+func (l *liveJob) send(ctx context.Context) error {
+	return l.stream.send(ctx, strconv.Itoa(l.seen), jobNews(l.view))
 }
 
 // advance brings a view to where the job is now, with the events after seen.

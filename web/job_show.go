@@ -27,6 +27,8 @@ type jobView struct {
 	Attempts  []*models.Attempt
 	Artifacts []*models.Artifact
 	Workers   map[models.WorkerID]*models.Worker
+	// Waiting is what holds a waiting job back, most telling first.
+	Waiting []jobs.WaitingReason
 	// Events are newest first.
 	Events  []*models.JobEvent
 	Earlier string
@@ -69,7 +71,18 @@ func (c *console) readJobParts(ctx context.Context, v *jobView) error {
 		return err
 	}
 	v.Account = accounts[v.AccountID]
-	v.Workers, err = c.workersOf(ctx, v.Attempts)
+	if v.Workers, err = c.workersOf(ctx, v.Attempts); err != nil {
+		return err
+	}
+	return c.readWaiting(ctx, v)
+}
+
+func (c *console) readWaiting(ctx context.Context, v *jobView) error {
+	if v.Waiting = nil; !v.Status.Waiting() {
+		return nil
+	}
+	reasons, err := c.Reader.WaitingFor(ctx, []models.JobID{v.ID})
+	v.Waiting = reasons[v.ID]
 	return err
 }
 
@@ -280,8 +293,3 @@ func ofTotal(n, total *int) string {
 }
 
 func gpuSeconds(s float64) string { return ui.Seconds(&s) }
-
-// cancellable tells whether there is still something to cancel.
-func (v *jobView) cancellable() bool {
-	return !v.Status.Terminal() && v.CancelRequestedAt.IsZero()
-}
