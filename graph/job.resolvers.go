@@ -36,9 +36,9 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 	}
 	if p.Role == models.RoleWorker { // a lease has one job: there is nothing to gather
 		prompts, err := load(ctx).prompts.fetch(ctx, []models.JobID{obj.ID})
-		return prompts[obj.ID], err
+		return promptOf(prompts[obj.ID], err)
 	}
-	return load(ctx).prompts.load(ctx, obj.ID)
+	return promptOf(load(ctx).prompts.load(ctx, obj.ID))
 }
 
 func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error) {

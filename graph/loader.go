@@ -79,7 +79,7 @@ func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
 
 // loaders are the edges between rows.
 type loaders struct {
-	prompts   loader[models.JobID, *string]
+	prompts   loader[models.JobID, jobs.Prompt]
 	waiting   loader[models.JobID, []jobs.WaitingReason]
 	attempts  loader[models.JobID, []*models.Attempt]
 	outputs   loader[models.JobID, []*models.Artifact]
@@ -94,14 +94,7 @@ type loaders struct {
 
 func newLoaders(r *jobs.Reader) *loaders {
 	l := &loaders{}
-	l.prompts.fetch = func(ctx context.Context, ids []models.JobID) (map[models.JobID]*string, error) {
-		texts, err := r.Prompts(ctx, ids)
-		prompts := make(map[models.JobID]*string, len(texts))
-		for id, text := range texts {
-			prompts[id] = &text
-		}
-		return prompts, err
-	}
+	l.prompts.fetch = r.Prompts
 	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
 	l.outputs.fetch = grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })

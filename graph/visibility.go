@@ -62,3 +62,14 @@ func isEmptyText(value any) bool {
 	v := reflect.ValueOf(value)
 	return v.Kind() == reflect.String && v.Len() == 0
 }
+
+// promptOf is a prompt as it is served: null if there is none.
+func promptOf(p jobs.Prompt, err error) (*string, error) {
+	if err == nil {
+		err = p.Err
+	}
+	if err != nil || p.Text == "" {
+		return nil, err
+	}
+	return &p.Text, nil
+}

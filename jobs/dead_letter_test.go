@@ -290,11 +290,25 @@ func TestRedrive(t *testing.T) {
 		require.JSONEq(t, string(again.Params), string(s.Reload(t, job.ID).Params))
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
-		require.Equal(t, "a harbour in the rain", prompts[job.ID])
+		require.Equal(t, "a harbour in the rain", prompts[job.ID].Text)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
 		require.NoError(t, err)
 		s.RequireInvariants(t)
+	})
+
+	t.Run("KeepsATimeoutThatItsOwnerChose", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, _ := failedJob(t)
+		s.Exec(t, "UPDATE jobs SET timeout_seconds = 77 WHERE id = ?", job.ID)
+		dead, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
+		require.NoError(t, err)
+
+		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{Params: []byte(`{"durationSeconds": 3, "pace": 0}`)})
+
+		require.NoError(t, err)
+		require.Equal(t, 77, again.TimeoutSeconds)
 	})
 
 	t.Run("ChecksEditsAsASubmitDoes", func(t *testing.T) {

@@ -76,6 +76,7 @@ func TestDelete(t *testing.T) {
 		require.False(t, deleted.DeletedAt.IsZero())
 		require.Equal(t, models.JobFailed, deleted.Status)
 		require.Equal(t, "k", deleted.IdempotencyKey)
+		require.Empty(t, deleted.RequestDigest, "by which a guess of the prompt could be confirmed")
 		require.Equal(t, before.EventSeq, deleted.EventSeq)
 		letters := ""
 		require.NoError(t, s.DB.NewRaw("SELECT string_agg(resolution, ',') FROM dead_letters").Scan(t.Context(), &letters))

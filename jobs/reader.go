@@ -172,25 +172,44 @@ func (r *Reader) Events(ctx context.Context, job models.JobID, of PageOf) (*Page
 // EventCursor is the mark after an event.
 func EventCursor(e *models.JobEvent) string { return Cursor(strconv.Itoa(e.Seq)) }
 
+// Prompt is a job's prompt, or why it cannot be read.
+type Prompt struct {
+	Text string
+	Err  error
+}
+
 // Prompts returns the prompts of jobs. A job without one, or whose prompt was
-// purged, is not in the answer.
-func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]string, error) {
+// purged, is not in the answer; one that cannot be read spoils no other.
+func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]Prompt, error) {
 	inputs, err := models.GetJobInputs(ctx, r.DB, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read prompts: %w", err)
 	}
-	prompts := make(map[models.JobID]string, len(inputs))
+	prompts := make(map[models.JobID]Prompt, len(inputs))
 	for _, in := range inputs {
 		prompt, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
 		if errors.Is(err, seal.ErrShredded) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("open the prompt of job %s: %w", in.JobID, err)
-		}
-		prompts[in.JobID] = string(prompt)
+		prompts[in.JobID] = Prompt{string(prompt), wrap(err, "open the prompt of job %s", in.JobID)}
 	}
 	return prompts, nil
+}
+
+// CheckKeyset returns an error if this process's keyset is not the one that the
+// newest prompt was sealed with.
+func (r *Reader) CheckKeyset(ctx context.Context) error {
+	in, err := models.GetNewestJobInput(ctx, r.DB)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the newest prompt: %w", err)
+	}
+	if _, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID)); errors.Is(err, seal.ErrWrongKey) {
+		return fmt.Errorf("open the prompt of job %s: %w", in.JobID, err)
+	}
+	return nil
 }
 
 // Parents returns the jobs that these depend on, by the one that does.

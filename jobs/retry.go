@@ -134,8 +134,10 @@ func (c *change) fresh(lane models.Tier) {
 func (c *change) apply(ctx context.Context, o opening) error {
 	job := c.job
 	if o.edit != nil && o.edit.params != nil {
-		job.Params = o.edit.params
-		job.EstimatedGPUSeconds, job.TimeoutSeconds = o.edit.model.EstimateGPUSeconds(job.Params), o.edit.model.Timeout(job.Params)
+		if job.TimeoutSeconds == o.edit.model.Timeout(job.Params) { // else its owner chose it
+			job.TimeoutSeconds = o.edit.model.Timeout(o.edit.params)
+		}
+		job.Params, job.EstimatedGPUSeconds = o.edit.params, o.edit.model.EstimateGPUSeconds(o.edit.params)
 		if err := models.EditJobParams(ctx, c.tx, job.ID, job.Params); err != nil {
 			return fmt.Errorf("edit the params: %w", err)
 		}

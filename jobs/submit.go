@@ -202,7 +202,8 @@ func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Jo
 	if err != nil {
 		return nil, wrap(err, "read the job of a repeated key")
 	}
-	if !bytes.Equal(job.RequestDigest, repeated.RequestDigest) {
+	// Of a job that was deleted it is not known what was asked for.
+	if len(job.RequestDigest) > 0 && !bytes.Equal(job.RequestDigest, repeated.RequestDigest) {
 		return nil, &Error{
 			Code: CodeIdempotencyConflict, Field: "idempotencyKey",
 			Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",

@@ -52,6 +52,7 @@ type situation struct {
 	accounts  map[models.AccountID]*models.Account
 	avoided   map[models.WorkerID]*models.Worker
 	ahead     map[models.JobID]int
+	above     map[models.JobID]int
 }
 
 // WaitingFor tells of each of these jobs what holds it back, most telling first.
@@ -126,17 +127,21 @@ func keyedBy[K comparable, V any](rows []V, key func(V) K) map[K]V {
 // readAhead finds how many jobs are ahead of each queued one, among those that
 // the same workers would run. One beyond countAhead is not in ahead.
 func (s *situation) readAhead(ctx context.Context, r *Reader) error {
-	s.ahead = map[models.JobID]int{}
+	s.ahead, s.above = map[models.JobID]int{}, map[models.JobID]int{}
 	numbers, asked := map[string]int{}, []models.LineUp(nil)
+	line := map[models.JobID]string{}
 	for _, job := range s.jobs {
 		if job.Status != models.JobQueued {
 			continue
 		}
 		up := models.LineUp{Lane: job.Lane, Models: s.rivals(job)}
 		if s.capped(job) {
-			up.AccountID = job.AccountID
+			up.AccountID = job.AccountID // others do not hold it up
+		} else {
+			up.Above = s.before(job.Lane)
 		}
-		if key := fmt.Sprint(up); numbers[key] == 0 {
+		key := fmt.Sprint(up)
+		if line[job.ID] = key; numbers[key] == 0 {
 			asked = append(asked, up)
 			numbers[key] = len(asked)
 		}
@@ -147,6 +152,13 @@ func (s *situation) readAhead(ctx context.Context, r *Reader) error {
 	found, err := models.ListLinedUp(ctx, r.DB, asked, countAhead+1)
 	if err != nil {
 		return err
+	}
+	above, err := models.CountAbove(ctx, r.DB, asked, countAhead+1)
+	if err != nil {
+		return err
+	}
+	for id, key := range line {
+		s.above[id] = above[numbers[key]-1]
 	}
 	own, promoted := make([][]models.JobID, len(asked)), make([][]models.JobID, len(asked))
 	for _, up := range found {
@@ -162,6 +174,12 @@ func (s *situation) readAhead(ctx context.Context, r *Reader) error {
 		}
 	}
 	return nil
+}
+
+// before returns the lanes whose jobs start before a lane's.
+func (s *situation) before(lane models.Tier) []models.Tier {
+	first := models.Tiers[:slices.Index(models.Tiers, lane)]
+	return slices.DeleteFunc(slices.Clone(first), func(t models.Tier) bool { return s.lanes[t].Paused })
 }
 
 // takeTurns merges a lane's own jobs and its promoted ones in the order in which
@@ -226,16 +244,24 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		add(WaitAccountRunningCap, time.Time{}, "The account runs as many jobs at once as it may, which is %d.", most)
 	}
 	reasons = append(reasons, s.whyNoCapacity(job)...)
-	switch ahead, counted := s.ahead[job.ID]; {
-	case !counted || ahead > countAhead:
-		add(WaitQueueAhead, time.Time{}, "More than %d jobs ahead in the %s lane.", countAhead, lane)
-	case ahead > 0:
-		add(WaitQueueAhead, time.Time{}, "%s ahead in the %s lane.", countOf(ahead, "job"), lane)
+	ahead, counted := s.ahead[job.ID]
+	switch above := s.above[job.ID]; {
+	case !counted || ahead+above > countAhead:
+		add(WaitQueueAhead, time.Time{}, "More than %d jobs ahead%s.", countAhead, whereAhead(lane, above))
+	case ahead+above > 0:
+		add(WaitQueueAhead, time.Time{}, "%s ahead%s.", countOf(ahead+above, "job"), whereAhead(lane, above))
 	}
 	slices.SortFunc(reasons, func(a, b WaitingReason) int {
 		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
 	})
 	return reasons
+}
+
+func whereAhead(lane string, above int) string {
+	if above == 0 {
+		return fmt.Sprintf(" in the %s lane", lane)
+	}
+	return fmt.Sprintf(" in the %s lane and those that come before it", lane)
 }
 
 // avoids tells whether a worker is idle that the job is not given to for now,

@@ -168,6 +168,31 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, 9, starts[pro.ID])
 	})
 
+	t.Run("CountsTheLanesThatComeBeforeIts", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Worker(t, "one")
+		batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		for _, tier := range []models.Tier{models.TierEnterprise, models.TierPro, models.TierPro, models.TierBatch} {
+			submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier })
+		}
+		why := func() []string {
+			reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{batch.ID})
+			require.NoError(t, err)
+			var messages []string
+			for _, reason := range reasons[batch.ID] {
+				messages = append(messages, reason.Message)
+			}
+			return messages
+		}
+
+		require.Equal(t, []string{"3 jobs ahead in the batch lane and those that come before it."}, why())
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"1 job ahead in the batch lane and those that come before it."}, why())
+	})
+
 	t.Run("StopsCounting", func(t *testing.T) {
 		t.Parallel()
 

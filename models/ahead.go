@@ -16,6 +16,8 @@ type LineUp struct {
 	// AccountID narrows it to one account, though it be at its cap; "" is all
 	// that are not.
 	AccountID AccountID `json:"-"`
+	// Above are the lanes that come before, less the paused ones.
+	Above []Tier `json:"above"`
 }
 
 // LinedUp is one job of the answer to the LineUp of that number.
@@ -23,6 +25,29 @@ type LinedUp struct {
 	Number   int   `bun:"number"`
 	ID       JobID `bun:"id"`
 	Promoted bool  `bun:"promoted"`
+}
+
+// CountAbove counts, of each of what is asked for, up to limit jobs in lanes that
+// come before: of the same models, and of accounts that are not at their cap.
+func CountAbove(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]int, error) {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	var counts []int
+	err = db.NewRaw(`
+		SELECT (
+			SELECT count(*) FROM (
+				SELECT 1 FROM account_lanes l CROSS JOIN LATERAL (
+					SELECT 1 FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+						AND model = ANY (asked.models) LIMIT ?1) queued
+				WHERE l.lane = ANY (asked.above) AND l.queued > 0 AND NOT l.capped
+				LIMIT ?1) counted)
+		FROM ROWS FROM (jsonb_to_recordset(?0::jsonb) AS (above text[], models text[]))
+			WITH ORDINALITY AS asked (above, models, number)
+		ORDER BY asked.number`, string(text), limit).Scan(ctx, &counts)
+	return counts, err
 }
 
 // ListLinedUp returns, of each line of what is asked for, the first limit jobs

@@ -23,6 +23,14 @@ func InsertJobInput(ctx context.Context, tx bun.Tx, in *JobInput) error {
 	return err
 }
 
+// GetNewestJobInput returns the prompt that was sealed last, of those that can be
+// read, or sql.ErrNoRows.
+func GetNewestJobInput(ctx context.Context, db bun.IDB) (*JobInput, error) {
+	in := new(JobInput)
+	err := db.NewSelect().Model(in).Where("ji.wrapped_key IS NOT NULL").Order("ji.job_id DESC", "ji.run DESC").Limit(1).Scan(ctx)
+	return in, err
+}
+
 // GetJobInputs returns the newest prompts of these jobs, in no order.
 func GetJobInputs(ctx context.Context, db bun.IDB, ids []JobID) ([]*JobInput, error) {
 	var inputs []*JobInput

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -211,9 +212,18 @@ func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts m
 		return err
 	}
 	for _, id := range ids {
-		prompts[id] = read[id]
+		prompts[id] = shownPrompt(ctx, read[id])
 	}
 	return nil
+}
+
+// shownPrompt is a prompt for people to read, or says that it cannot be read.
+func shownPrompt(ctx context.Context, p jobs.Prompt) string {
+	if p.Err != nil {
+		slog.ErrorContext(ctx, "a prompt cannot be shown", "error", p.Err)
+		return "(This prompt cannot be read.)"
+	}
+	return p.Text
 }
 
 func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {

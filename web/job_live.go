@@ -32,7 +32,7 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if err != nil {
 		return err
 	}
-	v := &jobView{Job: &models.Job{}, Prompt: prompts[job.ID], Earlier: earlierEvents(job.ID, loaded-eventsShown)}
+	v := &jobView{Job: &models.Job{}, Prompt: shownPrompt(r.Context(), prompts[job.ID]), Earlier: earlierEvents(job.ID, loaded-eventsShown)}
 	return follow(w, r, func(ctx context.Context, s *stream) error {
 		live := &liveJob{console: c, stream: s, view: v, seen: max(seen, 0)}
 		if err := live.watch(ctx, p, job.ID); err != nil {

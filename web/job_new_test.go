@@ -72,7 +72,7 @@ func TestJobSubmit(t *testing.T) {
 		require.EqualValues(t, 1, params["pace"], "an empty field means the default")
 		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{made[0].ID})
 		require.NoError(t, err)
-		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID])
+		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)
 	})
 
 	t.Run("MakesOneJobOfAFormSentTwice", func(t *testing.T) {

@@ -49,7 +49,7 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if err != nil {
 		return err
 	}
-	v.Prompt = prompts[job.ID]
+	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
 	if err := c.readEvents(r, v); err != nil {
 		return err
 	}

@@ -102,10 +102,10 @@ func examinedObjects(ctx context.Context, cfg config) (jobs.ExaminedObjects, fun
 // awayObjects is an object store that cannot be opened.
 type awayObjects struct{ err error }
 
-func (a awayObjects) Stat(context.Context, string) (jobs.Object, error)   { return jobs.Object{}, a.err }
+func (a awayObjects) Stat(context.Context, string) (jobs.Object, error)          { return jobs.Object{}, a.err }
 func (a awayObjects) Open(context.Context, string, int64) (io.ReadCloser, error) { return nil, a.err }
-func (a awayObjects) Put(context.Context, string, []byte) error           { return a.err }
-func (a awayObjects) Delete(context.Context, string) error                { return a.err }
+func (a awayObjects) Put(context.Context, string, []byte) error                  { return a.err }
+func (a awayObjects) Delete(context.Context, string) error                       { return a.err }
 
 var levels = []struct {
 	level jobs.Level

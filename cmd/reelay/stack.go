@@ -65,6 +65,10 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
+	// With another keyset every job that is leased would fail.
+	if err := s.reader().CheckKeyset(ctx); err != nil && !models.IsOutage(err) {
+		return nil, err
+	}
 	return s, nil
 }
 

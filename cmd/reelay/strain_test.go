@@ -166,6 +166,24 @@ func TestStrain(t *testing.T) {
 	})
 }
 
+func TestOpenStack(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesAnotherKeyset", func(t *testing.T) {
+		t.Parallel()
+		s := newStrained(t)
+		require.NoError(t, s.submit())
+		again := s.cfg
+		again.secretsFile = filepath.Join(t.TempDir(), "other.json")
+		_, err := seal.LoadOrCreate(again.secretsFile)
+		require.NoError(t, err)
+
+		_, err = openStack(t.Context(), again, "http://127.0.0.1:1")
+
+		require.ErrorContains(t, err, "use the secrets file it was sealed with")
+	})
+}
+
 func TestAwaitDatabase(t *testing.T) {
 	t.Parallel()
 
