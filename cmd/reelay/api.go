@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/graph"
@@ -38,27 +39,61 @@ func apiCommand() *cobra.Command {
 			if publicURL == "" {
 				publicURL = "http://" + listener.Addr().String()
 			}
-			s, err := openStack(cmd.Context(), cfg, publicURL)
-			if err != nil {
-				return errors.Join(err, listener.Close())
-			}
-			defer s.Close()
-			return s.api(cmd.Context(), listener, publicURL)
+			return openAPI(cmd.Context(), cfg, listener, publicURL)
 		},
 	}
+}
+
+// openAPI serves the API until ctx ends. While its stores are not there yet it
+// only says so.
+func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	door := &door{}
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- serve(ctx, listener, door)
+	}()
+	s, err := openStack(ctx, cfg, publicURL)
+	if err != nil {
+		stop()
+		return errors.Join(err, <-served)
+	}
+	defer s.Close()
+	door.open(s.handler(publicURL))
+	return s.api(ctx, served)
+}
+
+// door leads to the API once it is open.
+type door struct{ inside atomic.Pointer[http.Handler] }
+
+func (d *door) open(inside http.Handler) { d.inside.Store(&inside) }
+
+// ServeHTTP implements http.Handler.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if inside := d.inside.Load(); inside != nil {
+		(*inside).ServeHTTP(w, r)
+		return
+	}
+	if r.URL.Path == "/healthz" {
+		_, _ = w.Write([]byte("ok\n"))
+		return
+	}
+	w.Header().Set("Retry-After", "2")
+	http.Error(w, "This API waits for PostgreSQL: try again in some seconds.", http.StatusServiceUnavailable)
 }
 
 // lookEvery is how often waiting lease calls look for work that no hint told of.
 const lookEvery = 1500 * time.Millisecond
 
-// api serves everything that clients, workers and operators meet, until ctx
-// ends.
-func (s *stack) api(ctx context.Context, listener net.Listener, publicURL string) error {
+// api does what belongs to an API that is served, until that ends.
+func (s *stack) api(ctx context.Context, served <-chan error) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
 	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
-	group.Go(func() error { return serve(ctx, listener, s.handler(publicURL)) })
+	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
 	})

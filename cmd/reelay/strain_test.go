@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
@@ -181,6 +183,40 @@ func TestOpenStack(t *testing.T) {
 		_, err = openStack(t.Context(), again, "http://127.0.0.1:1")
 
 		require.ErrorContains(t, err, "use the secrets file it was sealed with")
+	})
+}
+
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysThatItIsNotReadyUntilPostgreSQLIsThere", func(t *testing.T) {
+		t.Parallel()
+		s := newStrained(t)
+		late := s.cfg
+		dsn, proxy := modelstest.Proxied(t)
+		late.databaseURL = dsn
+		proxy.Cut()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		address := "http://" + listener.Addr().String()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- openAPI(ctx, late, listener, address) }()
+		status := func(path string) int {
+			answer, err := http.Get(address + path)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			return answer.StatusCode
+		}
+
+		require.Equal(t, http.StatusOK, status("/healthz"))
+		require.Equal(t, http.StatusServiceUnavailable, status("/readyz"))
+		require.Equal(t, http.StatusServiceUnavailable, status("/graphql"))
+		proxy.Heal()
+
+		require.Eventually(t, func() bool { return status("/readyz") == http.StatusOK }, 20*time.Second, time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
 	})
 }
 
