@@ -1,0 +1,32 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMove(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GoesAlongAnEdgeOrNowhere", func(t *testing.T) {
+		t.Parallel()
+
+		for _, from := range models.JobStatuses {
+			for _, to := range models.JobStatuses {
+				c := &change{job: &models.Job{Status: from}}
+
+				err := c.move(to)
+
+				if CanMove(from, to) {
+					require.NoError(t, err, "%s to %s", from, to)
+					require.Equal(t, to, c.job.Status)
+					continue
+				}
+				require.ErrorIs(t, err, &Error{Code: CodeConflict}, "%s to %s", from, to)
+				require.Equal(t, from, c.job.Status)
+			}
+		}
+	})
+}
