@@ -127,14 +127,16 @@ func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedOb
 // logLimit is how long a job that is handed back waits for its log to be kept.
 const logLimit = time.Second
 
-// keepLog commits the log of an attempt whose end does not carry it, if there is
-// time.
-func (t *attempt) keepLog() {
+// keepLog commits, once, the log of an attempt whose end does not carry it, if
+// there is time.
+func (t *attempt) keepLog(text string) { t.logKept.Do(func() { t.commitLog(text) }) }
+
+func (t *attempt) commitLog(text string) {
 	ctx, cancel := context.WithTimeout(t.owned, logLimit)
 	defer cancel()
 	ctx, stop := until(ctx, t.agent.going.over, errHandOver)
 	defer stop()
-	log := t.uploadLog(ctx, t.agent.lastWords())
+	log := t.uploadLog(ctx, text)
 	if log == nil {
 		return
 	}

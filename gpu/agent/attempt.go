@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -38,6 +39,7 @@ type attempt struct {
 	checkpointNow chan struct{}
 
 	progress *reporter
+	logKept  sync.Once
 }
 
 func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {

@@ -131,7 +131,7 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 
 // release hands the job back. After a cancel the control plane ends it.
 func (t *attempt) release(why error) {
-	t.keepLog()
+	t.keepLog(t.agent.lastWords())
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {

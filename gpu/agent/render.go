@@ -83,8 +83,8 @@ type watch struct {
 	process     process
 	checkpoints []restorable
 	saver       *saver
-	// reports are of checkpoints that did not restore; unused lists those that
-	// nothing was said of yet.
+	// reports are what is told beside the render, of checkpoints that did not
+	// restore for one; unused lists those that nothing was said of yet.
 	reports sync.WaitGroup
 	unused  []restorable
 	// asked is when the runtime was asked for a checkpoint; zero if it owes none.
@@ -202,6 +202,10 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		w.asked = time.Time{}
 		if m.Path != "" {
 			w.saver.put(&taken{m, cost})
+		}
+		if w.handOver { // the runtime has done its part: its log goes up beside the checkpoint
+			text := w.agent.lastWords()
+			w.reports.Go(func() { w.keepLog(text) })
 		}
 	case *runtime.Resumed:
 		from, err := find(w.checkpoints, m.Path)

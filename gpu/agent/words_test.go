@@ -113,6 +113,23 @@ func TestLog(t *testing.T) {
 		})
 	})
 
+	t.Run("OfAHandOverGoesUpBesideItsCheckpoint", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.breakStore(slow(800 * time.Millisecond))
+			f.notices <- Notice{Reason: "spot", Deadline: time.Now().Add(30 * time.Second)}
+			require.Equal(t, "checkpoint", <-f.model.orders)
+			asked := time.Since(f.began)
+			f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+
+			require.NoError(t, <-f.ended)
+			require.Len(t, f.of("commitCheckpoint"), 1)
+			require.Len(t, f.of("commitArtifact"), 1)
+			require.Equal(t, 800*time.Millisecond, f.of("releaseJob")[0].at-asked)
+		})
+	})
+
 	t.Run("DoesNotHoldUpARelease", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
