@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -65,8 +66,9 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
-	// With another keyset every job that is leased would fail.
-	if err := s.reader().CheckKeyset(ctx); err != nil && !models.IsOutage(err) {
+	// With another keyset every job that is leased would fail. Whatever else is
+	// wrong (that there is no schema yet, for one) does not matter here.
+	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
 		return nil, err
 	}
 	return s, nil
