@@ -54,22 +54,25 @@ func fail(ctx context.Context, err error) {
 	}
 }
 
-// openStream makes the place for a subscription's error.
+// openStream makes the place for a subscription's error, and has it come after
+// the last event. gqlgen asks no middleware of responses once a context is over,
+// so that is done here.
 func openStream(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
-	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Subscription {
-		ctx = context.WithValue(ctx, streamKey{}, &stream{})
+	if graphql.GetOperationContext(ctx).Operation.Operation != ast.Subscription {
+		return next(ctx)
 	}
-	return next(ctx)
+	s := &stream{}
+	events := next(context.WithValue(ctx, streamKey{}, s))
+	return func(ctx context.Context) *graphql.Response {
+		if event := events(ctx); event != nil {
+			return event
+		}
+		return s.last(ctx)
+	}
 }
 
-// respond makes one response, with loaders of its own, since what an earlier
-// event read is old. After the last event of a failed stream comes its error.
-func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
-	s, ok := ctx.Value(streamKey{}).(*stream)
-	if response != nil || !ok {
-		return response
-	}
+// last is why the stream ends, once, or nil if nothing went wrong.
+func (s *stream) last(ctx context.Context) *graphql.Response {
 	if errors.Is(context.Cause(ctx), ErrRestart) && !s.restarted {
 		s.restarted = true
 		return &graphql.Response{Errors: gqlerror.List{refusal(&jobs.Error{
@@ -82,4 +85,10 @@ func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *g
 	err := s.err
 	s.err = nil
 	return &graphql.Response{Errors: gqlerror.List{present(ctx, err)}}
+}
+
+// respond makes one response, with loaders of its own, since what an earlier
+// event read is old.
+func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+	return next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
 }

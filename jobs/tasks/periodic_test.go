@@ -125,11 +125,12 @@ func TestPass(t *testing.T) {
 			{Name: "count", Every: 2 * time.Second, Run: func(ctx context.Context) error { ran <- ctx; return nil }},
 		}})
 
-		receive(t, ran) // at the start
-		ctx := receive(t, ran)
-
-		_, handled := asynq.GetTaskID(ctx)
-		require.True(t, handled)
+		for range 10 { // the first is at the start, and on a busy machine a message may be late
+			if _, handled := asynq.GetTaskID(receive(t, ran)); handled {
+				return
+			}
+		}
+		require.Fail(t, "asynq never had its turn")
 	})
 
 	t.Run("RunsAgainAfterItFailed", func(t *testing.T) {
