@@ -195,7 +195,7 @@ func TestFindOrphans(t *testing.T) {
 	t.Run("NeverDeletesWhatARowNamesOrMayYetName", func(t *testing.T) {
 		t.Parallel()
 
-		removed := int64(0)
+		steps, removed := 0, int64(0)
 		rapid.Check(t, func(rt *rapid.T) {
 			l := newLife(t, models.TierEnterprise, models.TierPro)
 			s := l.s
@@ -219,6 +219,7 @@ func TestFindOrphans(t *testing.T) {
 			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"": func(rt *rapid.T) {
+					steps++
 					s.RequireInvariants(rt)
 					var named []string
 					require.NoError(rt, s.DB.NewRaw("SELECT object_key FROM artifacts").Scan(background, &named))
@@ -254,7 +255,9 @@ func TestFindOrphans(t *testing.T) {
 			s.RequireInvariants(rt)
 			removed += bent.deletes.Load()
 		})
-		require.Positive(t, removed, "nothing was ever deleted: the test tried nothing")
+		if steps >= enough {
+			require.Positive(t, removed, "nothing was ever deleted: the test tried nothing")
+		}
 	})
 }
 
