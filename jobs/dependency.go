@@ -26,7 +26,7 @@ func (c *change) settle(ctx context.Context) error {
 		return fmt.Errorf("find the jobs that wait for job %s: %w", c.job.ID, err)
 	}
 	for _, dependent := range waiting {
-		child := &change{tx: c.tx, now: c.now, job: &dependent.Job, from: dependent.Status, was: *readyJob(&dependent.Job, 0)}
+		child := &change{now: c.now, job: &dependent.Job} // written by writeOthers
 		if err := child.parentOver(c.job, dependent.Parent); err != nil {
 			return err
 		}

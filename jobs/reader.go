@@ -187,13 +187,16 @@ func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.Jo
 	}
 	prompts := make(map[models.JobID]Prompt, len(inputs))
 	for _, in := range inputs {
-		prompt, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
-		if errors.Is(err, seal.ErrShredded) {
-			continue
+		if prompt := r.open(in); !errors.Is(prompt.Err, seal.ErrShredded) {
+			prompts[in.JobID] = prompt
 		}
-		prompts[in.JobID] = Prompt{string(prompt), wrap(err, "open the prompt of job %s", in.JobID)}
 	}
 	return prompts, nil
+}
+
+func (r *Reader) open(in *models.JobInput) Prompt {
+	text, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
+	return Prompt{string(text), wrap(err, "open the prompt of job %s", in.JobID)}
 }
 
 // CheckKeyset returns an error if this process's keyset is not the one that the
@@ -206,8 +209,8 @@ func (r *Reader) CheckKeyset(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the newest prompt: %w", err)
 	}
-	if _, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID)); errors.Is(err, seal.ErrWrongKey) {
-		return fmt.Errorf("open the prompt of job %s: %w", in.JobID, err)
+	if err := r.open(in).Err; errors.Is(err, seal.ErrWrongKey) {
+		return err
 	}
 	return nil
 }

@@ -162,7 +162,8 @@ func startRedis(dir string, port int, password string) (*services.Child, error) 
 	return child, answers(child, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
-// answers waits until somebody listens at address, or the child has ended.
+// answers waits until somebody listens at address, or the child has ended. A
+// program of others' tells nobody that it listens: it has to be tried.
 func answers(c child, address string) error {
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
