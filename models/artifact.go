@@ -69,10 +69,15 @@ func GetArtifacts(ctx context.Context, db bun.IDB, ids []ArtifactID) ([]*Artifac
 	return found, err
 }
 
-// ListArtifacts returns the artifacts of these jobs, oldest first.
-func ListArtifacts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Artifact, error) {
+// ListArtifacts returns the artifacts of these jobs, oldest first: those of the
+// given types, or all.
+func ListArtifacts(ctx context.Context, db bun.IDB, jobs []JobID, types ...ArtifactType) ([]*Artifact, error) {
 	var found []*Artifact
-	err := db.NewSelect().Model(&found).Where("ar.job_id IN (?)", bun.List(jobs)).Order("ar.job_id", "ar.id").Scan(ctx)
+	q := db.NewSelect().Model(&found).Where("ar.job_id IN (?)", bun.List(jobs)).Order("ar.job_id", "ar.id")
+	if len(types) > 0 {
+		q = q.Where("ar.type IN (?)", bun.List(types))
+	}
+	err := q.Scan(ctx)
 	return found, err
 }
 
