@@ -1,0 +1,141 @@
+// Package outbound calls the URLs that customers give: webhooks, input images.
+//
+// Such a URL may lead anywhere, into our own network too (server-side request
+// forgery). So it is checked twice: as a text when it is saved, for its author
+// to hear of it, and for every connection, on the very address that is dialled,
+// after the name was resolved. Nothing else leads there: no redirect is
+// followed and no proxy is asked. What comes back is bounded in time and in the
+// size of its head; who reads a body bounds it with [ReadAll].
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Policy is what may be called.
+type Policy struct {
+	// AllowLoopback lets this machine itself be called, by plain HTTP too: for a
+	// laptop, never for a server that strangers use.
+	AllowLoopback bool
+}
+
+// ErrTooLarge means that a body has more bytes than may be read of it.
+var ErrTooLarge = errors.New("the body is too large")
+
+const (
+	connectTimeout = 10 * time.Second
+	maxHeadBytes   = 32 << 10
+	maxIdle        = 100
+	maxIdlePerHost = 2
+	idleTimeout    = 30 * time.Second
+)
+
+// Client makes an HTTP client whose calls, body and all, take no longer than
+// timeout. It connects to addresses that the policy allows only and fails with
+// ErrNotPublic on others; it follows no redirect but returns it as the answer it
+// is, uses no proxy, undoes no compression and keeps no cookies.
+func (p Policy) Client(timeout time.Duration) *http.Client {
+	// Of the C library's resolver it is not known what it takes for an address.
+	return p.client(timeout, &net.Resolver{PreferGo: true})
+}
+
+func (p Policy) client(timeout time.Duration, resolver *net.Resolver) *http.Client {
+	dialer := &net.Dialer{Timeout: connectTimeout, Resolver: resolver, ControlContext: p.control}
+	return &http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: guarded{p, &http.Transport{
+			Proxy:                  nil,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    connectTimeout,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxHeadBytes,
+			MaxIdleConns:           maxIdle,
+			MaxIdleConnsPerHost:    maxIdlePerHost,
+			IdleConnTimeout:        idleTimeout,
+		}},
+	}
+}
+
+// control refuses the address that is about to be dialled, unless it is allowed.
+func (p Policy) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || network != "tcp4" && network != "tcp6" || !p.allows(to.Addr()) {
+		return ErrNotPublic
+	}
+	return nil
+}
+
+// guarded checks the URL of each request once more: it may have been saved under
+// another policy.
+type guarded struct {
+	policy Policy
+	next   *http.Transport
+}
+
+func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := g.policy.checkParsed(r.URL); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	return g.next.RoundTrip(r)
+}
+
+func (g guarded) CloseIdleConnections() { g.next.CloseIdleConnections() }
+
+// ReadAll reads a body to its end, or returns ErrTooLarge once it has more than
+// limit bytes.
+func ReadAll(body io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, ErrTooLarge
+	}
+	return data, nil
+}
+
+// Reason says in a few words for the URL's author why a call failed. It names
+// neither the URL, which may hold a secret, nor the addresses that the name
+// leads to, which may be ours.
+func Reason(err error) string {
+	var (
+		noName      *net.DNSError
+		certificate *tls.CertificateVerificationError
+		authority   x509.UnknownAuthorityError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+		timeout     net.Error
+	)
+	switch {
+	case errors.Is(err, ErrNotPublic):
+		return "it leads to an address that is not public"
+	case errors.Is(err, ErrTooLarge):
+		return "the answer is too large"
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no whole answer came in time"
+	case errors.As(err, &noName):
+		return "its host has no address"
+	case errors.As(err, &certificate), errors.As(err, &authority):
+		return "its TLS certificate is not valid"
+	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
+		return "it does not speak TLS as it should"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	}
+	return "the connection failed"
+}

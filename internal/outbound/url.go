@@ -1,0 +1,131 @@
+package outbound
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Refusal says what is wrong with a URL, in a sentence for its author.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// ErrNotPublic means that a URL leads to an address that is not on the public
+// internet.
+const ErrNotPublic = Refusal("The URL leads to an address that is not public.")
+
+// maxURLBytes is as long as a URL may be.
+const maxURLBytes = 2048
+
+// privateNames end names that mean something inside of a network only, those of
+// metadata servers among them.
+var privateNames = []string{"localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa"}
+
+// CheckURL parses an absolute URL of somebody else's that we are to call, or
+// returns a Refusal. It looks nothing up:
+// where a name leads to is checked whenever the client connects.
+func (p Policy) CheckURL(raw string) (*url.URL, error) {
+	switch {
+	case raw == "":
+		return nil, Refusal("The URL is empty.")
+	case len(raw) > maxURLBytes:
+		return nil, Refusal(fmt.Sprintf("A URL may have %d bytes; this one has %d.", maxURLBytes, len(raw)))
+	case !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
+		return nil, Refusal("The URL holds a space, a control character or a byte that is not UTF-8: percent-encode it.")
+	case strings.Contains(raw, "#"):
+		return nil, Refusal("The URL has a fragment (#…), which no server is ever sent: leave it out.")
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Host == "" {
+		return nil, Refusal("This is not an absolute URL: write https://host/path.")
+	}
+	return u, p.checkParsed(u)
+}
+
+func (p Policy) checkParsed(u *url.URL) error {
+	if u.User != nil {
+		return Refusal("The URL holds a user or password: leave them out.")
+	}
+	local, err := p.checkHost(u.Hostname())
+	if err != nil {
+		return err
+	}
+	switch {
+	case u.Scheme == "https", u.Scheme == "http" && local:
+	case p.AllowLoopback:
+		return Refusal("The URL must begin with https://, or with http:// for this machine itself (localhost).")
+	default:
+		return Refusal("The URL must begin with https://.")
+	}
+	return checkPort(u)
+}
+
+// checkHost tells whether the host is this machine itself, if that is allowed.
+func (p Policy) checkHost(host string) (local bool, err error) {
+	if literal, err := netip.ParseAddr(host); err == nil {
+		if !p.allows(literal) {
+			return false, ErrNotPublic
+		}
+		return literal.Unmap().IsLoopback(), nil
+	}
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	if !validName(name) {
+		return false, Refusal("The URL's host is neither a name (letters, digits and hyphens; others as xn--…) nor a whole IP address.")
+	}
+	if p.AllowLoopback && name == "localhost" {
+		return true, nil
+	}
+	if !strings.Contains(name, ".") {
+		return false, ErrNotPublic // it leads somewhere inside of a network, if anywhere
+	}
+	for _, private := range privateNames {
+		if strings.HasSuffix(name, "."+private) {
+			return false, ErrNotPublic
+		}
+	}
+	return false, nil
+}
+
+// validName tells whether this is a DNS name, and not another way to write an
+// IP address: resolvers of the C library take 2130706433, 127.1, 0177.0.0.1 and
+// 0x7f000001 for 127.0.0.1.
+func validName(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	last := labels[len(labels)-1]
+	return strings.Trim(last, "0123456789") != "" && !isHex(last)
+}
+
+func isHex(label string) bool {
+	digits, prefixed := strings.CutPrefix(label, "0x")
+	return prefixed && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// checkPort refuses the ports of services that do not speak HTTP, which are
+// those below 1024 but its own.
+func checkPort(u *url.URL) error {
+	text := u.Port()
+	if text == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return Refusal("The URL has a colon behind its host, and no port.")
+		}
+		return nil
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port < 1024 && port != 443 && !(port == 80 && u.Scheme == "http") {
+		return Refusal("The URL's port must be 443 or from 1024 to 65535.")
+	}
+	return nil
+}
