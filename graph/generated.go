@@ -153,6 +153,7 @@ type QueryResolver interface {
 type SubscriptionResolver interface {
 	WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error)
 	JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error)
+	JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error)
 }
 type ViewerResolver interface {
 	Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error)
@@ -294,7 +295,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/worker.graphqls"
+//go:embed "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -315,6 +316,7 @@ var sources = []*ast.Source{
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/run.graphqls", Input: sourceData("schema/run.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
+	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
@@ -2124,6 +2126,28 @@ func (ec *executionContext) field_Query_workers_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["after"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_jobEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "jobId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["jobId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "afterSeq",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["afterSeq"] = arg1
 	return args, nil
 }
 
@@ -10235,6 +10259,68 @@ func (ec *executionContext) fieldContext_Subscription_jobProgress(ctx context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_jobEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_jobEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().JobEvents(ctx, fc.Args["jobId"].(string), fc.Args["afterSeq"].(*int))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *models.JobEvent
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.JobEvent
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.JobEvent) graphql.Marshaler {
+			return ec.marshalNJobEvent2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_jobEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JobEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_jobEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _UploadTarget_objectKey(ctx context.Context, field graphql.CollectedField, obj *UploadTarget) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16678,6 +16764,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_workerDirectives(ctx, fields[0])
 	case "jobProgress":
 		return ec._Subscription_jobProgress(ctx, fields[0])
+	case "jobEvents":
+		return ec._Subscription_jobEvents(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}

@@ -12,3 +12,27 @@ var (
 	Settings = settings
 	Drift    = drift
 )
+
+// Feeds is how many jobs' events are followed in this process.
+func Feeds(w *Watcher) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.feeds)
+}
+
+// MaxRing bounds a Ring.
+const MaxRing = maxRing
+
+// Ring is a ring of its items' own numbers.
+type Ring struct{ inside *ring[int] }
+
+// NewRing makes an empty ring.
+func NewRing() Ring { return Ring{newRing(func(n int) int { return n })} }
+
+func (r Ring) Add(n int)             { r.inside.add(n) }
+func (r Ring) Age()                  { r.inside.age() }
+func (r Ring) More() <-chan struct{} { return r.inside.after(0).more }
+func (r Ring) After(n int) (held []int, behind bool) {
+	h := r.inside.after(n)
+	return h.items, h.behind
+}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -12,6 +13,9 @@ import (
 type Watcher struct {
 	Reader *Reader
 	News   News
+
+	mu    sync.Mutex
+	feeds map[models.JobID]*feed // of the jobs whose events somebody follows
 }
 
 const (

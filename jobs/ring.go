@@ -1,0 +1,114 @@
+package jobs
+
+import (
+	"slices"
+	"sync"
+)
+
+// ring holds the newest items of a stream that many follow, each at his own
+// pace. Items are numbered, upwards. Who is further behind than the ring reaches
+// has to read elsewhere: nobody makes it grow.
+type ring[T any] struct {
+	number func(T) int
+
+	mu    sync.Mutex
+	items []T
+	floor int           // the number before the first item
+	head  int           // the number of the newest item there ever was
+	aged  int           // how many of the items were there when age was last called
+	over  bool          // nothing comes after head
+	err   error         // why nothing comes any more, if it failed
+	more  chan struct{} // closed when something of the above changed
+}
+
+// maxRing bounds the items that are held.
+const maxRing = 256
+
+func newRing[T any](number func(T) int) *ring[T] {
+	return &ring[T]{number: number, more: make(chan struct{})}
+}
+
+// heard is what a ring says to one who has everything up to a number.
+type heard[T any] struct {
+	items  []T
+	behind bool // what comes next is no longer, or not yet, in the ring
+	floor  int  // up to here it has to be read elsewhere
+	over   bool
+	err    error
+	more   <-chan struct{}
+}
+
+// after returns what comes after a number.
+func (r *ring[T]) after(at int) heard[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := heard[T]{floor: r.floor, more: r.more, err: r.err}
+	if h.behind = at < r.floor; !h.behind {
+		from, _ := slices.BinarySearchFunc(r.items, at+1, func(item T, n int) int { return r.number(item) - n })
+		h.items = r.items[from:]
+		h.over = r.over && at >= r.head
+	}
+	return h
+}
+
+// begin sets where a stream begins here.
+func (r *ring[T]) begin(at int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.floor, r.head = at, at
+}
+
+// add appends items, whose numbers come after head.
+func (r *ring[T]) add(items ...T) {
+	if len(items) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(r.items, items...)
+	r.head, r.over = r.number(items[len(items)-1]), false
+	r.drop(len(r.items) - maxRing)
+	r.tell()
+}
+
+// age drops the items that were there when it was last called: those who keep
+// up have them.
+func (r *ring[T]) age() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(r.aged)
+	r.aged = len(r.items)
+}
+
+// drop forgets the first n items. Others may still read them.
+func (r *ring[T]) drop(n int) {
+	if n <= 0 {
+		return
+	}
+	r.floor = r.number(r.items[n-1])
+	r.aged = max(0, r.aged-n)
+	r.items = slices.Clone(r.items[n:])
+}
+
+// end notes whether the stream is over at its head, and how far that is.
+func (r *ring[T]) end(head int, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if over != r.over || head > r.head {
+		r.over, r.head = over, max(head, r.head)
+		r.tell()
+	}
+}
+
+// fail ends the stream for all who follow it.
+func (r *ring[T]) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	r.tell()
+}
+
+func (r *ring[T]) tell() {
+	close(r.more)
+	r.more = make(chan struct{})
+}
