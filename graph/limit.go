@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -40,7 +41,7 @@ func (limits) Validate(schema graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationParameters refuses text that the parser would change.
 func (limits) MutateOperationParameters(_ context.Context, request *graphql.RawParams) *gqlerror.Error {
-	if hasLoneSurrogate(request.Query) {
+	if wellformed.HasLoneSurrogate(request.Query) {
 		return refusal(errLoneSurrogate)
 	}
 	return nil

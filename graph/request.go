@@ -7,10 +7,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -96,44 +94,11 @@ func checkGet(r *http.Request) (int, *jobs.Error) {
 
 // checkText refuses what a JSON decoder would silently replace by U+FFFD.
 func checkText(raw []byte) *jobs.Error {
-	switch {
-	case !utf8.Valid(raw):
+	switch err := wellformed.Text(raw); {
+	case errors.Is(err, wellformed.ErrNotUTF8):
 		return errNotUTF8
-	case hasLoneSurrogate(string(raw)):
+	case err != nil:
 		return errLoneSurrogate
 	}
 	return nil
-}
-
-// hasLoneSurrogate looks for \u escapes, as JSON and GraphQL have them, that are
-// half of a pair.
-func hasLoneSurrogate(text string) bool {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		unit := escapedUnit(text[i:])
-		i++ // whatever is escaped, a backslash too
-		if !utf16.IsSurrogate(unit) {
-			continue
-		}
-		i += 4
-		if utf16.DecodeRune(unit, escapedUnit(text[i+1:])) == utf8.RuneError {
-			return true
-		}
-		i += 6
-	}
-	return false
-}
-
-// escapedUnit is the UTF-16 unit that a text begins with, or -1.
-func escapedUnit(text string) rune {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return -1
-	}
-	unit, err := strconv.ParseUint(text[2:6], 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(unit)
 }
