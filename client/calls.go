@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// The calls that go through repeater may be repeated: see WithTries.
 
 // Viewer tells whose key this is and what it may do.
 func (c *Client) Viewer(ctx context.Context) (*Viewer, error) {
-	data, err := viewer(ctx, caller{c})
+	data, err := viewer(ctx, repeater{c})
 	if err != nil {
 		return nil, err
 	}
@@ -17,7 +21,7 @@ func (c *Client) Viewer(ctx context.Context) (*Viewer, error) {
 
 // Job returns a job of the caller's, or a NOT_FOUND error.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
-	data, err := job(ctx, caller{c}, id)
+	data, err := job(ctx, repeater{c}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +31,7 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 // JobHistory returns a job with what it waits for, its attempts, artifacts and
 // first 200 events, or a NOT_FOUND error.
 func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error) {
-	data, err := jobHistory(ctx, caller{c}, id)
+	data, err := jobHistory(ctx, repeater{c}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +41,7 @@ func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error)
 // Jobs returns one page of the caller's jobs, newest first: at most first of
 // them (50 if it is 0), from behind the cursor after on.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after string) (*JobPage, error) {
-	data, err := jobs(ctx, caller{c}, &filter, optional(first), optional(after))
+	data, err := jobs(ctx, repeater{c}, &filter, optional(first), optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -46,17 +50,20 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after st
 
 // Models lists what jobs can ask for.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
-	data, err := models(ctx, caller{c})
+	data, err := models(ctx, repeater{c})
 	if err != nil {
 		return nil, err
 	}
 	return data.Models, nil
 }
 
-// SubmitJob asks for a job. With an idempotency key it may be repeated: the same
-// request gives the same job.
+// SubmitJob asks for a job. The idempotency key, a new one if in has none, makes
+// one job of it however often it is sent.
 func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission, error) {
-	data, err := submitJob(ctx, caller{c}, in)
+	if in.IdempotencyKey == nil {
+		in.IdempotencyKey = new("go-" + uuid.NewString())
+	}
+	data, err := submitJob(ctx, repeater{c}, in)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +73,7 @@ func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission,
 // CancelJob cancels a waiting job at once, and asks the worker of a running one
 // to stop. A job that ended otherwise is a CONFLICT error.
 func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
-	data, err := cancelJob(ctx, caller{c}, id)
+	data, err := cancelJob(ctx, repeater{c}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +98,7 @@ type WorkerFilter struct {
 
 // Workers returns one page of the fleet, as Jobs does of jobs.
 func (c *Client) Workers(ctx context.Context, filter WorkerFilter, first int, after string) (*WorkerPage, error) {
-	data, err := workers(ctx, caller{c}, optional(filter.PoolID), filter.Status, optional(first), optional(after))
+	data, err := workers(ctx, repeater{c}, optional(filter.PoolID), filter.Status, optional(first), optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +107,7 @@ func (c *Client) Workers(ctx context.Context, filter WorkerFilter, first int, af
 
 // Worker returns a worker, or a NOT_FOUND error.
 func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
-	data, err := worker(ctx, caller{c}, id)
+	data, err := worker(ctx, repeater{c}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +116,7 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 
 // Queues lists what waits and runs in each lane.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
-	data, err := queues(ctx, caller{c})
+	data, err := queues(ctx, repeater{c})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +134,7 @@ func (c *Client) PreemptWorker(ctx context.Context, id string, notice time.Durat
 
 // TerminateWorker ends a worker's machine now.
 func (c *Client) TerminateWorker(ctx context.Context, id string) (*Worker, error) {
-	data, err := terminateWorker(ctx, caller{c}, id)
+	data, err := terminateWorker(ctx, repeater{c}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +143,7 @@ func (c *Client) TerminateWorker(ctx context.Context, id string) (*Worker, error
 
 // DrainWorker lets a worker finish its job, at most until the deadline, and go.
 func (c *Client) DrainWorker(ctx context.Context, id string, deadline time.Duration) (*Worker, error) {
-	data, err := drainWorker(ctx, caller{c}, id, int(deadline.Seconds()))
+	data, err := drainWorker(ctx, repeater{c}, id, int(deadline.Seconds()))
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type Client struct {
 	endpoint *url.URL
 	key      string
 	http     *http.Client
+	tries    int
 }
 
 // Option changes how a Client works.
@@ -55,7 +56,7 @@ func New(endpoint, key string, options ...Option) (*Client, error) {
 	if u.Path = strings.TrimSuffix(u.Path, "/"); u.Path == "" {
 		u.Path = "/graphql"
 	}
-	c := &Client{endpoint: u, key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}}
+	c := &Client{endpoint: u, key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}, tries: defaultTries}
 	for _, option := range options {
 		option(c)
 	}
@@ -80,7 +81,8 @@ func (c *Client) WithKey(key string) *Client {
 // Endpoint is the URL that calls go to.
 func (c *Client) Endpoint() string { return c.endpoint.String() }
 
-// caller is the generated code's way to the API.
+// caller is the generated code's way to the API: one request, whatever comes of
+// it.
 type caller struct{ *Client }
 
 // MakeRequest posts one operation and decodes its answer into resp.Data. Its
@@ -111,7 +113,7 @@ func (c caller) MakeRequest(ctx context.Context, req *graphql.Request, resp *gra
 		return unreachable(c.endpoint.Host, err)
 	}
 	if len(raw) > maxAnswer {
-		return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s: the answer is longer than %d MiB", req.OpName, maxAnswer>>20)}
+		return &Error{Code: CodeUnavailable, Unsettled: true, Message: fmt.Sprintf("%s: the answer is longer than %d MiB", req.OpName, maxAnswer>>20)}
 	}
 	return decode(answer, raw, resp.Data)
 }
@@ -131,12 +133,12 @@ func decode(answer *http.Response, raw []byte, data any) error {
 		switch e.Code {
 		case CodeNotFound, CodeForbidden, CodeConflict:
 			// the word of a proxy whose API is away, not the API's about what was asked for
-			e.Code = CodeUnavailable
+			e.Code, e.Unsettled = CodeUnavailable, true
 		}
 		return e
 	}
 	if err := json.Unmarshal(envelope.Data, data); err != nil {
-		return &Error{Code: CodeUnavailable, cause: err,
+		return &Error{Code: CodeUnavailable, Unsettled: true, cause: err,
 			Message: fmt.Sprintf("the answer of %s does not fit this version of the client: %v", answer.Request.URL.Host, err)}
 	}
 	return nil

@@ -22,11 +22,11 @@ import (
 )
 
 // serve starts an HTTP server and returns a client of it.
-func serve(t *testing.T, handler http.HandlerFunc) (*client.Client, *httptest.Server) {
+func serve(t *testing.T, handler http.HandlerFunc, options ...client.Option) (*client.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := client.New(server.URL, "rl_test")
+	c, err := client.New(server.URL, "rl_test", options...)
 	require.NoError(t, err)
 	return c, server
 }
@@ -64,11 +64,11 @@ func TestCall(t *testing.T) {
 			io.WriteString(w, `{"data":{"submitJob":{"deduplicated":true,"job":{"id":"job_1","result":{"sizeBytes":"9007199254740993"}}}}}`)
 		})
 
-		got, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "testcard", Prompt: new("a lighthouse")})
+		got, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "testcard", Prompt: new("a lighthouse"), IdempotencyKey: new("k1")})
 
 		require.NoError(t, err)
 		require.Equal(t, "Bearer rl_test", key)
-		require.Equal(t, map[string]any{"input": map[string]any{"model": "testcard", "prompt": "a lighthouse"}}, sent["variables"])
+		require.Equal(t, map[string]any{"input": map[string]any{"model": "testcard", "prompt": "a lighthouse", "idempotencyKey": "k1"}}, sent["variables"])
 		require.True(t, got.Deduplicated)
 		require.Equal(t, int64(9007199254740993), got.Job.Result.SizeBytes)
 	})
@@ -118,7 +118,8 @@ func TestCallFails(t *testing.T) {
 				}
 				w.WriteHeader(test.status)
 				io.WriteString(w, test.body)
-			})
+			}, client.WithTries(1))
+			test.want.Unsettled = test.want.Code == client.CodeUnavailable
 			test.want.Message = strings.ReplaceAll(test.want.Message, "HOST", strings.TrimPrefix(server.URL, "http://"))
 
 			_, err := c.Viewer(t.Context())

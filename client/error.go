@@ -39,6 +39,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// RequestID finds the failure in the server's log, if the fault is its own.
 	RequestID string
+	// Unsettled means that no answer tells whether what was asked was done.
+	Unsettled bool
 
 	cause error
 }
@@ -93,19 +95,22 @@ func (g graphError) asError(answer *http.Response) *Error {
 	if e.RetryAfter == 0 && answer != nil {
 		e.RetryAfter = retryAfter(answer)
 	}
+	e.Unsettled = e.Code == CodeUnavailable || e.Code == CodeInternal
 	return e
 }
 
 // unreachable is the error of a request that got no answer.
 func unreachable(host string, err error) *Error {
-	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %v", host, err), cause: err}
+	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %v", host, err), Unsettled: !unsent(err), cause: err}
 }
 
 // strangeAnswer is the error of an answer that is no GraphQL: a proxy's page, a
 // wrong address, a server that starts or stops.
 func strangeAnswer(answer *http.Response, body []byte) *Error {
+	code := codeOfStatus(answer.StatusCode)
 	return &Error{
-		Code:       codeOfStatus(answer.StatusCode),
+		Code:       code,
+		Unsettled:  code == CodeUnavailable,
 		Message:    fmt.Sprintf("%s answered %s%s", answer.Request.URL.Host, answer.Status, excerpt(body)),
 		RetryAfter: retryAfter(answer),
 	}

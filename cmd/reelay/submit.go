@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -240,37 +239,22 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 	return o.prompt, nil
 }
 
-// submitTries is how often a submit is sent before it counts as failed.
-const submitTries = 4
-
-// submit asks for a job, again if no answer came: the idempotency key makes one
-// job of it. If it fails although the job may exist, the error tells how to find
-// out.
+// submit asks for a job. If that fails although the job may exist, the error
+// tells how to find out.
 func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput) (*client.Submission, error) {
-	sent := false
-	for try := 1; ; try++ {
-		submission, err := c.SubmitJob(ctx, in)
-		if err == nil {
-			return submission, nil
-		}
-		lost := client.ErrorCode(err) == client.CodeUnavailable
-		sent = sent || lost && !errors.Is(err, syscall.ECONNREFUSED)
-		if lost && try < submitTries && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Duration(try) * 300 * time.Millisecond):
-			}
-			continue
-		}
-		err = apiError(err)
-		if ctx.Err() != nil {
-			err = errors.New("stopped before an answer came")
-		}
-		if sent {
-			err = fmt.Errorf("%w\nThe job may have been accepted. The same command with --idempotency-key %s finds it, or submits it, once", err, *in.IdempotencyKey)
-		}
-		return nil, err
+	submission, err := c.SubmitJob(ctx, in)
+	if err == nil {
+		return submission, nil
 	}
+	e, ok := errors.AsType[*client.Error](err)
+	err = apiError(err)
+	if ctx.Err() != nil {
+		err = errors.New("stopped before an answer came")
+	}
+	if ok && e.Unsettled {
+		err = fmt.Errorf("%w\nThe job may have been accepted. The same command with --idempotency-key %s finds it, or submits it, once", err, *in.IdempotencyKey)
+	}
+	return nil, err
 }
 
 // checkOutput refuses, before anything is asked for, a file that could not be
