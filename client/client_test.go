@@ -289,19 +289,25 @@ type frame struct {
 
 // accept takes one subscription and returns its socket.
 func accept(w http.ResponseWriter, r *http.Request) *websocket.Conn {
+	conn, _ := acceptFrame(w, r)
+	return conn
+}
+
+// acceptFrame is accept, and returns what was asked for too.
+func acceptFrame(w http.ResponseWriter, r *http.Request) (*websocket.Conn, frame) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
-		return nil
+		return nil, frame{}
 	}
 	var hello, subscribe frame
 	_ = wsjson.Read(r.Context(), conn, &hello)
 	if string(hello.Payload) != `{"authorization":"Bearer rl_test"}` {
 		conn.Close(4401, "Unauthorized")
-		return nil
+		return nil, frame{}
 	}
 	_ = wsjson.Write(r.Context(), conn, frame{Type: "connection_ack"})
 	_ = wsjson.Read(r.Context(), conn, &subscribe)
-	return conn
+	return conn, subscribe
 }
 
 func sendStatus(r *http.Request, conn *websocket.Conn, status string) {

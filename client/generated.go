@@ -2397,6 +2397,18 @@ type __heartbeatInput struct {
 // GetInput returns __heartbeatInput.Input, and is useful for accessing the field via an interface.
 func (v *__heartbeatInput) GetInput() HeartbeatInput { return v.Input }
 
+// __jobEventsInput is used internally by genqlient
+type __jobEventsInput struct {
+	JobId    string `json:"jobId"`
+	AfterSeq int    `json:"afterSeq"`
+}
+
+// GetJobId returns __jobEventsInput.JobId, and is useful for accessing the field via an interface.
+func (v *__jobEventsInput) GetJobId() string { return v.JobId }
+
+// GetAfterSeq returns __jobEventsInput.AfterSeq, and is useful for accessing the field via an interface.
+func (v *__jobEventsInput) GetAfterSeq() int { return v.AfterSeq }
+
 // __jobHistoryInput is used internally by genqlient
 type __jobHistoryInput struct {
 	Id string `json:"id"`
@@ -2654,6 +2666,16 @@ type heartbeatResponse struct {
 
 // GetHeartbeat returns heartbeatResponse.Heartbeat, and is useful for accessing the field via an interface.
 func (v *heartbeatResponse) GetHeartbeat() HeartbeatPayload { return v.Heartbeat }
+
+// jobEventsResponse is returned by jobEvents on success.
+type jobEventsResponse struct {
+	// Every event of one job after afterSeq, first those of the past, then live; ends after the event that ended the job.
+	// No gap and no repeat, across reconnects and replicas: after a break, go on from the last seq that you have.
+	JobEvents JobEvent `json:"jobEvents"`
+}
+
+// GetJobEvents returns jobEventsResponse.JobEvents, and is useful for accessing the field via an interface.
+func (v *jobEventsResponse) GetJobEvents() JobEvent { return v.JobEvents }
 
 // jobHistoryResponse is returned by jobHistory on success.
 type jobHistoryResponse struct {
@@ -3440,6 +3462,70 @@ func job(
 	)
 
 	return data_, err_
+}
+
+// The subscription executed by jobEvents.
+const jobEvents_Operation = `
+subscription jobEvents ($jobId: ID!, $afterSeq: Int!) {
+	jobEvents(jobId: $jobId, afterSeq: $afterSeq) {
+		... JobEvent
+	}
+}
+fragment JobEvent on JobEvent {
+	seq
+	run
+	attemptId
+	type
+	payload
+	createdAt
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func jobEvents(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	jobId string,
+	afterSeq int,
+) (dataChan_ chan jobEventsWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobEvents",
+		Query:  jobEvents_Operation,
+		Variables: &__jobEventsInput{
+			JobId:    jobId,
+			AfterSeq: afterSeq,
+		},
+	}
+
+	dataChan_ = make(chan jobEventsWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, jobEventsForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type jobEventsWsResponse graphql.BaseResponse[*jobEventsResponse]
+
+func jobEventsForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp jobEventsWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan jobEventsWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan jobEventsWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
 }
 
 // The query executed by jobHistory.

@@ -33,7 +33,33 @@ func (c *Client) WatchJob(ctx context.Context, id string, interval time.Duration
 		Query: jobProgress_Operation, OpName: "jobProgress",
 		Variables: __jobProgressInput{JobId: id, IntervalMs: new(int(interval.Milliseconds()))},
 	}
-	return watch(ctx, c, request, func(job *Job) bool { return job.Status.Terminal() })
+	return watch(ctx, c, feed[Job]{
+		request: func() graphql.Request { return request },
+		last:    func(job *Job) bool { return job.Status.Terminal() },
+	})
+}
+
+// JobEvents follows what happens to a job: every event after the one of number
+// afterSeq (0: all of them), those of the past first, until the job's last one or
+// ctx ends. None is missed and none comes twice. Connections that break are
+// WatchJob's.
+func (c *Client) JobEvents(ctx context.Context, id string, afterSeq int) iter.Seq2[*JobEvent, error] {
+	return func(yield func(*JobEvent, error) bool) {
+		newest := afterSeq
+		watch(ctx, c, feed[JobEvent]{
+			request: func() graphql.Request {
+				return graphql.Request{
+					Query: jobEvents_Operation, OpName: "jobEvents",
+					Variables: __jobEventsInput{JobId: id, AfterSeq: newest},
+				}
+			},
+			last: func(e *JobEvent) bool {
+				newest = e.Seq
+				return false // a retry goes on behind an end: the server knows
+			},
+			completes: true,
+		})(yield)
+	}
 }
 
 // WorkerDirectives follows what the control plane wants of a worker: what it
@@ -44,25 +70,39 @@ func (c *Client) WorkerDirectives(ctx context.Context, workerID string) iter.Seq
 		Query: workerDirectives_Operation, OpName: "workerDirectives",
 		Variables: __workerDirectivesInput{WorkerId: workerID},
 	}
-	return watch(ctx, c, request, func(d *Directive) bool { return d.Action == DirectiveActionTerminate })
+	return watch(ctx, c, feed[Directive]{
+		request: func() graphql.Request { return request },
+		last:    func(d *Directive) bool { return d.Action == DirectiveActionTerminate },
+	})
 }
 
-// watch follows a subscription of one field, whose events are of type T, until
-// its last event or ctx's end, on as many connections as that takes.
-func watch[T any](ctx context.Context, c *Client, request graphql.Request, last func(*T) bool) iter.Seq2[*T, error] {
+// feed is a subscription of one field, whose events are of type T.
+type feed[T any] struct {
+	// request is made anew for each connection.
+	request func() graphql.Request
+	// last tells whether an event is the last one.
+	last func(*T) bool
+	// completes means that the server's word that it is complete is the end, too.
+	completes bool
+}
+
+// watch follows a feed until its end or ctx's, on as many connections as that
+// takes.
+func watch[T any](ctx context.Context, c *Client, f feed[T]) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for failures := 0; ; {
-			ended := false
+			ended, request := false, f.request()
 			err := c.subscribe(ctx, request, func(payload json.RawMessage) (bool, error) {
 				event, err := readEvent[T](payload, request.OpName)
 				if err != nil {
 					return false, err
 				}
 				failures = 0
-				ended = !yield(event, nil) || last(event)
+				over := f.last(event)
+				ended = !yield(event, nil) || over
 				return !ended, nil
 			})
-			if ended {
+			if ended || err == nil && f.completes {
 				return
 			}
 			failures++
