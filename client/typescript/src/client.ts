@@ -1,0 +1,276 @@
+import { type Download, Checksum, read, verify } from "./download.js";
+import { fromGraphQL, fromStatus, ReelayError, unreachable } from "./error.js";
+import {
+  type ArtifactFragment, type ArtifactType, type JobEventFragment, type JobFilter, type JobFragment, type JobStatus,
+  type ModelsQuery, operations, type SubmitJobInput, type SubmitJobMutation, type ViewerQuery,
+} from "./generated.js";
+import { backoff, repeat, sleep } from "./retry.js";
+import { Sockets } from "./sockets.js";
+
+export type Job = JobFragment;
+export type JobEvent = JobEventFragment;
+export type Artifact = ArtifactFragment;
+export type Model = ModelsQuery["models"][number];
+export type Viewer = ViewerQuery["viewer"];
+export type Submission = SubmitJobMutation["submitJob"];
+
+/** How a client reaches its Reelay. */
+export interface ReelayOptions {
+  /** The address of the API, such as http://127.0.0.1:8080. */
+  endpoint: string;
+  /** A key, `rl_…`. */
+  apiKey: string;
+  /** How often a call that may be repeated is sent before it counts as failed: 4 by default. */
+  tries?: number;
+  /** Instead of the global fetch. */
+  fetch?: typeof globalThis.fetch;
+  /** Instead of the global WebSocket, or of the package ws where there is none. */
+  webSocket?: unknown;
+}
+
+/** What every call takes besides its arguments. */
+export interface CallOptions {
+  /** Ends the call; it then throws the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** One page of jobs. */
+export interface JobPage {
+  jobs: Job[];
+  /** Exact up to 10,000; 10,001 means more. */
+  totalCount: number;
+  /** Where the next page begins; undefined on the last one. */
+  next: string | undefined;
+}
+
+/** Milliseconds that one call may take. */
+const callTimeout = 60_000;
+
+const terminal: readonly JobStatus[] = ["COMPLETED", "FAILED", "CANCELLED"];
+
+/** Whether a job of this status has ended. */
+export function isTerminal(status: JobStatus): boolean {
+  return terminal.includes(status);
+}
+
+/** Calls one Reelay API with one key. Every method throws a {@link ReelayError} if the call failed. */
+export class Reelay {
+  private readonly endpoint: URL;
+  private readonly apiKey: string;
+  private readonly tries: number;
+  private readonly fetch: typeof globalThis.fetch;
+  private readonly sockets: Sockets;
+
+  constructor(options: ReelayOptions) {
+    let endpoint: URL;
+    try {
+      endpoint = new URL(options.endpoint);
+    } catch {
+      throw new ReelayError("INVALID_INPUT", `the endpoint ${options.endpoint} is no URL: it must look like http://127.0.0.1:8080`);
+    }
+    if (endpoint.protocol !== "http:" && endpoint.protocol !== "https:") {
+      throw new ReelayError("INVALID_INPUT", "the endpoint must begin with http:// or https://");
+    }
+    if (endpoint.pathname === "/") {
+      endpoint.pathname = "/graphql";
+    }
+    this.endpoint = endpoint;
+    this.apiKey = options.apiKey.trim();
+    this.tries = Math.max(options.tries ?? 4, 1);
+    this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
+    const socket = new URL(endpoint);
+    socket.protocol = endpoint.protocol === "https:" ? "wss:" : "ws:";
+    this.sockets = new Sockets(socket.href, this.apiKey, options.webSocket);
+  }
+
+  /** Whose key this is and what it may do. */
+  async viewer(options?: CallOptions): Promise<Viewer> {
+    return (await this.ask<ViewerQuery>(operations.viewer, {}, options)).viewer;
+  }
+
+  /** What jobs can ask for. */
+  async models(options?: CallOptions): Promise<Model[]> {
+    return (await this.ask<ModelsQuery>(operations.models, {}, options)).models;
+  }
+
+  /** A job of the caller's, or NOT_FOUND. */
+  async job(id: string, options?: CallOptions): Promise<Job> {
+    return found((await this.ask<{ job: Job | null }>(operations.job, { id }, options)).job, "job", id);
+  }
+
+  /** One page of the caller's jobs, newest first: at most `first` of them (1 to 200, 50 by default). */
+  async jobs(filter: JobFilter = {}, page: { first?: number; after?: string } & CallOptions = {}): Promise<JobPage> {
+    const { jobs } = await this.ask<{ jobs: {
+      edges: { node: Job }[]; totalCount: number; pageInfo: { hasNextPage: boolean; endCursor: string | null };
+    } }>(operations.jobs, { filter, first: page.first, after: page.after }, page);
+    return {
+      jobs: jobs.edges.map((edge) => edge.node),
+      totalCount: jobs.totalCount,
+      next: jobs.pageInfo.hasNextPage ? jobs.pageInfo.endCursor ?? undefined : undefined,
+    };
+  }
+
+  /** All of the caller's jobs that the filter leaves, newest first, page after page. */
+  async *allJobs(filter: JobFilter = {}, options?: CallOptions): AsyncGenerator<Job, void> {
+    for (let after: string | undefined; ;) {
+      const page = await this.jobs(filter, { first: 200, after, ...options });
+      yield* page.jobs;
+      if (page.next === undefined) {
+        return;
+      }
+      after = page.next;
+    }
+  }
+
+  /** Asks for a job. The idempotency key, a new one if there is none, makes one job of it however often it is sent. */
+  async submitJob(input: SubmitJobInput, options?: CallOptions): Promise<Submission> {
+    const keyed = { ...input, idempotencyKey: input.idempotencyKey ?? `ts-${crypto.randomUUID()}` };
+    return (await this.ask<SubmitJobMutation>(operations.submitJob, { input: keyed }, options)).submitJob;
+  }
+
+  /** Cancels a waiting job at once, and asks the worker of a running one to stop. */
+  async cancelJob(id: string, options?: CallOptions): Promise<Job> {
+    return (await this.ask<{ cancelJob: Job }>(operations.cancelJob, { id }, options)).cancelJob;
+  }
+
+  /** Opens a new run of a FAILED or CANCELLED job, from its newest checkpoint or from scratch. It is sent once. */
+  async retryJob(id: string, options: { fromScratch?: boolean } & CallOptions = {}): Promise<Job> {
+    const variables = { id, fromScratch: options.fromScratch ?? false };
+    return (await this.call<{ retryJob: Job }>(operations.retryJob, variables, options.signal)).retryJob;
+  }
+
+  /** Deletes a job's prompt and artifacts for good. */
+  async deleteJob(id: string, options?: CallOptions): Promise<Job> {
+    return (await this.ask<{ deleteJob: Job }>(operations.deleteJob, { id }, options)).deleteJob;
+  }
+
+  /** The artifacts of a job, oldest first. Their links are good for an hour. */
+  async artifacts(id: string, type?: ArtifactType, options?: CallOptions): Promise<Artifact[]> {
+    const { job } = await this.ask<{ job: { artifacts: Artifact[] } | null }>(operations.jobArtifacts, { id, type }, options);
+    return found(job, "job", id).artifacts;
+  }
+
+  /**
+   * Every event of one job after `afterSeq`, those of the past first, then live; ends after its last one. No event is
+   * missed or comes twice: a connection that breaks is made again, and goes on behind the newest event.
+   */
+  async *jobEvents(id: string, options: { afterSeq?: number } & CallOptions = {}): AsyncGenerator<JobEvent, void> {
+    let afterSeq = options.afterSeq ?? 0;
+    yield* this.follow<JobEvent>(operations.jobEvents, () => ({ jobId: id, afterSeq }), options.signal, (event) => {
+      afterSeq = event.seq;
+      return false;
+    });
+  }
+
+  /** A job's state now, then each change, at most one per `intervalMs` (50 to 60000); ends with its end. */
+  async *jobProgress(id: string, options: { intervalMs?: number } & CallOptions = {}): AsyncGenerator<Job, void> {
+    const variables = { jobId: id, intervalMs: options.intervalMs ?? 500 };
+    yield* this.follow<Job>(operations.jobProgress, () => variables, options.signal, (job) => isTerminal(job.status));
+  }
+
+  /** Follows a job to its end and returns it, however it ended. */
+  async waitForJob(id: string, options?: CallOptions & { onProgress?: (job: Job) => void }): Promise<Job> {
+    for await (const job of this.jobProgress(id, options)) {
+      options?.onProgress?.(job);
+      if (isTerminal(job.status)) {
+        return job;
+      }
+    }
+    return this.job(id, options);
+  }
+
+  /** Fetches an object into memory and verifies it. For files, see `download` of reelay-client/node. */
+  async fetchArtifact(artifact: Download, options?: CallOptions): Promise<Uint8Array> {
+    return repeat(this.tries, options?.signal, async () => {
+      const size = Number(artifact.sizeBytes);
+      const bytes = new Uint8Array(size);
+      const checksum = new Checksum();
+      let length = 0;
+      for await (const chunk of this.read(artifact, 0, options?.signal)) {
+        if (length + chunk.length <= size) {
+          bytes.set(chunk, length);
+        }
+        length += chunk.length;
+        checksum.update(chunk);
+      }
+      await verify(artifact, length, checksum);
+      return bytes;
+    });
+  }
+
+  /** Yields an object's bytes from `offset` on, as they come and unverified. */
+  read(artifact: Download, offset = 0, signal?: AbortSignal): AsyncGenerator<Uint8Array, void> {
+    return read(this.fetch, { ...artifact, url: new URL(artifact.url, this.endpoint).href }, offset, signal);
+  }
+
+  /** Runs one operation, again if it may be. */
+  private ask<T>(query: string, variables: Record<string, unknown>, options?: CallOptions): Promise<T> {
+    return repeat(this.tries, options?.signal, () => this.call<T>(query, variables, options?.signal));
+  }
+
+  private async call<T>(query: string, variables: Record<string, unknown>, signal?: AbortSignal): Promise<T> {
+    let answer: Response, body: string;
+    try {
+      const timeout = AbortSignal.timeout(callTimeout);
+      answer = await this.fetch(this.endpoint, {
+        method: "POST",
+        headers: {
+          "Content-Type": "application/json", Authorization: `Bearer ${this.apiKey}`,
+          Accept: "application/graphql-response+json, application/json;q=0.9",
+        },
+        body: JSON.stringify({ query, variables }),
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      });
+      body = await answer.text();
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw unreachable(this.endpoint.host, error);
+    }
+    let result: { data?: T | null; errors?: { message: string; extensions?: Record<string, unknown> }[] } = {};
+    try {
+      result = JSON.parse(body);
+    } catch {
+      // It is not an answer of the API: its status tells what it may be.
+    }
+    if (result?.errors?.length) {
+      throw fromGraphQL(result.errors);
+    }
+    if (!answer.ok || !result?.data) {
+      throw fromStatus(this.endpoint.host, answer.status, body, answer.headers.get("Retry-After"));
+    }
+    return result.data;
+  }
+
+  /** Follows a subscription, on as many connections as that takes, until it completes after its last event. */
+  private async *follow<T>(
+    query: string, variables: () => Record<string, unknown>, signal: AbortSignal | undefined, last: (event: T) => boolean,
+  ): AsyncGenerator<T, void> {
+    for (let failures = 0; ; failures++) {
+      let asked = 0;
+      try {
+        for await (const event of this.sockets.subscribe<T>(query, variables(), signal)) {
+          failures = 0;
+          const over = last(event);
+          yield event;
+          if (over) {
+            return;
+          }
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof ReelayError) || !error.retryable) {
+          throw error;
+        }
+        asked = error.retryAfterSeconds ?? 0;
+      }
+      await sleep(Math.max(backoff(failures + 1), Math.min(asked, 30) * 1000), signal);
+    }
+  }
+}
+
+function found<T>(value: T | null, kind: string, id: string): T {
+  if (value === null) {
+    throw new ReelayError("NOT_FOUND", `there is no ${kind} ${id}`);
+  }
+  return value;
+}

@@ -1,0 +1,66 @@
+/** What kind of failure an error is, in the API's own words: see docs/errors.md. */
+export type ErrorCode =
+  | "UNAUTHENTICATED" | "FORBIDDEN" | "NOT_FOUND" | "INVALID_INPUT" | "IDEMPOTENCY_CONFLICT" | "CONFLICT"
+  | "CHECKSUM_MISMATCH" | "RATE_LIMITED" | "QUOTA_EXCEEDED" | "BUDGET_EXCEEDED" | "OVERLOADED" | "QUERY_TOO_COMPLEX"
+  | "UNAVAILABLE" | "INTERNAL" | (string & {});
+
+/** Why a call failed. Its message is a sentence for people. */
+export class ReelayError extends Error {
+  override readonly name = "ReelayError";
+  readonly code: ErrorCode;
+  /** The input that is to blame, such as `params.durationSeconds`, if one is. */
+  readonly field: string | undefined;
+  /** How long the API asks to wait before another try, in seconds. */
+  readonly retryAfterSeconds: number | undefined;
+  /** Finds the failure in the server's log, if the fault is its own. */
+  readonly requestId: string | undefined;
+
+  constructor(code: ErrorCode, message: string, more: {
+    field?: string; retryAfterSeconds?: number; requestId?: string; cause?: unknown;
+  } = {}) {
+    super(message, { cause: more.cause });
+    this.code = code;
+    this.field = more.field;
+    this.retryAfterSeconds = more.retryAfterSeconds;
+    this.requestId = more.requestId;
+  }
+
+  /** Whether the same call may succeed later. */
+  get retryable(): boolean {
+    return this.code === "UNAVAILABLE" || this.code === "OVERLOADED" || this.code === "RATE_LIMITED";
+  }
+}
+
+interface GraphQLErrorLike {
+  message: string;
+  extensions?: Record<string, unknown>;
+}
+
+/** The first error of a GraphQL answer. */
+export function fromGraphQL(errors: readonly GraphQLErrorLike[]): ReelayError {
+  const { message, extensions = {} } = errors[0] ?? { message: "the API answered with an error that it did not name" };
+  const text = (name: string) => (typeof extensions[name] === "string" ? extensions[name] as string : undefined);
+  const wait = extensions["retryAfterSeconds"];
+  return new ReelayError(text("code") ?? "INTERNAL", message, {
+    field: text("field"), requestId: text("requestId"), retryAfterSeconds: typeof wait === "number" ? wait : undefined,
+  });
+}
+
+const codes: Record<number, ErrorCode> = {
+  400: "INVALID_INPUT", 401: "UNAUTHENTICATED", 413: "INVALID_INPUT", 422: "INVALID_INPUT", 429: "RATE_LIMITED",
+};
+
+/** The error of an answer that is no GraphQL: a proxy's page, or a server that starts or stops. */
+export function fromStatus(host: string, status: number, body: string, retryAfter: string | null): ReelayError {
+  const wait = Number(retryAfter);
+  const excerpt = body.replace(/\s+/g, " ").trim().slice(0, 200);
+  return new ReelayError(codes[status] ?? "UNAVAILABLE", `${host} answered ${status}${excerpt && `: ${excerpt}`}`, {
+    retryAfterSeconds: retryAfter !== null && Number.isFinite(wait) && wait >= 0 ? wait : undefined,
+  });
+}
+
+/** The error of a request that got no answer. */
+export function unreachable(host: string, cause: unknown): ReelayError {
+  const why = cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
+  return new ReelayError("UNAVAILABLE", `${host} cannot be reached: ${why}`, { cause });
+}

@@ -1,0 +1,6 @@
+export * from "./client.js";
+export type { Download } from "./download.js";
+export { type ErrorCode, ReelayError } from "./error.js";
+export type {
+  ArtifactType, Backoff, FailureClass, JobEventType, JobFilter, JobStatus, Phase, RetryPolicyInput, SubmitJobInput, Tier,
+} from "./generated.js";

@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, readdir } from "node:fs/promises";
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Reelay, ReelayError, type JobEvent } from "reelay-client";
+import { download } from "reelay-client/node";
+import { apiKey, film, reelay, Way } from "./support.js";
+
+const code = (want: string) => (error: unknown) => error instanceof ReelayError && error.code === want;
+
+describe("submitJob", { concurrency: true }, () => {
+  it("turns a prompt into a film that is whole", async () => {
+    const client = reelay();
+    const { job, deduplicated } = await client.submitJob(film);
+    assert.equal(deduplicated, false);
+
+    const done = await client.waitForJob(job.id);
+
+    assert.equal(done.status, "COMPLETED");
+    const bytes = await client.fetchArtifact(done.result!);
+    assert.equal(bytes.length, Number(done.result!.sizeBytes));
+    assert.equal(Buffer.from(bytes.subarray(4, 8)).toString(), "ftyp");
+  });
+
+  it("makes one job of it although the answer is lost", async () => {
+    const way = await Way.open();
+    way.losesAnswers = true;
+    const calls: number[] = [];
+    const client = reelay({ endpoint: way.endpoint, fetch: async (...args) => {
+      calls.push(way.connections);
+      if (calls.length === 2) {
+        way.losesAnswers = false;
+      }
+      return fetch(...args);
+    } });
+
+    const { job, deduplicated } = await client.submitJob({ ...film, userId: `lost-${crypto.randomUUID()}` });
+
+    assert.equal(deduplicated, true);
+    assert.ok(calls.length >= 2);
+    const found = await client.jobs({ userId: job.userId });
+    assert.deepEqual(found.jobs.map((j) => j.id), [job.id]);
+    way.close();
+  });
+
+  it("names the field that is wrong", async () => {
+    await assert.rejects(reelay().submitJob({ ...film, params: { durationSeconds: -1 } }),
+      (error) => code("INVALID_INPUT")(error) && (error as ReelayError).field === "params.durationSeconds");
+  });
+
+  it("refuses a wrong key everywhere", async () => {
+    const stranger = reelay({ apiKey: "rl_wrong" });
+
+    await assert.rejects(stranger.viewer(), code("UNAUTHENTICATED"));
+    await assert.rejects(stranger.jobEvents("job_00000000-0000-7000-8000-000000000000").next(), code("UNAUTHENTICATED"));
+  });
+
+  it("tells an unreachable server from a refusal", async () => {
+    const nobody = new Reelay({ endpoint: "http://127.0.0.1:1", apiKey, tries: 1 });
+
+    await assert.rejects(nobody.viewer(), code("UNAVAILABLE"));
+    assert.throws(() => new Reelay({ endpoint: "localhost", apiKey }), code("INVALID_INPUT"));
+  });
+});
+
+describe("jobs", { concurrency: true }, () => {
+  it("goes through all pages and knows none twice", async () => {
+    const client = reelay();
+    const userId = `pages-${crypto.randomUUID()}`;
+    const wanted = new Set<string>();
+    for (let i = 0; i < 3; i++) {
+      wanted.add((await client.submitJob({ ...film, userId })).job.id);
+    }
+
+    const first = await client.jobs({ userId }, { first: 2 });
+    const second = await client.jobs({ userId }, { first: 2, after: first.next });
+    const all: string[] = [];
+    for await (const job of client.allJobs({ userId })) {
+      all.push(job.id);
+    }
+
+    assert.equal(first.totalCount, 3);
+    assert.equal(second.next, undefined);
+    assert.deepEqual([...first.jobs, ...second.jobs].map((j) => j.id), all);
+    assert.deepEqual(new Set(all), wanted);
+  });
+
+  it("knows no job of nobody", async () => {
+    await assert.rejects(reelay().job("job_00000000-0000-7000-8000-000000000000"), code("NOT_FOUND"));
+  });
+
+  it("cancels, retries and deletes", async () => {
+    const client = reelay();
+    const { job } = await client.submitJob({ ...film, runAt: new Date(Date.now() + 3_600_000).toISOString() });
+
+    assert.equal((await client.cancelJob(job.id)).status, "CANCELLED");
+    assert.equal((await client.retryJob(job.id)).run, 2);
+    assert.equal((await client.waitForJob(job.id)).status, "COMPLETED");
+    assert.ok((await client.deleteJob(job.id)).deletedAt);
+  });
+});
+
+describe("jobEvents", { concurrency: true }, () => {
+  it("misses nothing and repeats nothing when connections break", async () => {
+    const way = await Way.open();
+    const client = reelay({ endpoint: way.endpoint });
+    const { job } = await client.submitJob({ ...film, params: { durationSeconds: 1, pace: 3 } });
+
+    const seen: JobEvent[] = [];
+    for await (const event of client.jobEvents(job.id)) {
+      seen.push(event);
+      if (seen.length % 2 === 0) {
+        way.cut();
+      }
+    }
+
+    assert.deepEqual(seen.map((event) => event.seq), seen.map((_, i) => i + 1));
+    assert.equal(seen.at(-1)!.type, "COMPLETED");
+    assert.ok(way.connections > 2);
+    way.close();
+  });
+
+  it("begins where it is told, and ends at once on a job that is over", async () => {
+    const client = reelay();
+    const { job } = await client.submitJob(film);
+    await client.waitForJob(job.id);
+    const all: number[] = [];
+    for await (const event of client.jobEvents(job.id)) {
+      all.push(event.seq);
+    }
+
+    const rest: number[] = [];
+    for await (const event of client.jobEvents(job.id, { afterSeq: 2 })) {
+      rest.push(event.seq);
+    }
+
+    assert.deepEqual(rest, all.slice(2));
+  });
+
+  it("ends with its signal", async () => {
+    const client = reelay();
+    const { job } = await client.submitJob({ ...film, runAt: new Date(Date.now() + 3_600_000).toISOString() });
+    const stop = new AbortController();
+
+    await assert.rejects(async () => {
+      for await (const _ of client.jobEvents(job.id, { signal: stop.signal })) {
+        stop.abort(new Error("enough"));
+      }
+    }, /enough/);
+    await client.cancelJob(job.id);
+  });
+
+  it("watches more jobs than one socket may carry", async () => {
+    const client = reelay();
+    const runAt = new Date(Date.now() + 3_600_000).toISOString();
+    const jobs = await Promise.all(Array.from({ length: 25 }, async () => (await client.submitJob({ ...film, runAt })).job));
+
+    const watches = jobs.map((job) => client.waitForJob(job.id));
+    await Promise.all(jobs.map((job) => client.cancelJob(job.id)));
+
+    for (const job of await Promise.all(watches)) {
+      assert.equal(job.status, "CANCELLED");
+    }
+  });
+});
+
+describe("download", { concurrency: true }, () => {
+  // serves bytes and breaks off in the middle of each answer but the last
+  async function store(bytes: Buffer, breaks: number) {
+    const ranges: (string | undefined)[] = [];
+    const server = createServer((request, response) => {
+      ranges.push(request.headers.range);
+      const from = Number(/bytes=(\d+)-/.exec(request.headers.range ?? "")?.[1] ?? 0);
+      const rest = bytes.subarray(from);
+      response.writeHead(from > 0 ? 206 : 200, { "Content-Length": rest.length });
+      if (ranges.length > breaks) {
+        response.end(rest);
+      } else {
+        response.write(rest.subarray(0, Math.floor(rest.length / 2)), () => response.destroy());
+      }
+    });
+    server.listen(0, "127.0.0.1").unref();
+    await once(server, "listening");
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, ranges };
+  }
+
+  it("goes on where it broke off", async () => {
+    const bytes = Buffer.alloc(100_000, "a frame ");
+    const { url, ranges } = await store(bytes, 2);
+    const folder = await mkdtemp(join(tmpdir(), "reelay-"));
+
+    // The checksum is that of the API's own algorithm: see the Go client's tests.
+    await download(reelay(), { id: "art_1", url, sizeBytes: bytes.length, checksum: await crc(bytes) }, join(folder, "film.mp4"));
+
+    assert.deepEqual(await readFile(join(folder, "film.mp4")), bytes);
+    assert.deepEqual(await readdir(folder), ["film.mp4"]);
+    assert.equal(ranges.length, 3);
+    assert.equal(ranges[0], undefined);
+  });
+
+  it("refuses other bytes than the API told of", async () => {
+    const { url } = await store(Buffer.from("123456789"), 0);
+    const folder = await mkdtemp(join(tmpdir(), "reelay-"));
+    const artifact = { id: "art_1", url, sizeBytes: 9, checksum: "AAAAAA==" };
+
+    await assert.rejects(download(reelay(), artifact, join(folder, "film.mp4")), code("CHECKSUM_MISMATCH"));
+    await assert.rejects(reelay().fetchArtifact(artifact), code("CHECKSUM_MISMATCH"));
+    assert.deepEqual(await readdir(folder), []);
+  });
+
+  it("reckons CRC32C as its standard says", async () => {
+    const { url } = await store(Buffer.from("123456789"), 0);
+
+    const bytes = await reelay().fetchArtifact({ id: "art_1", url, sizeBytes: 9, checksum: Buffer.from([0xe3, 0x06, 0x92, 0x83]).toString("base64") });
+
+    assert.equal(Buffer.from(bytes).toString(), "123456789");
+  });
+});
+
+async function crc(bytes: Buffer): Promise<string> {
+  const { AwsCrc32c } = await import("@aws-crypto/crc32c");
+  const sum = new AwsCrc32c();
+  sum.update(bytes);
+  return Buffer.from(await sum.digest()).toString("base64");
+}
