@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,15 +26,15 @@ type Options struct {
 	// Origins are the hosts whose pages may open sockets, besides the API's own:
 	// patterns such as app.example.com or *.example.com.
 	Origins []string
-	// CheckKeysEvery is how often the key of an open stream is checked again: 5
-	// seconds if it is 0.
+	// CheckKeysEvery is how often the keys of open streams are checked again: 4
+	// seconds if it is 0, so that a revoked one is out within 5.
 	CheckKeysEvery time.Duration
 }
 
 const (
 	pingEvery      = 10 * time.Second
 	initTimeout    = 5 * time.Second
-	checkKeysEvery = 5 * time.Second
+	checkKeysEvery = 4 * time.Second
 	// Only small queries are cached, and not too many: a caller's text must not
 	// fill the memory.
 	cachedQueries  = 500
@@ -50,7 +49,7 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 	if options.CheckKeysEvery == 0 {
 		options.CheckKeysEvery = checkKeysEvery
 	}
-	door := &door{authenticate: authenticate, options: options}
+	door := &door{authenticate: authenticate, options: options, keys: keyWatch{authenticate: authenticate, every: options.CheckKeysEvery}}
 	server := handler.New(NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
@@ -83,6 +82,7 @@ type door struct {
 	inside       http.Handler
 	authenticate Authenticate
 	options      Options
+	keys         keyWatch
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -109,30 +109,12 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(withPrincipal(r.Context(), p))
 	defer cancel()
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		go d.watchKey(ctx, key, cancel)
+		d.keys.watch(ctx, key, cancel)
 	}
 	if r.Method == http.MethodGet {
 		ctx = context.WithValue(ctx, getKey{}, true)
 	}
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// watchKey calls revoked once the key is not valid any more, unless ctx ends
-// before.
-func (d *door) watchKey(ctx context.Context, key string, revoked func()) {
-	ticker := time.NewTicker(d.options.CheckKeysEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if _, err := d.authenticate(ctx, key); errors.Is(err, jobs.ErrUnauthenticated) {
-			revoked()
-			return
-		}
-	}
 }
 
 // refuse answers a request that nothing ran for. The error's code may know a

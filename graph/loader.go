@@ -90,6 +90,7 @@ type loaders struct {
 	held      loader[models.WorkerID, *models.Job]
 	parents   loader[models.JobID, []*models.Job]
 	jobs      loader[models.JobID, *models.Job]
+	keyNames  loader[models.KeyID, string]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -104,6 +105,9 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
 	l.held.fetch = r.CurrentJobs
 	l.parents.fetch = r.Parents
+	l.keyNames.fetch = func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
+		return r.KeyNames(ctx, principal(ctx), ids)
+	}
 	l.jobs.fetch = keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })
 	return l
 }

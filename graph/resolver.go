@@ -23,4 +23,6 @@ type Resolver struct {
 	Operator  *jobs.Operator
 	Letters   *jobs.DeadLetters
 	Bulk      *jobs.Bulk
+	Keys      *jobs.Keys
+	Accounts  *jobs.Accounts
 }

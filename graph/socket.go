@@ -80,7 +80,7 @@ func (d *door) openSocket(ctx context.Context, payload transport.InitPayload) (c
 		// gqlgen needs the ctx even here.
 		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, code), reason), nil, present(ctx, err)
 	}
-	go d.watchKey(ctx, key, func() {
+	d.keys.watch(ctx, key, func() {
 		s := ctx.Value(socketKey{}).(*socket)
 		_ = s.conn.WriteClose(closeUnauthenticated, "UNAUTHENTICATED")
 		s.end()

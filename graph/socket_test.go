@@ -120,7 +120,7 @@ func TestSocket(t *testing.T) {
 		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
 		require.Equal(t, "next", s.next().Type)
 
-		require.NoError(t, a.Keys.Revoke(t.Context(), a.Client.KeyID))
+		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
 
 		require.EqualValues(t, 4401, s.closed())
 	})
@@ -265,7 +265,7 @@ func TestSSE(t *testing.T) {
 		lines := stream(t, a, a.Submit(t).ID)
 		until(t, lines, `"status":"QUEUED"`)
 
-		require.NoError(t, a.Keys.Revoke(t.Context(), a.Client.KeyID))
+		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
 
 		ended := make(chan struct{})
 		go func() {

@@ -111,7 +111,7 @@ func (b *Bulk) Start(ctx context.Context, p Principal, r BulkRequest) (*models.B
 	if r.DryRun {
 		return b.count(ctx, op, filter)
 	}
-	return op, b.start(ctx, op, filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+	return op, b.start(ctx, p, "startBulkOperation", op, filter, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
 	})
 }
@@ -142,7 +142,7 @@ func (b *Bulk) Redrive(ctx context.Context, p Principal, r RedriveRequest) (*mod
 	if err != nil {
 		return nil, err
 	}
-	return op, b.start(ctx, op, r.Filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+	return op, b.start(ctx, p, "redriveDeadLetters", op, r.Filter, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.InsertBulkDeadLetters(ctx, tx, op.ID, r.Filter, r.Limit)
 	})
 }
@@ -195,7 +195,9 @@ func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.Job
 
 var errTooManyJobs = invalid("filter", "The filter matches more than %d jobs: narrow it, by the time of submit for one.", MaxBulkJobs)
 
-func (b *Bulk) start(ctx context.Context, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error)) error {
+func (b *Bulk) start(
+	ctx context.Context, p Principal, as string, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),
+) error {
 	var err error
 	if op.Filter, err = json.Marshal(filter); err != nil {
 		return fmt.Errorf("encode a filter: %w", err)
@@ -222,7 +224,10 @@ func (b *Bulk) start(ctx context.Context, op *models.BulkOperation, filter any, 
 		if op.Matched > MaxBulkJobs {
 			return errTooManyJobs
 		}
-		return models.SetBulkMatched(ctx, tx, op)
+		if err := models.SetBulkMatched(ctx, tx, op); err != nil {
+			return err
+		}
+		return p.auditBulk(ctx, tx, as, op, payload{"action": op.Action, "filter": op.Filter, "tier": op.Tier, "matched": op.Matched})
 	})
 	return wrap(err, "start bulk operation %s", op.ID)
 }
@@ -268,7 +273,7 @@ func seesBulk(p Principal, op *models.BulkOperation) bool {
 // Pause stops an operation after the jobs that it is at. It returns CONFLICT for
 // one that is finished.
 func (b *Bulk) Pause(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+	return b.steer(ctx, p, "pauseBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
 		op.Paused = true
 		return models.SteerBulkOperation(ctx, tx, op)
 	})
@@ -277,7 +282,7 @@ func (b *Bulk) Pause(ctx context.Context, p Principal, id models.BulkID) (*model
 // Resume lets a paused operation go on, also one that its canary has paused. It
 // returns CONFLICT for one that is finished.
 func (b *Bulk) Resume(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+	return b.steer(ctx, p, "resumeBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
 		op.Paused = false
 		return models.SteerBulkOperation(ctx, tx, op)
 	})
@@ -286,11 +291,11 @@ func (b *Bulk) Resume(ctx context.Context, p Principal, id models.BulkID) (*mode
 // Cancel ends an operation after the jobs that it is at; the others stay as they
 // are. It returns CONFLICT for one that is finished.
 func (b *Bulk) Cancel(ctx context.Context, p Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, id, models.EndBulkOperation)
+	return b.steer(ctx, p, "cancelBulkOperation", id, models.EndBulkOperation)
 }
 
 func (b *Bulk) steer(
-	ctx context.Context, p Principal, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
+	ctx context.Context, p Principal, as string, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
 ) (op *models.BulkOperation, err error) {
 	if op, err = b.Get(ctx, p, id); err != nil {
 		return nil, err
@@ -302,10 +307,22 @@ func (b *Bulk) steer(
 		if !op.FinishedAt.IsZero() {
 			return conflict("This bulk operation is finished.")
 		}
+		if err := p.auditBulk(ctx, tx, as, op, payload{"paused": op.Paused}); err != nil {
+			return err
+		}
 		return change(ctx, tx, op)
 	})
 	if err != nil {
 		return nil, wrap(err, "steer bulk operation %s", id)
 	}
 	return op, nil
+}
+
+// auditBulk writes down what operators do with operations; clients do it to
+// their own jobs.
+func (p Principal) auditBulk(ctx context.Context, tx bun.Tx, as string, op *models.BulkOperation, more payload) error {
+	if !p.May(models.RoleOperator) {
+		return nil
+	}
+	return p.audit(ctx, tx, as, string(op.ID), more)
 }

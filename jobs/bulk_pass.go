@@ -101,6 +101,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 			return err
 		}
 		t = turn{op: op, p: keyPrincipal(key), items: bulkBatch, upTo: op.Matched}
+		t.p.bulk = op.ID
 		if !op.CanaryOver {
 			if err := t.canary(ctx, tx); err != nil || op.Paused {
 				return err

@@ -412,7 +412,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, jobs.BulkRequest{})
-		require.NoError(t, s.Keys.Revoke(t.Context(), s.Client.KeyID))
+		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID))
 
 		require.Zero(t, passes(t, s, s.Bulk, "5 s"))
 

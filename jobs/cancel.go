@@ -35,6 +35,9 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 		if done, err = newChange(ctx, tx, job); err != nil {
 			return err
 		}
+		if err := p.auditJob(ctx, tx, "cancelJob", job); err != nil {
+			return err
+		}
 		return done.cancel(ctx, p)
 	})
 	if err != nil {

@@ -206,21 +206,31 @@ func (c *change) countOnAccount(ctx context.Context, queued, running int) error 
 	if err != nil {
 		return fmt.Errorf("count on the account: %w", err)
 	}
+	stands, err := standing(ctx, c.tx, c.job.AccountID, counted)
+	if stands != nil {
+		c.standing = stands
+	}
+	return err
+}
+
+// standing is where an account stands that came to its cap or left it, and nil
+// for one that did not.
+func standing(ctx context.Context, tx bun.Tx, id models.AccountID, counted models.Counted) (*models.Standing, error) {
 	if counted.Capped == counted.WasCapped {
-		return nil
+		return nil, nil
 	}
-	c.standing = &models.Standing{AccountID: c.job.AccountID, Version: counted.Version, Capped: counted.Capped}
+	stands := &models.Standing{AccountID: id, Version: counted.Version, Capped: counted.Capped}
 	if counted.Capped {
-		return nil
+		return stands, nil
 	}
-	standings, err := models.ListStandings(ctx, c.tx, []models.AccountID{c.job.AccountID})
+	found, err := models.ListStandings(ctx, tx, []models.AccountID{id})
 	if err != nil {
-		return fmt.Errorf("read where the account stands: %w", err)
+		return nil, fmt.Errorf("read where the account stands: %w", err)
 	}
-	if len(standings) > 0 {
-		c.standing = &standings[0]
+	if len(found) > 0 {
+		stands = &found[0]
 	}
-	return nil
+	return stands, nil
 }
 
 // enterLane counts a job that is queued from now on, and tells the outbox.

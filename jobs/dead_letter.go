@@ -63,6 +63,10 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		if err := models.ResolveDeadLetter(ctx, tx, job.ID, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
 			return err
 		}
+		err = p.audit(ctx, tx, "redriveDeadLetter", string(id), payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil, "promptEdited": e.Prompt != nil})
+		if err != nil {
+			return err
+		}
 		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited})
 	})
 	if err != nil {
@@ -160,10 +164,12 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 			return err
 		}
 		if open {
-			err = models.ResolveDeadLetter(ctx, tx, seen.JobID, models.ResolvedDiscarded, string(p.KeyID), note)
-		}
-		if err != nil {
-			return err
+			if err := models.ResolveDeadLetter(ctx, tx, seen.JobID, models.ResolvedDiscarded, string(p.KeyID), note); err != nil {
+				return err
+			}
+			if err := p.audit(ctx, tx, "discardDeadLetter", string(id), payload{"job": seen.JobID}); err != nil {
+				return err
+			}
 		}
 		letter, err = models.GetDeadLetter(ctx, tx, id)
 		return err

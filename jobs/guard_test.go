@@ -98,8 +98,8 @@ func TestKeys(t *testing.T) {
 		_, err = s.Keys.LogIn(t.Context(), secret)
 		jobstest.RequireCode(t, err, jobs.CodeForbidden)
 
-		require.NoError(t, s.Keys.Revoke(t.Context(), s.Client.KeyID))
-		require.NoError(t, s.Keys.Revoke(t.Context(), operator.KeyID))
+		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID))
+		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, operator.KeyID))
 		s.Exec(t, "UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = ?", s.Admin.KeyID)
 
 		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleAdmin} {
@@ -108,7 +108,7 @@ func TestKeys(t *testing.T) {
 		}
 		_, err = s.Keys.Session(t.Context(), session)
 		require.ErrorIs(t, err, jobs.ErrUnauthenticated, "a revoked key ends its sessions")
-		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), models.NewKeyID()), jobs.CodeNotFound)
+		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), s.Admin, models.NewKeyID()), jobs.CodeNotFound)
 		var secrets int
 		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM api_keys k WHERE to_jsonb(k)::text LIKE ?", "%"+secret+"%").Scan(t.Context(), &secrets))
 		require.Zero(t, secrets, "the secret itself is not kept")

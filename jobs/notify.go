@@ -60,6 +60,16 @@ func (n *Notifier) worker(ctx context.Context, id models.WorkerID) {
 	n.News.Publish(ctx, string(id))
 }
 
+// account tells that an account left its lines or is back in them, if it did.
+func (n *Notifier) account(ctx context.Context, standing *models.Standing) {
+	if standing == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	defer cancel()
+	n.stand(ctx, *standing)
+}
+
 // ready puts a job into the index and wakes one worker that waits for such
 // a job here. Those that wait elsewhere hear of it from the index.
 func (n *Notifier) ready(ctx context.Context, job ReadyJob) {

@@ -27,7 +27,10 @@ func (o *Operator) DrainWorker(ctx context.Context, p Principal, id models.Worke
 	if deadline < 0 || deadline > maxDrain {
 		return nil, invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) })
+	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) },
+		func(tx bun.Tx) error {
+			return p.audit(ctx, tx, "drainWorker", string(id), payload{"deadlineSeconds": deadline.Seconds()})
+		})
 	if err == nil {
 		o.Notifier.worker(ctx, id)
 	}
@@ -42,6 +45,9 @@ func (o *Operator) TerminateWorker(ctx context.Context, p Principal, id models.W
 	}
 	w, err := getWorker(ctx, o.DB, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.audit(ctx, o.DB, "terminateWorker", string(id), payload{"status": w.Status}); err != nil {
 		return nil, err
 	}
 	if provider := o.Providers[w.Provider]; provider != nil && w.Status != models.WorkerTerminated {
@@ -73,7 +79,11 @@ func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.Wor
 		return nil, conflict("Workers of the provider %s cannot be preempted from here.", clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
-	if w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) }); err != nil {
+	w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) },
+		func(tx bun.Tx) error {
+			return p.audit(ctx, tx, "preemptWorker", string(id), payload{"noticeSeconds": notice.Seconds()})
+		})
+	if err != nil {
 		return nil, err
 	}
 	o.Notifier.worker(ctx, id)
@@ -96,6 +106,13 @@ func (p Principal) operates(id models.WorkerID) error {
 func (p Principal) isOperator() error {
 	if !p.May(models.RoleOperator) {
 		return forbidden("This is for operators: this key's role is %s.", p.Role)
+	}
+	return nil
+}
+
+func (p Principal) isAdmin() error {
+	if !p.May(models.RoleAdmin) {
+		return forbidden("This takes a key of the role ADMIN; this key's role is %s.", p.Role)
 	}
 	return nil
 }

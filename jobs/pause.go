@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // PauseQueue has no worker be given jobs of a lane, or of one model in it, from
@@ -31,7 +32,14 @@ func (o *Operator) setPause(ctx context.Context, p Principal, lane models.Tier, 
 			return nil, err
 		}
 	}
-	err := models.SetQueuePause(ctx, o.DB, &models.QueuePause{Lane: lane, Model: model, Paused: paused, ChangedBy: string(p.KeyID)})
+	action := map[bool]string{true: "pauseQueue", false: "resumeQueue"}[paused]
+	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
+		err := models.SetQueuePause(ctx, tx, &models.QueuePause{Lane: lane, Model: model, Paused: paused, ChangedBy: string(p.KeyID)})
+		if err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, action, string(lane), payload{"model": model})
+	})
 	if err != nil {
 		return nil, wrap(err, "pause or resume the queue %s %s", lane, model)
 	}

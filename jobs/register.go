@@ -109,11 +109,33 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p Principal, in Regi
 		}
 		return w, nil, err
 	}
-	if old.EnrolmentKeyID != p.KeyID {
-		return nil, nil, forbidden("This instance is registered under another enrolment key.")
+	if err := mayReplace(ctx, tx, p, old); err != nil {
+		return nil, nil, err
 	}
 	c, err := terminate(ctx, tx, old.ID, loss{reason: "its agent registered again"})
 	return nil, c, err
+}
+
+// mayReplace tells whether an enrolment key may take over a worker's place: the
+// one that enrolled it, and once that is over, another one of its account.
+func mayReplace(ctx context.Context, tx bun.Tx, p Principal, old *models.Worker) error {
+	if old.EnrolmentKeyID == p.KeyID {
+		return nil
+	}
+	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{old.EnrolmentKeyID})
+	if err != nil {
+		return err
+	}
+	if len(keys) == 1 && keys[0].AccountID == p.AccountID {
+		_, err := models.GetAPIKey(ctx, tx, old.EnrolmentKeyID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return forbidden("This instance is registered under another enrolment key: revoke that one first.")
 }
 
 // terminate ends a worker for good and requeues the job that it holds. The
@@ -236,7 +258,7 @@ func (r *Registrar) DrainSelf(ctx context.Context, p Principal, id models.Worker
 	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
 		return nil, invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), now.UTC().Format(time.RFC3339))
 	}
-	return drain(ctx, r.DB, id, clip(printable(reason), maxMessageBytes), func(time.Time) time.Time { return deadline })
+	return drain(ctx, r.DB, id, clip(printable(reason), maxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
 }
 
 // Deregister ends the worker. A job that it holds is queued again.
@@ -282,13 +304,20 @@ func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Wor
 }
 
 // drain makes a worker take no more jobs. One that drains or is over already is
-// left as it is.
-func drain(ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time) (*models.Worker, error) {
+// left as it is. note, if there is one, is called in the transaction.
+func drain(
+	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx) error,
+) (*models.Worker, error) {
 	var w *models.Worker
 	err := inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if w, err = models.LockWorker(ctx, tx, id); err != nil {
 			return orNotFound(err, "worker")
+		}
+		if note != nil {
+			if err := note(tx); err != nil {
+				return err
+			}
 		}
 		was := w.Status
 		if !CanWorkerMove(was, models.WorkerDraining) {

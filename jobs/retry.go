@@ -45,6 +45,9 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		if job.Status.Terminal() && account.Queued >= account.MaxQueued {
 			return errQueueFull
 		}
+		if err := p.auditJob(ctx, tx, "retryJob", job); err != nil {
+			return err
+		}
 		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}

@@ -27,7 +27,11 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 		if done, err = lockChange(ctx, tx, id); err != nil {
 			return orNotFound(err, "job")
 		}
-		return done.setTier(ctx, p, tier)
+		was := payload{"tier": done.job.Tier, "lane": done.job.Lane}
+		if err := done.setTier(ctx, p, tier); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, "setJobTier", string(id), payload{"before": was, "after": payload{"tier": tier, "lane": tier}})
 	})
 	if err != nil {
 		return nil, wrap(err, "set the tier of job %s", id)

@@ -101,11 +101,12 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	if err != nil {
 		return nil, err
 	}
+	asked := *job
 	if err := setTier(job, account); err != nil {
 		return nil, err
 	}
 	if job.IdempotencyKey != "" {
-		if job.RequestDigest, err = requestDigest(job, in); err != nil {
+		if job.RequestDigest, err = requestDigests(job, &asked, in); err != nil {
 			return nil, err
 		}
 	}
@@ -202,8 +203,7 @@ func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Jo
 	if err != nil {
 		return nil, wrap(err, "read the job of a repeated key")
 	}
-	// Of a job that was deleted it is not known what was asked for.
-	if len(job.RequestDigest) > 0 && !bytes.Equal(job.RequestDigest, repeated.RequestDigest) {
+	if !sameRequest(job.RequestDigest, repeated.RequestDigest) {
 		return nil, &Error{
 			Code: CodeIdempotencyConflict, Field: "idempotencyKey",
 			Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
@@ -248,8 +248,30 @@ func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 	return job, nil
 }
 
+// sameRequest tells whether two requests under one key are the same: in what they
+// mean with the account's defaults, or in what was asked, since an operator may
+// have changed the account in between. A row holds both digests; an older one
+// holds the first alone, and that of a job that was deleted none: of that nobody
+// knows what was asked for.
+func sameRequest(first, repeated []byte) bool {
+	if len(first) == 0 {
+		return true
+	}
+	return bytes.Equal(first[:sha256.Size], repeated[:sha256.Size]) || bytes.Equal(first[sha256.Size:], repeated[sha256.Size:])
+}
+
+// requestDigests are both digests of a request, see sameRequest.
+func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
+	meant, err := requestDigest(job, in)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := requestDigest(asked, in)
+	return append(meant, bare...), err
+}
+
 // requestDigest tells requests apart: it is over the canonical JSON of all that
-// was asked for but the key, with the defaults filled in.
+// was asked for but the key, with what defaults the job has by now.
 func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	request := []any{
 		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,

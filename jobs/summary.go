@@ -98,8 +98,8 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
-		ProgressMessage: known(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts,
-		DurationSec: filmSeconds(job.Params), FailureReason: known(job.FailureReason),
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts,
+		DurationSec: filmSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 	}
 	if job.Status.Live() {
@@ -130,7 +130,7 @@ func orElse[T any](value, otherwise *T) *T {
 	return value
 }
 
-func known(text string) *string {
+func knownText(text string) *string {
 	if text == "" {
 		return nil
 	}

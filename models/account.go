@@ -47,6 +47,17 @@ func FindAccountByName(ctx context.Context, db bun.IDB, name string) (*Account, 
 	return a, err
 }
 
+// ListAccounts returns accounts, newest first, those before one if it is given.
+func ListAccounts(ctx context.Context, db bun.IDB, before AccountID, limit int) ([]*Account, error) {
+	var accounts []*Account
+	q := db.NewSelect().Model(&accounts).Order("ac.id DESC").Limit(int64(limit))
+	if before != "" {
+		q = q.Where("ac.id < ?", before)
+	}
+	err := q.Scan(ctx)
+	return accounts, err
+}
+
 // LockAccount returns an account and keeps its counters still until the
 // transaction ends, or sql.ErrNoRows.
 func LockAccount(ctx context.Context, tx bun.Tx, id AccountID) (*Account, error) {
@@ -72,5 +83,18 @@ func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running 
 		UPDATE accounts SET queued = queued + ?0, running = running + ?1, version = version + 1 WHERE id = ?2
 		RETURNING version, running >= max_running AS capped, running - ?1 >= max_running AS was_capped`,
 		queued, running, id).Scan(ctx, &counted)
+	return counted, err
+}
+
+// UpdateAccount writes what an operator may change of a locked account. Its lines
+// leave it or take it back as its new cap says.
+func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) {
+	var counted Counted
+	err := tx.NewRaw(`
+		WITH was AS (SELECT running >= max_running AS capped FROM accounts WHERE id = ?0)
+		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, version = version + 1
+		WHERE id = ?0
+		RETURNING version, running >= max_running AS capped, (SELECT capped FROM was) AS was_capped`,
+		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute).Scan(ctx, &counted)
 	return counted, err
 }

@@ -40,77 +40,62 @@ func InsertAPIKey(ctx context.Context, db bun.IDB, k *APIKey) error {
 	return err
 }
 
+// validKey is that a key opens anything now.
+const validKey = "k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())"
+
 // FindAPIKey returns the valid key of that hash, or sql.ErrNoRows. It notes that
 // the key was used, to the hour.
 func FindAPIKey(ctx context.Context, db bun.IDB, hash []byte) (*APIKey, error) {
 	k := new(APIKey)
-	err := db.NewSelect().Model(k).
-		Where("k.hash = ? AND k.revoked_at IS NULL", hash).
-		Where("k.expires_at IS NULL OR k.expires_at > clock_timestamp()").
-		Scan(ctx)
-	if err != nil {
+	if err := db.NewSelect().Model(k).Where("k.hash = ?", hash).Where(validKey).Scan(ctx); err != nil {
 		return nil, err
 	}
-	if time.Since(k.LastUsedAt) > time.Hour {
-		_, err = db.NewRaw("UPDATE api_keys SET last_used_at = clock_timestamp() WHERE id = ?", k.ID).Exec(ctx)
+	if time.Since(k.LastUsedAt) < time.Hour {
+		return k, nil
 	}
+	_, err := db.NewRaw("UPDATE api_keys SET last_used_at = clock_timestamp() WHERE id = ?", k.ID).Exec(ctx)
 	return k, err
 }
 
 // GetAPIKey returns the valid key of that id, or sql.ErrNoRows.
 func GetAPIKey(ctx context.Context, db bun.IDB, id KeyID) (*APIKey, error) {
 	k := new(APIKey)
-	err := db.NewSelect().Model(k).
-		Where("k.id = ? AND k.revoked_at IS NULL", id).
-		Where("k.expires_at IS NULL OR k.expires_at > clock_timestamp()").
-		Scan(ctx)
+	err := db.NewSelect().Model(k).Where("k.id = ?", id).Where(validKey).Scan(ctx)
 	return k, err
 }
 
-// RevokeAPIKey ends a key, or returns sql.ErrNoRows.
-func RevokeAPIKey(ctx context.Context, db bun.IDB, id KeyID) error {
-	return mustChange(db.NewRaw(
-		"UPDATE api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE id = ?", id).Exec(ctx))
+// ListAPIKeys returns an account's keys (of all accounts, if it is ""), newest
+// first, those that are over too.
+func ListAPIKeys(ctx context.Context, db bun.IDB, account AccountID, limit int) ([]*APIKey, error) {
+	keys := []*APIKey{}
+	q := db.NewSelect().Model(&keys).Order("k.id DESC").Limit(int64(limit))
+	if account != "" {
+		q = q.Where("k.account_id = ?", account)
+	}
+	err := q.Scan(ctx)
+	return keys, err
 }
 
-// Session is a person's login to the console, under one key.
-type Session struct {
-	bun.BaseModel `bun:"table:sessions,alias:s"`
-
-	ID         SessionID `bun:"id,pk"`
-	KeyID      KeyID     `bun:"key_id"`
-	Hash       []byte    `bun:"hash"`
-	CreatedAt  time.Time `bun:"created_at,nullzero,default:now()"`
-	LastSeenAt time.Time `bun:"last_seen_at,nullzero,default:now()"`
-	ExpiresAt  time.Time `bun:"expires_at"`
+// GetAPIKeys returns the keys of these ids, in no order, those that are over too.
+func GetAPIKeys(ctx context.Context, db bun.IDB, ids []KeyID) ([]*APIKey, error) {
+	var keys []*APIKey
+	err := db.NewSelect().Model(&keys).Where("k.id IN (?)", bun.List(ids)).Scan(ctx)
+	return keys, err
 }
 
-// InsertSession writes a new login that ends after ttl, and clears away the
-// oldest ones that are over.
-func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duration) error {
-	_, err := db.NewRaw(`
-		WITH over AS (
-			DELETE FROM sessions WHERE id IN (
-				SELECT id FROM sessions WHERE expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED))
-		INSERT INTO sessions (id, key_id, hash, expires_at)
-		VALUES (?, ?, ?, clock_timestamp() + make_interval(secs => ?))`, s.ID, s.KeyID, s.Hash, ttl.Seconds()).Exec(ctx)
-	return err
+// LockAdmins returns the valid ADMIN keys and keeps them still until the
+// transaction ends: which one is the last does not change meanwhile.
+func LockAdmins(ctx context.Context, tx bun.Tx) ([]KeyID, error) {
+	var ids []KeyID
+	err := tx.NewSelect().Model((*APIKey)(nil)).Column("id").Where("k.role = ?", RoleAdmin).Where(validKey).
+		Order("k.id").For("NO KEY UPDATE").Scan(ctx, &ids)
+	return ids, err
 }
 
-// FindSession returns the login of that hash that was used within idle, or
-// sql.ErrNoRows, and notes that it was used.
-func FindSession(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (*Session, error) {
-	s := new(Session)
-	err := db.NewRaw(`
-		UPDATE sessions SET last_seen_at = clock_timestamp()
-		WHERE hash = ? AND expires_at > clock_timestamp()
-			AND last_seen_at > clock_timestamp() - make_interval(secs => ?)
-		RETURNING *`, hash, idle.Seconds()).Scan(ctx, s)
-	return s, err
-}
-
-// DeleteSession ends a login.
-func DeleteSession(ctx context.Context, db bun.IDB, hash []byte) error {
-	_, err := db.NewRaw("DELETE FROM sessions WHERE hash = ?", hash).Exec(ctx)
-	return err
+// RevokeAPIKey ends a key and returns it, or sql.ErrNoRows for one that is
+// unknown or was revoked before.
+func RevokeAPIKey(ctx context.Context, tx bun.Tx, id KeyID) (*APIKey, error) {
+	k := new(APIKey)
+	err := tx.NewRaw("UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ? AND revoked_at IS NULL RETURNING *", id).Scan(ctx, k)
+	return k, err
 }

@@ -53,6 +53,12 @@ func uuidArray[T ~string](ids []T) any {
 
 func floatArray(values []float64) any { return pgdialect.Array(values) }
 
+// Lock takes an advisory lock until the transaction ends.
+func Lock(ctx context.Context, tx bun.Tx, key int64) error {
+	_, err := tx.NewRaw("SELECT pg_advisory_xact_lock(?)", key).Exec(ctx)
+	return err
+}
+
 // TryLock takes an advisory lock until the transaction ends, and tells whether
 // it was free.
 func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {

@@ -22,6 +22,7 @@ type (
 
 	DeadLetterID string
 	BulkID       string
+	AuditID      string
 )
 
 // FencingToken is the random secret of one attempt: a bare UUID. A write that
@@ -40,6 +41,7 @@ const (
 
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
+	auditKind      = "aud"
 )
 
 func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).String() }
@@ -55,6 +57,7 @@ func NewArtifactID() ArtifactID { return ArtifactID(newID(artifactKind)) }
 
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
+func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
 
 // NewFencingToken makes a token that nobody can guess.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
@@ -67,7 +70,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind:
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind, auditKind:
 		return kind
 	}
 	return ""
@@ -89,6 +92,7 @@ func (id ArtifactID) Valid() bool { return ValidID(id, artifactKind) }
 
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
+func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 
 // Valid tells whether the token has the form of one.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
@@ -107,6 +111,7 @@ func (id ArtifactID) Value() (driver.Value, error) { return idValue(string(id), 
 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
+func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
 
 func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
 func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
@@ -119,6 +124,7 @@ func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifac
 
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
+func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
 
 func idValue(id, kind string) (driver.Value, error) {
 	if id == "" {

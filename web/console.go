@@ -6,7 +6,9 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 )
@@ -26,6 +28,9 @@ type Config struct {
 	ObjectsOrigin string
 	// Secure tells that browsers reach the console over HTTPS.
 	Secure bool
+	// CheckLoginsEvery is how often the login of an open stream is checked again:
+	// 4 seconds if it is 0.
+	CheckLoginsEvery time.Duration
 }
 
 type console struct {
@@ -37,6 +42,7 @@ type console struct {
 // New makes the console. It serves every path that it is given, and answers
 // those that it does not know with its error page.
 func New(config Config) http.Handler {
+	config.CheckLoginsEvery = cmp.Or(config.CheckLoginsEvery, checkLoginsEvery)
 	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin)}
 	mux := http.NewServeMux()
 	for _, route := range c.routes() {

@@ -112,7 +112,7 @@ func TestLogOut(t *testing.T) {
 		p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
 		require.NoError(t, err)
 
-		require.NoError(t, b.Keys.Revoke(t.Context(), p.KeyID))
+		require.NoError(t, b.Keys.Revoke(t.Context(), b.Admin, p.KeyID))
 
 		require.Equal(t, http.StatusSeeOther, b.get(t, "/jobs").Status)
 	})

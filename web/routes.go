@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -61,6 +62,12 @@ func (c *console) page(route route) http.Handler {
 		var err error
 		if !route.open {
 			p, err = c.principal(r)
+		}
+		if err == nil && !route.open && isStream(r) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			go c.watchLogin(ctx, r, cancel)
+			r = r.WithContext(ctx)
 		}
 		if err == nil {
 			err = route.serve(w, r, p)

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 )
@@ -43,6 +45,35 @@ func (c *console) setSession(w http.ResponseWriter, token string) {
 func asksForPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		!strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+// isStream tells whether the page that is asked for is one that stays open.
+func isStream(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/live") }
+
+// checkLoginsEvery is how often the login of an open stream is checked again, so
+// that one whose key is revoked is out within 5 seconds.
+const checkLoginsEvery = 4 * time.Second
+
+// watchLogin calls ended once the request's login is over, unless ctx ends
+// before.
+func (c *console) watchLogin(ctx context.Context, r *http.Request, ended func()) {
+	cookie, err := r.Cookie(c.cookieName())
+	if err != nil {
+		return
+	}
+	ticker := time.NewTicker(c.CheckLoginsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if lives, err := c.Keys.SessionLives(ctx, cookie.Value); err == nil && !lives {
+			ended()
+			return
+		}
+	}
 }
 
 func loginPath(next string) string {

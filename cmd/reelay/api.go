@@ -122,6 +122,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Retrier:   s.retrier(),
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Letters:   s.letters(), Bulk: s.bulk(),
+		Keys: s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 	}, s.keys().Authenticate, graph.Options{}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })

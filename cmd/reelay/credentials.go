@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -48,7 +50,7 @@ func (s *stack) credentials(ctx context.Context, path, endpoint string) (credent
 		if err != nil {
 			return c, err
 		}
-		if _, *key.secret, err = s.keys().Create(ctx, account.ID, key.role, "up"); err != nil {
+		if _, *key.secret, err = s.keys().Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: key.role, Name: "up " + strings.ToLower(string(key.role))}); err != nil {
 			return c, err
 		}
 	}

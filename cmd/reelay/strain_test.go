@@ -58,7 +58,7 @@ func newStrained(t *testing.T) *strained {
 	account := jobs.NewAccount("customer", models.TierPro)
 	require.NoError(t, models.InsertAccount(ctx, s.db, account))
 	caller := func(role models.Role) *client.Client {
-		_, secret, err := s.keys().Create(ctx, account.ID, role, "test")
+		_, secret, err := s.keys().Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test"})
 		require.NoError(t, err)
 		c, err := client.New(publicURL, secret)
 		require.NoError(t, err)

@@ -162,7 +162,7 @@ func (s *stack) prepare(ctx context.Context) error {
 		if t.tier == models.TierCritical {
 			role = models.RoleOperator
 		}
-		_, key, err := keys.Create(ctx, account.ID, role, "chaos")
+		_, key, err := keys.Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "chaos"})
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (s *stack) prepare(ctx context.Context) error {
 	}
 	var err error
 	s.operator = s.tenants[0].key
-	_, s.enrolment, err = keys.Create(ctx, s.tenants[0].account.ID, models.RoleWorker, "chaos")
+	_, s.enrolment, err = keys.Create(ctx, jobs.Host, jobs.NewKey{AccountID: s.tenants[0].account.ID, Role: models.RoleWorker, Name: "chaos"})
 	return err
 }
 

@@ -47,6 +47,7 @@ type Stack struct {
 	Upkeep    *jobs.Upkeep
 	Letters   *jobs.DeadLetters
 	Bulk      *jobs.Bulk
+	Accounts  *jobs.Accounts
 	Promoter  *jobs.Promoter
 	Objects   *blob.Store
 	// ObjectsDir is where the object store has its files.
@@ -87,6 +88,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir,
 		Keys:      &jobs.Keys{DB: db},
+		Accounts:  &jobs.Accounts{DB: db, Notifier: notifier},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
@@ -150,7 +152,7 @@ func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.
 // first key of a role is in Secrets.
 func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) jobs.Principal {
 	t.Helper()
-	_, secret, err := s.Keys.Create(t.Context(), account.ID, role, "test "+string(role))
+	_, secret, err := s.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test " + string(role)})
 	require.NoError(t, err)
 	if s.Secrets[role] == "" {
 		s.Secrets[role] = secret

@@ -19,6 +19,18 @@ export type Scalars = {
   Int64: { input: number | string; output: number | string; }
 };
 
+/**
+ * What an account shall be; what is left out stays as it is. Limits are 0 to 1,000,000; a new account needs name and tier, and has
+ * its tier's limits. CRITICAL, the operators' own tier, is an ADMIN's to give.
+ */
+export type AccountInput = {
+  name?: InputMaybe<Scalars['String']['input']>;
+  tier?: InputMaybe<Tier>;
+  maxQueued?: InputMaybe<Scalars['Int']['input']>;
+  maxRunning?: InputMaybe<Scalars['Int']['input']>;
+  submitsPerMinute?: InputMaybe<Scalars['Int']['input']>;
+};
+
 /** What a bulk operation does to each job. REDRIVE and SET_TIER (to the tier that is given) are the operators' alone. */
 export type BulkAction =
   | 'CANCEL'

@@ -1,0 +1,51 @@
+package graph
+
+import (
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// CreatedAPIKey is a key and, this once, its secret.
+type CreatedAPIKey struct {
+	ID     models.KeyID
+	Secret string
+	Role   models.Role
+}
+
+// AccountEdge is one account of a list.
+type AccountEdge struct {
+	Cursor string
+	Node   *models.Account
+}
+
+// AccountConnection is one page of accounts.
+type AccountConnection struct {
+	Edges    []*AccountEdge
+	PageInfo *PageInfo
+}
+
+// AuditEdge is one entry of the audit log.
+type AuditEdge struct {
+	Cursor string
+	Node   *models.AuditEntry
+}
+
+// AuditConnection is one page of the audit log.
+type AuditConnection struct {
+	Edges    []*AuditEdge
+	PageInfo *PageInfo
+}
+
+func accountConnection(page *jobs.Page[*models.Account]) *AccountConnection {
+	edges, info := connect(page,
+		func(a *models.Account) string { return jobs.Cursor(a.ID) },
+		func(cursor string, a *models.Account) *AccountEdge { return &AccountEdge{cursor, a} })
+	return &AccountConnection{edges, info}
+}
+
+func auditConnection(page *jobs.Page[*models.AuditEntry]) *AuditConnection {
+	edges, info := connect(page,
+		func(e *models.AuditEntry) string { return jobs.Cursor(e.ID) },
+		func(cursor string, e *models.AuditEntry) *AuditEdge { return &AuditEdge{cursor, e} })
+	return &AuditConnection{edges, info}
+}

@@ -1,0 +1,63 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// audit writes down what an operator does, in the transaction in which he does
+// it; what reaches beyond the database is written down before. The action is
+// named as the API's mutation is. The payload has ids, and values before and
+// after; never a prompt, nor a secret.
+func (p Principal) audit(ctx context.Context, db bun.IDB, action, target string, more payload) error {
+	if p.bulk != "" {
+		more["bulkOperation"] = p.bulk
+	}
+	data, err := json.Marshal(more)
+	if err != nil {
+		return fmt.Errorf("encode what %s did: %w", action, err)
+	}
+	err = models.InsertAudit(ctx, db, &models.AuditEntry{
+		ID: models.NewAuditID(), KeyID: p.KeyID, Actor: hostName, Action: action, Target: target, Payload: data,
+	})
+	return wrap(err, "write down %s", action)
+}
+
+// hostName is the actor of what was done without a key.
+const hostName = "reelay"
+
+// auditJob is audit for what owners do to their own jobs, too: of that nothing
+// is written down.
+func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *models.Job) error {
+	if job.AccountID == p.AccountID || !p.May(models.RoleOperator) {
+		return nil
+	}
+	return p.audit(ctx, tx, action, string(job.ID), payload{"account": job.AccountID, "status": job.Status})
+}
+
+// maxTargetRunes bounds what is looked for in the audit log.
+const maxTargetRunes = 200
+
+// AuditLog lists what operators did (to one target, unless it is ""), newest
+// first. It is for ADMIN.
+func (r *Reader) AuditLog(ctx context.Context, p Principal, target string, of PageOf) (*Page[*models.AuditEntry], error) {
+	if err := p.isAdmin(); err != nil {
+		return nil, err
+	}
+	if !validText(target, 0, maxTargetRunes) {
+		return nil, invalid("target", "target may have %d printable characters.", maxTargetRunes)
+	}
+	mark, err := of.read("aud")
+	if err != nil {
+		return nil, err
+	}
+	found, err := models.ListAudit(ctx, r.DB, target, models.AuditID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list the audit log: %w", err)
+	}
+	return page(found, of.First), nil
+}

@@ -1,0 +1,263 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Keys makes and checks API keys and the console's sessions.
+type Keys struct {
+	DB *bun.DB
+}
+
+// Authenticate returns who holds a key or a worker's token, or
+// ErrUnauthenticated. What cannot be one is refused without a look-up.
+func (k *Keys) Authenticate(ctx context.Context, secret string) (Principal, error) {
+	secret = strings.TrimSpace(secret)
+	hash := hashSecret(secret)
+	switch secretKind(secret) {
+	case workerPrefix:
+		w, err := models.FindWorkerByToken(ctx, k.DB, hash)
+		if err != nil {
+			return Principal{}, wrap(orUnauthenticated(err), "look up the worker's token")
+		}
+		if sameHash(w.TokenHash, hash) {
+			return Principal{Role: models.RoleWorker, KeyID: w.EnrolmentKeyID, WorkerID: w.ID}, nil
+		}
+	case keyPrefix:
+		key, err := models.FindAPIKey(ctx, k.DB, hash)
+		if err != nil {
+			return Principal{}, wrap(orUnauthenticated(err), "look up the key")
+		}
+		if sameHash(key.Hash, hash) {
+			return keyPrincipal(key), nil
+		}
+	}
+	return Principal{}, ErrUnauthenticated
+}
+
+func keyPrincipal(key *models.APIKey) Principal {
+	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
+}
+
+func orUnauthenticated(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrUnauthenticated
+	}
+	return err
+}
+
+// maxKeys is how many keys one list shows.
+const maxKeys = 1_000
+
+// List returns the keys of an account (of all, if it is ""), newest first, at
+// most 1,000. It is for ADMIN.
+func (k *Keys) List(ctx context.Context, p Principal, account models.AccountID) ([]*models.APIKey, error) {
+	if err := p.isAdmin(); err != nil {
+		return nil, err
+	}
+	if account != "" && !account.Valid() {
+		return nil, notFound("account")
+	}
+	keys, err := models.ListAPIKeys(ctx, k.DB, account, maxKeys)
+	return keys, wrap(err, "list keys")
+}
+
+// NewKey is what a key shall be. A nil ExpiresAt means never.
+type NewKey struct {
+	AccountID models.AccountID
+	Role      models.Role
+	Name      string
+	ExpiresAt *time.Time
+}
+
+var roles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleOperator, models.RoleAdmin}
+
+// Create makes a key and returns its secret, which is shown only now. It is for
+// ADMIN, and returns NOT_FOUND for an unknown account.
+func (k *Keys) Create(ctx context.Context, p Principal, in NewKey) (key *models.APIKey, secret string, err error) {
+	if err := p.isAdmin(); err != nil {
+		return nil, "", err
+	}
+	err = inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		key, secret, err = create(ctx, tx, p, in)
+		return err
+	})
+	return key, secret, wrap(err, "create a key")
+}
+
+func create(ctx context.Context, tx bun.Tx, p Principal, in NewKey) (*models.APIKey, string, error) {
+	if err := in.validate(ctx, tx); err != nil {
+		return nil, "", err
+	}
+	secret, hash := newSecret(keyPrefix)
+	key := &models.APIKey{
+		ID: models.NewKeyID(), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
+		Prefix: secret[:len(keyPrefix)+shownChars], Hash: hash,
+	}
+	if in.ExpiresAt != nil {
+		key.ExpiresAt = *in.ExpiresAt
+	}
+	if err := models.InsertAPIKey(ctx, tx, key); err != nil {
+		return nil, "", err
+	}
+	return key, secret, p.audit(ctx, tx, "createApiKey", string(key.ID), keyPayload(key))
+}
+
+func keyPayload(key *models.APIKey) payload {
+	told := payload{"account": key.AccountID, "role": key.Role, "name": key.Name, "prefix": key.Prefix}
+	if !key.ExpiresAt.IsZero() {
+		told["expiresAt"] = key.ExpiresAt.UTC()
+	}
+	return told
+}
+
+func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
+	if err := validName(in.Name); err != nil {
+		return err
+	}
+	if !slices.Contains(roles, in.Role) {
+		return invalid("role", "There is no such role: it must be CLIENT, WORKER, OPERATOR or ADMIN.")
+	}
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if in.ExpiresAt != nil && !in.ExpiresAt.After(now) {
+		return invalid("expiresAt", "expiresAt must be in the future; it is now %s.", now.UTC().Format(time.RFC3339))
+	}
+	if !in.AccountID.Valid() {
+		return notFound("account")
+	}
+	accounts, err := models.GetAccounts(ctx, tx, []models.AccountID{in.AccountID})
+	if err == nil && len(accounts) == 0 {
+		return notFound("account")
+	}
+	return err
+}
+
+func validName(name string) error {
+	if strings.TrimSpace(name) == "" || !validText(name, 1, maxNameRunes) {
+		return invalid("name", "name must have 1 to %d printable characters, and not only spaces.", maxNameRunes)
+	}
+	return nil
+}
+
+// Revoke ends a key, and with it its sessions. Workers that it enrolled keep
+// their own tokens. Revoking it again changes nothing. It is for ADMIN, and
+// returns CONFLICT for the last valid ADMIN key: nobody could make another one.
+func (k *Keys) Revoke(ctx context.Context, p Principal, id models.KeyID) error {
+	if err := p.isAdmin(); err != nil {
+		return err
+	}
+	if !id.Valid() {
+		return notFound("key")
+	}
+	err := inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		admins, err := models.LockAdmins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(admins, []models.KeyID{id}) {
+			return conflict("This is the last ADMIN key that is valid: create another one first.")
+		}
+		key, err := models.RevokeAPIKey(ctx, tx, id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return known(ctx, tx, id)
+		}
+		if err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, "revokeApiKey", string(id), keyPayload(key))
+	})
+	return wrap(err, "revoke key %s", id)
+}
+
+// known returns NOT_FOUND for a key that never was.
+func known(ctx context.Context, tx bun.Tx, id models.KeyID) error {
+	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{id})
+	if err == nil && len(keys) == 0 {
+		return notFound("key")
+	}
+	return err
+}
+
+// bootstrapLock has first keys be made one after the other.
+const bootstrapLock = 0x72656c6179 // "relay"
+
+// Bootstrap makes an ADMIN key for whoever has the database itself, and the
+// account of that name if there is none. It returns CONFLICT if there is a valid
+// ADMIN key already, unless another one is wanted all the same.
+func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
+	if err := validName(account); err != nil {
+		return nil, "", err
+	}
+	err = inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.Lock(ctx, tx, bootstrapLock); err != nil {
+			return err
+		}
+		admins, err := models.LockAdmins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if len(admins) > 0 && !another {
+			return conflict("There is a valid ADMIN key already: use it to make others.")
+		}
+		house, err := ensureAccount(ctx, tx, account, models.TierCritical)
+		if err != nil {
+			return err
+		}
+		key, secret, err = create(ctx, tx, Host, NewKey{AccountID: house.ID, Role: models.RoleAdmin, Name: name})
+		return err
+	})
+	return key, secret, wrap(err, "make the first key")
+}
+
+// EnsureAccount returns the account of that name, which it makes if there is
+// none.
+func (k *Keys) EnsureAccount(ctx context.Context, name string, tier models.Tier) (account *models.Account, err error) {
+	err = inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		account, err = ensureAccount(ctx, tx, name, tier)
+		return err
+	})
+	return account, wrap(err, "make account %s", name)
+}
+
+func ensureAccount(ctx context.Context, tx bun.Tx, name string, tier models.Tier) (*models.Account, error) {
+	account, err := models.FindAccountByName(ctx, tx, name)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return account, err
+	}
+	account = NewAccount(name, tier)
+	if err := models.InsertAccount(ctx, tx, account); err != nil {
+		return nil, err
+	}
+	return account, Host.audit(ctx, tx, "createAccount", string(account.ID), payload{"after": limitsOf(account)})
+}
+
+// anOperator is how a key is called to those whom its name is not for.
+const anOperator = "an operator"
+
+// KeyNames returns what keys are called, for what tells who did something: by
+// their names, but to clients those of other accounts just as an operator.
+func (r *Reader) KeyNames(ctx context.Context, p Principal, ids []models.KeyID) (map[models.KeyID]string, error) {
+	keys, err := models.GetAPIKeys(ctx, r.DB, ids)
+	if err != nil {
+		return nil, wrap(err, "read the names of keys")
+	}
+	names := make(map[models.KeyID]string, len(keys))
+	for _, key := range keys {
+		names[key.ID] = anOperator
+		if p.sees(key.AccountID) {
+			names[key.ID] = key.Name
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,78 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Sessions end after a day, or after half an hour without a request.
+const (
+	sessionTTL  = 24 * time.Hour
+	sessionIdle = 30 * time.Minute
+)
+
+// LogIn opens a session of the console under an operator's key and returns the
+// session's secret. It returns ErrUnauthenticated for an unknown key and
+// FORBIDDEN for one without that role.
+func (k *Keys) LogIn(ctx context.Context, secret string) (string, error) {
+	p, err := k.Authenticate(ctx, secret)
+	if err != nil {
+		return "", err
+	}
+	if !p.May(models.RoleOperator) {
+		return "", forbidden("The console is for operators: this key's role is %s.", p.Role)
+	}
+	token, hash := newToken()
+	session := &models.Session{ID: models.NewSessionID(), KeyID: p.KeyID, Hash: hash}
+	err = inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.InsertSession(ctx, tx, session, sessionTTL); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, "logIn", string(session.ID), payload{})
+	})
+	if err != nil {
+		return "", wrap(err, "open a session")
+	}
+	return token, nil
+}
+
+// Session returns who is logged in with a session's secret, or
+// ErrUnauthenticated. A revoked key ends its sessions.
+func (k *Keys) Session(ctx context.Context, token string) (Principal, error) {
+	s, err := models.FindSession(ctx, k.DB, hashSecret(token), sessionIdle)
+	if err != nil {
+		return Principal{}, wrap(orUnauthenticated(err), "look up the session")
+	}
+	key, err := models.GetAPIKey(ctx, k.DB, s.KeyID)
+	if err != nil {
+		return Principal{}, wrap(orUnauthenticated(err), "look up the session's key")
+	}
+	return keyPrincipal(key), nil
+}
+
+// SessionLives tells whether a session would still let its holder in, without
+// being a use of it.
+func (k *Keys) SessionLives(ctx context.Context, token string) (bool, error) {
+	lives, err := models.SessionLives(ctx, k.DB, hashSecret(token), sessionIdle)
+	return lives, wrap(err, "look up the session")
+}
+
+// LogOut ends a session. That there is none is no error.
+func (k *Keys) LogOut(ctx context.Context, token string) error {
+	err := inTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		session, err := models.DeleteSession(ctx, tx, hashSecret(token))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return Principal{KeyID: session.KeyID}.audit(ctx, tx, "logOut", string(session.ID), payload{})
+	})
+	return wrap(err, "end the session")
+}

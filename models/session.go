@@ -1,0 +1,60 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Session is a person's login to the console, under one key.
+type Session struct {
+	bun.BaseModel `bun:"table:sessions,alias:s"`
+
+	ID         SessionID `bun:"id,pk"`
+	KeyID      KeyID     `bun:"key_id"`
+	Hash       []byte    `bun:"hash"`
+	CreatedAt  time.Time `bun:"created_at,nullzero,default:now()"`
+	LastSeenAt time.Time `bun:"last_seen_at,nullzero,default:now()"`
+	ExpiresAt  time.Time `bun:"expires_at"`
+}
+
+// InsertSession writes a new login that ends after ttl, and clears away the
+// oldest ones that are over.
+func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duration) error {
+	_, err := db.NewRaw(`
+		WITH over AS (
+			DELETE FROM sessions WHERE id IN (
+				SELECT id FROM sessions WHERE expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED))
+		INSERT INTO sessions (id, key_id, hash, expires_at)
+		VALUES (?, ?, ?, clock_timestamp() + make_interval(secs => ?))`, s.ID, s.KeyID, s.Hash, ttl.Seconds()).Exec(ctx)
+	return err
+}
+
+// FindSession returns the login of that hash that was used within idle, or
+// sql.ErrNoRows, and notes that it was used.
+func FindSession(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (*Session, error) {
+	s := new(Session)
+	err := db.NewRaw(`
+		UPDATE sessions SET last_seen_at = clock_timestamp()
+		WHERE hash = ? AND expires_at > clock_timestamp()
+			AND last_seen_at > clock_timestamp() - make_interval(secs => ?)
+		RETURNING *`, hash, idle.Seconds()).Scan(ctx, s)
+	return s, err
+}
+
+// SessionLives tells whether the login of that hash, which was used within idle,
+// and its key are still good. It does not count as a use.
+func SessionLives(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (bool, error) {
+	return db.NewSelect().Model((*Session)(nil)).Join("JOIN api_keys AS k ON k.id = s.key_id").
+		Where("s.hash = ? AND s.expires_at > clock_timestamp()", hash).
+		Where("s.last_seen_at > clock_timestamp() - make_interval(secs => ?)", idle.Seconds()).
+		Where(validKey).Exists(ctx)
+}
+
+// DeleteSession ends a login and returns it, or sql.ErrNoRows.
+func DeleteSession(ctx context.Context, tx bun.Tx, hash []byte) (*Session, error) {
+	s := new(Session)
+	err := tx.NewRaw("DELETE FROM sessions WHERE hash = ? RETURNING *", hash).Scan(ctx, s)
+	return s, err
+}
