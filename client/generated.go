@@ -12,7 +12,7 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// Account includes the requested fields of the GraphQL type Account.
+// Account includes the GraphQL fields of Account requested by the fragment Account.
 type Account struct {
 	Id               string `json:"id"`
 	Name             string `json:"name"`
@@ -39,6 +39,95 @@ func (v *Account) GetMaxRunning() int { return v.MaxRunning }
 
 // GetSubmitsPerMinute returns Account.SubmitsPerMinute, and is useful for accessing the field via an interface.
 func (v *Account) GetSubmitsPerMinute() int { return v.SubmitsPerMinute }
+
+// AccountEdge includes the requested fields of the GraphQL type AccountEdge.
+type AccountEdge struct {
+	Node Account `json:"node"`
+}
+
+// GetNode returns AccountEdge.Node, and is useful for accessing the field via an interface.
+func (v *AccountEdge) GetNode() Account { return v.Node }
+
+// What an account shall be; what is left out stays as it is. Limits are 0 to 1,000,000; a new account needs name and tier, and has
+// its tier's limits. CRITICAL, the operators' own tier, is an ADMIN's to give.
+type AccountInput struct {
+	Name             *string `json:"name,omitempty"`
+	Tier             *Tier   `json:"tier,omitempty"`
+	MaxQueued        *int    `json:"maxQueued,omitempty"`
+	MaxRunning       *int    `json:"maxRunning,omitempty"`
+	SubmitsPerMinute *int    `json:"submitsPerMinute,omitempty"`
+}
+
+// GetName returns AccountInput.Name, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetName() *string { return v.Name }
+
+// GetTier returns AccountInput.Tier, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetTier() *Tier { return v.Tier }
+
+// GetMaxQueued returns AccountInput.MaxQueued, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetMaxQueued() *int { return v.MaxQueued }
+
+// GetMaxRunning returns AccountInput.MaxRunning, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetMaxRunning() *int { return v.MaxRunning }
+
+// GetSubmitsPerMinute returns AccountInput.SubmitsPerMinute, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetSubmitsPerMinute() *int { return v.SubmitsPerMinute }
+
+// AccountPage includes the requested fields of the GraphQL type AccountConnection.
+type AccountPage struct {
+	Edges    []AccountEdge `json:"edges"`
+	PageInfo PageInfo      `json:"pageInfo"`
+}
+
+// GetEdges returns AccountPage.Edges, and is useful for accessing the field via an interface.
+func (v *AccountPage) GetEdges() []AccountEdge { return v.Edges }
+
+// GetPageInfo returns AccountPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *AccountPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// ApiKey includes the GraphQL fields of ApiKey requested by the fragment ApiKey.
+// The GraphQL type's documentation follows.
+//
+// The prefix is how the secret begins, which is not kept. A key is good until it expires or is revoked.
+type ApiKey struct {
+	Id        string     `json:"id"`
+	Account   KeyAccount `json:"account"`
+	Name      string     `json:"name"`
+	Role      Role       `json:"role"`
+	Prefix    string     `json:"prefix"`
+	CreatedAt time.Time  `json:"createdAt"`
+	// To the hour.
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+	ExpiresAt  *time.Time `json:"expiresAt"`
+	RevokedAt  *time.Time `json:"revokedAt"`
+}
+
+// GetId returns ApiKey.Id, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetId() string { return v.Id }
+
+// GetAccount returns ApiKey.Account, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetAccount() KeyAccount { return v.Account }
+
+// GetName returns ApiKey.Name, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetName() string { return v.Name }
+
+// GetRole returns ApiKey.Role, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetRole() Role { return v.Role }
+
+// GetPrefix returns ApiKey.Prefix, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetPrefix() string { return v.Prefix }
+
+// GetCreatedAt returns ApiKey.CreatedAt, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetLastUsedAt returns ApiKey.LastUsedAt, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetLastUsedAt() *time.Time { return v.LastUsedAt }
+
+// GetExpiresAt returns ApiKey.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetExpiresAt() *time.Time { return v.ExpiresAt }
+
+// GetRevokedAt returns ApiKey.RevokedAt, and is useful for accessing the field via an interface.
+func (v *ApiKey) GetRevokedAt() *time.Time { return v.RevokedAt }
 
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
 type Artifact struct {
@@ -284,6 +373,59 @@ func (v *AttemptWorker) GetRegion() string { return v.Region }
 // GetGpuType returns AttemptWorker.GpuType, and is useful for accessing the field via an interface.
 func (v *AttemptWorker) GetGpuType() string { return v.GpuType }
 
+// AuditEdge includes the requested fields of the GraphQL type AuditEdge.
+type AuditEdge struct {
+	Node AuditEntry `json:"node"`
+}
+
+// GetNode returns AuditEdge.Node, and is useful for accessing the field via an interface.
+func (v *AuditEdge) GetNode() AuditEntry { return v.Node }
+
+// AuditEntry includes the requested fields of the GraphQL type AuditEntry.
+// The GraphQL type's documentation follows.
+//
+// One act of an operator. action is the name of the mutation, or logIn or logOut (of the console); target is the id that it was
+// about; actor is the key's name at that time. payload has ids and values before and after, never a prompt or a secret.
+type AuditEntry struct {
+	At    time.Time `json:"at"`
+	Actor string    `json:"actor"`
+	// Null for what was done from beside the database, without a key.
+	KeyId   *string          `json:"keyId"`
+	Action  string           `json:"action"`
+	Target  *string          `json:"target"`
+	Payload *json.RawMessage `json:"payload"`
+}
+
+// GetAt returns AuditEntry.At, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetAt() time.Time { return v.At }
+
+// GetActor returns AuditEntry.Actor, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetActor() string { return v.Actor }
+
+// GetKeyId returns AuditEntry.KeyId, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetKeyId() *string { return v.KeyId }
+
+// GetAction returns AuditEntry.Action, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetAction() string { return v.Action }
+
+// GetTarget returns AuditEntry.Target, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetTarget() *string { return v.Target }
+
+// GetPayload returns AuditEntry.Payload, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetPayload() *json.RawMessage { return v.Payload }
+
+// AuditPage includes the requested fields of the GraphQL type AuditConnection.
+type AuditPage struct {
+	Edges    []AuditEdge `json:"edges"`
+	PageInfo PageInfo    `json:"pageInfo"`
+}
+
+// GetEdges returns AuditPage.Edges, and is useful for accessing the field via an interface.
+func (v *AuditPage) GetEdges() []AuditEdge { return v.Edges }
+
+// GetPageInfo returns AuditPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *AuditPage) GetPageInfo() PageInfo { return v.PageInfo }
+
 type Backoff string
 
 const (
@@ -395,6 +537,23 @@ func (v *CompleteJobInput) GetResult() *json.RawMessage { return v.Result }
 
 // GetLeaseNext returns CompleteJobInput.LeaseNext, and is useful for accessing the field via an interface.
 func (v *CompleteJobInput) GetLeaseNext() *bool { return v.LeaseNext }
+
+// CreatedApiKey includes the requested fields of the GraphQL type CreatedApiKey.
+type CreatedApiKey struct {
+	Id string `json:"id"`
+	// Shown this once.
+	Secret string `json:"secret"`
+	Role   Role   `json:"role"`
+}
+
+// GetId returns CreatedApiKey.Id, and is useful for accessing the field via an interface.
+func (v *CreatedApiKey) GetId() string { return v.Id }
+
+// GetSecret returns CreatedApiKey.Secret, and is useful for accessing the field via an interface.
+func (v *CreatedApiKey) GetSecret() string { return v.Secret }
+
+// GetRole returns CreatedApiKey.Role, and is useful for accessing the field via an interface.
+func (v *CreatedApiKey) GetRole() Role { return v.Role }
 
 // DeregisteredWorker includes the requested fields of the GraphQL type Worker.
 type DeregisteredWorker struct {
@@ -1223,6 +1382,18 @@ var AllJobStatus = []JobStatus{
 	JobStatusCancelled,
 }
 
+// KeyAccount includes the requested fields of the GraphQL type Account.
+type KeyAccount struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// GetId returns KeyAccount.Id, and is useful for accessing the field via an interface.
+func (v *KeyAccount) GetId() string { return v.Id }
+
+// GetName returns KeyAccount.Name, and is useful for accessing the field via an interface.
+func (v *KeyAccount) GetName() string { return v.Name }
+
 // Lease includes the GraphQL fields of Lease requested by the fragment Lease.
 type Lease struct {
 	AttemptId      string    `json:"attemptId"`
@@ -1353,7 +1524,7 @@ func (v *Model) GetGpuTypes() []string { return v.GpuTypes }
 // GetAvailable returns Model.Available, and is useful for accessing the field via an interface.
 func (v *Model) GetAvailable() bool { return v.Available }
 
-// PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
+// PageInfo includes the requested fields of the GraphQL type PageInfo.
 type PageInfo struct {
 	HasNextPage bool    `json:"hasNextPage"`
 	EndCursor   *string `json:"endCursor"`
@@ -2301,6 +2472,42 @@ var AllWorkerStatus = []WorkerStatus{
 	WorkerStatusTerminated,
 }
 
+// __accountsInput is used internally by genqlient
+type __accountsInput struct {
+	First *int    `json:"first,omitempty"`
+	After *string `json:"after,omitempty"`
+}
+
+// GetFirst returns __accountsInput.First, and is useful for accessing the field via an interface.
+func (v *__accountsInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __accountsInput.After, and is useful for accessing the field via an interface.
+func (v *__accountsInput) GetAfter() *string { return v.After }
+
+// __apiKeysInput is used internally by genqlient
+type __apiKeysInput struct {
+	AccountId *string `json:"accountId,omitempty"`
+}
+
+// GetAccountId returns __apiKeysInput.AccountId, and is useful for accessing the field via an interface.
+func (v *__apiKeysInput) GetAccountId() *string { return v.AccountId }
+
+// __auditLogInput is used internally by genqlient
+type __auditLogInput struct {
+	Target *string `json:"target,omitempty"`
+	First  *int    `json:"first,omitempty"`
+	After  *string `json:"after,omitempty"`
+}
+
+// GetTarget returns __auditLogInput.Target, and is useful for accessing the field via an interface.
+func (v *__auditLogInput) GetTarget() *string { return v.Target }
+
+// GetFirst returns __auditLogInput.First, and is useful for accessing the field via an interface.
+func (v *__auditLogInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __auditLogInput.After, and is useful for accessing the field via an interface.
+func (v *__auditLogInput) GetAfter() *string { return v.After }
+
 // __cancelJobInput is used internally by genqlient
 type __cancelJobInput struct {
 	Id string `json:"id"`
@@ -2344,6 +2551,34 @@ type __completeJobInput struct {
 
 // GetInput returns __completeJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__completeJobInput) GetInput() CompleteJobInput { return v.Input }
+
+// __createAccountInput is used internally by genqlient
+type __createAccountInput struct {
+	Input AccountInput `json:"input"`
+}
+
+// GetInput returns __createAccountInput.Input, and is useful for accessing the field via an interface.
+func (v *__createAccountInput) GetInput() AccountInput { return v.Input }
+
+// __createApiKeyInput is used internally by genqlient
+type __createApiKeyInput struct {
+	AccountId string     `json:"accountId"`
+	Role      Role       `json:"role"`
+	Name      string     `json:"name"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+// GetAccountId returns __createApiKeyInput.AccountId, and is useful for accessing the field via an interface.
+func (v *__createApiKeyInput) GetAccountId() string { return v.AccountId }
+
+// GetRole returns __createApiKeyInput.Role, and is useful for accessing the field via an interface.
+func (v *__createApiKeyInput) GetRole() Role { return v.Role }
+
+// GetName returns __createApiKeyInput.Name, and is useful for accessing the field via an interface.
+func (v *__createApiKeyInput) GetName() string { return v.Name }
+
+// GetExpiresAt returns __createApiKeyInput.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *__createApiKeyInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
 
 // __deregisterWorkerInput is used internally by genqlient
 type __deregisterWorkerInput struct {
@@ -2537,6 +2772,14 @@ func (v *__retryJobInput) GetId() string { return v.Id }
 // GetFromScratch returns __retryJobInput.FromScratch, and is useful for accessing the field via an interface.
 func (v *__retryJobInput) GetFromScratch() *bool { return v.FromScratch }
 
+// __revokeApiKeyInput is used internally by genqlient
+type __revokeApiKeyInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __revokeApiKeyInput.Id, and is useful for accessing the field via an interface.
+func (v *__revokeApiKeyInput) GetId() string { return v.Id }
+
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -2552,6 +2795,18 @@ type __terminateWorkerInput struct {
 
 // GetId returns __terminateWorkerInput.Id, and is useful for accessing the field via an interface.
 func (v *__terminateWorkerInput) GetId() string { return v.Id }
+
+// __updateAccountInput is used internally by genqlient
+type __updateAccountInput struct {
+	Id    string       `json:"id"`
+	Input AccountInput `json:"input"`
+}
+
+// GetId returns __updateAccountInput.Id, and is useful for accessing the field via an interface.
+func (v *__updateAccountInput) GetId() string { return v.Id }
+
+// GetInput returns __updateAccountInput.Input, and is useful for accessing the field via an interface.
+func (v *__updateAccountInput) GetInput() AccountInput { return v.Input }
 
 // __workerDirectivesInput is used internally by genqlient
 type __workerDirectivesInput struct {
@@ -2589,6 +2844,33 @@ func (v *__workersInput) GetFirst() *int { return v.First }
 // GetAfter returns __workersInput.After, and is useful for accessing the field via an interface.
 func (v *__workersInput) GetAfter() *string { return v.After }
 
+// accountsResponse is returned by accounts on success.
+type accountsResponse struct {
+	// Newest first.
+	Accounts AccountPage `json:"accounts"`
+}
+
+// GetAccounts returns accountsResponse.Accounts, and is useful for accessing the field via an interface.
+func (v *accountsResponse) GetAccounts() AccountPage { return v.Accounts }
+
+// apiKeysResponse is returned by apiKeys on success.
+type apiKeysResponse struct {
+	// Newest first, those that are over too, at most 1,000.
+	ApiKeys []ApiKey `json:"apiKeys"`
+}
+
+// GetApiKeys returns apiKeysResponse.ApiKeys, and is useful for accessing the field via an interface.
+func (v *apiKeysResponse) GetApiKeys() []ApiKey { return v.ApiKeys }
+
+// auditLogResponse is returned by auditLog on success.
+type auditLogResponse struct {
+	// Newest first; with target only what was done to that.
+	AuditLog AuditPage `json:"auditLog"`
+}
+
+// GetAuditLog returns auditLogResponse.AuditLog, and is useful for accessing the field via an interface.
+func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
+
 // cancelJobResponse is returned by cancelJob on success.
 type cancelJobResponse struct {
 	// A waiting job is CANCELLED at once; a running one when its worker has stopped.
@@ -2623,6 +2905,22 @@ type completeJobResponse struct {
 
 // GetCompleteJob returns completeJobResponse.CompleteJob, and is useful for accessing the field via an interface.
 func (v *completeJobResponse) GetCompleteJob() EndPayload { return v.CompleteJob }
+
+// createAccountResponse is returned by createAccount on success.
+type createAccountResponse struct {
+	CreateAccount Account `json:"createAccount"`
+}
+
+// GetCreateAccount returns createAccountResponse.CreateAccount, and is useful for accessing the field via an interface.
+func (v *createAccountResponse) GetCreateAccount() Account { return v.CreateAccount }
+
+// createApiKeyResponse is returned by createApiKey on success.
+type createApiKeyResponse struct {
+	CreateApiKey CreatedApiKey `json:"createApiKey"`
+}
+
+// GetCreateApiKey returns createApiKeyResponse.CreateApiKey, and is useful for accessing the field via an interface.
+func (v *createApiKeyResponse) GetCreateApiKey() CreatedApiKey { return v.CreateApiKey }
 
 // deregisterWorkerResponse is returned by deregisterWorker on success.
 type deregisterWorkerResponse struct {
@@ -2796,6 +3094,16 @@ type retryJobResponse struct {
 // GetRetryJob returns retryJobResponse.RetryJob, and is useful for accessing the field via an interface.
 func (v *retryJobResponse) GetRetryJob() Job { return v.RetryJob }
 
+// revokeApiKeyResponse is returned by revokeApiKey on success.
+type revokeApiKeyResponse struct {
+	// Takes effect within 5 seconds everywhere, also on open streams and on the console's logins by that key. Workers that it
+	// enrolled keep their own tokens. CONFLICT for the last valid ADMIN key.
+	RevokeApiKey string `json:"revokeApiKey"`
+}
+
+// GetRevokeApiKey returns revokeApiKeyResponse.RevokeApiKey, and is useful for accessing the field via an interface.
+func (v *revokeApiKeyResponse) GetRevokeApiKey() string { return v.RevokeApiKey }
+
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
 	SubmitJob Submission `json:"submitJob"`
@@ -2812,6 +3120,16 @@ type terminateWorkerResponse struct {
 
 // GetTerminateWorker returns terminateWorkerResponse.TerminateWorker, and is useful for accessing the field via an interface.
 func (v *terminateWorkerResponse) GetTerminateWorker() Worker { return v.TerminateWorker }
+
+// updateAccountResponse is returned by updateAccount on success.
+type updateAccountResponse struct {
+	// Jobs that were accepted keep their tier. With a new tier go its limits, but for those that are given or were not the old
+	// tier's. A maxRunning below what runs now ends nothing.
+	UpdateAccount Account `json:"updateAccount"`
+}
+
+// GetUpdateAccount returns updateAccountResponse.UpdateAccount, and is useful for accessing the field via an interface.
+func (v *updateAccountResponse) GetUpdateAccount() Account { return v.UpdateAccount }
 
 // viewerResponse is returned by viewer on success.
 type viewerResponse struct {
@@ -2847,6 +3165,157 @@ type workersResponse struct {
 
 // GetWorkers returns workersResponse.Workers, and is useful for accessing the field via an interface.
 func (v *workersResponse) GetWorkers() WorkerPage { return v.Workers }
+
+// The query executed by accounts.
+const accounts_Operation = `
+query accounts ($first: Int, $after: String) {
+	accounts(first: $first, after: $after) {
+		edges {
+			node {
+				... Account
+			}
+		}
+		pageInfo {
+			hasNextPage
+			endCursor
+		}
+	}
+}
+fragment Account on Account {
+	id
+	name
+	tier
+	maxQueued
+	maxRunning
+	submitsPerMinute
+}
+`
+
+func accounts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	first *int,
+	after *string,
+) (data_ *accountsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "accounts",
+		Query:  accounts_Operation,
+		Variables: &__accountsInput{
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &accountsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by apiKeys.
+const apiKeys_Operation = `
+query apiKeys ($accountId: ID) {
+	apiKeys(accountId: $accountId) {
+		... ApiKey
+	}
+}
+fragment ApiKey on ApiKey {
+	id
+	account {
+		id
+		name
+	}
+	name
+	role
+	prefix
+	createdAt
+	lastUsedAt
+	expiresAt
+	revokedAt
+}
+`
+
+func apiKeys(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	accountId *string,
+) (data_ *apiKeysResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "apiKeys",
+		Query:  apiKeys_Operation,
+		Variables: &__apiKeysInput{
+			AccountId: accountId,
+		},
+	}
+
+	data_ = &apiKeysResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by auditLog.
+const auditLog_Operation = `
+query auditLog ($target: String, $first: Int, $after: String) {
+	auditLog(target: $target, first: $first, after: $after) {
+		edges {
+			node {
+				at
+				actor
+				keyId
+				action
+				target
+				payload
+			}
+		}
+		pageInfo {
+			hasNextPage
+			endCursor
+		}
+	}
+}
+`
+
+func auditLog(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	target *string,
+	first *int,
+	after *string,
+) (data_ *auditLogResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "auditLog",
+		Query:  auditLog_Operation,
+		Variables: &__auditLogInput{
+			Target: target,
+			First:  first,
+			After:  after,
+		},
+	}
+
+	data_ = &auditLogResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
 
 // The mutation executed by cancelJob.
 const cancelJob_Operation = `
@@ -3103,6 +3572,90 @@ func completeJob(
 	}
 
 	data_ = &completeJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by createAccount.
+const createAccount_Operation = `
+mutation createAccount ($input: AccountInput!) {
+	createAccount(input: $input) {
+		... Account
+	}
+}
+fragment Account on Account {
+	id
+	name
+	tier
+	maxQueued
+	maxRunning
+	submitsPerMinute
+}
+`
+
+func createAccount(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input AccountInput,
+) (data_ *createAccountResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createAccount",
+		Query:  createAccount_Operation,
+		Variables: &__createAccountInput{
+			Input: input,
+		},
+	}
+
+	data_ = &createAccountResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by createApiKey.
+const createApiKey_Operation = `
+mutation createApiKey ($accountId: ID!, $role: Role!, $name: String!, $expiresAt: Time) {
+	createApiKey(accountId: $accountId, role: $role, name: $name, expiresAt: $expiresAt) {
+		id
+		secret
+		role
+	}
+}
+`
+
+func createApiKey(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	accountId string,
+	role Role,
+	name string,
+	expiresAt *time.Time,
+) (data_ *createApiKeyResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createApiKey",
+		Query:  createApiKey_Operation,
+		Variables: &__createApiKeyInput{
+			AccountId: accountId,
+			Role:      role,
+			Name:      name,
+			ExpiresAt: expiresAt,
+		},
+	}
+
+	data_ = &createApiKeyResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -4424,6 +4977,38 @@ func retryJob(
 	return data_, err_
 }
 
+// The mutation executed by revokeApiKey.
+const revokeApiKey_Operation = `
+mutation revokeApiKey ($id: ID!) {
+	revokeApiKey(id: $id)
+}
+`
+
+func revokeApiKey(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *revokeApiKeyResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "revokeApiKey",
+		Query:  revokeApiKey_Operation,
+		Variables: &__revokeApiKeyInput{
+			Id: id,
+		},
+	}
+
+	data_ = &revokeApiKeyResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by submitJob.
 const submitJob_Operation = `
 mutation submitJob ($input: SubmitJobInput!) {
@@ -4572,6 +5157,50 @@ func terminateWorker(
 	}
 
 	data_ = &terminateWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by updateAccount.
+const updateAccount_Operation = `
+mutation updateAccount ($id: ID!, $input: AccountInput!) {
+	updateAccount(id: $id, input: $input) {
+		... Account
+	}
+}
+fragment Account on Account {
+	id
+	name
+	tier
+	maxQueued
+	maxRunning
+	submitsPerMinute
+}
+`
+
+func updateAccount(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	input AccountInput,
+) (data_ *updateAccountResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "updateAccount",
+		Query:  updateAccount_Operation,
+		Variables: &__updateAccountInput{
+			Id:    id,
+			Input: input,
+		},
+	}
+
+	data_ = &updateAccountResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/reelay/reelay/jobs"
 )
@@ -18,6 +19,9 @@ type route struct {
 	// open pages need no login, and their principal is empty.
 	open bool
 }
+
+// streams tells whether the page is one that stays open.
+func (r route) streams() bool { return strings.HasSuffix(r.pattern, "/live") }
 
 // routes is every page of the console.
 func (c *console) routes() []route {
@@ -63,7 +67,7 @@ func (c *console) page(route route) http.Handler {
 		if !route.open {
 			p, err = c.principal(r)
 		}
-		if err == nil && !route.open && isStream(r) {
+		if err == nil && !route.open && route.streams() {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			go c.watchLogin(ctx, r, cancel)

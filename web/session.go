@@ -47,9 +47,6 @@ func asksForPage(r *http.Request) bool {
 		!strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// isStream tells whether the page that is asked for is one that stays open.
-func isStream(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/live") }
-
 // checkLoginsEvery is how often the login of an open stream is checked again, so
 // that one whose key is revoked is out within 5 seconds.
 const checkLoginsEvery = 4 * time.Second

@@ -19,7 +19,8 @@ type target struct {
 	endpoint string
 	key      string
 	data     string
-	operator bool // by default: the key that the command needs
+	// by default: the key that the command needs
+	operator, admin bool
 }
 
 func (t *target) addFlags(cmd *cobra.Command) {
@@ -63,9 +64,13 @@ func (t *target) resolve(getenv func(string) string) (endpoint, key string, err 
 		if strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
 			return "", "", t.missing(endpoint, key)
 		}
-		key = running.ClientKey
-		if t.operator {
+		switch {
+		case t.admin:
+			key = running.AdminKey
+		case t.operator:
 			key = running.OperatorKey
+		default:
+			key = running.ClientKey
 		}
 	}
 	return endpoint, key, nil

@@ -101,7 +101,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand())
-	addGroup(root, "fleet", workersCommand(), queuesCommand())
+	addGroup(root, "fleet", workersCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), migrateCommand(), doctorCommand(), benchCommand())
 	addGroup(root, "run", agentCommands()...)
 	root.SetHelpCommandGroupID("run")

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+func accountsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "accounts",
+		Short: "List, make and change accounts (for operators)",
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(accountsListCommand(), accountsCreateCommand(), accountsUpdateCommand())
+	return cmd
+}
+
+// part is one page of a list that is not counted, as --json prints it.
+type part[T any] struct {
+	Items       []T     `json:"items"`
+	HasNextPage bool    `json:"hasNextPage"`
+	EndCursor   *string `json:"endCursor"`
+}
+
+func (l part[T]) printMore(cmd *cobra.Command) error {
+	if !l.HasNextPage || l.EndCursor == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "there are more: --after %s\n", *l.EndCursor)
+	return err
+}
+
+func accountsListCommand() *cobra.Command {
+	t := target{operator: true}
+	var p page
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List accounts, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.check(); err != nil {
+				return &usageError{cmd, err}
+			}
+			c, err := t.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			found, err := c.Accounts(cmd.Context(), p.first, p.after)
+			if err != nil {
+				return apiError(err)
+			}
+			list := part[client.Account]{Items: []client.Account{}, HasNextPage: found.PageInfo.HasNextPage, EndCursor: found.PageInfo.EndCursor}
+			for _, edge := range found.Edges {
+				list.Items = append(list.Items, edge.Node)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			if err := printAccounts(cmd, list.Items...); err != nil {
+				return err
+			}
+			return list.printMore(cmd)
+		},
+	}
+	t.addFlags(cmd)
+	p.addFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func printAccounts(cmd *cobra.Command, accounts ...client.Account) error {
+	var rows [][]string
+	for _, a := range accounts {
+		rows = append(rows, []string{a.Id, a.Name, string(a.Tier), fmt.Sprint(a.MaxQueued), fmt.Sprint(a.MaxRunning), fmt.Sprint(a.SubmitsPerMinute)})
+	}
+	return printTable(cmd.OutOrStdout(), []string{"ACCOUNT", "NAME", "TIER", "MAX QUEUED", "MAX RUNNING", "SUBMITS/MIN"}, rows)
+}
+
+// accountFlags are what an account can be given.
+type accountFlags struct {
+	name, tier                     string
+	queued, running, submitsPerMin int
+}
+
+func (a *accountFlags) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.name, "name", "", "what it is called")
+	f.StringVar(&a.tier, "tier", "", "enterprise, pro, free or batch; critical is the operators' own")
+	f.IntVar(&a.queued, "max-queued", 0, "how many of its jobs may wait (default: the tier's)")
+	f.IntVar(&a.running, "max-running", 0, "how many of its jobs may run at once (default: the tier's)")
+	f.IntVar(&a.submitsPerMin, "submits-per-minute", 0, "how many jobs it may submit in a minute (default: the tier's)")
+}
+
+// input is what was given of the flags.
+func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err error) {
+	f := cmd.Flags()
+	if f.Changed("name") {
+		in.Name = &a.name
+	}
+	if f.Changed("tier") {
+		tier, err := parseEnum("tier", a.tier, client.AllTier)
+		if err != nil {
+			return in, err
+		}
+		in.Tier = &tier
+	}
+	for flag, to := range map[string]struct {
+		field **int
+		value *int
+	}{"max-queued": {&in.MaxQueued, &a.queued}, "max-running": {&in.MaxRunning, &a.running}, "submits-per-minute": {&in.SubmitsPerMinute, &a.submitsPerMin}} {
+		if f.Changed(flag) {
+			*to.field = to.value
+		}
+	}
+	return in, nil
+}
+
+func accountsCreateCommand() *cobra.Command {
+	t := target{admin: true}
+	var flags accountFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "create",
+		Short:   "Make an account (for admins)",
+		Example: "  reelay accounts create --name acme --tier pro",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, err := flags.input(cmd)
+			if err == nil && (in.Name == nil || in.Tier == nil) {
+				err = errors.New("--name and --tier are needed")
+			}
+			if err != nil {
+				return &usageError{cmd, err}
+			}
+			c, err := t.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			account, err := c.CreateAccount(cmd.Context(), in)
+			return printAccount(cmd, account, err, asJSON)
+		},
+	}
+	t.addFlags(cmd)
+	flags.addFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func accountsUpdateCommand() *cobra.Command {
+	t := target{operator: true}
+	var flags accountFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "update ACCOUNT",
+		Short: "Change an account, which is named by its name or id",
+		Long: "Changes what is given. With a new tier go its limits, but for those that are given or were not the old\n" +
+			"tier's. Jobs that were accepted keep their tier.",
+		Example: "  reelay accounts update acme --tier enterprise --max-running 50",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return errors.New("give the name or the id of one account")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := flags.input(cmd)
+			if err == nil && in == (client.AccountInput{}) {
+				err = errors.New("there is nothing to change: give --name, --tier or a limit")
+			}
+			if err != nil {
+				return &usageError{cmd, err}
+			}
+			c, err := t.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			id, err := accountID(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			account, err := c.UpdateAccount(cmd.Context(), id, in)
+			return printAccount(cmd, account, err, asJSON)
+		},
+	}
+	t.addFlags(cmd)
+	flags.addFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func printAccount(cmd *cobra.Command, account *client.Account, err error, asJSON bool) error {
+	if err != nil {
+		return apiError(err)
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), account)
+	}
+	return printAccounts(cmd, *account)
+}
+
+// accountID finds the account of a name. An id, or nothing, stays as it is.
+func accountID(ctx context.Context, c *client.Client, name string) (string, error) {
+	if name == "" || strings.HasPrefix(name, "acc_") {
+		return name, nil
+	}
+	var ids []string
+	for after := ""; ; {
+		found, err := c.Accounts(ctx, 200, after)
+		if err != nil {
+			return "", apiError(err)
+		}
+		for _, edge := range found.Edges {
+			if edge.Node.Name == name {
+				ids = append(ids, edge.Node.Id)
+			}
+		}
+		if !found.PageInfo.HasNextPage || found.PageInfo.EndCursor == nil {
+			break
+		}
+		after = *found.PageInfo.EndCursor
+	}
+	switch len(ids) {
+	case 0:
+		return "", fmt.Errorf("there is no account of the name %q: `reelay accounts list` shows them", name)
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d accounts have the name %q: give the id of one (%s)", len(ids), name, strings.Join(ids, ", "))
+}

@@ -1,0 +1,180 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// willing is a provider that does as it is told.
+type willing struct{ jobs.Provider }
+
+func (willing) Preempt(context.Context, string, time.Duration) error { return nil }
+func (willing) Kill(context.Context, string) error                   { return nil }
+
+// act prepares what an operator's mutation is about, and returns its arguments
+// and what it selects.
+type act func(t *testing.T, a *api) string
+
+func onID[T ~string](id T) string { return fmt.Sprintf("(id: %q) { id }", id) }
+
+func onWorker(t *testing.T, a *api) string {
+	t.Helper()
+	return onID(a.Worker(t, "i-1").WorkerID)
+}
+
+func onLetter(t *testing.T, a *api) string {
+	t.Helper()
+	a.fail(t, a.Worker(t, "i-1"), "a face")
+	return onID(at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id"))
+}
+
+func onBulk(t *testing.T, a *api) string {
+	t.Helper()
+	a.Submit(t)
+	started := a.as(t, models.RoleOperator, `mutation { startBulkOperation(action: CANCEL, filter: {}) { id } }`, nil)
+	return onID(at[string](t, started, "startBulkOperation", "id"))
+}
+
+func onEnded(t *testing.T, a *api) string {
+	t.Helper()
+	job, err := a.Canceller.Cancel(t.Context(), a.Client, a.Submit(t).ID)
+	require.NoError(t, err)
+	return onID(job.ID)
+}
+
+func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
+
+// acts are the mutations by which operators act on what is not their own.
+var acts = map[string]act{
+	"pauseQueue":          plain("(tier: PRO) { tier }"),
+	"resumeQueue":         plain("(tier: PRO) { tier }"),
+	"setJobTier":          func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
+	"drainWorker":         onWorker,
+	"terminateWorker":     onWorker,
+	"preemptWorker":       onWorker,
+	"redriveDeadLetter":   onLetter,
+	"discardDeadLetter":   onLetter,
+	"redriveDeadLetters":  plain(""),
+	"startBulkOperation":  plain("(action: CANCEL, filter: {}) { id }"),
+	"pauseBulkOperation":  onBulk,
+	"resumeBulkOperation": onBulk,
+	"cancelBulkOperation": onBulk,
+	"cancelJob":           func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
+	"retryJob":            onEnded,
+	"deleteJob":           onEnded,
+	"updateAccount": func(_ *testing.T, a *api) string {
+		return fmt.Sprintf("(id: %q, input: {maxRunning: 3}) { id }", a.Account.ID)
+	},
+	"createAccount": plain(`(input: {name: "acme", tier: PRO}) { id }`),
+	"createApiKey": func(_ *testing.T, a *api) string {
+		return fmt.Sprintf("(accountId: %q, role: CLIENT, name: \"new\") { id }", a.Account.ID)
+	},
+	"revokeApiKey": func(_ *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.Client.KeyID) },
+}
+
+// ownActs are the other mutations that operators may call: they touch nothing but
+// what is the caller's own.
+var ownActs = []string{"submitJob"}
+
+const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`
+
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+
+	t.Run("HasARowForEveryMutationOfOperators", func(t *testing.T) {
+		t.Parallel()
+
+		for _, field := range graph.NewExecutableSchema(graph.Config{}).Schema().Mutation.Fields {
+			role := models.RoleClient
+			if given := field.Directives.ForName("auth").Arguments.ForName("role"); given != nil {
+				role = models.Role(given.Value.Raw)
+			}
+			if role == models.RoleWorker {
+				continue
+			}
+			prepare, known := acts[field.Name]
+			if !known {
+				require.Contains(t, ownActs, field.Name, "write down what %s does (Principal.audit), and add it to acts; or to ownActs, if it is about the caller's own rows alone", field.Name)
+				require.Equal(t, models.RoleClient, role, "%s is for operators", field.Name)
+				continue
+			}
+			if role == models.RoleClient {
+				role = models.RoleOperator
+			}
+			t.Run(field.Name, func(t *testing.T) {
+				t.Parallel()
+
+				a := newAPI(t)
+				a.Operator.Providers["static"] = willing{}
+				mutation := fmt.Sprintf("mutation { %s%s }", field.Name, prepare(t, a))
+				before := a.Count(t, "audit_log")
+
+				a.as(t, role, mutation, nil)
+
+				require.Equal(t, before+1, a.Count(t, "audit_log"))
+				row := at[map[string]any](t, a.as(t, models.RoleAdmin, newestAct, nil), "auditLog", "edges", 0, "node")
+				require.Equal(t, field.Name, row["action"])
+				require.Equal(t, "test "+string(role), row["actor"])
+				require.NotEmpty(t, row["keyId"])
+				require.NotEmpty(t, row["target"])
+				a.requireNoSecrets(t)
+			})
+		}
+	})
+
+	t.Run("HasNoRowOfWhatClientsDoToTheirOwnJobs", func(t *testing.T) {
+		t.Parallel()
+
+		for _, mutation := range []string{"cancelJob", "retryJob", "deleteJob", "startBulkOperation"} {
+			a := newAPI(t)
+			call := fmt.Sprintf("mutation { %s%s }", mutation, acts[mutation](t, a))
+			before := a.Count(t, "audit_log")
+
+			a.client(t, call, nil)
+
+			require.Equal(t, before, a.Count(t, "audit_log"), mutation)
+		}
+	})
+
+	t.Run("IsPagedAndSearchedByAdminsAlone", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for _, tier := range []string{"PRO", "FREE", "PRO"} {
+			a.as(t, models.RoleOperator, fmt.Sprintf("mutation { pauseQueue(tier: %s) { tier } }", tier), nil)
+		}
+		const search = `query ($after: String) { auditLog(target: "PRO", first: 1, after: $after) {
+			edges { cursor node { action target payload } } pageInfo { hasNextPage endCursor } } }`
+
+		first := a.as(t, models.RoleAdmin, search, nil)
+		require.True(t, at[bool](t, first, "auditLog", "pageInfo", "hasNextPage"))
+		second := a.as(t, models.RoleAdmin, search, map[string]any{"after": at[string](t, first, "auditLog", "pageInfo", "endCursor")})
+
+		require.False(t, at[bool](t, second, "auditLog", "pageInfo", "hasNextPage"))
+		require.Equal(t, "PRO", at[string](t, second, "auditLog", "edges", 0, "node", "target"))
+		require.NotEqual(t, at[string](t, first, "auditLog", "edges", 0, "cursor"), at[string](t, second, "auditLog", "edges", 0, "cursor"))
+		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], newestAct, nil).codes(), role)
+		}
+		for _, bad := range []string{"x", jobs.Cursor(models.NewJobID())} {
+			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleAdmin], search, map[string]any{"after": bad}).codes(), bad)
+		}
+	})
+}
+
+// requireNoSecrets fails the test if the audit log tells a prompt or a secret.
+func (a *api) requireNoSecrets(t *testing.T) {
+	t.Helper()
+	var log string
+	require.NoError(t, a.DB.NewRaw("SELECT coalesce(string_agg(l::text, ' '), '') FROM audit_log l").Scan(t.Context(), &log))
+	require.NotContains(t, log, "lighthouse")
+	require.NotRegexp(t, jobstest.SecretPattern, log)
+}
