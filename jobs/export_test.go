@@ -36,3 +36,9 @@ func (r Ring) After(n int) (held []int, behind bool) {
 	h := r.inside.after(n)
 	return h.items, h.behind
 }
+
+// How secrets are made and known.
+var (
+	NewSecret  = newSecret
+	SecretKind = secretKind
+)

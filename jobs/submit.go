@@ -102,13 +102,14 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 		return nil, err
 	}
 	asked := *job
-	if err := setTier(job, account); err != nil {
-		return nil, err
-	}
+	tierRefused := setTier(job, account)
 	if job.IdempotencyKey != "" {
 		if job.RequestDigest, err = requestDigests(job, &asked, in); err != nil {
 			return nil, err
 		}
+	}
+	if tierRefused != nil {
+		return nil, orKeyUsed(ctx, tx, job, tierRefused)
 	}
 	now, err := models.Now(ctx, tx)
 	if err != nil {
@@ -158,7 +159,7 @@ var errQueueFull = &Error{
 }
 
 // orKeyUsed is the refusal of a request that was accepted before, when its times
-// were not past yet: the key says so.
+// were not past yet, or the account's tier was higher: the key says so.
 func orKeyUsed(ctx context.Context, tx bun.Tx, job *models.Job, refused error) error {
 	if job.IdempotencyKey == "" {
 		return refused
@@ -181,18 +182,14 @@ func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job,
 	return models.InsertJobInput(ctx, tx, &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey})
 }
 
-// setTier checks the wanted tier against the account's, and fills in what
-// depends on it.
+// setTier fills in the tier and what depends on it, and checks it against the
+// account's.
 func setTier(job *models.Job, account *models.Account) error {
-	if job.Tier == "" {
-		job.Tier = account.Tier
-	}
+	job.Tier = cmp.Or(job.Tier, account.Tier)
+	job.Lane = job.Tier
+	job.MaxAttempts = cmp.Or(job.MaxAttempts, Policies[job.Tier].MaxAttempts)
 	if job.Tier.Above(account.Tier) {
 		return forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
-	}
-	job.Lane = job.Tier
-	if job.MaxAttempts == 0 {
-		job.MaxAttempts = Policies[job.Tier].MaxAttempts
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -116,6 +117,39 @@ func TestLogOut(t *testing.T) {
 
 		require.Equal(t, http.StatusSeeOther, b.get(t, "/jobs").Status)
 	})
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+
+	for name, end := range map[string]func(t *testing.T, b *browser){
+		"EndsItsStreamsWithItsKey": func(t *testing.T, b *browser) {
+			p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+			require.NoError(t, err)
+			require.NoError(t, b.Keys.Revoke(t.Context(), b.Admin, p.KeyID))
+		},
+		"EndsItsStreamsWithItself": func(t *testing.T, b *browser) {
+			require.Equal(t, http.StatusSeeOther, b.post(t, "/logout", nil).Status)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			b := operator(t)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/queues/live", nil)
+			require.NoError(t, err)
+			req.Header.Set("Accept", "text/event-stream")
+			stream, err := b.client.Do(req)
+			require.NoError(t, err)
+			defer stream.Body.Close()
+			require.Equal(t, http.StatusOK, stream.StatusCode)
+
+			end(t, b)
+
+			_, err = io.Copy(io.Discard, stream.Body) // until it ends
+			require.NoError(t, err)
+		})
+	}
 }
 
 func TestLocalPath(t *testing.T) {

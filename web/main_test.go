@@ -39,7 +39,8 @@ type answer struct {
 func configure(s *jobstest.Stack) Config {
 	return Config{
 		Keys: s.Keys, Reader: s.Reader, Watcher: s.Watcher, Submitter: s.Submitter, Canceller: s.Canceller, Operator: s.Operator,
-		Monitor: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the monitor") }),
+		CheckLoginsEvery: 20 * time.Millisecond,
+		Monitor:          http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the monitor") }),
 	}
 }
 
