@@ -51,7 +51,7 @@ var (
 	// models.IsOutage. What was asked may have been done.
 	ErrUnavailable = &Error{Code: CodeUnavailable, RetryAfterSeconds: 2, Message: "The database cannot be reached now: try again in some seconds."}
 	// ErrUnauthenticated means that no valid key came with the request.
-	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_…"}
+	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_live_…"}
 )
 
 func invalid(field, format string, args ...any) *Error {

@@ -42,7 +42,7 @@ type Registrar struct {
 // scaler booted is the row that waits for it.
 func (r *Registrar) Register(ctx context.Context, p Principal, in Registration) (*models.Worker, string, error) {
 	if p.WorkerID != "" {
-		return nil, "", forbidden("A worker registers with an enrolment key (rl_…), not with a worker's token.")
+		return nil, "", forbidden("A worker registers with an enrolment key (rl_live_…), not with a worker's token.")
 	}
 	if err := r.validate(ctx, &in); err != nil {
 		return nil, "", err

@@ -54,7 +54,7 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 
 func refusal(err *jobs.Error) string {
 	if err.Code == jobs.CodeUnauthenticated {
-		return "This is not a valid key. An operator's key begins with rl_; reelay up prints it."
+		return "This is not a valid key. An operator's key begins with rl_live_; reelay up and reelay keys create print one."
 	}
 	return err.Message
 }

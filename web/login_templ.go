@@ -54,7 +54,7 @@ func loginPage(v loginView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "\"> <label for=\"key\">Operator key</label> <input id=\"key\" name=\"key\" type=\"password\" autocomplete=\"current-password\" placeholder=\"rl_…\" required autofocus maxlength=\"200\" spellcheck=\"false\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "\"> <label for=\"key\">Operator key</label> <input id=\"key\" name=\"key\" type=\"password\" autocomplete=\"current-password\" placeholder=\"rl_live_…\" required autofocus maxlength=\"200\" spellcheck=\"false\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
