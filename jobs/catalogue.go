@@ -117,6 +117,12 @@ func (c *Catalogue) known(field string, names []string) error {
 	return nil
 }
 
+// Takes tells whether the model's schema knows a parameter of that name.
+func (m *Model) Takes(name string) bool {
+	_, known := m.compiled.Properties[name]
+	return known
+}
+
 // Params checks a job's parameters against the model's schema and returns them
 // with the defaults filled in, as canonical JSON. It returns INVALID_INPUT with
 // the parameter's name.

@@ -1,0 +1,49 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/models"
+)
+
+// QueueStats is how the whole queue stands.
+type QueueStats struct {
+	Waiting   int // QUEUED, those in paused queues too
+	Active    int // held by a worker
+	Completed int // of the jobs that are kept
+	Failed    int // of the jobs that are kept
+	Delayed   int // SCHEDULED for later, or BLOCKED by other jobs
+	Paused    int // queues that are paused: lanes, and models of lanes
+}
+
+// exactStats is up to how many jobs of a status are counted one by one.
+const exactStats = 100_000
+
+// QueueStats counts the jobs of all accounts, for operators only. Beyond 100,000
+// jobs of a status the number is PostgreSQL's estimate.
+func (r *Reader) QueueStats(ctx context.Context, p Principal) (*QueueStats, error) {
+	if err := p.isOperator(); err != nil {
+		return nil, err
+	}
+	counts, err := models.CountStatuses(ctx, r.DB, exactStats)
+	if err != nil {
+		return nil, wrap(err, "count jobs by status")
+	}
+	s := &QueueStats{}
+	for _, c := range counts {
+		switch {
+		case c.Status == models.JobQueued:
+			s.Waiting += c.Jobs
+		case c.Status.Live():
+			s.Active += c.Jobs
+		case c.Status == models.JobCompleted:
+			s.Completed += c.Jobs
+		case c.Status == models.JobFailed:
+			s.Failed += c.Jobs
+		case c.Status.Waiting():
+			s.Delayed += c.Jobs
+		}
+	}
+	s.Paused, err = models.CountPauses(ctx, r.DB)
+	return s, wrap(err, "count pauses")
+}

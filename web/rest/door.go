@@ -1,0 +1,251 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/wellformed"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// maxBody bounds a request, in bytes.
+	maxBody = 1 << 20
+	// bodyTime is how long a body may take to arrive.
+	bodyTime = 30 * time.Second
+)
+
+// door lets requests in that are well-formed and whose key is valid.
+type door struct {
+	inside       *http.ServeMux
+	authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
+}
+
+// caller is who asks, and how he wants to be answered.
+type caller struct {
+	jobs.Principal
+	secret string
+	stream bool // as server-sent events
+}
+
+type callerKey struct{}
+
+// callerOf carries who asks from the door to the operations, which hand it to
+// jobs as an argument.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			internal(r.Context(), "panic", "panic", p, "stack", string(debug.Stack())).write(w)
+		}
+	}()
+	if err := d.serve(w, r); err != nil {
+		describe(r.Context(), err).write(w)
+	}
+}
+
+func (d *door) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := d.route(w, r); err != nil {
+		return err
+	}
+	if r.URL.Path == openAPIPath {
+		d.inside.ServeHTTP(w, r)
+		return nil
+	}
+	query, err := checkQuery(r.URL)
+	if err != nil {
+		return err
+	}
+	as, err := d.admit(r)
+	if err != nil {
+		return err
+	}
+	if as.stream, err = wantsStream(r); err != nil {
+		return err
+	}
+	if err := readBody(w, r); err != nil {
+		return err
+	}
+	r.URL.RawQuery = query.Encode()
+	d.inside.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, as)))
+	return nil
+}
+
+// route finds out whether there is such a path, and whether it takes the method.
+// The mux would answer in plain text, or send the caller to another path.
+func (d *door) route(w http.ResponseWriter, r *http.Request) error {
+	noPath := newProblem(http.StatusNotFound, jobs.CodeNotFound, "There is no such path: "+openAPIPath+" lists those that there are.")
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		return noPath
+	}
+	handler, pattern := d.inside.Handler(r)
+	if pattern != "" {
+		return nil
+	}
+	plain := &headerWriter{header: http.Header{}}
+	handler.ServeHTTP(plain, r)
+	if plain.status != http.StatusMethodNotAllowed {
+		return noPath
+	}
+	allowed := plain.header.Get("Allow")
+	w.Header().Set("Allow", allowed)
+	return newProblem(http.StatusMethodNotAllowed, jobs.CodeInvalidInput, "This path takes "+allowed+".")
+}
+
+// headerWriter keeps an answer's status and header, and nothing else.
+type headerWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *headerWriter) Header() http.Header         { return w.header }
+func (w *headerWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (w *headerWriter) WriteHeader(status int)      { w.status = status }
+
+// checkQuery refuses what huma would read in part, and keys where every log on
+// the way keeps them.
+func checkQuery(u *url.URL) (url.Values, error) {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, badRequest("The part of the URL behind the question mark cannot be read.")
+	}
+	for name, values := range query {
+		named := slices.Contains([]string{"key", "api_key", "apikey", "token", "access_token", "authorization"}, strings.ToLower(name))
+		if named || strings.HasPrefix(values[0], "rl_") || strings.HasPrefix(values[0], "rlw_") {
+			return nil, badRequest("Send the key in the header Authorization: Bearer rl_…, never in the URL, which logs keep. If this one was real, revoke it.")
+		}
+		if len(values) > 1 {
+			return nil, badRequest("A parameter of the URL is there twice: send it once.")
+		}
+	}
+	return query, nil
+}
+
+// admit returns who asks. All of this API is for clients, and for operators, who
+// may do what clients may.
+func (d *door) admit(r *http.Request) (caller, error) {
+	keys := r.Header.Values("Authorization")
+	if len(keys) > 1 {
+		return caller{}, badRequest("The header Authorization is there twice: send it once.")
+	}
+	secret := bearer(r.Header.Get("Authorization"))
+	p, err := d.authenticate(r.Context(), secret)
+	if err != nil {
+		return caller{}, err
+	}
+	if !p.May(models.RoleClient) {
+		return caller{}, &jobs.Error{Code: jobs.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
+	}
+	return caller{Principal: p, secret: secret}, nil
+}
+
+// bearer is the key in an Authorization header, or nothing.
+func bearer(authorization string) string {
+	scheme, key, _ := strings.Cut(strings.TrimSpace(authorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(key)
+}
+
+const eventStream = "text/event-stream"
+
+// wantsStream tells whether the caller asks for server-sent events. It refuses
+// who takes nothing that the path can give.
+func wantsStream(r *http.Request) (bool, error) {
+	streams := strings.HasSuffix(r.URL.Path, "/events")
+	accepted := strings.Join(r.Header.Values("Accept"), ",")
+	if strings.TrimSpace(accepted) == "" || strings.HasSuffix(r.URL.Path, "/video") {
+		return false, nil // a film is whatever the link leads to
+	}
+	for part := range strings.SplitSeq(accepted, ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil || params["q"] == "0" {
+			continue
+		}
+		switch media {
+		case eventStream:
+			if streams {
+				return true, nil
+			}
+		case "application/json", "application/problem+json", "application/*", "*/*":
+			if !streams || !strings.Contains(accepted, eventStream) {
+				return false, nil
+			}
+		}
+	}
+	if !streams {
+		return false, newProblem(http.StatusNotAcceptable, jobs.CodeInvalidInput, "This path answers with application/json: accept that.")
+	}
+	return false, newProblem(http.StatusNotAcceptable, jobs.CodeInvalidInput, "This path answers with application/json or text/event-stream: accept one of them.")
+}
+
+// readBody reads the body of a POST whole and checks it before anything decodes
+// it; others have none.
+func readBody(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		r.Body = http.NoBody
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return newProblem(http.StatusUnsupportedMediaType, jobs.CodeInvalidInput, "Send the request as Content-Type: application/json, in UTF-8.")
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return newProblem(http.StatusUnsupportedMediaType, jobs.CodeInvalidInput, "Send the body as it is, without a Content-Encoding.")
+	}
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = deadline.SetReadDeadline(time.Time{})
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return newProblem(http.StatusRequestEntityTooLarge, jobs.CodeInvalidInput, "The body is larger than 1 MiB.")
+	case err != nil:
+		return badRequest("The request ended, or stopped, before its body did.")
+	}
+	if err := wellformed.JSON(body); err != nil {
+		return malformed(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+func malformed(err error) error {
+	var twice *wellformed.DuplicateError
+	switch {
+	case errors.As(err, &twice) && len(twice.Key) <= maxShown:
+		p := badRequest("The body has the key %s twice: send it once.", twice.Key)
+		p.Field = twice.Key
+		return p
+	case errors.As(err, &twice):
+		return badRequest("The body has a key twice: send it once.")
+	case errors.Is(err, wellformed.ErrNotUTF8):
+		return badRequest("The body is not valid UTF-8.")
+	case errors.Is(err, wellformed.ErrLoneSurrogate):
+		return badRequest(`The body holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
+	case errors.Is(err, wellformed.ErrTooDeep):
+		return badRequest("The body is nested more than %d levels deep.", wellformed.MaxDepth)
+	}
+	return badRequest("The body is not one JSON document.")
+}

@@ -1,0 +1,217 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// maxEvents is how many events one answer has.
+	maxEvents = 1000
+	// beatEvery keeps proxies from closing a silent stream.
+	beatEvery = 15 * time.Second
+	// writeLimit is how long a reader may take for an event: who is slower is cut
+	// off, and comes back to where he was.
+	writeLimit = 10 * time.Second
+)
+
+// event is one entry of a job's history.
+type event struct {
+	Seq       int       `json:"seq" doc:"Grows by one per job without a gap."`
+	Type      string    `json:"type" doc:"What happened: QUEUED, LEASED, STARTED, PROGRESS, CHECKPOINTED, COMPLETED …"`
+	AttemptID *string   `json:"attempt_id"`
+	Payload   object    `json:"payload"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+type events struct {
+	Events []event `json:"events" nullable:"false"`
+	More   bool    `json:"more" doc:"There are more: ask again with after, the last seq of these."`
+}
+
+type eventsInput struct {
+	JobInput
+	After       int64  `query:"after" minimum:"0" doc:"Only events with a greater seq."`
+	LastEventID string `header:"Last-Event-ID" doc:"For streams: the seq of the last event that was read; it goes before after."`
+}
+
+func (s *service) registerEvents(api huma.API) {
+	schema := api.OpenAPI().Components.Schemas
+	serve(api, huma.Operation{
+		OperationID: "getVideoEvents", Method: http.MethodGet, Path: videosPath + "/{id}/events",
+		Summary: "Read or follow a job's history",
+		Description: "Up to 1000 events as JSON. With Accept: text/event-stream the events of the past and then the live ones come as they are stored, " +
+			"each once, with their seq as id, until the job's last; a reader who comes back with Last-Event-ID misses none.",
+		Errors: []int{http.StatusNotFound, http.StatusNotAcceptable},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The events", Content: map[string]*huma.MediaType{
+				"application/json": {Schema: schema.Schema(reflect.TypeFor[events](), true, "Events")},
+				eventStream:        {Schema: &huma.Schema{Type: huma.TypeString, Description: "id: seq, event: type, data: one event as JSON"}},
+			}},
+			"204": {Description: "A stream to come back to has nothing more: the job's last event was read."},
+		},
+	}, s.getEvents)
+}
+
+func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	p := callerOf(ctx)
+	after, err := in.after()
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.Reader.Job(ctx, p.Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !p.stream {
+		listed, err := s.listEvents(ctx, job.ID, after)
+		return &huma.StreamResponse{Body: func(out huma.Context) {
+			out.SetHeader("Content-Type", "application/json")
+			out.SetHeader("Cache-Control", "no-store")
+			out.SetHeader("Vary", "Accept")
+			out.SetStatus(http.StatusOK)
+			_ = writeJSON(out.BodyWriter(), listed)
+		}}, err
+	}
+	if after > int64(job.EventSeq) {
+		return nil, invalid("Last-Event-ID", "The job's newest event has the seq %d: there is none after %d.", job.EventSeq, after)
+	}
+	if job.Status.Terminal() && after == int64(job.EventSeq) {
+		return &huma.StreamResponse{Body: func(out huma.Context) { out.SetStatus(http.StatusNoContent) }}, nil
+	}
+	return &huma.StreamResponse{Body: func(out huma.Context) {
+		_, w := humago.Unwrap(out)
+		s.stream(ctx, w, in.ID, after)
+	}}, nil
+}
+
+// after is the seq that the caller has.
+func (in *eventsInput) after() (int64, error) {
+	if in.LastEventID == "" || len(in.LastEventID) > 19 {
+		if in.LastEventID != "" {
+			return 0, invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
+		}
+		return in.After, nil
+	}
+	seq, err := strconv.ParseUint(in.LastEventID, 10, 31)
+	if err != nil {
+		return 0, invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
+	}
+	return int64(seq), nil
+}
+
+func (s *service) listEvents(ctx context.Context, id models.JobID, after int64) (*events, error) {
+	listed := &events{Events: []event{}, More: true}
+	of := jobs.PageOf{First: jobs.MaxPage, After: jobs.Cursor(strconv.FormatInt(after, 10))}
+	for listed.More && len(listed.Events) < maxEvents {
+		page, err := s.Reader.Events(ctx, id, of)
+		if err != nil {
+			return nil, renamed(err, map[string]string{"after": "after"})
+		}
+		for _, e := range page.Items {
+			listed.Events = append(listed.Events, newEvent(e))
+			of.After = jobs.EventCursor(e)
+		}
+		listed.More = page.More
+	}
+	return listed, nil
+}
+
+func newEvent(e *models.JobEvent) event {
+	shown := event{Seq: e.Seq, Type: string(e.Type), Payload: object(e.Payload), CreatedAt: e.CreatedAt.UTC()}
+	if e.AttemptID != "" {
+		attempt := string(e.AttemptID)
+		shown.AttemptID = &attempt
+	}
+	return shown
+}
+
+// stream sends events until the job's last, or until the request or the key
+// ends.
+func (s *service) stream(ctx context.Context, w http.ResponseWriter, id models.JobID, after int64) {
+	ctx, end := s.whileKeyIsValid(ctx)
+	out := &stream{w: w, control: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	var beats sync.WaitGroup
+	beats.Go(func() { out.beat(ctx, end) })
+	err := out.write([]byte("retry: 1000\n\n"))
+	if err == nil {
+		err = s.Watcher.Events(ctx, callerOf(ctx).Principal, id, after, func(e *models.JobEvent) error { return out.send(newEvent(e)) })
+	}
+	ended := ctx.Err() != nil
+	end(nil)
+	beats.Wait()
+	// The connection may serve other requests after this one.
+	_ = out.control.SetWriteDeadline(time.Time{})
+	if err != nil && !ended && !errors.Is(err, errSlow) {
+		slog.WarnContext(ctx, "a stream of events ended", "job", id, "error", err)
+	}
+}
+
+// errSlow means that the reader did not take what was sent.
+var errSlow = errors.New("the reader is too slow, or gone")
+
+// stream is one answer of server-sent events.
+type stream struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// beat sends comments until ctx ends, or ends it when they cannot be sent.
+func (s *stream) beat(ctx context.Context, end context.CancelCauseFunc) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := s.write([]byte(":\n\n")); err != nil {
+				end(err)
+				return
+			}
+		}
+	}
+}
+
+func (s *stream) send(e event) error {
+	raw, err := json.Marshal(e) // on one line
+	if err != nil {
+		return err
+	}
+	return s.write(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Type, raw))
+}
+
+func (s *stream) write(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.control.SetWriteDeadline(time.Now().Add(writeLimit))
+	if err == nil {
+		_, err = s.w.Write(b)
+	}
+	if err == nil {
+		err = s.control.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+)
+
+// object is a JSON object that goes through as it came.
+type object json.RawMessage
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("null"), nil
+	}
+	return o, nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *object) UnmarshalJSON(raw []byte) error {
+	*o = bytes.Clone(raw)
+	return nil
+}
+
+// Schema implements huma.SchemaProvider.
+func (object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
+}
+
+// number is a JSON number as it was written, so that none is rounded.
+type number string
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(raw []byte) error {
+	*n = number(raw)
+	return nil
+}
+
+// Schema implements huma.SchemaProvider.
+func (number) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeNumber, Nullable: true}
+}
+
+// field is one of the request's own fields that is a parameter of the model.
+type field struct {
+	name  string // in the request
+	param string
+	value any // a nil pointer if it was not sent
+}
+
+// merge adds the fields to params. A parameter that the model does not know, or
+// that is there twice, is INVALID_INPUT.
+func merge(model *jobs.Model, params object, fields []field) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(or(params, "{}"), &all); err != nil || all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	for _, f := range fields {
+		raw, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, err
+		}
+		if string(raw) == "null" {
+			continue
+		}
+		if !model.Takes(f.param) {
+			return nil, invalid(f.name, "The model %s takes no %s.", model.Name, f.name)
+		}
+		if _, twice := all[f.param]; twice {
+			return nil, invalid(f.name, "%s and params.%s are the same: send one of them.", f.name, f.param)
+		}
+		all[f.param] = raw
+	}
+	return json.Marshal(all)
+}
+
+func or(o object, otherwise string) []byte {
+	if len(o) == 0 {
+		return []byte(otherwise)
+	}
+	return o
+}
+
+// renamed has an error of the domain's speak of the request's own fields: names
+// is what each of the domain's is called here.
+func renamed(err error, names map[string]string) error {
+	var e *jobs.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	name, ok := names[e.Field]
+	if !ok {
+		return err
+	}
+	shown := *e
+	shown.Field = name
+	// A word that is the field's name only, and not one of the language.
+	if strings.ContainsAny(e.Field, ".ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		shown.Message = strings.ReplaceAll(e.Message, e.Field, name)
+	}
+	return &shown
+}

@@ -1,0 +1,224 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const jobsPath = "/api/v1/jobs"
+
+// jobRequest asks for work of any kind.
+type jobRequest struct {
+	JobType        *string      `json:"job_type,omitempty" doc:"By default the model's own, which is the only one that it does." example:"video.generate"`
+	Model          *string      `json:"model,omitempty" doc:"By default the first of the catalogue that does such work."`
+	ExecuteAt      *time.Time   `json:"execute_at,omitempty" doc:"Not to be started before; one year ahead at most. By default at once."`
+	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators; high goes before the account's normal jobs; low is the tier BATCH."`
+	Payload        object       `json:"payload" doc:"prompt, and the model's parameters."`
+	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
+	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
+}
+
+type retryPolicy struct {
+	MaxRetries      *int     `json:"max_retries,omitempty" minimum:"0" maximum:"19" doc:"How many failures are tried again. Losses of workers do not count. By default the tier's number."`
+	Backoff         *string  `json:"backoff,omitempty" enum:"exponential,fixed"`
+	InitialDelaySec *float64 `json:"initial_delay_sec,omitempty" minimum:"0.1" maximum:"86400"`
+}
+
+// scheduled answers a request for work.
+type scheduled struct {
+	JobID     models.JobID `json:"job_id"`
+	Status    string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
+	ExecuteAt *time.Time   `json:"execute_at" doc:"When it may start, if that is not at once."`
+}
+
+// jobView is a job of any kind.
+type jobView struct {
+	JobID       models.JobID `json:"job_id"`
+	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
+	ExecuteAt   *time.Time   `json:"execute_at" doc:"When it may start, or could."`
+	StartedAt   *time.Time   `json:"started_at"`
+	CompletedAt *time.Time   `json:"completed_at" doc:"When it ended, however it did."`
+	Retries     int          `json:"retries" doc:"Attempts after the first."`
+	Result      object       `json:"result" doc:"Of a completed job: result_url, thumbnail_url, duration_sec, and output, what its worker answered."`
+}
+
+type scheduledOutput struct {
+	Location     string `header:"Location"`
+	CacheControl string `header:"Cache-Control"`
+	Body         scheduled
+}
+
+type jobOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         *jobView
+}
+
+func (s *service) registerJobs(api huma.API) {
+	serve(api, huma.Operation{
+		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Ask for work of any kind",
+		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		RequestBody: example("A film with two retries", map[string]any{
+			"job_type": "video.generate", "model": "testcard", "priority": "high", "idempotency_key": "order-1235",
+			"payload":      map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},
+			"retry_policy": map[string]any{"max_retries": 2, "backoff": "fixed", "initial_delay_sec": 10},
+		}),
+	}, s.createJob)
+	serve(api, huma.Operation{
+		OperationID: "getJob", Method: http.MethodGet, Path: jobsPath + "/{id}", Summary: "Read a job of any kind",
+		Description: "With wait, the answer is held until the job has ended, or so many seconds.", Errors: []int{http.StatusNotFound},
+	}, s.getJob)
+	serve(api, huma.Operation{
+		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any kind",
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, s.cancelJob)
+}
+
+// jobNames are the request's words for the domain's.
+var jobNames = map[string]string{
+	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "prompt": "payload.prompt", "params": "payload",
+	"maxAttempts": "retry_policy.max_retries", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
+}
+
+func (s *service) createJob(ctx context.Context, in *struct {
+	IdempotencyHeader
+	Body jobRequest
+}) (*scheduledOutput, error) {
+	submission, err := s.submission(callerOf(ctx).Principal, &in.Body)
+	if err != nil {
+		return nil, renamed(err, jobNames)
+	}
+	if submission.IdempotencyKey, err = in.with(in.Body.IdempotencyKey); err != nil {
+		return nil, err
+	}
+	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, submission)
+	if err != nil {
+		return nil, renamed(inPayload(err), jobNames)
+	}
+	return &scheduledOutput{
+		Location: s.PublicURL + jobsPath + "/" + string(job.ID), CacheControl: "no-store", Body: newScheduled(job),
+	}, nil
+}
+
+// inPayload says payload where the domain says params.
+func inPayload(err error) error {
+	var e *jobs.Error
+	if !errors.As(err, &e) || !strings.HasPrefix(e.Field, "params.") {
+		return err
+	}
+	return renamed(err, map[string]string{e.Field: "payload." + strings.TrimPrefix(e.Field, "params.")})
+}
+
+func (s *service) submission(p jobs.Principal, asked *jobRequest) (jobs.Submission, error) {
+	model, err := s.model(asked.Model, value(asked.JobType))
+	if err != nil {
+		return jobs.Submission{}, err
+	}
+	prompt, params, err := readPayload(asked.Payload)
+	if err != nil {
+		return jobs.Submission{}, err
+	}
+	submission := jobs.Submission{Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt}
+	switch value(asked.Priority) {
+	case "critical":
+		if !p.May(models.RoleOperator) {
+			return submission, &jobs.Error{Code: jobs.CodeForbidden, Field: "priority", Message: "The priority critical is for operators."}
+		}
+		submission.Tier = models.TierCritical
+	case "high":
+		submission.Priority = 1
+	case "low":
+		submission.Tier = models.TierBatch
+	}
+	asked.RetryPolicy.apply(&submission)
+	return submission, nil
+}
+
+func (r *retryPolicy) apply(submission *jobs.Submission) {
+	if r == nil {
+		return
+	}
+	if r.MaxRetries != nil {
+		attempts := *r.MaxRetries + 1
+		submission.MaxAttempts = &attempts
+	}
+	if r.Backoff != nil || r.InitialDelaySec != nil {
+		submission.Retry = &models.RetryPolicy{Backoff: models.BackoffExponential, InitialDelaySeconds: r.InitialDelaySec}
+		if value(r.Backoff) == "fixed" {
+			submission.Retry.Backoff = models.BackoffFixed
+		}
+	}
+}
+
+// readPayload takes the prompt out of a payload; the rest are parameters.
+func readPayload(payload object) (prompt string, params json.RawMessage, err error) {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(or(payload, "{}"), &all); err != nil {
+		return "", nil, err
+	}
+	if raw, ok := all["prompt"]; ok {
+		if json.Unmarshal(raw, &prompt) != nil {
+			return "", nil, invalid("payload.prompt", "payload.prompt must be a string.")
+		}
+		delete(all, "prompt")
+	}
+	params, err = json.Marshal(all)
+	return prompt, params, err
+}
+
+func newScheduled(job *models.Job) scheduled {
+	return scheduled{JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt)}
+}
+
+func knownTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (s *service) getJob(ctx context.Context, in *struct {
+	JobInput
+	HoldInput
+}) (*jobOutput, error) {
+	job, err := s.hold(ctx, in.ID, in.Wait)
+	if err != nil {
+		return nil, err
+	}
+	return s.viewJob(ctx, job)
+}
+
+func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, error) {
+	job, err := s.Canceller.Cancel(ctx, callerOf(ctx).Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.viewJob(ctx, job)
+}
+
+func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobOutput, error) {
+	view := &jobView{
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
+		Retries: max(0, job.AttemptNo-1),
+	}
+	if job.Status == models.JobCompleted {
+		summary, err := s.summary(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		if view.Result, err = json.Marshal(map[string]any{
+			"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return &jobOutput{CacheControl: "no-store", Body: view}, nil
+}

@@ -1,0 +1,141 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/rest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { jobstest.Main(m) }
+
+// api is the REST API over a stack of the test's own.
+type api struct {
+	*jobstest.Stack
+	url string
+	// restart ends every request's context, as a process that ends does.
+	restart func()
+}
+
+const (
+	requestLimit = 20 * time.Second
+	videos       = "/api/video-generations"
+	publicURL    = "https://reelay.example"
+)
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	s := jobstest.New(t)
+	inside := rest.New(rest.Config{
+		Authenticate: s.Keys.Authenticate, Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
+		PublicURL: publicURL, CheckKeysEvery: 20 * time.Millisecond,
+	})
+	asked, end := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(asked, cancel)()
+		inside.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(end)
+	return &api{s, server.URL, end}
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	raw    string
+	body   map[string]any
+}
+
+// code is the problem's code and field, or nothing.
+func (a answer) code() string {
+	code, _ := a.body["code"].(string)
+	if field, ok := a.body["field"].(string); ok {
+		code += " " + field
+	}
+	return code
+}
+
+func (a *api) request(t *testing.T, method, path, body string, header http.Header) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), requestLimit)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+a.Secrets[models.RoleClient])
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := http.DefaultTransport.RoundTrip(req) // follows no redirects
+	require.NoError(t, err)
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// ask sends a request as the client.
+func (a *api) ask(t *testing.T, method, path, body string, header http.Header) answer {
+	t.Helper()
+	res := a.request(t, method, path, body, header)
+	raw, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	got := answer{status: res.StatusCode, header: res.Header, raw: string(raw)}
+	if len(bytes.TrimSpace(raw)) > 0 {
+		require.NoError(t, json.Unmarshal(raw, &got.body), got.raw)
+	}
+	if got.status >= 400 {
+		require.Equal(t, "application/problem+json", res.Header.Get("Content-Type"))
+		require.InDelta(t, got.status, got.body["status"], 0)
+		require.NotEmpty(t, got.body["detail"])
+		require.NotEmpty(t, got.body["title"])
+	}
+	return got
+}
+
+func (a *api) get(t *testing.T, path string) answer {
+	t.Helper()
+	return a.ask(t, http.MethodGet, path, "", nil)
+}
+
+func (a *api) post(t *testing.T, path string, body any) answer {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	require.NoError(t, err)
+	return a.ask(t, http.MethodPost, path, string(raw), nil)
+}
+
+// completed is a job of the client's with a film.
+func (a *api) completed(t *testing.T) *models.Job {
+	t.Helper()
+	a.Submit(t)
+	worker := a.Worker(t, "one")
+	_, fence := a.Lease(t, worker)
+	return a.finish(t, worker, fence)
+}
+
+func (a *api) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) *models.Job {
+	t.Helper()
+	film := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	still := a.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still"))
+	end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &still})
+	require.NoError(t, err)
+	return end.Job
+}
+
+func as(key string) http.Header { return http.Header{"Authorization": {"Bearer " + key}} }

@@ -1,0 +1,287 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const videosPath = "/api/video-generations"
+
+// videoRequest asks for a film.
+type videoRequest struct {
+	Prompt         string  `json:"prompt" doc:"What the film shall show: 1 to 10,000 characters, at most 40,000 bytes."`
+	ModelVersion   *string `json:"model_version,omitempty" doc:"A model's name; by default the first of the catalogue."`
+	DurationSec    *number `json:"duration_sec,omitempty" doc:"Length in seconds; the model's parameter durationSeconds."`
+	Resolution     *string `json:"resolution,omitempty" doc:"Such as 720p; what the model offers."`
+	AspectRatio    *string `json:"aspect_ratio,omitempty" doc:"Such as 16:9; the model's parameter aspectRatio."`
+	FPS            *number `json:"fps,omitempty" doc:"Frames per second."`
+	Seed           *number `json:"seed,omitempty" doc:"Another seed gives another film of the same prompt."`
+	Style          *string `json:"style,omitempty" doc:"For models that know styles."`
+	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"For models that begin from an image: an https URL, or the id of an uploaded input; the model's parameter referenceImage."`
+	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
+	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: at most the account's own tier, which is the default."`
+	UserID         *string `json:"user_id,omitempty" doc:"The end user behind this account."`
+	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job."`
+	Params         object  `json:"params,omitempty" doc:"Further parameters, as the model's schema has them. None may be one of the fields above."`
+}
+
+// IdempotencyHeader is the part of a request that has a field's meaning, too.
+type IdempotencyHeader struct {
+	Key string `header:"Idempotency-Key" doc:"As idempotency_key in the body; if both are there, they must be equal."`
+}
+
+// Resolve implements huma.Resolver. huma itself would take the first of many.
+func (IdempotencyHeader) Resolve(ctx huma.Context) []error {
+	n := 0
+	ctx.EachHeader(func(name, _ string) {
+		if strings.EqualFold(name, "Idempotency-Key") {
+			n++
+		}
+	})
+	if n > 1 {
+		return []error{badRequest("The header Idempotency-Key is there twice: send it once.")}
+	}
+	return nil
+}
+
+// with returns the key of header and body together.
+func (h IdempotencyHeader) with(body *string) (*string, error) {
+	switch {
+	case h.Key == "":
+		return body, nil
+	case body != nil && *body != h.Key:
+		return nil, invalid("idempotency_key", "idempotency_key and the header Idempotency-Key differ: send one of them.")
+	}
+	return &h.Key, nil
+}
+
+// accepted answers a request for a film.
+type accepted struct {
+	JobID                models.JobID `json:"job_id"`
+	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or of a repeated request what became of it."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin."`
+	StatusURL            string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
+}
+
+type acceptedOutput struct {
+	Location     string `header:"Location"`
+	CacheControl string `header:"Cache-Control"`
+	Body         accepted
+}
+
+// summaryOutput answers with a job, or with 304.
+type summaryOutput struct {
+	Status       int
+	ETag         string `header:"ETag"`
+	CacheControl string `header:"Cache-Control"`
+	Body         *jobs.Summary
+}
+
+// JobInput names a job. It and the other parts of inputs are exported because
+// huma looks into no others.
+type JobInput struct {
+	ID models.JobID `path:"id" doc:"The job's id: job_…"`
+}
+
+type readInput struct {
+	JobInput
+	HoldInput
+	IfNoneMatch
+}
+
+func (s *service) registerVideos(api huma.API) {
+	serve(api, huma.Operation{
+		OperationID: "createVideo", Method: http.MethodPost, Path: videosPath, DefaultStatus: http.StatusAccepted,
+		Summary:     "Ask for a film",
+		Description: "Once this answers, the job is durable. Send an idempotency key with it, so that it can be sent again when an answer is lost.",
+		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		RequestBody: example("A film of four seconds", map[string]any{
+			"prompt": "A lighthouse in the fog, waves below", "duration_sec": 4, "resolution": "720p", "aspect_ratio": "16:9",
+			"seed": 7, "idempotency_key": "order-1234", "priority_tier": "pro", "metadata": map[string]any{"order": 1234},
+		}),
+	}, s.createVideo)
+	serve(api, huma.Operation{
+		OperationID: "getVideo", Method: http.MethodGet, Path: videosPath + "/{id}", Summary: "Read a job",
+		Description: "With wait, the answer is held until the job has ended, or so many seconds.",
+		Errors:      []int{http.StatusNotFound}, Responses: notModified(),
+	}, s.getVideo)
+	serve(api, huma.Operation{
+		OperationID: "cancelVideo", Method: http.MethodDelete, Path: videosPath + "/{id}", Summary: "Cancel a job",
+		Description: "A waiting job is cancelled at once, a running one when its worker has stopped: read it again. A job that has completed or failed is a conflict.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, s.cancelVideo)
+	serve(api, huma.Operation{
+		OperationID: "getVideoFile", Method: http.MethodGet, Path: videosPath + "/{id}/video", DefaultStatus: http.StatusFound,
+		Summary:     "Go to the film",
+		Description: "Redirects to a signed link. Send no key to where it leads.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, s.linkVideo)
+}
+
+func notModified() map[string]*huma.Response {
+	return map[string]*huma.Response{"304": {Description: "The job is as the tag in If-None-Match has it."}}
+}
+
+// submitNames are the request's words for the domain's.
+var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key"}
+
+func (s *service) createVideo(ctx context.Context, in *struct {
+	IdempotencyHeader
+	Body videoRequest
+}) (*acceptedOutput, error) {
+	asked, names := in.Body, submitNames
+	key, err := in.with(asked.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	model, err := s.model(asked.ModelVersion, "")
+	if err != nil {
+		return nil, renamed(err, names)
+	}
+	fields := asked.fields()
+	params, err := merge(model, asked.Params, fields)
+	if err != nil {
+		return nil, err
+	}
+	tier, err := readTier(asked.PriorityTier)
+	if err != nil {
+		return nil, err
+	}
+	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, jobs.Submission{
+		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
+		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata),
+	})
+	if err != nil {
+		return nil, renamed(err, withParams(names, fields))
+	}
+	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	url := s.PublicURL + videosPath + "/" + string(job.ID)
+	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
+		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, StatusURL: url,
+	}}, nil
+}
+
+func (v *videoRequest) fields() []field {
+	return []field{
+		{"duration_sec", "durationSeconds", v.DurationSec}, {"resolution", "resolution", v.Resolution},
+		{"aspect_ratio", "aspectRatio", v.AspectRatio}, {"fps", "fps", v.FPS}, {"seed", "seed", v.Seed},
+		{"style", "style", v.Style}, {"reference_image_url", "referenceImage", v.ReferenceImage},
+	}
+}
+
+// withParams adds the words for the parameters that were sent as fields.
+func withParams(names map[string]string, fields []field) map[string]string {
+	all := map[string]string{}
+	for domain, name := range names {
+		all[domain] = name
+	}
+	for _, f := range fields {
+		if sent(f.value) {
+			all["params."+f.param] = f.name
+		}
+	}
+	return all
+}
+
+func sent(value any) bool {
+	switch v := value.(type) {
+	case *string:
+		return v != nil
+	case *number:
+		return v != nil
+	}
+	return false
+}
+
+func value(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// model returns the model of that name, or the first of the catalogue that does
+// such work.
+func (s *service) model(name *string, kind string) (*jobs.Model, error) {
+	if name != nil {
+		return s.Submitter.Catalogue.Model(*name)
+	}
+	for _, m := range s.Submitter.Catalogue.Models() {
+		if kind == "" || m.Type == kind {
+			return m, nil
+		}
+	}
+	return nil, invalid("type", "No model does that kind of work.")
+}
+
+func readTier(name *string) (models.Tier, error) {
+	if name == nil {
+		return "", nil
+	}
+	for _, tier := range models.Tiers {
+		if strings.EqualFold(*name, string(tier)) {
+			return tier, nil
+		}
+	}
+	return "", invalid("priority_tier", "priority_tier must be critical, enterprise, pro, free or batch.")
+}
+
+func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {
+	job, err := s.hold(ctx, in.ID, in.Wait)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := s.summary(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	out := &summaryOutput{Status: http.StatusOK, CacheControl: "private, no-cache", Body: summary}
+	if out.ETag, err = tag(*summary); err == nil && in.matches(out.ETag) {
+		out.Status = http.StatusNotModified
+	}
+	return out, err
+}
+
+func (s *service) cancelVideo(ctx context.Context, in *JobInput) (*summaryOutput, error) {
+	job, err := s.Canceller.Cancel(ctx, callerOf(ctx).Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := s.summary(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return &summaryOutput{Status: http.StatusOK, CacheControl: "no-store", Body: summary}, nil
+}
+
+func (s *service) summary(ctx context.Context, job *models.Job) (*jobs.Summary, error) {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	return summaries[0], nil
+}
+
+type linkOutput struct {
+	Location     string `header:"Location" doc:"A signed link to the film."`
+	CacheControl string `header:"Cache-Control"`
+}
+
+func (s *service) linkVideo(ctx context.Context, in *JobInput) (*linkOutput, error) {
+	film, err := s.Reader.Film(ctx, callerOf(ctx).Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	url, err := s.Reader.Link(ctx, film, linkTTL)
+	return &linkOutput{Location: url, CacheControl: "no-store"}, err
+}
