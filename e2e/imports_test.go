@@ -35,6 +35,7 @@ func TestImports(t *testing.T) {
 		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web"}},
 		{"graph", false, []string{"github.com/uptrace/bun", module + "/web"}},
 		{"web", false, []string{"github.com/uptrace/bun", module + "/graph"}},
+		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
 		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},

@@ -27,7 +27,7 @@ func CountStatuses(ctx context.Context, db bun.IDB, limit int) ([]StatusCount, e
 		SELECT asked.status, CASE WHEN exact.jobs <= ?1 THEN exact.jobs ELSE greatest(exact.jobs, known.jobs) END AS jobs
 		FROM unnest(?0::text[]) AS asked (status)
 		CROSS JOIN LATERAL (
-			SELECT count(*) AS jobs FROM (SELECT FROM jobs j WHERE j.status = asked.status LIMIT ?1 + 1) some) exact
+			SELECT count(*) AS jobs FROM (SELECT FROM jobs j WHERE j.status = asked.status LIMIT ?1 + 1) found) exact
 		LEFT JOIN known ON known.status = asked.status`, textArray(JobStatuses), limit).Scan(ctx, &counts)
 	return counts, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web"
+	"github.com/reelay/reelay/web/rest"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
@@ -124,6 +125,10 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Letters:   s.letters(), Bulk: s.bulk(),
 		Keys: s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 	}, s.keys().Authenticate, graph.Options{}))
+	mux.Handle("/api/", rest.New(rest.Config{
+		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
+		PublicURL: strings.TrimRight(publicURL, "/"),
+	}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)

@@ -90,7 +90,9 @@ func (d *drainer) wait(ctx context.Context) error {
 	}
 }
 
-// isStream tells whether a request's answer may go on for ever.
+// isStream tells whether a request's answer may go on for ever, or is held for
+// long (REST's ?wait).
 func isStream(r *http.Request) bool {
-	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || strings.Contains(r.Header.Get("Accept"), "text/event-stream") ||
+		strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Query().Has("wait")
 }

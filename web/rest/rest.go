@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -66,6 +67,12 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerEvents(api)
 	s.registerJobs(api)
 	s.registerQueue(api)
+	// Requests may have no fields but these; answers may have more one day.
+	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
+		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RetryPolicy"}, name) {
+			schema.AdditionalProperties = nil
+		}
+	}
 	var document bytes.Buffer
 	raw, err := json.Marshal(api.OpenAPI())
 	if err == nil {

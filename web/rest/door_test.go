@@ -1,0 +1,117 @@
+package rest_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDoor(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	job := a.Submit(t)
+	one := videos + "/" + string(job.ID)
+	film := `{"prompt": "x"}`
+	h := func(name string, values ...string) http.Header { return http.Header{name: values} }
+	for name, c := range map[string]struct {
+		method, path, body string
+		header             http.Header
+		want               string
+	}{
+		"no key":                       {"GET", one, "", h("Authorization"), "401 UNAUTHENTICATED"},
+		"another scheme":               {"GET", one, "", h("Authorization", "Basic "+a.Secrets[models.RoleClient]), "401 UNAUTHENTICATED"},
+		"an unknown key":               {"GET", one, "", as("rl_nobody"), "401 UNAUTHENTICATED"},
+		"a key of 30 kB":               {"GET", one, "", as("rl_" + strings.Repeat("x", 30_000)), "401 UNAUTHENTICATED"},
+		"a worker's enrolment key":     {"GET", one, "", as(a.Secrets[models.RoleWorker]), "403 FORBIDDEN"},
+		"two keys":                     {"GET", one, "", h("Authorization", "Bearer a", "Bearer b"), "400 INVALID_INPUT"},
+		"a key in the URL":             {"GET", one + "?api_key=x", "", nil, "400 INVALID_INPUT"},
+		"a key in the URL by its look": {"GET", one + "?x=rl_abc", "", nil, "400 INVALID_INPUT"},
+		"no path":                      {"GET", "/api/", "", nil, "404 NOT_FOUND"},
+		"an unknown path":              {"POST", "/api/video", film, nil, "404 NOT_FOUND"},
+		"a trailing slash":             {"GET", one + "/", "", nil, "404 NOT_FOUND"},
+		"a path to clean":              {"GET", "/api//video-generations/x", "", nil, "404 NOT_FOUND"},
+		"a path upwards":               {"GET", one + "/%2e%2e/%2e%2e/healthz", "", nil, "404 NOT_FOUND"},
+		"another method":               {"PUT", one, film, nil, "405 INVALID_INPUT"},
+		"an invented method":           {"BREW", one, "", nil, "405 INVALID_INPUT"},
+		"a preflight":                  {"OPTIONS", videos, "", h("Origin", "https://evil.example"), "405 INVALID_INPUT"},
+		"an overridden method":         {"GET", one, "", h("X-Http-Method-Override", "DELETE"), "200 "},
+		"an unknown parameter":         {"GET", one + "?waits=1", "", nil, "422 INVALID_INPUT waits"},
+		"a parameter twice":            {"GET", one + "?wait=0&wait=1", "", nil, "400 INVALID_INPUT"},
+		"a broken parameter":           {"GET", one + "?wait=%zz", "", nil, "400 INVALID_INPUT"},
+		"an Accept for pages":          {"GET", one, "", h("Accept", "text/html"), "406 INVALID_INPUT"},
+		"an Accept for none":           {"GET", one, "", h("Accept", "application/json;q=0"), "406 INVALID_INPUT"},
+		"an Accept of browsers":        {"GET", one, "", h("Accept", "text/html,application/xml;q=0.9,*/*;q=0.8"), "200 "},
+		"a stream where there is none": {"GET", one, "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
+		"events as pages":              {"GET", one + "/events", "", h("Accept", "text/html"), "406 INVALID_INPUT"},
+		"a form":                       {"POST", videos, "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"), "415 INVALID_INPUT"},
+		"no media type":                {"POST", videos, film, h("Content-Type"), "415 INVALID_INPUT"},
+		"another charset":              {"POST", videos, film, h("Content-Type", "application/json; charset=latin1"), "415 INVALID_INPUT"},
+		"a packed body":                {"POST", videos, film, h("Content-Encoding", "gzip"), "415 INVALID_INPUT"},
+		"a body of over 1 MiB":         {"POST", videos, `{"prompt": "` + strings.Repeat("x", 1<<20) + `"}`, nil, "413 INVALID_INPUT"},
+		"no body":                      {"POST", videos, "", nil, "400 INVALID_INPUT"},
+		"no JSON":                      {"POST", videos, "prompt", nil, "400 INVALID_INPUT"},
+		"half a document":              {"POST", videos, `{"prompt": "x"`, nil, "400 INVALID_INPUT"},
+		"two documents":                {"POST", videos, film + film, nil, "400 INVALID_INPUT"},
+		"a key twice":                  {"POST", videos, `{"prompt": "x", "prompt": "y"}`, nil, "400 INVALID_INPUT prompt"},
+		"bad UTF-8":                    {"POST", videos, "{\"prompt\": \"\xff\"}", nil, "400 INVALID_INPUT"},
+		"half a character":             {"POST", videos, `{"prompt": "\ud83d"}`, nil, "400 INVALID_INPUT"},
+		"too deep":                     {"POST", videos, strings.Repeat("[", 100_000), nil, "400 INVALID_INPUT"},
+		"an idempotency key twice":     {"POST", videos, film, h("Idempotency-Key", "a", "a"), "400 INVALID_INPUT"},
+		"two idempotency keys":         {"POST", videos, `{"prompt": "x", "idempotency_key": "a"}`, h("Idempotency-Key", "b"), "422 INVALID_INPUT idempotency_key"},
+		"a long idempotency key":       {"POST", videos, film, h("Idempotency-Key", strings.Repeat("k", 256)), "422 INVALID_INPUT idempotency_key"},
+		"a long unknown field":         {"POST", videos, `{"prompt": "x", "` + strings.Repeat("f", 5000) + `": 1}`, nil, "422 INVALID_INPUT " + strings.Repeat("f", 64) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := a.ask(t, c.method, c.path, c.body, c.header)
+
+			require.Equal(t, c.want, fmt.Sprint(got.status, " ", got.code()), got.raw)
+			require.Less(t, len(got.raw), 1000)
+			require.Empty(t, got.header.Get("Access-Control-Allow-Origin"))
+			require.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
+			switch got.status {
+			case http.StatusUnauthorized:
+				require.Equal(t, "Bearer", got.header.Get("WWW-Authenticate"))
+			case http.StatusMethodNotAllowed:
+				require.NotEmpty(t, got.header.Get("Allow"))
+			}
+			require.NotContains(t, got.raw, "rl_abc")
+		})
+	}
+}
+
+func TestHead(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	job := a.Submit(t)
+
+	got := a.ask(t, http.MethodHead, videos+"/"+string(job.ID), "", nil)
+
+	require.Equal(t, http.StatusOK, got.status)
+	require.Empty(t, got.raw)
+	require.NotEmpty(t, got.header.Get("ETag"))
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	job := a.Submit(t)
+	require.NoError(t, a.DB.Close())
+
+	res := a.request(t, http.MethodGet, videos+"/"+string(job.ID), "", nil)
+	raw, err := io.ReadAll(res.Body)
+
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, res.StatusCode, 500)
+	require.NotContains(t, string(raw), "sql")
+	require.NotContains(t, string(raw), "closed")
+}

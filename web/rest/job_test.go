@@ -1,0 +1,142 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+const work = "/api/v1/jobs"
+
+func TestCreateJob(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MapsEveryFieldToTheDomain", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+
+		got := a.post(t, work, map[string]any{
+			"job_type": "video.generate", "model": "testcard", "execute_at": at, "priority": "high", "idempotency_key": "k",
+			"payload":      map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0},
+			"retry_policy": map[string]any{"max_retries": 0, "backoff": "fixed", "initial_delay_sec": 0.5},
+		})
+
+		require.Equal(t, http.StatusCreated, got.status, got.raw)
+		id, _ := got.body["job_id"].(string)
+		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339)}, got.body)
+		require.Equal(t, publicURL+work+"/"+id, got.header.Get("Location"))
+		job := a.Reload(t, models.JobID(id))
+		require.Equal(t, 1, job.MaxAttempts)
+		require.Equal(t, 1, job.Priority)
+		require.Equal(t, models.TierEnterprise, job.Tier)
+		require.Equal(t, models.BackoffFixed, job.RetryPolicy.Backoff)
+		require.InDelta(t, 0.5, *job.RetryPolicy.InitialDelaySeconds, 0)
+		read := a.get(t, work+"/"+id)
+		require.Equal(t, map[string]any{
+			"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
+			"retries": 0.0, "result": nil,
+		}, read.body)
+		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])
+	})
+
+	t.Run("ReadsThePriorityWords", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for word, want := range map[string]string{"high": "ENTERPRISE 1", "normal": "ENTERPRISE 0", "low": "BATCH 0"} {
+			got := a.post(t, work, map[string]any{"priority": word, "payload": map[string]any{"prompt": "x"}})
+			require.Equal(t, http.StatusCreated, got.status, got.raw)
+			job := a.Reload(t, models.JobID(got.body["job_id"].(string)))
+			require.Equal(t, want, fmt.Sprint(job.Tier, " ", job.Priority))
+		}
+		critical := `{"priority": "critical", "payload": {"prompt": "x"}}`
+		require.Equal(t, http.StatusForbidden, a.ask(t, http.MethodPost, work, critical, nil).status)
+		got := a.ask(t, http.MethodPost, work, critical, as(a.Secrets[models.RoleOperator]))
+		require.Equal(t, http.StatusCreated, got.status, got.raw)
+		require.Equal(t, models.TierCritical, a.Reload(t, models.JobID(got.body["job_id"].(string))).Tier)
+	})
+
+	t.Run("NamesTheFieldThatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for body, code := range map[string]string{
+			`{}`:                         "422 INVALID_INPUT payload",
+			`{"payload": {}}`:            "422 INVALID_INPUT payload.prompt",
+			`{"payload": {"prompt": 7}}`: "422 INVALID_INPUT payload.prompt",
+			`{"payload": []}`:            "422 INVALID_INPUT payload",
+			`{"payload": {"prompt": "x", "fps": 99}}`:                                    "422 INVALID_INPUT payload.fps",
+			`{"payload": {"prompt": "x", "y": 1}}`:                                       "422 INVALID_INPUT payload",
+			`{"payload": {"prompt": "x"}, "job_type": "mail.send"}`:                      "422 INVALID_INPUT job_type",
+			`{"payload": {"prompt": "x"}, "job_type": "mail.send", "model": "testcard"}`: "422 INVALID_INPUT job_type",
+			`{"payload": {"prompt": "x"}, "model": "nope"}`:                              "422 INVALID_INPUT model",
+			`{"payload": {"prompt": "x"}, "priority": "HIGH"}`:                           "422 INVALID_INPUT priority",
+			`{"payload": {"prompt": "x"}, "execute_at": "tomorrow"}`:                     "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`:         "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`:          "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": -1}}`:          "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"backoff": "none"}}`:          "422 INVALID_INPUT retry_policy.backoff",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"initial_delay_sec": 0}}`:     "422 INVALID_INPUT retry_policy.initial_delay_sec",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"delay": 1}}`:                 "422 INVALID_INPUT retry_policy.delay",
+			`{"payload": {"prompt": "x"}, "idempotency_key": ""}`:                        "422 INVALID_INPUT idempotency_key",
+		} {
+			got := a.ask(t, http.MethodPost, work, body, nil)
+			require.Equal(t, code, fmt.Sprint(got.status, " ", got.code()), "%s: %s", body, got.raw)
+		}
+		require.Zero(t, a.Count(t, "jobs"))
+	})
+}
+
+func TestGetJob(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	job := a.completed(t)
+
+	got := a.get(t, work+"/"+string(job.ID))
+
+	require.Equal(t, http.StatusOK, got.status, got.raw)
+	require.Equal(t, "completed", got.body["status"])
+	result := got.body["result"].(map[string]any)
+	require.Contains(t, result["result_url"], "http")
+	require.Contains(t, result["thumbnail_url"], "http")
+	require.InDelta(t, 1, result["duration_sec"], 0)
+	require.Nil(t, result["output"])
+	require.Equal(t, http.StatusConflict, a.ask(t, http.MethodDelete, work+"/"+string(job.ID), "", nil).status)
+}
+
+func TestQueueStats(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CountsTheJobsOfAllAccounts", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.completed(t)
+		a.Submit(t)
+		a.Submit(t)
+		a.Lease(t, a.Worker(t, "two"))
+		a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "execute_at": time.Now().Add(time.Hour)})
+		a.Exec(t, "INSERT INTO queue_pauses (lane, paused, changed_by) VALUES ('BATCH', true, 'test'), ('PRO', false, 'test')")
+
+		got := a.ask(t, http.MethodGet, "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))
+
+		require.Equal(t, http.StatusOK, got.status, got.raw)
+		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0}, got.body)
+	})
+
+	t.Run("IsForOperators", func(t *testing.T) {
+		t.Parallel()
+
+		got := newAPI(t).get(t, "/api/v1/queue/stats")
+
+		require.Equal(t, http.StatusForbidden, got.status)
+		require.Equal(t, "FORBIDDEN", got.code())
+	})
+}
