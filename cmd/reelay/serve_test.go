@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -105,6 +106,16 @@ func TestServe(t *testing.T) {
 		require.ErrorIs(t, <-causes, graph.ErrRestart)
 		require.NoError(t, <-ended)
 	})
+}
+
+func TestIsStream(t *testing.T) {
+	t.Parallel()
+
+	for path, held := range map[string]bool{
+		"/api/video-generations/x?wait=60": true, "/api/video-generations/x": false, "/graphql?wait=60": false, "/api/video-generations/wait": false,
+	} {
+		require.Equal(t, held, isStream(httptest.NewRequest(http.MethodGet, path, nil)), path)
+	}
 }
 
 func TestListen(t *testing.T) {

@@ -92,7 +92,12 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 	if job.Status.Terminal() && after == int64(job.EventSeq) {
 		return &huma.StreamResponse{Body: func(out huma.Context) { out.SetStatus(http.StatusNoContent) }}, nil
 	}
+	release, err := s.open.begin(p.KeyID)
+	if err != nil {
+		return nil, err
+	}
 	return &huma.StreamResponse{Body: func(out huma.Context) {
+		defer release()
 		_, w := humago.Unwrap(out)
 		s.stream(ctx, w, in.ID, after)
 	}}, nil

@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -31,6 +33,37 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 }
 
+// maxOpen is how many answers one key may have open at once in this process,
+// held ones and streams together.
+const maxOpen = 1000
+
+// open counts the answers that are open, by key.
+type open struct {
+	mu sync.Mutex
+	n  map[models.KeyID]int
+}
+
+// begin counts one more of the caller's, until end is called, or returns
+// RATE_LIMITED.
+func (o *open) begin(key models.KeyID) (end func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n[key] >= maxOpen {
+		return nil, &jobs.Error{
+			Code: codeRateLimited, RetryAfterSeconds: 1,
+			Message: fmt.Sprintf("This key holds %d answers open here: end some streams or waits, or ask without them.", maxOpen),
+		}
+	}
+	o.n[key]++
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.n[key]--; o.n[key] == 0 {
+			delete(o.n, key)
+		}
+	}, nil
+}
+
 // hold returns a job once it has ended, or as it is after so many seconds, or
 // when the request is cut short: a process that ends keeps nobody waiting.
 func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
@@ -38,12 +71,17 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 	if seconds == 0 {
 		return s.Reader.Job(ctx, p.Principal, id)
 	}
+	release, err := s.open.begin(p.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	watched, end := s.whileKeyIsValid(ctx)
 	defer end(nil)
 	limited, cancel := context.WithTimeout(watched, time.Duration(seconds)*time.Second)
 	defer cancel()
 	var last *models.Job
-	err := s.Watcher.Job(limited, p.Principal, id, heldLook, func(job *models.Job) error {
+	err = s.Watcher.Job(limited, p.Principal, id, heldLook, func(job *models.Job) error {
 		last = job
 		return nil
 	})

@@ -28,6 +28,8 @@ type problem struct {
 	RequestID         string `json:"request_id,omitempty" doc:"Finds an error of ours in the server's log."`
 }
 
+const codeRateLimited jobs.Code = "RATE_LIMITED"
+
 // statuses is how each of the domain's codes is answered; others are 500.
 var statuses = map[jobs.Code]int{
 	jobs.CodeUnauthenticated:     http.StatusUnauthorized,
@@ -38,7 +40,7 @@ var statuses = map[jobs.Code]int{
 	jobs.CodeIdempotencyConflict: http.StatusConflict,
 	jobs.CodeConflict:            http.StatusConflict,
 	jobs.CodeLeaseLost:           http.StatusConflict,
-	"RATE_LIMITED":               http.StatusTooManyRequests,
+	codeRateLimited:              http.StatusTooManyRequests,
 	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
 	"BUDGET_EXCEEDED":            http.StatusTooManyRequests,
 	"OVERLOADED":                 http.StatusServiceUnavailable,

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 )
 
 // Config is what the REST API calls.
@@ -34,7 +35,10 @@ type Config struct {
 }
 
 // service answers the operations.
-type service struct{ Config }
+type service struct {
+	Config
+	open open
+}
 
 const (
 	openAPIPath    = "/api/openapi.json"
@@ -50,7 +54,7 @@ func New(config Config) http.Handler {
 		config.CheckKeysEvery = checkKeysEvery
 	}
 	mux := http.NewServeMux()
-	s := &service{config}
+	s := &service{Config: config, open: open{n: map[models.KeyID]int{}}}
 	document := s.register(mux)
 	mux.HandleFunc("GET "+openAPIPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
