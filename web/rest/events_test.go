@@ -163,7 +163,7 @@ func TestFollowEvents(t *testing.T) {
 		_, ok := stream.next(t)
 		require.True(t, ok)
 
-		require.NoError(t, a.Keys.Revoke(t.Context(), a.Client.KeyID))
+		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
 
 		require.Empty(t, stream.rest(t))
 		got := a.get(t, videos+"/"+string(job.ID))
@@ -251,7 +251,7 @@ func TestWait(t *testing.T) {
 		go func() { held <- a.get(t, videos+"/"+string(job.ID)+"?wait=60") }()
 		<-looked
 
-		require.NoError(t, a.Keys.Revoke(t.Context(), a.Client.KeyID))
+		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
 
 		require.Equal(t, "UNAUTHENTICATED", (<-held).code())
 	})

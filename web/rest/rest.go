@@ -30,7 +30,7 @@ type Config struct {
 	// PublicURL is where clients reach this API, without a path.
 	PublicURL string
 	// CheckKeysEvery is how often the key of a held or streamed answer is checked
-	// again: 5 seconds if it is 0.
+	// again: 4 seconds if it is 0, so that a revoked one is noticed within 5.
 	CheckKeysEvery time.Duration
 }
 
@@ -42,7 +42,7 @@ type service struct {
 
 const (
 	openAPIPath    = "/api/openapi.json"
-	checkKeysEvery = 5 * time.Second
+	checkKeysEvery = 4 * time.Second
 	// linkTTL is how long the links in an answer are good for.
 	linkTTL = 24 * time.Hour
 )
