@@ -91,6 +91,7 @@ type loaders struct {
 	parents   loader[models.JobID, []*models.Job]
 	jobs      loader[models.JobID, *models.Job]
 	keyNames  loader[models.KeyID, string]
+	tries     loader[models.WebhookDeliveryID, []*models.WebhookTry]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -109,6 +110,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 		return r.KeyNames(ctx, principal(ctx), ids)
 	}
 	l.jobs.fetch = keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })
+	l.tries.fetch = grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })
 	return l
 }
 

@@ -40,6 +40,10 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		return found(r.Reader.DeadLetter(ctx, p, models.DeadLetterID(id)))
 	case "bulk":
 		return found(r.Bulk.Get(ctx, p, models.BulkID(id)))
+	case "whk":
+		return found(r.Reader.WebhookEndpoint(ctx, p, models.WebhookEndpointID(id)))
+	case "whd":
+		return found(r.Reader.WebhookDelivery(ctx, p, models.WebhookDeliveryID(id)))
 	}
 	return nil, orNotFound(nil)
 }

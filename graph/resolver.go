@@ -25,4 +25,5 @@ type Resolver struct {
 	Bulk      *jobs.Bulk
 	Keys      *jobs.Keys
 	Accounts  *jobs.Accounts
+	Webhooks  *jobs.Webhooks
 }

@@ -166,6 +166,11 @@ func (c *change) write(ctx context.Context) error {
 			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
+	if c.job.Status.Terminal() && !c.from.Terminal() {
+		if err := announce(ctx, c.tx, []*models.Job{c.job}, c.now); err != nil {
+			return err
+		}
+	}
 	return c.count(ctx)
 }
 

@@ -37,7 +37,7 @@ func (c *change) settle(ctx context.Context) error {
 
 // writeOthers is write for all that waited for the job.
 func (c *change) writeOthers(ctx context.Context) error {
-	var jobs []*models.Job
+	var jobs, failed []*models.Job
 	var events []*models.JobEvent
 	var dead []*models.DeadLetter
 	var messages []*models.OutboxMessage
@@ -46,7 +46,7 @@ func (c *change) writeOthers(ctx context.Context) error {
 		jobs, events = append(jobs, child.job), append(events, child.events...)
 		switch child.job.Status {
 		case models.JobFailed:
-			dead = append(dead, child.dead)
+			dead, failed = append(dead, child.dead), append(failed, child.job)
 		case models.JobQueued:
 			lines[child.job.Line()] = append(lines[child.job.Line()], child)
 			messages = append(messages, readyMessage(child.job))
@@ -60,6 +60,9 @@ func (c *change) writeOthers(ctx context.Context) error {
 	}
 	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
+	}
+	if err := announce(ctx, c.tx, failed, c.now); err != nil {
+		return err
 	}
 	if err := inBatches(messages, func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, c.tx, some...) }); err != nil {
 		return fmt.Errorf("write the outbox: %w", err)

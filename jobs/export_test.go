@@ -42,3 +42,6 @@ var (
 	NewSecret  = newSecret
 	SecretKind = secretKind
 )
+
+// PlanWebhookRetry is when to try a delivery again.
+var PlanWebhookRetry = planWebhookRetry

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -32,6 +33,8 @@ type Submission struct {
 	TimeoutSeconds *int
 	UserID         string
 	Metadata       json.RawMessage
+	// CallbackURL is told of the job's ends; empty: only the account's endpoints.
+	CallbackURL string
 	// RunAt is before when it shall not start, ExpiresAt by when it must have
 	// been; nil: at once, and at any time.
 	RunAt, ExpiresAt *time.Time
@@ -50,6 +53,8 @@ type Submitter struct {
 	Catalogue *Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
+	// Outbound is which URLs may be called back.
+	Outbound outbound.Policy
 }
 
 const (
@@ -134,6 +139,11 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	}
 	if err := s.insertInput(ctx, tx, job, in.Prompt); err != nil {
 		return nil, err
+	}
+	if job.CallbackURL != "" {
+		if err := ensureCallbackEndpoint(ctx, tx, s.Sealer, job.AccountID); err != nil {
+			return nil, err
+		}
 	}
 	if len(parents) > 0 {
 		if err := models.InsertJobDependencies(ctx, tx, job.ID, in.DependsOn); err != nil {
@@ -227,10 +237,16 @@ func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 	if err := in.validLimits(); err != nil {
 		return nil, err
 	}
+	if in.CallbackURL != "" {
+		if err := validCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+			return nil, err
+		}
+	}
 	job := &models.Job{
 		ID: models.NewJobID(), Type: model.Type, Model: model.Name, Run: 1, Region: in.Region, RequireRegion: in.RequireRegion,
 		RetryPolicy: in.Retry,
 		Priority:    in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		CallbackURL:    in.CallbackURL,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
 	}
 	if in.MaxAttempts != nil {
@@ -276,6 +292,9 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	}
 	if when := in.conditions(); when != nil {
 		request = append(request, when)
+	}
+	if job.CallbackURL != "" {
+		request = append(request, map[string]string{"callbackUrl": job.CallbackURL})
 	}
 	canonical, err := json.Marshal(request)
 	if err != nil {

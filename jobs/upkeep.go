@@ -147,10 +147,12 @@ const (
 	// A pool's newest decisions are kept, and those of this time.
 	newestDecisions = 1000
 	decisionAge     = 30 * day
+	// webhookAge is how long it is kept who was told of what, and can be again.
+	webhookAge = 30 * day
 )
 
-// ForgetRest removes hints that could not be published, old scaling decisions,
-// and workers that are over and of which no attempt tells.
+// ForgetRest removes hints that could not be published, old scaling decisions
+// and webhooks, and workers that are over and of which no attempt tells.
 func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
 		gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
@@ -168,8 +170,14 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	if err != nil {
 		return hints + decisions, err
 	}
+	webhooks, err := u.transactions(ctx, "remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
+	})
+	if err != nil {
+		return hints + decisions + webhooks, err
+	}
 	workers, err := u.transactions(ctx, "remove workers", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.DeleteWorkersOver(ctx, tx, u.Keep.Jobs, rowBatch)
 	})
-	return hints + decisions + workers, err
+	return hints + decisions + webhooks + workers, err
 }

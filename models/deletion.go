@@ -134,7 +134,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 	if err := mustChange(tx.NewRaw(`
 		UPDATE jobs SET
 			deleted_at = clock_timestamp(), params = '{}', metadata = NULL, output = NULL, failure_reason = NULL,
-			cancel_reason = NULL, progress_message = NULL, latest_checkpoint_id = NULL, result_id = NULL,
+			cancel_reason = NULL, progress_message = NULL, callback_url = NULL, latest_checkpoint_id = NULL, result_id = NULL,
 			request_digest = CASE WHEN idempotency_key IS NOT NULL THEN ''::bytea END
 		WHERE id = ? AND deleted_at IS NULL AND status IN ('COMPLETED', 'FAILED', 'CANCELLED')`, id).Exec(ctx)); err != nil {
 		return err
@@ -144,6 +144,9 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 		`UPDATE job_runs SET params = '{}', failure_reason = NULL WHERE job_id = ?0`,
 		`UPDATE job_attempts SET failure_reason = NULL, error_detail = NULL, checkpoint_id = NULL, log_id = NULL WHERE job_id = ?0`,
 		`UPDATE dead_letters SET reason = 'deleted', note = NULL, log_id = NULL WHERE job_id = ?0`,
+		`UPDATE webhook_events SET job = NULL WHERE job_id = ?0`,
+		`UPDATE webhook_deliveries d SET url = '' FROM webhook_endpoints e
+			WHERE d.job_id = ?0 AND e.id = d.endpoint_id AND e.url IS NULL`,
 		`UPDATE job_events SET payload = (
 			SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(payload)
 			WHERE jsonb_typeof(value) IN ('number', 'boolean', 'null') OR jsonb_typeof(value) = 'string' AND key = ANY(?1::text[]))

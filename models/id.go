@@ -23,6 +23,10 @@ type (
 	DeadLetterID string
 	BulkID       string
 	AuditID      string
+
+	WebhookEndpointID string
+	WebhookEventID    string
+	WebhookDeliveryID string
 )
 
 // FencingToken is the random secret of one attempt: a bare UUID. A write that
@@ -42,6 +46,10 @@ const (
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
 	auditKind      = "aud"
+
+	webhookEndpointKind = "whk"
+	webhookEventKind    = "evt"
+	webhookDeliveryKind = "whd"
 )
 
 func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).String() }
@@ -59,6 +67,10 @@ func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind))
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
 func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
 
+func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
+func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
+func NewWebhookDeliveryID() WebhookDeliveryID { return WebhookDeliveryID(newID(webhookDeliveryKind)) }
+
 // NewFencingToken makes a token that nobody can guess.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
 
@@ -70,7 +82,8 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind, auditKind:
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind, auditKind,
+		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
 	return ""
@@ -94,6 +107,9 @@ func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
 func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 
+func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
+func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
+
 // Valid tells whether the token has the form of one.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
 
@@ -113,6 +129,14 @@ func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id)
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
 func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
 
+func (id WebhookEndpointID) Value() (driver.Value, error) {
+	return idValue(string(id), webhookEndpointKind)
+}
+func (id WebhookEventID) Value() (driver.Value, error) { return idValue(string(id), webhookEventKind) }
+func (id WebhookDeliveryID) Value() (driver.Value, error) {
+	return idValue(string(id), webhookDeliveryKind)
+}
+
 func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
 func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
 func (id *SessionID) Scan(src any) error  { return scanID((*string)(id), sessionKind, src) }
@@ -125,6 +149,14 @@ func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifac
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
 func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
+
+func (id *WebhookEndpointID) Scan(src any) error {
+	return scanID((*string)(id), webhookEndpointKind, src)
+}
+func (id *WebhookEventID) Scan(src any) error { return scanID((*string)(id), webhookEventKind, src) }
+func (id *WebhookDeliveryID) Scan(src any) error {
+	return scanID((*string)(id), webhookDeliveryKind, src)
+}
 
 func idValue(id, kind string) (driver.Value, error) {
 	if id == "" {

@@ -103,6 +103,8 @@ type Job struct {
 	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero"`
 	Region        string       `bun:"region,nullzero"`
 	RequireRegion bool         `bun:"require_region"`
+	// CallbackURL is told of this job's ends, beside the account's endpoints.
+	CallbackURL string `bun:"callback_url,nullzero"`
 	// BlockedBy counts the jobs that it depends on and that are not COMPLETED.
 	BlockedBy int `bun:"blocked_by"`
 	AttemptNo int `bun:"attempt_no"`
@@ -232,7 +234,7 @@ func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
 	return mustChange(tx.NewUpdate().Model(j).
 		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "queue_order", "metadata", "user_id",
-			"idempotency_key", "request_digest", "created_at").
+			"idempotency_key", "request_digest", "callback_url", "created_at").
 		Where("j.id = ? AND j.status = ?", j.ID, from).
 		Exec(ctx))
 }

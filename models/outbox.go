@@ -12,8 +12,16 @@ import (
 // OutboxKind names what an outbox message is about.
 type OutboxKind string
 
-// OutboxJobReady tells that a job is queued.
-const OutboxJobReady OutboxKind = "job.ready"
+const (
+	// OutboxJobReady tells that a job is queued.
+	OutboxJobReady OutboxKind = "job.ready"
+	// OutboxWebhookDue tells that there are deliveries of an event to make.
+	OutboxWebhookDue OutboxKind = "webhook.due"
+)
+
+// OutboxHints are the kinds of which nothing is lost with a message: sweeps find
+// what it tells of.
+var OutboxHints = []OutboxKind{OutboxJobReady, OutboxWebhookDue}
 
 // OutboxMessage was written in the transaction that it tells of.
 type OutboxMessage struct {

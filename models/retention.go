@@ -177,8 +177,8 @@ func DeleteOldHints(ctx context.Context, tx bun.Tx, age time.Duration, limit int
 	err := tx.NewRaw(`
 		DELETE FROM outbox WHERE id IN (
 			SELECT id FROM (SELECT id, kind, created_at FROM outbox ORDER BY id LIMIT ?) oldest
-			WHERE kind = ? AND created_at < (SELECT clock_timestamp()) - make_interval(secs => ?))
-		RETURNING id, kind, payload, created_at`, limit, OutboxJobReady, age.Seconds()).Scan(ctx, &gone)
+			WHERE kind IN (?) AND created_at < (SELECT clock_timestamp()) - make_interval(secs => ?))
+		RETURNING id, kind, payload, created_at`, limit, bun.List(OutboxHints), age.Seconds()).Scan(ctx, &gone)
 	return gone, err
 }
 

@@ -110,7 +110,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 func (s *stack) handler(publicURL string) http.Handler {
 	reader := s.reader()
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
-	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Outbound: s.cfg.outbound}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
@@ -122,8 +122,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Holder:    &jobs.Holder{DB: s.workers, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
 		Retrier:   s.retrier(),
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
-		Letters:   s.letters(), Bulk: s.bulk(),
-		Keys: s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
+		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
+		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(),
 	}, s.keys().Authenticate, graph.Options{}))
 	mux.Handle("/api/", rest.New(rest.Config{
 		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,

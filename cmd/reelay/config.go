@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -31,7 +32,9 @@ type config struct {
 	name         string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
-	retention     jobs.Retention
+	// outbound is which URLs of customers may be called.
+	outbound  outbound.Policy
+	retention jobs.Retention
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -87,6 +90,7 @@ func (c *config) check() error {
 		c.databaseMax = n
 	}
 	c.checkRetention(bad)
+	c.checkOutbound(bad)
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
@@ -100,6 +104,17 @@ func (c *config) check() error {
 		bad("GCS_BUCKET", c.bucket, "the name of a bucket, without gs://")
 	}
 	return errors.Join(wrong...)
+}
+
+// checkOutbound reads whether this machine itself may be called.
+func (c *config) checkOutbound(bad func(name, value, may string)) {
+	switch value := env("REELAY_OUTBOUND_LOOPBACK", "false"); value {
+	case "true":
+		c.outbound.AllowLoopback = true
+	case "false":
+	default:
+		bad("REELAY_OUTBOUND_LOOPBACK", value, "true or false")
+	}
 }
 
 func validListen(address string) bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -70,6 +71,7 @@ func (s *stack) control(ctx context.Context) error {
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
+	deliverer := jobs.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound))
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
 	if err := readier.Sweep(ctx); err != nil {
@@ -78,10 +80,11 @@ func (s *stack) control(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
+	group.Go(func() error { return deliverer.Run(ctx) })
 	group.Go(func() error {
 		return tasks.Run(ctx, tasks.Config{
 			Redis: s.asynq,
-			Ready: readier.Ready,
+			Ready: readier.Ready, Deliver: deliverer.Wake,
 			Claim: (&jobs.Periods{DB: s.db}).Claim,
 			Passes: []tasks.Pass{
 				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},

@@ -170,6 +170,10 @@ func (s *stack) bulk() *jobs.Bulk {
 	}.Verbs()}
 }
 
+func (s *stack) webhooks() *jobs.Webhooks {
+	return &jobs.Webhooks{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
+}
+
 func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }
 
 func (s *stack) operator() *jobs.Operator {

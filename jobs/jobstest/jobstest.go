@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,8 @@ type Stack struct {
 	Bulk      *jobs.Bulk
 	Accounts  *jobs.Accounts
 	Promoter  *jobs.Promoter
+	Webhooks  *jobs.Webhooks
+	Deliverer *jobs.Deliverer
 	Objects   *blob.Store
 	// ObjectsDir is where the object store has its files.
 	ObjectsDir string
@@ -85,11 +89,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	objects := openObjects(t, dir)
 	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
 	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
+	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir,
 		Keys:      &jobs.Keys{DB: db},
 		Accounts:  &jobs.Accounts{DB: db, Notifier: notifier},
-		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
+		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
 		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
@@ -101,6 +106,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
+		Webhooks:  &jobs.Webhooks{DB: db, Sealer: sealer, Outbound: here},
+		Deliverer: jobs.NewDeliverer(db, reader, webhook.NewSender(here)),
 		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}

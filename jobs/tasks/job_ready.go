@@ -29,13 +29,20 @@ func (p *Publisher) Close() { p.sender.close() }
 // readyTimeout bounds one look at a job and the ready index.
 const readyTimeout = 10 * time.Second
 
-// Publish puts a message on its lane's queue, and does nothing if it is there
-// already. It returns an error that is [jobs.ErrUnpublishable] for a kind or lane
-// that nobody here handles, and another one if Redis does not take the message.
+// Publish puts a message on its queue, and does nothing if it is there already.
+// It returns an error that is [jobs.ErrUnpublishable] for a kind or lane that
+// nobody here handles, and another one if Redis does not take the message.
 func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
-	if m.Kind != models.OutboxJobReady {
-		return fmt.Errorf("%w: the kind is %q", jobs.ErrUnpublishable, m.Kind)
+	switch m.Kind {
+	case models.OutboxJobReady:
+		return p.publishReady(ctx, m)
+	case models.OutboxWebhookDue:
+		return p.publishWebhookDue(ctx, m)
 	}
+	return fmt.Errorf("%w: the kind is %q", jobs.ErrUnpublishable, m.Kind)
+}
+
+func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) error {
 	ready, err := readJobReady(m.Payload)
 	if err != nil {
 		return fmt.Errorf("%w: %w", jobs.ErrUnpublishable, err)

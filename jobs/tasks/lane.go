@@ -12,16 +12,21 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// periodicQueue has the ticks of the passes.
-const periodicQueue = "periodic"
+const (
+	// periodicQueue has the ticks of the passes.
+	periodicQueue = "periodic"
+	// webhookQueue has the news that webhooks are to be sent.
+	webhookQueue = "webhooks"
+)
 
 // laneQueue is the queue of a lane.
 func laneQueue(lane models.Tier) string { return strings.ToLower(string(lane)) }
 
 // queues are all queues and their priorities. Ticks go first: they are few, and
-// no flood of messages may hold up the reaper.
+// no flood of messages may hold up the reaper. A webhook's message takes no time
+// to handle.
 func queues() map[string]int {
-	priorities := map[string]int{periodicQueue: len(models.Tiers) + 1}
+	priorities := map[string]int{periodicQueue: len(models.Tiers) + 2, webhookQueue: len(models.Tiers) + 1}
 	for i, lane := range slices.Backward(models.Tiers) {
 		priorities[laneQueue(lane)] = len(models.Tiers) - i
 	}

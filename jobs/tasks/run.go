@@ -38,6 +38,8 @@ type Config struct {
 	Redis asynq.RedisConnOpt
 	// Ready handles the message that a job is queued.
 	Ready func(context.Context, models.JobID) error
+	// Deliver is told that webhooks are due.
+	Deliver func()
 	// Passes are the same in every process: whichever is free runs them.
 	Passes []Pass
 	// Claim shares the periods of the passes out.
@@ -59,6 +61,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 	mux := asynq.NewServeMux()
 	mux.HandleFunc(string(models.OutboxJobReady), jobReady(cfg.Ready))
+	mux.HandleFunc(string(models.OutboxWebhookDue), webhookDue(cfg.Deliver))
 	periodic.handle(mux)
 	server := asynq.NewServer(cfg.Redis, serverConfig(work))
 	if err := server.Start(mux); err != nil {

@@ -1,0 +1,35 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+func (p *Publisher) publishWebhookDue(ctx context.Context, m *models.OutboxMessage) error {
+	var due jobs.WebhookDue
+	if err := json.Unmarshal(m.Payload, &due); err != nil {
+		return fmt.Errorf("%w: read a webhook.due message: %w", jobs.ErrUnpublishable, err)
+	}
+	// No retry: every process looks by itself sooner.
+	err := p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(webhookQueue),
+		asynq.TaskID(string(due.EventID)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
+	if err != nil {
+		return fmt.Errorf("publish that webhook %s is due: %w", due.EventID, err)
+	}
+	return nil
+}
+
+// webhookDue handles the message that an event is to be delivered: whoever gets
+// it looks at once for what is due.
+func webhookDue(deliver func()) asynq.HandlerFunc {
+	return func(context.Context, *asynq.Task) error {
+		deliver()
+		return nil
+	}
+}

@@ -1,0 +1,257 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Webhooks is what an account says about where it wants to hear of its jobs'
+// ends. Reader has what came of it.
+type Webhooks struct {
+	DB     *bun.DB
+	Sealer *seal.Sealer
+	// Outbound is which URLs may be called.
+	Outbound outbound.Policy
+}
+
+const (
+	webhookSecretPrefix = "whsec_"
+	webhookSecretBytes  = 32
+	// webhookOverlap is how long a secret signs after another took its place.
+	webhookOverlap = 24 * time.Hour
+	// maxWebhookEndpoints bounds what each end of a job has to write.
+	maxWebhookEndpoints = 20
+)
+
+// CreateEndpoint has the account's jobs' ends be told to a URL, and returns the
+// endpoint with its secret, which is shown only now. No events are all of the
+// format's. It returns INVALID_INPUT (url, events), or CONFLICT if the account
+// has as many as it may have.
+func (w *Webhooks) CreateEndpoint(ctx context.Context, p Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	if err := validCallback(w.Outbound, "url", url); err != nil {
+		return nil, "", err
+	}
+	events, err := validEvents(format, events)
+	if err != nil {
+		return nil, "", err
+	}
+	endpoint, secret, err := newEndpoint(w.Sealer, p.AccountID, url, format, events)
+	if err != nil {
+		return nil, "", err
+	}
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
+			return err
+		}
+		n, err := models.CountWebhookEndpoints(ctx, tx, p.AccountID)
+		if err != nil {
+			return err
+		}
+		if n >= maxWebhookEndpoints {
+			return conflict("This account has %d webhook endpoints, as many as it may have: delete one first.", n)
+		}
+		return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+	})
+	if err != nil {
+		return nil, "", wrap(err, "create a webhook endpoint")
+	}
+	return endpoint, secret, nil
+}
+
+// validCallback refuses a URL that is not to be called.
+func validCallback(policy outbound.Policy, field, url string) error {
+	if _, err := policy.CheckURL(url); err != nil {
+		return invalid(field, "%s", err)
+	}
+	return nil
+}
+
+func validEvents(format models.WebhookFormat, events []string) ([]string, error) {
+	all := webhookEvents[format]
+	if len(events) == 0 {
+		return all, nil
+	}
+	for _, event := range events {
+		if !slices.Contains(all, event) {
+			return nil, invalid("events", "events of the format %s are %s; there is no %q.", format, strings.Join(all, ", "), clip(event, 64))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(events))), nil
+}
+
+// newEndpoint makes a row with a new secret; url is empty for the account's
+// callbacks.
+func newEndpoint(sealer *seal.Sealer, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	endpoint := &models.WebhookEndpoint{ID: models.NewWebhookEndpointID(), AccountID: account, URL: url, Format: format, Events: events}
+	secret, sealed, err := newWebhookSecret(sealer, endpoint.ID)
+	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
+	return endpoint, secret, err
+}
+
+// newWebhookSecret makes a secret, as its owner reads it, and as it is kept.
+func newWebhookSecret(sealer *seal.Sealer, id models.WebhookEndpointID) (string, seal.Sealed, error) {
+	raw := make([]byte, webhookSecretBytes)
+	rand.Read(raw)
+	sealed, err := sealer.Seal(raw, []byte(id))
+	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(raw), sealed, wrap(err, "seal a webhook secret")
+}
+
+// openSecrets returns what signs for an endpoint now, the newest first.
+func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) ([][]byte, error) {
+	secret, err := sealer.Open(seal.Sealed{Ciphertext: e.Secret, WrappedKey: e.SecretKey}, []byte(e.ID))
+	if err != nil {
+		return nil, err
+	}
+	if !e.OldSecretUntil.After(now) {
+		return [][]byte{secret}, nil
+	}
+	old, err := sealer.Open(seal.Sealed{Ciphertext: e.OldSecret, WrappedKey: e.OldSecretKey}, []byte(e.ID))
+	return [][]byte{secret, old}, err
+}
+
+// ensureCallbackEndpoint gives an account a secret for the callbacks of its jobs,
+// if it has none.
+func ensureCallbackEndpoint(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, account models.AccountID) error {
+	has, err := models.HasCallbackEndpoint(ctx, tx, account)
+	if err != nil || has {
+		return wrap(err, "look for the secret of callbacks")
+	}
+	endpoint, _, err := newEndpoint(sealer, account, "", models.FormatStandard, webhookEvents[models.FormatStandard])
+	if err != nil {
+		return err
+	}
+	return wrap(models.InsertWebhookEndpoint(ctx, tx, endpoint), "make the secret of callbacks")
+}
+
+// RotateSecret gives an endpoint a new secret, which is shown only now; the old
+// one signs too for 24 hours. Only the endpoint's own account may.
+func (w *Webhooks) RotateSecret(ctx context.Context, p Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string, error) {
+	endpoint, err := visibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
+		return nil, "", err
+	}
+	if endpoint.AccountID != p.AccountID {
+		return nil, "", forbidden("This endpoint is another account's: only a key of that account is shown its secret.")
+	}
+	secret, sealed, err := newWebhookSecret(w.Sealer, id)
+	if err != nil {
+		return nil, "", err
+	}
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		return orNotFound(models.RotateWebhookSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap), "webhook endpoint")
+	})
+	return endpoint, secret, wrap(err, "rotate the secret of %s", id)
+}
+
+// RotateAccountSecret makes the secret that signs the callbacks of the account's
+// jobs anew, and returns it; the old one signs too for 24 hours.
+func (w *Webhooks) RotateAccountSecret(ctx context.Context, p Principal) (secret string, err error) {
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
+			return err
+		}
+		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
+		if errors.Is(err, sql.ErrNoRows) {
+			endpoint, secret, err = newEndpoint(w.Sealer, p.AccountID, "", models.FormatStandard, webhookEvents[models.FormatStandard])
+			if err != nil {
+				return err
+			}
+			return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+		}
+		if err != nil {
+			return err
+		}
+		made, sealed, err := newWebhookSecret(w.Sealer, endpoint.ID)
+		if err != nil {
+			return err
+		}
+		secret = made
+		return models.RotateWebhookSecret(ctx, tx, endpoint.ID, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap)
+	})
+	return secret, wrap(err, "rotate the secret of callbacks")
+}
+
+// DeleteEndpoint ends that an endpoint is told anything, and forgets its secrets.
+// What was on its way is given up.
+func (w *Webhooks) DeleteEndpoint(ctx context.Context, p Principal, id models.WebhookEndpointID) error {
+	if _, err := visibleEndpoint(ctx, w.DB, p, id); err != nil {
+		return err
+	}
+	err := inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.DeleteWebhookEndpoint(ctx, tx, id); err != nil {
+			return orNotFound(err, "webhook endpoint")
+		}
+		_, err := models.GiveUpDeliveries(ctx, tx, id, reasonDeleted, webhookGiveUpMost)
+		return err
+	})
+	return wrap(err, "delete webhook endpoint %s", id)
+}
+
+// EnableEndpoint has an endpoint be told again that was disabled.
+func (w *Webhooks) EnableEndpoint(ctx context.Context, p Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+	if _, err := visibleEndpoint(ctx, w.DB, p, id); err != nil {
+		return nil, err
+	}
+	var endpoint *models.WebhookEndpoint
+	err := inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.EnableWebhookEndpoint(ctx, tx, id); err != nil {
+			return orNotFound(err, "webhook endpoint")
+		}
+		var err error
+		endpoint, err = models.GetWebhookEndpoint(ctx, tx, id)
+		return err
+	})
+	return endpoint, wrap(err, "enable webhook endpoint %s", id)
+}
+
+// Redeliver sends a delivery once more, whatever came of it before. It returns
+// CONFLICT if its endpoint is deleted or disabled, or its job deleted.
+func (w *Webhooks) Redeliver(ctx context.Context, p Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+	seen, err := visibleDelivery(ctx, w.DB, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var delivery *models.WebhookDelivery
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		endpoint, err := models.LockWebhookEndpoint(ctx, tx, seen.EndpointID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !endpoint.DeletedAt.IsZero():
+			return conflict("The endpoint of this delivery was deleted.")
+		case endpoint.Disabled():
+			return conflict("The endpoint of this delivery is disabled: enable it first (enableWebhookEndpoint).")
+		}
+		if _, _, err := models.GetEventJob(ctx, tx, seen.EventID); errors.Is(err, sql.ErrNoRows) {
+			return conflict("The job of this delivery was deleted.")
+		} else if err != nil {
+			return err
+		}
+		if delivery, err = models.LockWebhookDelivery(ctx, tx, id); err != nil {
+			return orNotFound(err, "webhook delivery")
+		}
+		if delivery.State != models.DeliveryPending {
+			delivery.State, delivery.Once = models.DeliveryPending, true
+		}
+		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, 0); err != nil {
+			return err
+		}
+		return models.InsertOutbox(ctx, tx, webhookDueMessage(delivery.EventID))
+	})
+	if err != nil {
+		return nil, wrap(err, "redeliver %s", id)
+	}
+	return delivery, nil
+}

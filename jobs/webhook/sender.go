@@ -1,0 +1,110 @@
+// Package webhook signs and sends webhooks, as Standard Webhooks 1.0 has them.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/jobs"
+)
+
+const (
+	// sendTimeout bounds one try, from looking up the name to the answer's end.
+	sendTimeout = 15 * time.Second
+	// maxAnswer is as much of an answer as is read, so that its connection can be
+	// used again. Nothing of it is kept.
+	maxAnswer     = 64 << 10
+	maxRetryAfter = 24 * time.Hour
+)
+
+// Sender sends webhooks to whatever the policy lets it reach.
+type Sender struct {
+	client *http.Client
+}
+
+// NewSender makes a sender.
+func NewSender(policy outbound.Policy) *Sender { return &Sender{policy.Client(sendTimeout)} }
+
+// Send implements jobs.WebhookSender: an answer of 2xx is a success, anything
+// else, a redirect too, is a failure.
+func (s *Sender) Send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAnswer {
+	begin := time.Now()
+	answer := s.send(ctx, post)
+	answer.Duration = time.Since(begin)
+	return answer
+}
+
+func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAnswer {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, post.URL, bytes.NewReader(post.Body))
+	if err != nil {
+		return jobs.WebhookAnswer{Error: "The URL is malformed."}
+	}
+	id, at := string(post.ID), strconv.FormatInt(post.At.Unix(), 10)
+	request.Header = http.Header{
+		"Content-Type":      {"application/json"},
+		"User-Agent":        {"Reelay-Webhooks"},
+		"Webhook-Id":        {id},
+		"Webhook-Timestamp": {at},
+		"Webhook-Signature": {sign(id, at, post.Body, post.Secrets)},
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return jobs.WebhookAnswer{Error: "The call failed: " + outbound.Reason(err) + "."}
+	}
+	defer response.Body.Close()
+	// The status decides: whatever is wrong with the rest, the receiver has heard.
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
+	return judge(response)
+}
+
+// sign makes the list of signatures, one for each secret.
+func sign(id, at string, body []byte, secrets [][]byte) string {
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		mac := hmac.New(sha256.New, secret)
+		fmt.Fprintf(mac, "%s.%s.", id, at)
+		mac.Write(body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return strings.Join(signatures, " ")
+}
+
+func judge(response *http.Response) jobs.WebhookAnswer {
+	answer := jobs.WebhookAnswer{StatusCode: response.StatusCode}
+	switch code := response.StatusCode; {
+	case code >= 200 && code < 300:
+		return answer
+	case code >= 300 && code < 400:
+		answer.Error = fmt.Sprintf("It answered %d: redirects are not followed.", code)
+	default:
+		answer.Error = strings.TrimSpace(fmt.Sprintf("It answered %d %s", code, http.StatusText(code))) + "."
+	}
+	if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
+		answer.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	}
+	return answer
+}
+
+// retryAfter reads a Retry-After, seconds or a date: from 0 to 24 hours, and 0 if
+// it cannot be read.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	wait := time.Duration(0)
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		wait = time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}

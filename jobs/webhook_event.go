@@ -1,0 +1,161 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// What endpoints of each format may hear of.
+var webhookEvents = map[models.WebhookFormat][]string{
+	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled"},
+	models.FormatOpenAI:   {"video.completed", "video.failed"},
+}
+
+// webhookEvent is what a format calls the end of a run. OpenAI's has no event of
+// a cancel.
+func webhookEvent(format models.WebhookFormat, end models.JobStatus) string {
+	if format == models.FormatOpenAI {
+		if end == models.JobCompleted {
+			return "video.completed"
+		}
+		return "video.failed"
+	}
+	return "job." + strings.ToLower(string(end))
+}
+
+// WebhookDue is the outbox's message that an event is to be delivered: a hint
+// only, the deliveries are rows.
+type WebhookDue struct {
+	EventID models.WebhookEventID `json:"eventId"`
+}
+
+// announce writes, in the transaction that ends runs of one account's jobs, whom
+// to tell of it.
+func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	endpoints, err := models.ListWantingEndpoints(ctx, tx, ended[0].AccountID, eventsOf(ended))
+	if err != nil {
+		return fmt.Errorf("find the webhooks that want to hear of it: %w", err)
+	}
+	var events []*models.WebhookEvent
+	var deliveries []*models.WebhookDelivery
+	for _, job := range ended {
+		event := &models.WebhookEvent{
+			ID: models.NewWebhookEventID(), AccountID: job.AccountID, JobID: job.ID, Run: job.Run,
+			Type: webhookEvent(models.FormatStandard, job.Status), CreatedAt: at,
+		}
+		if to := address(event, job, endpoints); len(to) > 0 {
+			events, deliveries = append(events, event), append(deliveries, to...)
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := inBatches(events, func(some []*models.WebhookEvent) error { return models.InsertWebhookEvents(ctx, tx, some) }); err != nil {
+		return fmt.Errorf("write the webhook events: %w", err)
+	}
+	if err := inBatches(deliveries, func(some []*models.WebhookDelivery) error { return models.InsertWebhookDeliveries(ctx, tx, some) }); err != nil {
+		return fmt.Errorf("write the webhook deliveries: %w", err)
+	}
+	return wrap(models.InsertOutbox(ctx, tx, webhookDueMessage(events[0].ID)), "write the outbox")
+}
+
+// eventsOf are the names, in all formats, of how these jobs ended.
+func eventsOf(ended []*models.Job) []string {
+	var names []string
+	for _, job := range ended {
+		for format := range webhookEvents {
+			if name := webhookEvent(format, job.Status); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// address makes a delivery for each endpoint that wants the event, and one for
+// the job's own callback.
+func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.WebhookEndpoint) []*models.WebhookDelivery {
+	var deliveries []*models.WebhookDelivery
+	for _, e := range endpoints {
+		name, url := webhookEvent(e.Format, job.Status), e.URL
+		if url == "" {
+			url = job.CallbackURL
+		} else if !slices.Contains(e.Events, name) {
+			continue
+		}
+		if url == "" {
+			continue
+		}
+		deliveries = append(deliveries, &models.WebhookDelivery{
+			ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: event.AccountID,
+			JobID: event.JobID, Run: event.Run, Event: name, URL: url,
+		})
+	}
+	return deliveries
+}
+
+func webhookDueMessage(id models.WebhookEventID) *models.OutboxMessage {
+	message, err := json.Marshal(WebhookDue{EventID: id})
+	if err != nil {
+		panic(fmt.Sprintf("webhook message: %v", err)) // it is made of plain values only
+	}
+	return &models.OutboxMessage{Kind: models.OutboxWebhookDue, Payload: message}
+}
+
+// resultLinkTTL is how long the links in a webhook's body are good.
+const resultLinkTTL = 24 * time.Hour
+
+// webhookBody is what a delivery sends. It is the same at each try, but for the
+// signatures of its links, which are good from then on.
+func (r *Reader) webhookBody(ctx context.Context, d *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+	if format == models.FormatOpenAI {
+		return json.Marshal(openAIEvent{
+			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: d.Event, Data: openAIVideo{models.VideoID(event.JobID)},
+		})
+	}
+	summaries, err := r.Summarize(ctx, []*models.Job{job}, resultLinkTTL)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(standardEvent{
+		Type: d.Event, Timestamp: event.CreatedAt.UTC(),
+		Data: endedJob{Summary: summaries[0], Account: event.AccountID, Run: event.Run},
+	})
+}
+
+// standardEvent is the body of a Standard Webhook.
+type standardEvent struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      endedJob  `json:"data"`
+}
+
+// endedJob is a job as REST shows it, and whose run it was.
+type endedJob struct {
+	*Summary
+	Account models.AccountID `json:"account"`
+	Run     int              `json:"run"`
+}
+
+// openAIEvent is the body of one of OpenAI's webhooks.
+type openAIEvent struct {
+	ID        models.WebhookEventID `json:"id"`
+	Object    string                `json:"object"`
+	CreatedAt int64                 `json:"created_at"`
+	Type      string                `json:"type"`
+	Data      openAIVideo           `json:"data"`
+}
+
+type openAIVideo struct {
+	ID string `json:"id"`
+}

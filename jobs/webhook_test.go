@@ -1,0 +1,826 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/models"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+)
+
+// receiver takes webhooks, and answers as a test says.
+type receiver struct {
+	URL string
+
+	mu     sync.Mutex
+	got    []received
+	answer http.HandlerFunc
+}
+
+// received is one webhook as it came.
+type received struct {
+	header http.Header
+	body   []byte
+}
+
+func (r received) id() string { return r.header.Get("webhook-id") }
+
+func (r received) data(t *testing.T) map[string]any {
+	t.Helper()
+	var body struct{ Data map[string]any }
+	require.NoError(t, json.Unmarshal(r.body, &body))
+	return body.Data
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		r.got = append(r.got, received{req.Header, body})
+		answer := r.answer
+		r.mu.Unlock()
+		if answer != nil {
+			answer(w, req)
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.URL = server.URL + "/hook"
+	return r
+}
+
+func (r *receiver) answers(handler http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = handler
+}
+
+func (r *receiver) answersStatus(code int) {
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+}
+
+func (r *receiver) all() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+// hook has the client's jobs' ends told to a receiver.
+func hook(t *testing.T, s *jobstest.Stack, r *receiver, events ...string) (*models.WebhookEndpoint, string) {
+	t.Helper()
+	endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, events)
+	require.NoError(t, err)
+	return endpoint, secret
+}
+
+// cancelledJob is a job whose end is told.
+func cancelledJob(t *testing.T, s *jobstest.Stack) *models.Job {
+	t.Helper()
+	job, err := s.Canceller.Cancel(t.Context(), s.Client, s.Submit(t).ID)
+	require.NoError(t, err)
+	require.Equal(t, models.JobCancelled, job.Status)
+	return job
+}
+
+// deliver tries what is due now, and tells how much that was.
+func deliver(t *testing.T, s *jobstest.Stack) int {
+	t.Helper()
+	n, err := s.Deliverer.Pass(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// deliveries are a job's, newest first.
+func deliveries(t *testing.T, s *jobstest.Stack, job models.JobID) []*models.WebhookDelivery {
+	t.Helper()
+	page, err := s.Reader.WebhookDeliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, jobs.PageOf{First: 100})
+	require.NoError(t, err)
+	return page.Items
+}
+
+// ageWebhooks makes all that is known of webhooks older.
+func ageWebhooks(t *testing.T, s *jobstest.Stack, by time.Duration) {
+	t.Helper()
+	s.Exec(t, `UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - i, first_try_at = first_try_at - i,
+		created_at = created_at - i, claimed_until = claimed_until - i, delivered_at = delivered_at - i
+		FROM (SELECT make_interval(secs => ?) AS i) by`, by.Seconds())
+	s.Exec(t, `UPDATE webhook_endpoints SET failing_since = failing_since - i, old_secret_until = old_secret_until - i
+		FROM (SELECT make_interval(secs => ?) AS i) by`, by.Seconds())
+}
+
+func verify(t *testing.T, secret string, w received) {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	require.NoError(t, verifier.Verify(w.body, w.header))
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsOfAFilmAsRESTShowsIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		_, secret := hook(t, s, r)
+		job := s.Submit(t)
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+
+		require.Equal(t, 1, deliver(t, s))
+
+		require.Len(t, r.all(), 1)
+		got := r.all()[0]
+		verify(t, secret, got)
+		data := got.data(t)
+		require.Contains(t, string(got.body), `"type":"job.completed"`)
+		require.Equal(t, string(job.ID), data["job_id"])
+		require.Equal(t, "completed", data["status"])
+		require.Equal(t, string(s.Account.ID), data["account"])
+		require.EqualValues(t, 1, data["run"])
+		require.NotContains(t, string(got.body), "lighthouse", "the prompt is nobody's business")
+		res, err := http.Get(data["result_url"].(string))
+		require.NoError(t, err)
+		defer res.Body.Close()
+		bytes, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, "a film", string(bytes))
+		d := deliveries(t, s, job.ID)
+		require.Len(t, d, 1)
+		require.True(t, d[0].Delivered())
+		require.Equal(t, got.id(), string(d[0].EventID))
+		require.Zero(t, deliver(t, s), "it is told once")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("TellsOfFailuresAndCancels", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		all, failures := newReceiver(t), newReceiver(t)
+		hook(t, s, all)
+		hook(t, s, failures, "job.failed")
+		parent := s.Submit(t)
+		child := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		grandchild := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{child.ID} })
+
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, parent.ID)
+		require.NoError(t, err)
+		deliver(t, s)
+
+		types := map[string]string{}
+		for _, w := range all.all() {
+			data := w.data(t)
+			types[data["job_id"].(string)] = data["status"].(string)
+		}
+		require.Equal(t, map[string]string{string(parent.ID): "cancelled", string(child.ID): "failed", string(grandchild.ID): "failed"}, types)
+		require.Len(t, failures.all(), 2, "it asked for failures only")
+		late := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		require.Equal(t, models.JobFailed, late.Status)
+		require.Equal(t, 2, deliver(t, s), "also of one that fails as it is submitted")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("CallsBackAboutOneJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.CallbackURL = r.URL })
+		cancelledJob(t, s)
+		secret, err := s.Webhooks.RotateAccountSecret(t.Context(), s.Client)
+		require.NoError(t, err)
+		_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+
+		require.Equal(t, 1, deliver(t, s))
+
+		require.Len(t, r.all(), 1)
+		verify(t, secret, r.all()[0])
+		require.Equal(t, r.URL, deliveries(t, s, job.ID)[0].URL)
+		endpoints, err := s.Reader.WebhookEndpoints(t.Context(), s.Client, "")
+		require.NoError(t, err)
+		require.Empty(t, endpoints, "the secret of callbacks is no endpoint")
+	})
+
+	t.Run("SpeaksOpenAIsWords", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		_, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatOpenAI, nil)
+		require.NoError(t, err)
+		job := cancelledJob(t, s)
+
+		deliver(t, s)
+
+		got := r.all()[0]
+		verify(t, secret, got)
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(got.body, &body))
+		require.Equal(t, map[string]any{
+			"id": got.id(), "object": "event", "type": "video.failed", "created_at": float64(job.CompletedAt.Unix()),
+			"data": map[string]any{"id": models.VideoID(job.ID)},
+		}, body)
+		require.True(t, strings.HasPrefix(got.id(), "evt_"))
+	})
+
+	t.Run("KeepsTheOrderOfAJobsRuns", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r, other := newReceiver(t), newReceiver(t)
+		hook(t, s, r)
+		hook(t, s, other)
+		r.answersStatus(http.StatusInternalServerError)
+		job := cancelledJob(t, s)
+		require.Equal(t, 2, deliver(t, s))
+		_, err := s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
+		require.NoError(t, err)
+		_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+
+		require.Equal(t, 1, deliver(t, s), "only to the endpoint that took the first run's")
+
+		require.Len(t, other.all(), 2)
+		r.answers(nil)
+		ageWebhooks(t, s, time.Minute)
+		require.Equal(t, 1, deliver(t, s))
+		require.Equal(t, 1, deliver(t, s), "now the second run's")
+		var runs []any
+		for _, w := range r.all() {
+			runs = append(runs, w.data(t)["run"])
+		}
+		require.Equal(t, []any{1.0, 1.0, 2.0}, runs)
+		require.Equal(t, "cancelled", r.all()[1].data(t)["status"], "as it stood when its run ended")
+		require.Equal(t, r.all()[0].body, r.all()[1].body, "every try has the same body")
+	})
+
+	t.Run("IsSentByOneProcessAtATime", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		for range 6 {
+			cancelledJob(t, s)
+		}
+		var passes sync.WaitGroup
+		for range 4 {
+			passes.Go(func() {
+				if _, err := s.Deliverer.Pass(background); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		passes.Wait()
+		deliver(t, s)
+
+		ids := map[string]bool{}
+		for _, w := range r.all() {
+			ids[w.id()] = true
+		}
+		require.Len(t, r.all(), 6)
+		require.Len(t, ids, 6)
+	})
+
+	t.Run("IsSentAsSoonAsTheProcessIsWoken", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		arrived := make(chan struct{})
+		r.answers(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} })
+		hook(t, s, r)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Deliverer.Run(ctx) }()
+		job := cancelledJob(t, s)
+
+		s.Deliverer.Wake()
+
+		<-arrived
+		stop()
+		require.NoError(t, <-ended)
+		require.True(t, deliveries(t, s, job.ID)[0].Delivered(), "what was under way is finished")
+	})
+
+	t.Run("ComesAgainAfterACrash", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		job := cancelledJob(t, s)
+		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 10, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, claimed, 1)
+
+		require.Zero(t, deliver(t, s), "it is another process's")
+
+		ageWebhooks(t, s, time.Minute)
+		require.Equal(t, 1, deliver(t, s))
+		require.True(t, deliveries(t, s, job.ID)[0].Delivered())
+	})
+
+	t.Run("OfADeletedJobIsGivenUp", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.CallbackURL = r.URL + "?token=secret" })
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+		_, err = s.Deleter.Delete(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+
+		require.Equal(t, 2, deliver(t, s))
+
+		require.Empty(t, r.all())
+		for _, d := range deliveries(t, s, job.ID) {
+			require.Equal(t, models.DeliveryGivenUp, d.State)
+			require.Equal(t, "The job was deleted.", d.LastError)
+			require.NotContains(t, d.URL, "token")
+			_, err := s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)
+			jobstest.RequireCode(t, err, jobs.CodeConflict)
+		}
+		s.RequireInvariants(t)
+	})
+}
+
+func TestWebhookRetry(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GoesOnForADay", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		_, secret := hook(t, s, r)
+		r.answersStatus(http.StatusBadGateway)
+		job := cancelledJob(t, s)
+		life := time.Duration(0)
+		for {
+			require.Equal(t, 1, deliver(t, s))
+			require.Zero(t, deliver(t, s), "the next try waits for its time")
+			d := deliveries(t, s, job.ID)[0]
+			if d.State != models.DeliveryPending {
+				break
+			}
+			now, err := models.Now(t.Context(), s.DB)
+			require.NoError(t, err)
+			wait := d.NextAttemptAt.Sub(now)
+			require.Positive(t, wait)
+			ageWebhooks(t, s, wait)
+			life += wait
+		}
+
+		d := deliveries(t, s, job.ID)[0]
+		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Equal(t, "It answered 502 Bad Gateway.", d.LastError)
+		require.Greater(t, life, 21*time.Hour)
+		require.LessOrEqual(t, life, 24*time.Hour)
+		require.Equal(t, 12, d.Tries)
+		require.Len(t, r.all(), 12)
+		for _, w := range r.all() {
+			verify(t, secret, w)
+			require.Equal(t, r.all()[0].id(), w.id(), "every try has the same webhook-id")
+		}
+		tries, err := s.Reader.WebhookTries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		require.NoError(t, err)
+		require.Len(t, tries, 12)
+		require.Equal(t, 502, *tries[11].StatusCode)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("FollowsTheTable", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct {
+			tries           int
+			age, retryAfter time.Duration
+			jitter          float64
+			wait            time.Duration
+			more            bool
+		}{
+			"the second try":                   {tries: 1, wait: 5 * time.Second, more: true},
+			"with jitter":                      {tries: 1, jitter: 1, wait: 5500 * time.Millisecond, more: true},
+			"and less":                         {tries: 8, jitter: -1, wait: 108 * time.Minute, more: true},
+			"the twelfth":                      {tries: 11, wait: 10 * time.Hour, more: true},
+			"none after that":                  {tries: 12},
+			"at the end of its life":           {tries: 11, age: 20 * time.Hour, wait: 4 * time.Hour, more: true},
+			"none after its life":              {tries: 2, age: 24 * time.Hour},
+			"when the receiver asks for it":    {tries: 1, retryAfter: time.Hour, wait: time.Hour, more: true},
+			"not sooner than the table":        {tries: 7, retryAfter: time.Second, wait: time.Hour, more: true},
+			"not after its life, whoever asks": {tries: 1, age: 23 * time.Hour, retryAfter: 24 * time.Hour, wait: time.Hour, more: true},
+		} {
+			wait, more := jobs.PlanWebhookRetry(c.tries, c.age, c.retryAfter, c.jitter)
+
+			require.Equal(t, c.more, more, name)
+			require.InDelta(t, c.wait, wait, float64(time.Millisecond), name)
+		}
+	})
+
+	t.Run("WaitsAsLongAsTheReceiverAsks", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		r.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "99999999")
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		job := cancelledJob(t, s)
+
+		deliver(t, s)
+
+		d := deliveries(t, s, job.ID)[0]
+		require.WithinDuration(t, d.FirstTryAt.Add(24*time.Hour), d.NextAttemptAt, time.Minute, "but no longer than it lives")
+	})
+
+	t.Run("DoesNotHoldUpOthers", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		slow, quick := newReceiver(t), newReceiver(t)
+		arrived, release := make(chan struct{}, 30), make(chan struct{})
+		slow.answers(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
+		hook(t, s, slow)
+		hook(t, s, quick)
+		for range 20 {
+			cancelledJob(t, s)
+		}
+		first := make(chan error, 1)
+		go func() {
+			_, err := s.Deliverer.Pass(background)
+			first <- err
+		}()
+		for range 8 {
+			<-arrived
+		}
+
+		for len(quick.all()) < 20 {
+			deliver(t, s)
+		}
+
+		require.Len(t, slow.all(), 8, "no more than so many at once")
+		close(release)
+		require.NoError(t, <-first)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsFairBetweenAccounts", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		for range 5 {
+			hook(t, s, r)
+		}
+		for range 4 {
+			cancelledJob(t, s)
+		}
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), other, r.URL, models.FormatStandard, nil)
+		require.NoError(t, err)
+		job := submitAs(t, s, other, func(in *jobs.Submission) {})
+		_, err = s.Canceller.Cancel(t.Context(), other, job.ID)
+		require.NoError(t, err)
+
+		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 2, time.Minute)
+
+		require.NoError(t, err)
+		require.ElementsMatch(t, []models.AccountID{s.Account.ID, other.AccountID}, []models.AccountID{claimed[0].AccountID, claimed[1].AccountID})
+		claimed, err = models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 100, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, claimed, 15, "with the one before an account's whole share")
+	})
+
+	t.Run("DisablesAnEndpointThatIsGone", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, _ := hook(t, s, r)
+		r.answersStatus(http.StatusGone)
+		job := cancelledJob(t, s)
+
+		deliver(t, s)
+
+		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.True(t, endpoint.Disabled())
+		require.Equal(t, "It answered 410 Gone.", endpoint.DisabledReason)
+		d := deliveries(t, s, job.ID)[0]
+		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Equal(t, 1, d.Tries)
+		quiet := cancelledJob(t, s)
+		require.Empty(t, deliveries(t, s, quiet.ID))
+		_, err = s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		s.RequireInvariants(t)
+
+		r.answers(nil)
+		endpoint, err = s.Webhooks.EnableEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.False(t, endpoint.Disabled())
+		_, err = s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)
+		require.NoError(t, err)
+		require.Equal(t, 1, deliver(t, s))
+		require.True(t, deliveries(t, s, job.ID)[0].Delivered())
+		require.Len(t, deliveries(t, s, cancelledJob(t, s).ID), 1)
+	})
+
+	t.Run("DisablesAnEndpointThatFailedForADay", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, _ := hook(t, s, r)
+		r.answersStatus(http.StatusInternalServerError)
+		jobs := make([]*models.Job, 12)
+		for i := range jobs {
+			jobs[i] = cancelledJob(t, s)
+		}
+		for range 9 {
+			require.LessOrEqual(t, deliver(t, s), 8)
+			ageWebhooks(t, s, time.Minute)
+		}
+		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.False(t, endpoint.Disabled(), "not for long yet")
+		require.GreaterOrEqual(t, endpoint.FailedTries, 9)
+
+		ageWebhooks(t, s, 24*time.Hour)
+		require.Equal(t, 1, deliver(t, s), "one that fails is tried by one at a time")
+
+		endpoint, err = s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.True(t, endpoint.Disabled())
+		require.Contains(t, endpoint.DisabledReason, "tries failed for 24 hours; the last: It answered 500")
+		require.Zero(t, deliver(t, s))
+		for _, job := range jobs {
+			require.Equal(t, models.DeliveryGivenUp, deliveries(t, s, job.ID)[0].State)
+		}
+	})
+
+	t.Run("ForgivesAnEndpointThatWorksAgain", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, _ := hook(t, s, r)
+		r.answersStatus(http.StatusInternalServerError)
+		cancelledJob(t, s)
+		deliver(t, s)
+		r.answers(nil)
+		ageWebhooks(t, s, time.Minute)
+
+		require.Equal(t, 1, deliver(t, s))
+
+		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.Zero(t, endpoint.FailedTries)
+		require.True(t, endpoint.FailingSince.IsZero())
+	})
+}
+
+func TestWebhookEndpoint(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesWhatIsNotToBeCalled", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		strict := &jobs.Webhooks{DB: s.DB, Sealer: s.Webhooks.Sealer}
+		submitter := *s.Submitter
+		submitter.Outbound = outbound.Policy{}
+		for _, url := range []string{
+			"", "http://example.com", "ftp://example.com", "file:///etc/passwd", "//example.com", "/hook", "https://" + strings.Repeat("a", 2049),
+			"https://user:pw@example.com", "https://example.com/#x", "https://example.com:0", "https://127.0.0.1/", "https://[::1]/",
+			"https://localhost", "https://169.254.169.254/", "https://metadata.google.internal/", "https://[::ffff:127.0.0.1]/", "https://2130706433/", "https://10.0.0.1/",
+		} {
+			_, _, err := strict.CreateEndpoint(t.Context(), s.Client, url, models.FormatStandard, nil)
+			jobstest.RequireInvalid(t, err, "url")
+			if url == "" {
+				continue
+			}
+			in := request()
+			in.CallbackURL = url
+			_, _, err = submitter.Submit(t.Context(), s.Client, in)
+			jobstest.RequireInvalid(t, err, "callbackUrl")
+		}
+		require.Zero(t, s.Count(t, "webhook_endpoints"))
+		require.Zero(t, s.Count(t, "jobs"))
+	})
+
+	t.Run("IsNotReachedWhereItMayNot", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		job := cancelledJob(t, s)
+		strict := jobs.NewDeliverer(s.DB, s.Reader, webhook.NewSender(outbound.Policy{}))
+
+		_, err := strict.Pass(t.Context())
+
+		require.NoError(t, err)
+		require.Empty(t, r.all())
+		d := deliveries(t, s, job.ID)[0]
+		require.Equal(t, 1, d.Tries)
+		require.NotContains(t, d.LastError, "127.0.0.1")
+		require.NotEmpty(t, d.LastError)
+	})
+
+	t.Run("KnowsItsEvents", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for _, c := range []struct {
+			format models.WebhookFormat
+			events []string
+		}{
+			{models.FormatStandard, []string{"job.done"}}, {models.FormatStandard, []string{"video.completed"}},
+			{models.FormatOpenAI, []string{"job.completed"}}, {models.FormatStandard, []string{"job.completed\r\nX: y"}}, {"OTHER", []string{"job.failed"}},
+		} {
+			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", c.format, c.events)
+			jobstest.RequireInvalid(t, err, "events")
+		}
+
+		endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", models.FormatStandard, []string{"job.failed", "job.completed", "job.failed"})
+
+		require.NoError(t, err)
+		require.Equal(t, []string{"job.completed", "job.failed"}, endpoint.Events)
+		require.True(t, strings.HasPrefix(secret, "whsec_"))
+		for table, dump := range s.Dump(t) {
+			require.NotContains(t, dump, strings.TrimPrefix(secret, "whsec_"), table)
+		}
+	})
+
+	t.Run("IsOneOfTwentyAtMost", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		var last *models.WebhookEndpoint
+		for range 20 {
+			last, _ = hook(t, s, r)
+		}
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, nil)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+
+		require.NoError(t, s.Webhooks.DeleteEndpoint(t.Context(), s.Client, last.ID))
+
+		hook(t, s, r)
+	})
+
+	t.Run("SignsWithBothSecretsForADay", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, old := hook(t, s, r)
+		_, secret, err := s.Webhooks.RotateSecret(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.NotEqual(t, old, secret)
+		cancelledJob(t, s)
+
+		deliver(t, s)
+
+		verify(t, old, r.all()[0])
+		verify(t, secret, r.all()[0])
+		ageWebhooks(t, s, 25*time.Hour)
+		cancelledJob(t, s)
+		deliver(t, s)
+		verify(t, secret, r.all()[1])
+		verifier, err := standardwebhooks.NewWebhook(old)
+		require.NoError(t, err)
+		require.ErrorIs(t, verifier.Verify(r.all()[1].body, r.all()[1].header), standardwebhooks.ErrNoMatchingSignature)
+	})
+
+	t.Run("IsForgottenWhenItIsDeleted", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, _ := hook(t, s, r)
+		job := cancelledJob(t, s)
+		quick := cancelledJob(t, s)
+		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 1, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, job.ID, claimed[0].JobID)
+
+		require.NoError(t, s.Webhooks.DeleteEndpoint(t.Context(), s.Client, endpoint.ID))
+
+		jobstest.RequireCode(t, s.Webhooks.DeleteEndpoint(t.Context(), s.Client, endpoint.ID), jobs.CodeNotFound)
+		given := deliveries(t, s, quick.ID)[0]
+		require.Equal(t, "The endpoint was deleted.", given.LastError)
+		ageWebhooks(t, s, time.Minute)
+		require.Equal(t, 1, deliver(t, s), "the one that somebody was at")
+		require.Equal(t, "The endpoint was deleted.", deliveries(t, s, job.ID)[0].LastError)
+		require.Empty(t, r.all())
+		_, err = s.Webhooks.Redeliver(t.Context(), s.Client, given.ID)
+		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsItsAccountsOwn", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		endpoint, _ := hook(t, s, newReceiver(t))
+		d := deliveries(t, s, cancelledJob(t, s).ID)[0]
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		worker := s.Worker(t, "one")
+
+		for _, p := range []jobs.Principal{stranger, worker} {
+			_, err := s.Reader.WebhookEndpoint(t.Context(), p, endpoint.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, err = s.Reader.WebhookDelivery(t.Context(), p, d.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, err = s.Reader.WebhookEndpoints(t.Context(), p, s.Account.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, _, err = s.Webhooks.RotateSecret(t.Context(), p, endpoint.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, err = s.Webhooks.EnableEndpoint(t.Context(), p, endpoint.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, s.Webhooks.DeleteEndpoint(t.Context(), p, endpoint.ID), jobs.CodeNotFound)
+			_, err = s.Webhooks.Redeliver(t.Context(), p, d.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		}
+		page, err := s.Reader.WebhookDeliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID}, jobs.PageOf{First: 10})
+		require.NoError(t, err)
+		require.Empty(t, page.Items)
+		_, err = s.Webhooks.Redeliver(t.Context(), s.Admin, d.ID)
+		require.NoError(t, err)
+		_, _, err = s.Webhooks.RotateSecret(t.Context(), s.Admin, endpoint.ID)
+		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+	})
+}
+
+func TestRedeliver(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SendsOnceMoreUnderTheSameID", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		job := cancelledJob(t, s)
+		deliver(t, s)
+		id := deliveries(t, s, job.ID)[0].ID
+		r.answersStatus(http.StatusInternalServerError)
+
+		_, err := s.Webhooks.Redeliver(t.Context(), s.Client, id)
+		require.NoError(t, err)
+		require.Equal(t, 1, deliver(t, s))
+
+		d := deliveries(t, s, job.ID)[0]
+		require.Equal(t, models.DeliveryDelivered, d.State, "it has been taken before")
+		require.Equal(t, 2, d.Tries)
+		require.Equal(t, "It answered 500 Internal Server Error.", d.LastError)
+		require.Equal(t, r.all()[0].id(), r.all()[1].id())
+		ageWebhooks(t, s, 24*time.Hour)
+		require.Zero(t, deliver(t, s), "one try")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("DoesNotWaitForTheNextTry", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		r.answersStatus(http.StatusInternalServerError)
+		job := cancelledJob(t, s)
+		deliver(t, s)
+		require.Zero(t, deliver(t, s))
+
+		_, err := s.Webhooks.Redeliver(t.Context(), s.Client, deliveries(t, s, job.ID)[0].ID)
+
+		require.NoError(t, err)
+		require.Equal(t, 1, deliver(t, s))
+		require.Equal(t, models.DeliveryPending, deliveries(t, s, job.ID)[0].State, "its tries go on")
+	})
+}

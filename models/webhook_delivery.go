@@ -1,0 +1,271 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// WebhookEvent is the end of a run, as it is told, with the job's row as it stood
+// then.
+type WebhookEvent struct {
+	bun.BaseModel `bun:"table:webhook_events,alias:wv"`
+
+	ID        WebhookEventID `bun:"id,pk"`
+	AccountID AccountID      `bun:"account_id"`
+	JobID     JobID          `bun:"job_id"`
+	Run       int            `bun:"run"`
+	Type      string         `bun:"type"`
+	CreatedAt time.Time      `bun:"created_at"`
+}
+
+// DeliveryState is how far a delivery is.
+type DeliveryState string
+
+const (
+	DeliveryPending   DeliveryState = "PENDING"
+	DeliveryDelivered DeliveryState = "DELIVERED"
+	DeliveryGivenUp   DeliveryState = "GIVEN_UP"
+)
+
+// WebhookDelivery is an event on its way to one endpoint.
+type WebhookDelivery struct {
+	bun.BaseModel `bun:"table:webhook_deliveries,alias:wd"`
+
+	ID         WebhookDeliveryID `bun:"id,pk"`
+	EventID    WebhookEventID    `bun:"event_id"`
+	EndpointID WebhookEndpointID `bun:"endpoint_id"`
+	AccountID  AccountID         `bun:"account_id"`
+	JobID      JobID             `bun:"job_id"`
+	Run        int               `bun:"run"`
+	// Event is as the receiver calls it.
+	Event string        `bun:"event"`
+	URL   string        `bun:"url"`
+	State DeliveryState `bun:"state"`
+	// Once: somebody had it sent again, which is one try.
+	Once           bool      `bun:"once"`
+	Tries          int       `bun:"tries"`
+	NextAttemptAt  time.Time `bun:"next_attempt_at,nullzero"`
+	ClaimedUntil   time.Time `bun:"claimed_until,nullzero"`
+	FirstTryAt     time.Time `bun:"first_try_at,nullzero"`
+	LastStatusCode *int      `bun:"last_status_code"`
+	LastError      string    `bun:"last_error,nullzero"`
+	CreatedAt      time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	DeliveredAt    time.Time `bun:"delivered_at,nullzero"`
+}
+
+// Delivered tells whether the endpoint has taken the event.
+func (d *WebhookDelivery) Delivered() bool { return !d.DeliveredAt.IsZero() }
+
+// WebhookTry is one try of a delivery.
+type WebhookTry struct {
+	bun.BaseModel `bun:"table:webhook_tries,alias:wt"`
+
+	DeliveryID WebhookDeliveryID `bun:"delivery_id,pk"`
+	TryNo      int               `bun:"try_no,pk"`
+	At         time.Time         `bun:"at"`
+	// StatusCode is the answer's; nil if there was none.
+	StatusCode *int   `bun:"status_code"`
+	Error      string `bun:"error,nullzero"`
+	DurationMS int    `bun:"duration_ms"`
+}
+
+// InsertWebhookEvents writes events, each with its job's row as it is now.
+func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent) error {
+	if _, err := tx.NewInsert().Model(&events).Exec(ctx); err != nil {
+		return err
+	}
+	ids := make([]WebhookEventID, len(events))
+	for i, e := range events {
+		ids[i] = e.ID
+	}
+	// The digest would let a prompt be guessed.
+	_, err := tx.NewRaw(`
+		UPDATE webhook_events wv SET job = to_jsonb(j) - 'request_digest' FROM jobs j
+		WHERE wv.id = ANY (?::uuid[]) AND j.id = wv.job_id`, uuidArray(ids)).Exec(ctx)
+	return err
+}
+
+// InsertWebhookDeliveries writes deliveries that are due at once.
+func InsertWebhookDeliveries(ctx context.Context, tx bun.Tx, deliveries []*WebhookDelivery) error {
+	_, err := tx.NewInsert().Model(&deliveries).
+		Column("id", "event_id", "endpoint_id", "account_id", "job_id", "run", "event", "url").Exec(ctx)
+	return err
+}
+
+// ClaimedDelivery is a delivery that one process tries now.
+type ClaimedDelivery struct {
+	WebhookDelivery `bun:",extend"`
+	// Now is when it was claimed.
+	Now time.Time `bun:"now"`
+}
+
+// WebhookBounds say how many tries may be under way at once.
+type WebhookBounds struct {
+	// PerEndpoint is for one that works, PerAccount for all of an account's.
+	PerEndpoint, PerAccount int
+	// Failing is for one whose last try failed.
+	Failing int
+}
+
+// ClaimDeliveries takes deliveries that are due: another caller gets them only
+// once ttl is over. An account's first one goes before any account's second, and
+// one waits while an earlier event of its job is on the way to the same endpoint.
+//
+// The endpoints with something pending are found by jumping through the index of
+// it from one to the next: what waits behind one that is slow costs nothing.
+func ClaimDeliveries(ctx context.Context, db bun.IDB, b WebhookBounds, limit int, ttl time.Duration) ([]*ClaimedDelivery, error) {
+	var claimed []*ClaimedDelivery
+	err := db.NewRaw(`
+		WITH RECURSIVE pending AS (
+			(SELECT endpoint_id FROM webhook_deliveries WHERE state = 'PENDING' ORDER BY endpoint_id LIMIT 1)
+			UNION ALL
+			SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
+				WHERE d.state = 'PENDING' AND d.endpoint_id > p.endpoint_id ORDER BY d.endpoint_id LIMIT 1)
+			FROM pending p WHERE p.endpoint_id IS NOT NULL),
+		busy AS MATERIALIZED (
+			SELECT endpoint_id, account_id FROM webhook_deliveries WHERE claimed_until > (SELECT clock_timestamp())),
+		endpoints AS (
+			SELECT e.id, e.account_id,
+				CASE WHEN e.failing_since IS NULL THEN ?0 ELSE ?1 END - (SELECT count(*) FROM busy b WHERE b.endpoint_id = e.id) AS free
+			FROM pending p JOIN webhook_endpoints e ON e.id = p.endpoint_id),
+		due AS (
+			SELECT d.id, row_number() OVER (PARTITION BY e.account_id ORDER BY d.next_attempt_at, d.id)
+				+ (SELECT count(*) FROM busy b WHERE b.account_id = e.account_id) AS turn
+			FROM endpoints e
+			CROSS JOIN LATERAL (
+				SELECT d.id, d.next_attempt_at FROM webhook_deliveries d
+				WHERE d.state = 'PENDING' AND d.endpoint_id = e.id AND d.next_attempt_at <= (SELECT clock_timestamp())
+					AND NOT EXISTS (
+						SELECT FROM webhook_deliveries o
+						WHERE o.job_id = d.job_id AND o.endpoint_id = d.endpoint_id AND o.run < d.run AND o.state = 'PENDING')
+				ORDER BY d.next_attempt_at, d.id LIMIT greatest(e.free, 0)) d),
+		mine AS (
+			SELECT d.id FROM due JOIN webhook_deliveries d ON d.id = due.id
+			WHERE due.turn <= ?2 AND d.state = 'PENDING' AND d.next_attempt_at <= (SELECT clock_timestamp())
+			ORDER BY due.turn, d.next_attempt_at LIMIT ?3 FOR UPDATE OF d SKIP LOCKED)
+		UPDATE webhook_deliveries d SET
+			claimed_until = clock_timestamp() + make_interval(secs => ?4), next_attempt_at = clock_timestamp() + make_interval(secs => ?4)
+		FROM mine WHERE d.id = mine.id
+		RETURNING d.*, clock_timestamp() AS now`, b.PerEndpoint, b.Failing, b.PerAccount, limit, ttl.Seconds()).Scan(ctx, &claimed)
+	return claimed, err
+}
+
+// GetEventJob returns the job's row as it stood when the event was written, or
+// sql.ErrNoRows if it was deleted since.
+func GetEventJob(ctx context.Context, db bun.IDB, id WebhookEventID) (*WebhookEvent, *Job, error) {
+	event, job := new(WebhookEvent), new(Job)
+	if err := db.NewSelect().Model(event).Where("wv.id = ?", id).Scan(ctx); err != nil {
+		return nil, nil, err
+	}
+	err := db.NewRaw("SELECT j.* FROM webhook_events wv, jsonb_populate_record(NULL::jobs, wv.job) j WHERE wv.id = ? AND wv.job IS NOT NULL", id).
+		Scan(ctx, job)
+	return event, job, err
+}
+
+// GetWebhookDelivery returns a delivery, or sql.ErrNoRows.
+func GetWebhookDelivery(ctx context.Context, db bun.IDB, id WebhookDeliveryID) (*WebhookDelivery, error) {
+	d := new(WebhookDelivery)
+	err := db.NewSelect().Model(d).Where("wd.id = ?", id).Scan(ctx)
+	return d, err
+}
+
+// LockWebhookDelivery is GetWebhookDelivery, and keeps the row still until the
+// transaction ends.
+func LockWebhookDelivery(ctx context.Context, tx bun.Tx, id WebhookDeliveryID) (*WebhookDelivery, error) {
+	d := new(WebhookDelivery)
+	err := tx.NewSelect().Model(d).Where("wd.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
+	return d, err
+}
+
+// InsertWebhookTry writes a try.
+func InsertWebhookTry(ctx context.Context, tx bun.Tx, try *WebhookTry) error {
+	_, err := tx.NewInsert().Model(try).Exec(ctx)
+	return err
+}
+
+// UpdateWebhookDelivery writes how far a locked delivery is; a pending one is due
+// after wait.
+func UpdateWebhookDelivery(ctx context.Context, tx bun.Tx, d *WebhookDelivery, wait time.Duration) error {
+	return tx.NewRaw(`
+		UPDATE webhook_deliveries SET state = ?1, once = ?2, tries = ?3, claimed_until = ?4,
+			next_attempt_at = CASE WHEN ?1 = 'PENDING' THEN coalesce(?4, clock_timestamp() + make_interval(secs => ?5)) END,
+			first_try_at = ?6, last_status_code = ?7, last_error = ?8, delivered_at = ?9
+		WHERE id = ?0 RETURNING *`,
+		d.ID, d.State, d.Once, d.Tries, nullTime(d.ClaimedUntil), wait.Seconds(), nullTime(d.FirstTryAt),
+		d.LastStatusCode, nullable(d.LastError), nullTime(d.DeliveredAt)).Scan(ctx, d)
+}
+
+// GiveUpDeliveries ends up to limit of an endpoint's deliveries that nobody tries
+// just now, and returns how many. One that was delivered before stays so.
+func GiveUpDeliveries(ctx context.Context, tx bun.Tx, endpoint WebhookEndpointID, why string, limit int) (int, error) {
+	return affected(tx.NewRaw(`
+		WITH stopped AS (
+			SELECT id FROM webhook_deliveries
+			WHERE endpoint_id = ? AND state = 'PENDING' AND (claimed_until IS NULL OR claimed_until <= (SELECT clock_timestamp()))
+			ORDER BY next_attempt_at LIMIT ? FOR UPDATE SKIP LOCKED)
+		UPDATE webhook_deliveries d SET
+			state = CASE WHEN delivered_at IS NULL THEN 'GIVEN_UP' ELSE 'DELIVERED' END,
+			once = false, claimed_until = NULL, next_attempt_at = NULL, last_error = ?
+		FROM stopped WHERE d.id = stopped.id`, endpoint, limit, why).Exec(ctx))
+}
+
+// WebhookDeliveryFilter narrows a list of deliveries; what is empty does not
+// narrow.
+type WebhookDeliveryFilter struct {
+	AccountID  AccountID
+	JobID      JobID
+	EndpointID WebhookEndpointID
+	// FailedOnly asks for those that were tried, and not delivered.
+	FailedOnly bool
+}
+
+// ListWebhookDeliveries returns deliveries, newest first, that come after the
+// given one (or the newest of all).
+func ListWebhookDeliveries(ctx context.Context, db bun.IDB, f WebhookDeliveryFilter, after WebhookDeliveryID, limit int) ([]*WebhookDelivery, error) {
+	var found []*WebhookDelivery
+	q := db.NewSelect().Model(&found).Order("wd.id DESC").Limit(int64(limit))
+	if f.AccountID != "" {
+		q = q.Where("wd.account_id = ?", f.AccountID)
+	}
+	if f.JobID != "" {
+		q = q.Where("wd.job_id = ?", f.JobID)
+	}
+	if f.EndpointID != "" {
+		q = q.Where("wd.endpoint_id = ?", f.EndpointID)
+	}
+	if f.FailedOnly {
+		q = q.Where("wd.delivered_at IS NULL AND wd.last_error IS NOT NULL")
+	}
+	if after != "" {
+		q = q.Where("wd.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return found, err
+}
+
+// ListWebhookTries returns the tries of deliveries, oldest first.
+func ListWebhookTries(ctx context.Context, db bun.IDB, ids []WebhookDeliveryID) ([]*WebhookTry, error) {
+	var found []*WebhookTry
+	err := db.NewSelect().Model(&found).Where("wt.delivery_id IN (?)", bun.List(ids)).Order("wt.delivery_id", "wt.try_no").Scan(ctx)
+	return found, err
+}
+
+// DeleteOldWebhooks removes up to limit events that are older than age and on
+// their way to nobody, with their deliveries, and returns how many there were.
+func DeleteOldWebhooks(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
+	return affected(tx.NewRaw(`
+		DELETE FROM webhook_events WHERE id IN (
+			SELECT v.id FROM webhook_events v
+			WHERE v.created_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
+				AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.event_id = v.id AND d.state = 'PENDING')
+			ORDER BY v.created_at LIMIT ? FOR UPDATE SKIP LOCKED)`, age.Seconds(), limit).Exec(ctx))
+}
+
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

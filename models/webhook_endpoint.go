@@ -1,0 +1,166 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// WebhookFormat is how an endpoint wants to be told.
+type WebhookFormat string
+
+const (
+	// FormatStandard is Reelay's own body.
+	FormatStandard WebhookFormat = "STANDARD"
+	// FormatOpenAI is the body of OpenAI's webhooks, for receivers written for
+	// its Videos API.
+	FormatOpenAI WebhookFormat = "OPENAI"
+)
+
+// WebhookEndpoint is where an account wants to hear of the ends of its jobs. The
+// one without a URL is the account's for the callbacks of single jobs: it has
+// their secret.
+type WebhookEndpoint struct {
+	bun.BaseModel `bun:"table:webhook_endpoints,alias:we"`
+
+	ID        WebhookEndpointID `bun:"id,pk"`
+	AccountID AccountID         `bun:"account_id"`
+	URL       string            `bun:"url,nullzero"`
+	Format    WebhookFormat     `bun:"format"`
+	Events    []string          `bun:"events,array"`
+
+	// The secrets are sealed. The old one signs too until its time is over; it is
+	// zero if there is none.
+	Secret         []byte    `bun:"secret,nullzero"`
+	SecretKey      []byte    `bun:"secret_key,nullzero"`
+	OldSecret      []byte    `bun:"old_secret,nullzero"`
+	OldSecretKey   []byte    `bun:"old_secret_key,nullzero"`
+	OldSecretUntil time.Time `bun:"old_secret_until,nullzero"`
+
+	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	// FailingSince is since when every try has failed, and FailedTries how many.
+	FailingSince   time.Time `bun:"failing_since,nullzero"`
+	FailedTries    int       `bun:"failed_tries"`
+	DisabledAt     time.Time `bun:"disabled_at,nullzero"`
+	DisabledReason string    `bun:"disabled_reason,nullzero"`
+	DeletedAt      time.Time `bun:"deleted_at,nullzero"`
+}
+
+// Disabled tells whether nothing is sent to it any more.
+func (e *WebhookEndpoint) Disabled() bool { return !e.DisabledAt.IsZero() }
+
+// InsertWebhookEndpoint writes a new endpoint. A second one for an account's
+// callbacks is not written, and is no error.
+func InsertWebhookEndpoint(ctx context.Context, db bun.IDB, e *WebhookEndpoint) error {
+	_, err := db.NewInsert().Model(e).On("CONFLICT (account_id) WHERE url IS NULL DO NOTHING").Returning("created_at").Exec(ctx)
+	return err
+}
+
+// CountWebhookEndpoints counts the endpoints that an account has made.
+func CountWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) (int, error) {
+	var n int
+	err := db.NewSelect().Model((*WebhookEndpoint)(nil)).ColumnExpr("count(*)").
+		Where("we.account_id = ? AND we.url IS NOT NULL AND we.deleted_at IS NULL", account).Scan(ctx, &n)
+	return n, err
+}
+
+// ListWebhookEndpoints returns an account's endpoints, oldest first.
+func ListWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) ([]*WebhookEndpoint, error) {
+	var found []*WebhookEndpoint
+	err := db.NewSelect().Model(&found).
+		Where("we.account_id = ? AND we.url IS NOT NULL AND we.deleted_at IS NULL", account).Order("we.id").Scan(ctx)
+	return found, err
+}
+
+// GetWebhookEndpoint returns an endpoint, deleted ones too, or sql.ErrNoRows.
+func GetWebhookEndpoint(ctx context.Context, db bun.IDB, id WebhookEndpointID) (*WebhookEndpoint, error) {
+	e := new(WebhookEndpoint)
+	err := db.NewSelect().Model(e).Where("we.id = ?", id).Scan(ctx)
+	return e, err
+}
+
+// LockWebhookEndpoint is GetWebhookEndpoint, and keeps the row still until the
+// transaction ends.
+func LockWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) (*WebhookEndpoint, error) {
+	e := new(WebhookEndpoint)
+	err := tx.NewSelect().Model(e).Where("we.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
+	return e, err
+}
+
+// LockCallbackEndpoint is LockWebhookEndpoint of the one that has an account's
+// secret for callbacks.
+func LockCallbackEndpoint(ctx context.Context, tx bun.Tx, account AccountID) (*WebhookEndpoint, error) {
+	e := new(WebhookEndpoint)
+	err := tx.NewSelect().Model(e).Where("we.account_id = ? AND we.url IS NULL", account).For("NO KEY UPDATE").Scan(ctx)
+	return e, err
+}
+
+// HasCallbackEndpoint tells whether an account has a secret for callbacks.
+func HasCallbackEndpoint(ctx context.Context, db bun.IDB, account AccountID) (bool, error) {
+	return db.NewSelect().Model((*WebhookEndpoint)(nil)).Where("we.account_id = ? AND we.url IS NULL", account).Exists(ctx)
+}
+
+// RotateWebhookSecret gives a locked endpoint a new secret. The one that it had
+// signs too, for so long.
+func RotateWebhookSecret(ctx context.Context, tx bun.Tx, id WebhookEndpointID, secret, key []byte, overlap time.Duration) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE webhook_endpoints SET old_secret = secret, old_secret_key = secret_key,
+			old_secret_until = clock_timestamp() + make_interval(secs => ?3), secret = ?1, secret_key = ?2
+		WHERE id = ?0 AND deleted_at IS NULL`, id, secret, key, overlap.Seconds()).Exec(ctx))
+}
+
+// DeleteWebhookEndpoint removes what an endpoint is for and its secrets; the row
+// stays, for the deliveries that tell of it.
+func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE webhook_endpoints SET deleted_at = clock_timestamp(),
+			secret = NULL, secret_key = NULL, old_secret = NULL, old_secret_key = NULL, old_secret_until = NULL
+		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
+}
+
+// EnableWebhookEndpoint has an endpoint be told again.
+func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE webhook_endpoints SET disabled_at = NULL, disabled_reason = NULL, failing_since = NULL, failed_tries = 0
+		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
+}
+
+// PraiseWebhookEndpoint notes that an endpoint that failed works again.
+func PraiseWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
+	_, err := tx.NewRaw("UPDATE webhook_endpoints SET failing_since = NULL, failed_tries = 0 WHERE id = ? AND failing_since IS NOT NULL", id).Exec(ctx)
+	return err
+}
+
+// BlameWebhookEndpoint counts a failed try on an endpoint, and returns the row
+// and for how long every try has failed; or sql.ErrNoRows for the one of an
+// account's callbacks, which have many receivers.
+func BlameWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) (*WebhookEndpoint, time.Duration, error) {
+	var row struct {
+		WebhookEndpoint `bun:",extend"`
+		Seconds         float64 `bun:"failing_seconds"`
+	}
+	err := tx.NewRaw(`
+		UPDATE webhook_endpoints SET failing_since = coalesce(failing_since, clock_timestamp()), failed_tries = failed_tries + 1
+		WHERE id = ? AND url IS NOT NULL RETURNING *, extract(epoch FROM clock_timestamp() - failing_since) AS failing_seconds`, id).Scan(ctx, &row)
+	return &row.WebhookEndpoint, time.Duration(row.Seconds * float64(time.Second)), err
+}
+
+// DisableWebhookEndpoint ends that an endpoint is told, and why. It returns
+// sql.ErrNoRows if it is disabled already.
+func DisableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID, why string) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE webhook_endpoints SET disabled_at = clock_timestamp(), disabled_reason = ?
+		WHERE id = ? AND disabled_at IS NULL AND url IS NOT NULL`, why, id).Exec(ctx))
+}
+
+// ListWantingEndpoints returns the endpoints of an account that want to hear of
+// any of these events, and the one for callbacks.
+func ListWantingEndpoints(ctx context.Context, tx bun.Tx, account AccountID, events []string) ([]*WebhookEndpoint, error) {
+	var found []*WebhookEndpoint
+	err := tx.NewSelect().Model(&found).Column("id", "url", "format", "events").
+		Where("we.account_id = ? AND we.deleted_at IS NULL AND we.disabled_at IS NULL", account).
+		Where("(we.url IS NULL OR we.events && ?::text[])", pgdialect.Array(events)).Order("we.id").Scan(ctx)
+	return found, err
+}
