@@ -17,7 +17,9 @@ const secret = "wombat"
 func secretJob(t *testing.T) (*jobstest.Stack, *models.Job) {
 	t.Helper()
 	s := jobstest.New(t)
+	hook(t, s, newReceiver(t))
 	job := submitAs(t, s, s.Client, func(in *jobs.Submission) {
+		in.CallbackURL = "https://example.com/?token=" + secret
 		in.Prompt, in.Metadata, in.IdempotencyKey = "a "+secret, []byte(`{"title": "`+secret+`"}`), ptr("k")
 	})
 	worker := s.Worker(t, "one")

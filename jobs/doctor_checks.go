@@ -212,5 +212,17 @@ var invariantChecks = []invariantCheck{
 		"The leases of these attempts ran out more than ten minutes ago.",
 		"Their jobs wait for workers that are gone.",
 		"Start control: nobody reaps. Its log tells why if it runs.",
+	}, {
+		models.UntoldEnd,
+		"Each end of a run has a delivery to every webhook that wants to hear of it.",
+		"Ends of these jobs' runs have none.",
+		"Somebody waits for word of a job that is over.",
+		report,
+	}, {
+		models.StuckWebhook,
+		"A webhook is tried within ten minutes of its time.",
+		"The time of these deliveries came more than ten minutes ago.",
+		"Receivers are not told, though nothing is wrong with them.",
+		"Start control: it sends the webhooks. Its log tells why not if it runs.",
 	},
 }

@@ -24,13 +24,16 @@ type ward struct {
 	worker, idle             jobs.Principal
 	fence                    jobs.Fence
 	film                     jobs.UploadedObject
+	webhook                  models.WebhookDeliveryID
 }
 
 func newWard(t *testing.T) *ward {
 	t.Helper()
 	s := jobstest.New(t)
-	w := &ward{Stack: s, doctor: &jobs.Doctor{DB: s.DB, Objects: s.Objects, Index: s.Index()}}
+	w := &ward{Stack: s, doctor: &jobs.Doctor{DB: s.DB, Objects: s.Objects, Index: s.Index()}, webhook: models.NewWebhookDeliveryID()}
 	w.worker, w.idle = s.Worker(t, "one"), s.Worker(t, "two")
+	hook(t, s, newReceiver(t))
+	s.Exec(t, "UPDATE webhook_endpoints SET told_since = now() - interval '1 hour'")
 
 	w.done = s.Submit(t).ID
 	_, fence := s.Lease(t, w.worker)
@@ -195,6 +198,18 @@ func TestExamine(t *testing.T) {
 				return "UPDATE jobs SET deleted_at = now() WHERE id = ?", []any{w.done}
 			},
 			id: func(w *ward) string { return string(w.done) },
+		},
+		"untold-end": {
+			harm: func(w *ward) (string, []any) {
+				return "DELETE FROM webhook_events WHERE job_id = ?", []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"stuck-webhook": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE webhook_deliveries SET id = ?, next_attempt_at = now() - interval '11 minutes' WHERE job_id = ?", []any{w.webhook, w.done}
+			},
+			id: func(w *ward) string { return string(w.webhook) },
 		},
 		"kept-prompt": {
 			harm: func(w *ward) (string, []any) {

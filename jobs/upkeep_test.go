@@ -477,6 +477,27 @@ func TestForgetRest(t *testing.T) {
 		require.Equal(t, 2, s.Count(t, "outbox"))
 	})
 
+	t.Run("RemovesOldWebhooksThatAreOnTheirWayToNobody", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		told, untold := cancelledJob(t, s), cancelledJob(t, s)
+		deliver(t, s)
+		s.Exec(t, "UPDATE webhook_events SET created_at = now() - interval '31 days'")
+		s.Exec(t, "UPDATE webhook_deliveries SET state = 'PENDING', delivered_at = NULL, next_attempt_at = now() WHERE job_id = ?", untold.ID)
+		fresh := cancelledJob(t, s)
+
+		n, err := s.Upkeep.ForgetRest(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Empty(t, deliveries(t, s, told.ID))
+		require.Len(t, append(deliveries(t, s, untold.ID), deliveries(t, s, fresh.ID)...), 2)
+		require.Equal(t, 1, s.Count(t, "webhook_tries"))
+	})
+
 	t.Run("KeepsTheNewestDecisionsOfEachPool", func(t *testing.T) {
 		t.Parallel()
 

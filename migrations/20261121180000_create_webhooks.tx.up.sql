@@ -17,6 +17,7 @@ CREATE TABLE webhook_endpoints (
     old_secret_key  bytea,
     old_secret_until timestamptz,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    told_since      timestamptz NOT NULL DEFAULT clock_timestamp(), -- made, or enabled again
     -- Since when every try has failed, and how many.
     failing_since   timestamptz,
     failed_tries    integer     NOT NULL DEFAULT 0 CHECK (failed_tries >= 0),

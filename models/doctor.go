@@ -46,6 +46,8 @@ const (
 	StuckQueued       Invariant = "stuck-queued"
 	StuckDue          Invariant = "stuck-due"
 	UnreapedLease     Invariant = "unreaped-lease"
+	UntoldEnd         Invariant = "untold-end"
+	StuckWebhook      Invariant = "stuck-webhook"
 )
 
 // Invariants are all of them.
@@ -53,7 +55,7 @@ var Invariants = []Invariant{
 	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
 	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob, KeptPrompt, ClosedRun,
 	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
-	UnreapedLease,
+	UnreapedLease, UntoldEnd, StuckWebhook,
 }
 
 // Examination says how far to look, and what the domain knows of its rows.
@@ -250,6 +252,7 @@ var invariants = map[Invariant]string{
 			OR EXISTS (SELECT FROM job_runs r WHERE r.job_id = j.id AND (r.params <> '{}' OR r.failure_reason IS NOT NULL))
 			OR EXISTS (SELECT FROM job_attempts a WHERE a.job_id = j.id AND num_nonnulls(a.failure_reason, a.error_detail) > 0)
 			OR EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.reason <> 'deleted')
+			OR j.callback_url IS NOT NULL OR EXISTS (SELECT FROM webhook_events v WHERE v.job_id = j.id AND v.job IS NOT NULL)
 			OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id))`,
 	KeptPrompt: `
 		SELECT 'job_' || j.id AS id FROM examined j JOIN job_inputs i ON i.job_id = j.id
@@ -302,6 +305,32 @@ var invariants = map[Invariant]string{
 	UnreapedLease: `
 		SELECT 'att_' || id AS id FROM job_attempts
 		WHERE ended_at IS NULL AND lease_expires_at < clock_timestamp() - interval '10 minutes'`,
+	// Who was told is kept for 30 days. An endpoint that changes while a run ends
+	// may be told, or not.
+	UntoldEnd: `
+		WITH ends AS (
+			SELECT id, account_id, callback_url, run, status, completed_at FROM examined WHERE completed_at IS NOT NULL
+			UNION ALL
+			SELECT j.id, j.account_id, j.callback_url, r.run, r.status, r.completed_at
+			FROM examined j JOIN job_runs r ON r.job_id = j.id AND r.run < j.run),
+		late AS (SELECT * FROM ends WHERE completed_at > clock_timestamp() - interval '29 days')
+		SELECT 'job_' || j.id AS id FROM late j
+		WHERE j.callback_url IS NOT NULL AND NOT EXISTS (
+			SELECT FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id AND e.url IS NULL
+			WHERE d.job_id = j.id AND d.run = j.run)
+		UNION ALL
+		SELECT 'job_' || j.id FROM late j JOIN webhook_endpoints e ON e.account_id = j.account_id AND e.url IS NOT NULL
+		WHERE e.told_since < j.completed_at - interval '1 minute'
+			AND coalesce(least(e.deleted_at, e.disabled_at), 'infinity') > j.completed_at + interval '1 minute'
+			AND CASE WHEN e.format = 'STANDARD' THEN 'job.' || lower(j.status)
+				WHEN j.status = 'COMPLETED' THEN 'video.completed' ELSE 'video.failed' END = ANY (e.events)
+			AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.job_id = j.id AND d.run = j.run AND d.endpoint_id = e.id)`,
+	StuckWebhook: `
+		SELECT 'whd_' || d.id AS id FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id
+		WHERE d.state = 'PENDING' AND d.next_attempt_at < clock_timestamp() - interval '10 minutes'
+			AND e.failing_since IS NULL -- else its tries wait for one another
+			AND NOT EXISTS (SELECT FROM webhook_deliveries o
+				WHERE o.job_id = d.job_id AND o.endpoint_id = d.endpoint_id AND o.run < d.run AND o.state = 'PENDING')`,
 }
 
 // BoundStatements gives up each statement of the transaction that takes longer.

@@ -123,7 +123,9 @@ func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID)
 // EnableWebhookEndpoint has an endpoint be told again.
 func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
 	return mustChange(tx.NewRaw(`
-		UPDATE webhook_endpoints SET disabled_at = NULL, disabled_reason = NULL, failing_since = NULL, failed_tries = 0
+		UPDATE webhook_endpoints SET
+			told_since = CASE WHEN disabled_at IS NULL THEN told_since ELSE clock_timestamp() END,
+			disabled_at = NULL, disabled_reason = NULL, failing_since = NULL, failed_tries = 0
 		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
 }
 
