@@ -12,7 +12,7 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// Account includes the GraphQL fields of Account requested by the fragment Account.
+// Account includes the requested fields of the GraphQL type Account.
 type Account struct {
 	Id               string `json:"id"`
 	Name             string `json:"name"`
@@ -554,6 +554,19 @@ func (v *CreatedApiKey) GetSecret() string { return v.Secret }
 
 // GetRole returns CreatedApiKey.Role, and is useful for accessing the field via an interface.
 func (v *CreatedApiKey) GetRole() Role { return v.Role }
+
+// CreatedWebhookEndpoint includes the requested fields of the GraphQL type CreatedWebhookEndpoint.
+type CreatedWebhookEndpoint struct {
+	Endpoint WebhookEndpoint `json:"endpoint"`
+	// Shown this once.
+	Secret string `json:"secret"`
+}
+
+// GetEndpoint returns CreatedWebhookEndpoint.Endpoint, and is useful for accessing the field via an interface.
+func (v *CreatedWebhookEndpoint) GetEndpoint() WebhookEndpoint { return v.Endpoint }
+
+// GetSecret returns CreatedWebhookEndpoint.Secret, and is useful for accessing the field via an interface.
+func (v *CreatedWebhookEndpoint) GetSecret() string { return v.Secret }
 
 // DeregisteredWorker includes the requested fields of the GraphQL type Worker.
 type DeregisteredWorker struct {
@@ -1524,7 +1537,7 @@ func (v *Model) GetGpuTypes() []string { return v.GpuTypes }
 // GetAvailable returns Model.Available, and is useful for accessing the field via an interface.
 func (v *Model) GetAvailable() bool { return v.Available }
 
-// PageInfo includes the requested fields of the GraphQL type PageInfo.
+// PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 type PageInfo struct {
 	HasNextPage bool    `json:"hasNextPage"`
 	EndCursor   *string `json:"endCursor"`
@@ -2075,6 +2088,8 @@ type SubmitJobInput struct {
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
+	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
+	CallbackUrl *string `json:"callbackUrl"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -2127,6 +2142,9 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
+
+// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
 
 // Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
 type Tier string
@@ -2327,6 +2345,167 @@ func (v *WaitingReason) GetMessage() string { return v.Message }
 
 // GetUntil returns WaitingReason.Until, and is useful for accessing the field via an interface.
 func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
+
+// WebhookDelivery includes the GraphQL fields of WebhookDelivery requested by the fragment WebhookDelivery.
+// The GraphQL type's documentation follows.
+//
+// An event on its way to one endpoint, or to a job's own callbackUrl.
+type WebhookDelivery struct {
+	Id    string `json:"id"`
+	JobId string `json:"jobId"`
+	// Which of the job's runs ended.
+	Run int `json:"run"`
+	// The webhook-id header: the event's, the same at every try and for every endpoint.
+	EventId   string `json:"eventId"`
+	Event     string `json:"event"`
+	Url       string `json:"url"`
+	Attempts  int    `json:"attempts"`
+	Delivered bool   `json:"delivered"`
+	// Of the newest try; null if it got no answer.
+	LastStatusCode *int `json:"lastStatusCode"`
+	// Why it is not delivered, or was not.
+	LastError *string `json:"lastError"`
+	// Null once it is delivered or given up.
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	CreatedAt     time.Time  `json:"createdAt"`
+	DeliveredAt   *time.Time `json:"deliveredAt"`
+	// Each try, oldest first.
+	Tries []WebhookTry `json:"tries"`
+}
+
+// GetId returns WebhookDelivery.Id, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetId() string { return v.Id }
+
+// GetJobId returns WebhookDelivery.JobId, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetJobId() string { return v.JobId }
+
+// GetRun returns WebhookDelivery.Run, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetRun() int { return v.Run }
+
+// GetEventId returns WebhookDelivery.EventId, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetEventId() string { return v.EventId }
+
+// GetEvent returns WebhookDelivery.Event, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetEvent() string { return v.Event }
+
+// GetUrl returns WebhookDelivery.Url, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetUrl() string { return v.Url }
+
+// GetAttempts returns WebhookDelivery.Attempts, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetAttempts() int { return v.Attempts }
+
+// GetDelivered returns WebhookDelivery.Delivered, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetDelivered() bool { return v.Delivered }
+
+// GetLastStatusCode returns WebhookDelivery.LastStatusCode, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetLastStatusCode() *int { return v.LastStatusCode }
+
+// GetLastError returns WebhookDelivery.LastError, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetLastError() *string { return v.LastError }
+
+// GetNextAttemptAt returns WebhookDelivery.NextAttemptAt, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetNextAttemptAt() *time.Time { return v.NextAttemptAt }
+
+// GetCreatedAt returns WebhookDelivery.CreatedAt, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetDeliveredAt returns WebhookDelivery.DeliveredAt, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetDeliveredAt() *time.Time { return v.DeliveredAt }
+
+// GetTries returns WebhookDelivery.Tries, and is useful for accessing the field via an interface.
+func (v *WebhookDelivery) GetTries() []WebhookTry { return v.Tries }
+
+// WebhookDeliveryEdge includes the requested fields of the GraphQL type WebhookDeliveryEdge.
+type WebhookDeliveryEdge struct {
+	Node WebhookDelivery `json:"node"`
+}
+
+// GetNode returns WebhookDeliveryEdge.Node, and is useful for accessing the field via an interface.
+func (v *WebhookDeliveryEdge) GetNode() WebhookDelivery { return v.Node }
+
+// WebhookDeliveryPage includes the requested fields of the GraphQL type WebhookDeliveryConnection.
+type WebhookDeliveryPage struct {
+	Edges    []WebhookDeliveryEdge `json:"edges"`
+	PageInfo PageInfo              `json:"pageInfo"`
+}
+
+// GetEdges returns WebhookDeliveryPage.Edges, and is useful for accessing the field via an interface.
+func (v *WebhookDeliveryPage) GetEdges() []WebhookDeliveryEdge { return v.Edges }
+
+// GetPageInfo returns WebhookDeliveryPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *WebhookDeliveryPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// WebhookEndpoint includes the GraphQL fields of WebhookEndpoint requested by the fragment WebhookEndpoint.
+// The GraphQL type's documentation follows.
+//
+// Where an account's jobs' ends are told; docs/webhooks.md says how.
+type WebhookEndpoint struct {
+	Id     string        `json:"id"`
+	Url    string        `json:"url"`
+	Format WebhookFormat `json:"format"`
+	// job.completed, job.failed, job.cancelled; of the format OPENAI video.completed, video.failed.
+	Events []string `json:"events"`
+	// Nothing is sent any more: it answered 410, or every try failed for 24 hours. enableWebhookEndpoint ends that.
+	Disabled       bool      `json:"disabled"`
+	DisabledReason *string   `json:"disabledReason"`
+	CreatedAt      time.Time `json:"createdAt"`
+}
+
+// GetId returns WebhookEndpoint.Id, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetId() string { return v.Id }
+
+// GetUrl returns WebhookEndpoint.Url, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetUrl() string { return v.Url }
+
+// GetFormat returns WebhookEndpoint.Format, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetFormat() WebhookFormat { return v.Format }
+
+// GetEvents returns WebhookEndpoint.Events, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetEvents() []string { return v.Events }
+
+// GetDisabled returns WebhookEndpoint.Disabled, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetDisabled() bool { return v.Disabled }
+
+// GetDisabledReason returns WebhookEndpoint.DisabledReason, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetDisabledReason() *string { return v.DisabledReason }
+
+// GetCreatedAt returns WebhookEndpoint.CreatedAt, and is useful for accessing the field via an interface.
+func (v *WebhookEndpoint) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// STANDARD is {type, timestamp, data}; OPENAI is the body of OpenAI's webhooks, for receivers written for its Videos API.
+type WebhookFormat string
+
+const (
+	WebhookFormatStandard WebhookFormat = "STANDARD"
+	WebhookFormatOpenai   WebhookFormat = "OPENAI"
+)
+
+var AllWebhookFormat = []WebhookFormat{
+	WebhookFormatStandard,
+	WebhookFormatOpenai,
+}
+
+// WebhookTry includes the requested fields of the GraphQL type WebhookTry.
+type WebhookTry struct {
+	At time.Time `json:"at"`
+	// Null if there was no answer.
+	StatusCode *int `json:"statusCode"`
+	// Null if it went well.
+	Error      *string `json:"error"`
+	DurationMs int     `json:"durationMs"`
+}
+
+// GetAt returns WebhookTry.At, and is useful for accessing the field via an interface.
+func (v *WebhookTry) GetAt() time.Time { return v.At }
+
+// GetStatusCode returns WebhookTry.StatusCode, and is useful for accessing the field via an interface.
+func (v *WebhookTry) GetStatusCode() *int { return v.StatusCode }
+
+// GetError returns WebhookTry.Error, and is useful for accessing the field via an interface.
+func (v *WebhookTry) GetError() *string { return v.Error }
+
+// GetDurationMs returns WebhookTry.DurationMs, and is useful for accessing the field via an interface.
+func (v *WebhookTry) GetDurationMs() int { return v.DurationMs }
 
 // Worker includes the GraphQL fields of Worker requested by the fragment Worker.
 type Worker struct {
@@ -2580,6 +2759,30 @@ func (v *__createApiKeyInput) GetName() string { return v.Name }
 // GetExpiresAt returns __createApiKeyInput.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *__createApiKeyInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
 
+// __createWebhookEndpointInput is used internally by genqlient
+type __createWebhookEndpointInput struct {
+	Url    string        `json:"url"`
+	Events []string      `json:"events"`
+	Format WebhookFormat `json:"format"`
+}
+
+// GetUrl returns __createWebhookEndpointInput.Url, and is useful for accessing the field via an interface.
+func (v *__createWebhookEndpointInput) GetUrl() string { return v.Url }
+
+// GetEvents returns __createWebhookEndpointInput.Events, and is useful for accessing the field via an interface.
+func (v *__createWebhookEndpointInput) GetEvents() []string { return v.Events }
+
+// GetFormat returns __createWebhookEndpointInput.Format, and is useful for accessing the field via an interface.
+func (v *__createWebhookEndpointInput) GetFormat() WebhookFormat { return v.Format }
+
+// __deleteWebhookEndpointInput is used internally by genqlient
+type __deleteWebhookEndpointInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __deleteWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
+func (v *__deleteWebhookEndpointInput) GetId() string { return v.Id }
+
 // __deregisterWorkerInput is used internally by genqlient
 type __deregisterWorkerInput struct {
 	WorkerId string `json:"workerId"`
@@ -2615,6 +2818,14 @@ func (v *__drainWorkerInput) GetId() string { return v.Id }
 
 // GetDeadlineSeconds returns __drainWorkerInput.DeadlineSeconds, and is useful for accessing the field via an interface.
 func (v *__drainWorkerInput) GetDeadlineSeconds() int { return v.DeadlineSeconds }
+
+// __enableWebhookEndpointInput is used internally by genqlient
+type __enableWebhookEndpointInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __enableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
+func (v *__enableWebhookEndpointInput) GetId() string { return v.Id }
 
 // __failJobInput is used internally by genqlient
 type __failJobInput struct {
@@ -2708,6 +2919,14 @@ func (v *__preemptWorkerInput) GetId() string { return v.Id }
 // GetNoticeSeconds returns __preemptWorkerInput.NoticeSeconds, and is useful for accessing the field via an interface.
 func (v *__preemptWorkerInput) GetNoticeSeconds() int { return v.NoticeSeconds }
 
+// __redeliverWebhookInput is used internally by genqlient
+type __redeliverWebhookInput struct {
+	DeliveryId string `json:"deliveryId"`
+}
+
+// GetDeliveryId returns __redeliverWebhookInput.DeliveryId, and is useful for accessing the field via an interface.
+func (v *__redeliverWebhookInput) GetDeliveryId() string { return v.DeliveryId }
+
 // __registerWorkerInput is used internally by genqlient
 type __registerWorkerInput struct {
 	Input RegisterWorkerInput `json:"input"`
@@ -2780,6 +2999,14 @@ type __revokeApiKeyInput struct {
 // GetId returns __revokeApiKeyInput.Id, and is useful for accessing the field via an interface.
 func (v *__revokeApiKeyInput) GetId() string { return v.Id }
 
+// __rotateWebhookSecretInput is used internally by genqlient
+type __rotateWebhookSecretInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __rotateWebhookSecretInput.Id, and is useful for accessing the field via an interface.
+func (v *__rotateWebhookSecretInput) GetId() string { return v.Id }
+
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -2807,6 +3034,30 @@ func (v *__updateAccountInput) GetId() string { return v.Id }
 
 // GetInput returns __updateAccountInput.Input, and is useful for accessing the field via an interface.
 func (v *__updateAccountInput) GetInput() AccountInput { return v.Input }
+
+// __webhookDeliveriesInput is used internally by genqlient
+type __webhookDeliveriesInput struct {
+	JobId      *string `json:"jobId,omitempty"`
+	EndpointId *string `json:"endpointId,omitempty"`
+	FailedOnly *bool   `json:"failedOnly"`
+	First      *int    `json:"first,omitempty"`
+	After      *string `json:"after,omitempty"`
+}
+
+// GetJobId returns __webhookDeliveriesInput.JobId, and is useful for accessing the field via an interface.
+func (v *__webhookDeliveriesInput) GetJobId() *string { return v.JobId }
+
+// GetEndpointId returns __webhookDeliveriesInput.EndpointId, and is useful for accessing the field via an interface.
+func (v *__webhookDeliveriesInput) GetEndpointId() *string { return v.EndpointId }
+
+// GetFailedOnly returns __webhookDeliveriesInput.FailedOnly, and is useful for accessing the field via an interface.
+func (v *__webhookDeliveriesInput) GetFailedOnly() *bool { return v.FailedOnly }
+
+// GetFirst returns __webhookDeliveriesInput.First, and is useful for accessing the field via an interface.
+func (v *__webhookDeliveriesInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __webhookDeliveriesInput.After, and is useful for accessing the field via an interface.
+func (v *__webhookDeliveriesInput) GetAfter() *string { return v.After }
 
 // __workerDirectivesInput is used internally by genqlient
 type __workerDirectivesInput struct {
@@ -2922,6 +3173,27 @@ type createApiKeyResponse struct {
 // GetCreateApiKey returns createApiKeyResponse.CreateApiKey, and is useful for accessing the field via an interface.
 func (v *createApiKeyResponse) GetCreateApiKey() CreatedApiKey { return v.CreateApiKey }
 
+// createWebhookEndpointResponse is returned by createWebhookEndpoint on success.
+type createWebhookEndpointResponse struct {
+	// At most 20 for an account. No events are all of the format's.
+	CreateWebhookEndpoint CreatedWebhookEndpoint `json:"createWebhookEndpoint"`
+}
+
+// GetCreateWebhookEndpoint returns createWebhookEndpointResponse.CreateWebhookEndpoint, and is useful for accessing the field via an interface.
+func (v *createWebhookEndpointResponse) GetCreateWebhookEndpoint() CreatedWebhookEndpoint {
+	return v.CreateWebhookEndpoint
+}
+
+// deleteWebhookEndpointResponse is returned by deleteWebhookEndpoint on success.
+type deleteWebhookEndpointResponse struct {
+	DeleteWebhookEndpoint string `json:"deleteWebhookEndpoint"`
+}
+
+// GetDeleteWebhookEndpoint returns deleteWebhookEndpointResponse.DeleteWebhookEndpoint, and is useful for accessing the field via an interface.
+func (v *deleteWebhookEndpointResponse) GetDeleteWebhookEndpoint() string {
+	return v.DeleteWebhookEndpoint
+}
+
 // deregisterWorkerResponse is returned by deregisterWorker on success.
 type deregisterWorkerResponse struct {
 	DeregisterWorker DeregisteredWorker `json:"deregisterWorker"`
@@ -2948,6 +3220,17 @@ type drainWorkerResponse struct {
 
 // GetDrainWorker returns drainWorkerResponse.DrainWorker, and is useful for accessing the field via an interface.
 func (v *drainWorkerResponse) GetDrainWorker() Worker { return v.DrainWorker }
+
+// enableWebhookEndpointResponse is returned by enableWebhookEndpoint on success.
+type enableWebhookEndpointResponse struct {
+	// Has an endpoint be told again that was disabled.
+	EnableWebhookEndpoint WebhookEndpoint `json:"enableWebhookEndpoint"`
+}
+
+// GetEnableWebhookEndpoint returns enableWebhookEndpointResponse.EnableWebhookEndpoint, and is useful for accessing the field via an interface.
+func (v *enableWebhookEndpointResponse) GetEnableWebhookEndpoint() WebhookEndpoint {
+	return v.EnableWebhookEndpoint
+}
 
 // failJobResponse is returned by failJob on success.
 type failJobResponse struct {
@@ -3042,6 +3325,15 @@ type queuesResponse struct {
 // GetQueues returns queuesResponse.Queues, and is useful for accessing the field via an interface.
 func (v *queuesResponse) GetQueues() []Queue { return v.Queues }
 
+// redeliverWebhookResponse is returned by redeliverWebhook on success.
+type redeliverWebhookResponse struct {
+	// Sends it once more, under the same webhook-id. CONFLICT if its endpoint is deleted or disabled, or its job deleted.
+	RedeliverWebhook WebhookDelivery `json:"redeliverWebhook"`
+}
+
+// GetRedeliverWebhook returns redeliverWebhookResponse.RedeliverWebhook, and is useful for accessing the field via an interface.
+func (v *redeliverWebhookResponse) GetRedeliverWebhook() WebhookDelivery { return v.RedeliverWebhook }
+
 // registerWorkerResponse is returned by registerWorker on success.
 type registerWorkerResponse struct {
 	RegisterWorker Registration `json:"registerWorker"`
@@ -3104,6 +3396,28 @@ type revokeApiKeyResponse struct {
 // GetRevokeApiKey returns revokeApiKeyResponse.RevokeApiKey, and is useful for accessing the field via an interface.
 func (v *revokeApiKeyResponse) GetRevokeApiKey() string { return v.RevokeApiKey }
 
+// rotateAccountWebhookSecretResponse is returned by rotateAccountWebhookSecret on success.
+type rotateAccountWebhookSecretResponse struct {
+	// The secret that signs per-job callbacks; the old one stays valid for 24 h.
+	RotateAccountWebhookSecret string `json:"rotateAccountWebhookSecret"`
+}
+
+// GetRotateAccountWebhookSecret returns rotateAccountWebhookSecretResponse.RotateAccountWebhookSecret, and is useful for accessing the field via an interface.
+func (v *rotateAccountWebhookSecretResponse) GetRotateAccountWebhookSecret() string {
+	return v.RotateAccountWebhookSecret
+}
+
+// rotateWebhookSecretResponse is returned by rotateWebhookSecret on success.
+type rotateWebhookSecretResponse struct {
+	// The old secret stays valid for 24 h.
+	RotateWebhookSecret CreatedWebhookEndpoint `json:"rotateWebhookSecret"`
+}
+
+// GetRotateWebhookSecret returns rotateWebhookSecretResponse.RotateWebhookSecret, and is useful for accessing the field via an interface.
+func (v *rotateWebhookSecretResponse) GetRotateWebhookSecret() CreatedWebhookEndpoint {
+	return v.RotateWebhookSecret
+}
+
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
 	SubmitJob Submission `json:"submitJob"`
@@ -3139,6 +3453,26 @@ type viewerResponse struct {
 
 // GetViewer returns viewerResponse.Viewer, and is useful for accessing the field via an interface.
 func (v *viewerResponse) GetViewer() Viewer { return v.Viewer }
+
+// webhookDeliveriesResponse is returned by webhookDeliveries on success.
+type webhookDeliveriesResponse struct {
+	// Newest first; a client sees its own, an operator all. failedOnly: those that failed so far, or for good.
+	WebhookDeliveries WebhookDeliveryPage `json:"webhookDeliveries"`
+}
+
+// GetWebhookDeliveries returns webhookDeliveriesResponse.WebhookDeliveries, and is useful for accessing the field via an interface.
+func (v *webhookDeliveriesResponse) GetWebhookDeliveries() WebhookDeliveryPage {
+	return v.WebhookDeliveries
+}
+
+// webhookEndpointsResponse is returned by webhookEndpoints on success.
+type webhookEndpointsResponse struct {
+	// The caller's own, oldest first; an operator may name another account.
+	WebhookEndpoints []WebhookEndpoint `json:"webhookEndpoints"`
+}
+
+// GetWebhookEndpoints returns webhookEndpointsResponse.WebhookEndpoints, and is useful for accessing the field via an interface.
+func (v *webhookEndpointsResponse) GetWebhookEndpoints() []WebhookEndpoint { return v.WebhookEndpoints }
 
 // workerDirectivesResponse is returned by workerDirectives on success.
 type workerDirectivesResponse struct {
@@ -3667,6 +4001,88 @@ func createApiKey(
 	return data_, err_
 }
 
+// The mutation executed by createWebhookEndpoint.
+const createWebhookEndpoint_Operation = `
+mutation createWebhookEndpoint ($url: String!, $events: [String!], $format: WebhookFormat!) {
+	createWebhookEndpoint(url: $url, events: $events, format: $format) {
+		endpoint {
+			... WebhookEndpoint
+		}
+		secret
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func createWebhookEndpoint(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	url string,
+	events []string,
+	format WebhookFormat,
+) (data_ *createWebhookEndpointResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createWebhookEndpoint",
+		Query:  createWebhookEndpoint_Operation,
+		Variables: &__createWebhookEndpointInput{
+			Url:    url,
+			Events: events,
+			Format: format,
+		},
+	}
+
+	data_ = &createWebhookEndpointResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by deleteWebhookEndpoint.
+const deleteWebhookEndpoint_Operation = `
+mutation deleteWebhookEndpoint ($id: ID!) {
+	deleteWebhookEndpoint(id: $id)
+}
+`
+
+func deleteWebhookEndpoint(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *deleteWebhookEndpointResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deleteWebhookEndpoint",
+		Query:  deleteWebhookEndpoint_Operation,
+		Variables: &__deleteWebhookEndpointInput{
+			Id: id,
+		},
+	}
+
+	data_ = &deleteWebhookEndpointResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by deregisterWorker.
 const deregisterWorker_Operation = `
 mutation deregisterWorker ($workerId: ID!) {
@@ -3792,6 +4208,49 @@ func drainWorker(
 	}
 
 	data_ = &drainWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by enableWebhookEndpoint.
+const enableWebhookEndpoint_Operation = `
+mutation enableWebhookEndpoint ($id: ID!) {
+	enableWebhookEndpoint(id: $id) {
+		... WebhookEndpoint
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func enableWebhookEndpoint(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *enableWebhookEndpointResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "enableWebhookEndpoint",
+		Query:  enableWebhookEndpoint_Operation,
+		Variables: &__enableWebhookEndpointInput{
+			Id: id,
+		},
+	}
+
+	data_ = &enableWebhookEndpointResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -4669,6 +5128,61 @@ func queues(
 	return data_, err_
 }
 
+// The mutation executed by redeliverWebhook.
+const redeliverWebhook_Operation = `
+mutation redeliverWebhook ($deliveryId: ID!) {
+	redeliverWebhook(deliveryId: $deliveryId) {
+		... WebhookDelivery
+	}
+}
+fragment WebhookDelivery on WebhookDelivery {
+	id
+	jobId
+	run
+	eventId
+	event
+	url
+	attempts
+	delivered
+	lastStatusCode
+	lastError
+	nextAttemptAt
+	createdAt
+	deliveredAt
+	tries {
+		at
+		statusCode
+		error
+		durationMs
+	}
+}
+`
+
+func redeliverWebhook(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	deliveryId string,
+) (data_ *redeliverWebhookResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "redeliverWebhook",
+		Query:  redeliverWebhook_Operation,
+		Variables: &__redeliverWebhookInput{
+			DeliveryId: deliveryId,
+		},
+	}
+
+	data_ = &redeliverWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by registerWorker.
 const registerWorker_Operation = `
 mutation registerWorker ($input: RegisterWorkerInput!) {
@@ -5009,6 +5523,80 @@ func revokeApiKey(
 	return data_, err_
 }
 
+// The mutation executed by rotateAccountWebhookSecret.
+const rotateAccountWebhookSecret_Operation = `
+mutation rotateAccountWebhookSecret {
+	rotateAccountWebhookSecret
+}
+`
+
+func rotateAccountWebhookSecret(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *rotateAccountWebhookSecretResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "rotateAccountWebhookSecret",
+		Query:  rotateAccountWebhookSecret_Operation,
+	}
+
+	data_ = &rotateAccountWebhookSecretResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by rotateWebhookSecret.
+const rotateWebhookSecret_Operation = `
+mutation rotateWebhookSecret ($id: ID!) {
+	rotateWebhookSecret(id: $id) {
+		endpoint {
+			... WebhookEndpoint
+		}
+		secret
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func rotateWebhookSecret(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *rotateWebhookSecretResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "rotateWebhookSecret",
+		Query:  rotateWebhookSecret_Operation,
+		Variables: &__rotateWebhookSecretInput{
+			Id: id,
+		},
+	}
+
+	data_ = &rotateWebhookSecretResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by submitJob.
 const submitJob_Operation = `
 mutation submitJob ($input: SubmitJobInput!) {
@@ -5239,6 +5827,119 @@ func viewer(
 	}
 
 	data_ = &viewerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by webhookDeliveries.
+const webhookDeliveries_Operation = `
+query webhookDeliveries ($jobId: ID, $endpointId: ID, $failedOnly: Boolean, $first: Int, $after: String) {
+	webhookDeliveries(jobId: $jobId, endpointId: $endpointId, failedOnly: $failedOnly, first: $first, after: $after) {
+		edges {
+			node {
+				... WebhookDelivery
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment WebhookDelivery on WebhookDelivery {
+	id
+	jobId
+	run
+	eventId
+	event
+	url
+	attempts
+	delivered
+	lastStatusCode
+	lastError
+	nextAttemptAt
+	createdAt
+	deliveredAt
+	tries {
+		at
+		statusCode
+		error
+		durationMs
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func webhookDeliveries(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	jobId *string,
+	endpointId *string,
+	failedOnly *bool,
+	first *int,
+	after *string,
+) (data_ *webhookDeliveriesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "webhookDeliveries",
+		Query:  webhookDeliveries_Operation,
+		Variables: &__webhookDeliveriesInput{
+			JobId:      jobId,
+			EndpointId: endpointId,
+			FailedOnly: failedOnly,
+			First:      first,
+			After:      after,
+		},
+	}
+
+	data_ = &webhookDeliveriesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by webhookEndpoints.
+const webhookEndpoints_Operation = `
+query webhookEndpoints {
+	webhookEndpoints {
+		... WebhookEndpoint
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func webhookEndpoints(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *webhookEndpointsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "webhookEndpoints",
+		Query:  webhookEndpoints_Operation,
+	}
+
+	data_ = &webhookEndpointsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -29,6 +29,9 @@ type jobView struct {
 	Workers   map[models.WorkerID]*models.Worker
 	// Waiting is what holds a waiting job back, most telling first.
 	Waiting []jobs.WaitingReason
+	// Webhooks are who was told of its ends, newest first, each with its tries.
+	Webhooks []*models.WebhookDelivery
+	Tries    map[models.WebhookDeliveryID][]*models.WebhookTry
 	// Events are newest first.
 	Events  []*models.JobEvent
 	Earlier string
@@ -50,6 +53,9 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 		return err
 	}
 	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
+	if err := c.readWebhooks(r.Context(), p, v); err != nil {
+		return err
+	}
 	if err := c.readEvents(r, v); err != nil {
 		return err
 	}
@@ -84,6 +90,45 @@ func (c *console) readWaiting(ctx context.Context, v *jobView) error {
 	reasons, err := c.Reader.WaitingFor(ctx, []models.JobID{v.ID})
 	v.Waiting = reasons[v.ID]
 	return err
+}
+
+// webhooksShown is how many of a job's webhooks a page shows.
+const webhooksShown = 20
+
+func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
+	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, jobs.PageOf{First: webhooksShown})
+	if err != nil || len(page.Items) == 0 {
+		return err
+	}
+	v.Webhooks, v.Tries = page.Items, map[models.WebhookDeliveryID][]*models.WebhookTry{}
+	ids := make([]models.WebhookDeliveryID, len(page.Items))
+	for i, d := range page.Items {
+		ids[i] = d.ID
+	}
+	tries, err := c.Reader.WebhookTries(ctx, ids)
+	for _, try := range tries {
+		v.Tries[try.DeliveryID] = append(v.Tries[try.DeliveryID], try)
+	}
+	return err
+}
+
+// webhookState is how far a delivery is, in a word for a badge.
+func webhookState(d *models.WebhookDelivery) string {
+	switch {
+	case d.State != models.DeliveryPending:
+		return string(d.State)
+	case d.LastError != "":
+		return "RETRYING"
+	}
+	return string(models.DeliveryPending)
+}
+
+// webhookOutcome is what came of a try.
+func webhookOutcome(try *models.WebhookTry) string {
+	if try.Error == "" && try.StatusCode != nil {
+		return fmt.Sprintf("It answered %d.", *try.StatusCode)
+	}
+	return try.Error
 }
 
 func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (map[models.WorkerID]*models.Worker, error) {

@@ -196,3 +196,27 @@ func TestEvent(t *testing.T) {
 		require.Equal(t, "id: 7\ndata: a\ndata: \ndata: event: end\ndata: b\n\n", string(event("7", []byte("a\r\n\revent: end\nb"))))
 	})
 }
+
+func TestJobWebhooks(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsEachTry", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, "http://localhost:1/hook?<script>", models.FormatStandard, nil)
+		require.NoError(t, err)
+		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
+		require.NoError(t, err)
+		_, err = b.Deliverer.Pass(t.Context())
+		require.NoError(t, err)
+
+		page := b.get(t, "/jobs/"+string(job.ID)).Body
+
+		require.Contains(t, page, "job.cancelled")
+		require.Contains(t, page, "localhost:1/hook")
+		require.NotContains(t, page, "hook?<script>")
+		require.Contains(t, page, "retrying")
+		require.Contains(t, page, "The call failed: the connection was refused.")
+	})
+}

@@ -25,6 +25,7 @@ type submitOptions struct {
 	fps, seed                    int64
 	resolution, aspectRatio      string
 	tier, idempotencyKey, userID string
+	callback                     string
 	runAt, expiresAt             time.Time
 	after                        []string
 	priority, maxAttempts        int
@@ -73,6 +74,7 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
 	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started it by then")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must be complete before; may be repeated")
+	f.StringVar(&o.callback, "callback", "", "`URL` that is told of the job's end; see reelay webhooks rotate --account")
 	f.BoolVar(&o.wait, "wait", false, "show the progress and wait for the end")
 	f.StringVarP(&o.output, "output", "o", "", "file to store the film in; implies --wait")
 	f.BoolVar(&o.force, "force", false, "replace the --output file if it is there")
@@ -181,6 +183,9 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	}
 	if given("user-id") {
 		in.UserId = &o.userID
+	}
+	if o.callback != "" {
+		in.CallbackUrl = &o.callback
 	}
 	if given("run-at") {
 		in.RunAt = &o.runAt

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+func webhooksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "webhooks",
+		Short: "Have the ends of jobs told to a URL",
+		Long: "Endpoints that hear of the ends of all the account's jobs, and what came of it.\n" +
+			"docs/webhooks.md has the events, and how to verify them.",
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(webhooksListCommand(), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
+		webhooksEnableCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
+	return cmd
+}
+
+// webhookCall is what the commands that call once have in common: do asks and
+// returns what --json prints, and how else it is said.
+type webhookCall struct {
+	target target
+	asJSON bool
+}
+
+func (w *webhookCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, say func(io.Writer) error, err error)) *cobra.Command {
+	w.target.addFlags(cmd)
+	cmd.Flags().BoolVar(&w.asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := w.target.client(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		answer, say, err := do(cmd.Context(), c, args)
+		if err != nil {
+			return apiError(err)
+		}
+		if w.asJSON {
+			return printJSON(cmd.OutOrStdout(), answer)
+		}
+		return say(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// line is a sentence to print.
+func line(format string, args ...any) func(io.Writer) error {
+	return func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, format+"\n", args...)
+		return err
+	}
+}
+
+func webhooksListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+		endpoints, err := c.WebhookEndpoints(ctx)
+		return endpoints, func(out io.Writer) error {
+			var rows [][]string
+			for _, e := range endpoints {
+				state := "enabled"
+				if e.Disabled {
+					state = "disabled: " + orDash(e.DisabledReason)
+				}
+				rows = append(rows, []string{e.Id, e.Url, strings.ToLower(string(e.Format)), strings.Join(e.Events, ","), ago(&e.CreatedAt), state})
+			}
+			return printTable(out, []string{"ENDPOINT", "URL", "FORMAT", "EVENTS", "CREATED", "STATE"}, rows)
+		}, err
+	})
+}
+
+func webhooksCreateCommand() *cobra.Command {
+	var events []string
+	var openAI bool
+	cmd := &cobra.Command{
+		Use:     "create URL",
+		Short:   "Have the ends of jobs told to a URL",
+		Example: "  reelay webhooks create https://example.com/hook --events job.completed,job.failed",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled (default: all)")
+	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		format := client.WebhookFormatStandard
+		if openAI {
+			format = client.WebhookFormatOpenai
+		}
+		made, err := c.CreateWebhookEndpoint(ctx, args[0], format, events)
+		if err != nil {
+			return nil, nil, err
+		}
+		return made, line("%s is told from now on. Its secret, shown this once: %s", made.Endpoint.Id, made.Secret), nil
+	})
+}
+
+func webhooksRotateCommand() *cobra.Command {
+	var account bool
+	cmd := &cobra.Command{
+		Use:   "rotate ENDPOINT | --account",
+		Short: "Make a secret anew; the old one signs too for 24 h",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if account {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+	}
+	cmd.Flags().BoolVar(&account, "account", false, "the account's own, which signs the callbacks of single jobs")
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		if account {
+			secret, err := c.RotateAccountWebhookSecret(ctx)
+			return map[string]string{"secret": secret}, line("The secret of callbacks, shown this once: %s", secret), err
+		}
+		made, err := c.RotateWebhookSecret(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return made, line("The new secret of %s, shown this once: %s", made.Endpoint.Id, made.Secret), nil
+	})
+}
+
+func webhooksDeleteCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Tell an endpoint nothing any more", Args: cobra.ExactArgs(1)}
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		return map[string]string{"id": args[0]}, line("%s is told nothing any more", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
+	})
+}
+
+func webhooksEnableCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "enable ENDPOINT", Short: "Tell an endpoint again that was disabled", Args: cobra.ExactArgs(1)}
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		endpoint, err := c.EnableWebhookEndpoint(ctx, args[0])
+		return endpoint, line("%s is told from now on", args[0]), err
+	})
+}
+
+func webhooksDeliveriesCommand() *cobra.Command {
+	var filter client.WebhookFilter
+	var part page
+	cmd := &cobra.Command{
+		Use:     "deliveries",
+		Short:   "List what was told to whom, newest first",
+		Example: "  reelay webhooks deliveries --failed\n  reelay webhooks deliveries --job job_… --json | jq '.items[].tries'",
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&filter.JobID, "job", "", "only of this job")
+	cmd.Flags().StringVar(&filter.EndpointID, "endpoint", "", "only to this endpoint")
+	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only those that failed so far, or for good")
+	part.addFlags(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := part.check(); err != nil {
+			return &usageError{cmd, err}
+		}
+		return nil
+	}
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+		found, err := c.WebhookDeliveries(ctx, filter, part.first, part.after)
+		if err != nil {
+			return nil, nil, err
+		}
+		list := deliveryList{Items: []client.WebhookDelivery{}, HasNextPage: found.PageInfo.HasNextPage, EndCursor: found.PageInfo.EndCursor}
+		for _, edge := range found.Edges {
+			list.Items = append(list.Items, edge.Node)
+		}
+		return list, list.print, nil
+	})
+}
+
+// deliveryList is one page as --json prints it.
+type deliveryList struct {
+	Items       []client.WebhookDelivery `json:"items"`
+	HasNextPage bool                     `json:"hasNextPage"`
+	EndCursor   *string                  `json:"endCursor"`
+}
+
+func (l deliveryList) print(out io.Writer) error {
+	var rows [][]string
+	for _, d := range l.Items {
+		state := "given up: " + orDash(d.LastError)
+		switch {
+		case d.Delivered:
+			state = "delivered"
+		case d.NextAttemptAt != nil && d.LastError != nil:
+			state = "tried again: " + *d.LastError
+		case d.NextAttemptAt != nil:
+			state = "on its way"
+		}
+		rows = append(rows, []string{d.Id, d.JobId, d.Event, d.Url, fmt.Sprint(d.Attempts), ago(&d.CreatedAt), state})
+	}
+	if err := printTable(out, []string{"DELIVERY", "JOB", "EVENT", "URL", "TRIES", "CREATED", "STATE"}, rows); err != nil || !l.HasNextPage {
+		return err
+	}
+	return line("the next with --after %s", orDash(l.EndCursor))(out)
+}
+
+func webhooksRedeliverCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "redeliver DELIVERY", Short: "Send a delivery once more", Args: cobra.ExactArgs(1)}
+	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		delivery, err := c.RedeliverWebhook(ctx, args[0])
+		return delivery, line("%s is sent once more", args[0]), err
+	})
+}
