@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -204,7 +205,9 @@ func TestJobWebhooks(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, "http://localhost:1/hook?<script>", models.FormatStandard, nil)
+		nobody := httptest.NewServer(nil)
+		nobody.Close()
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL+"/hook?<script>", models.FormatStandard, nil)
 		require.NoError(t, err)
 		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
 		require.NoError(t, err)
@@ -214,7 +217,7 @@ func TestJobWebhooks(t *testing.T) {
 		page := b.get(t, "/jobs/"+string(job.ID)).Body
 
 		require.Contains(t, page, "job.cancelled")
-		require.Contains(t, page, "localhost:1/hook")
+		require.Contains(t, page, nobody.URL+"/hook")
 		require.NotContains(t, page, "hook?<script>")
 		require.Contains(t, page, "retrying")
 		require.Contains(t, page, "The call failed: the connection was refused.")

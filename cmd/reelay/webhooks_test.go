@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answering is an API that gives one answer, and keeps the newest variables.
+func answering(t *testing.T, data string) (url string, variables *map[string]any) {
+	t.Helper()
+	variables = &map[string]any{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ Variables map[string]any }
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		*variables = request.Variables
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"data": ` + data + `}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, variables
+}
+
+func TestWebhooksCommand(t *testing.T) {
+	t.Parallel()
+
+	const endpoint = `{"id": "whk_1", "url": "https://example.com/", "format": "OPENAI", "events": ["video.failed"], "disabled": true,
+		"disabledReason": "It answered 410 Gone.", "createdAt": "2026-01-31T12:00:00Z"}`
+	const delivery = `{"id": "whd_1", "jobId": "job_1", "run": 1, "eventId": "evt_1", "event": "job.failed", "url": "https://example.com/", "attempts": 2,
+		"delivered": false, "lastStatusCode": 500, "lastError": "It answered 500.", "nextAttemptAt": "2026-01-31T12:00:00Z",
+		"createdAt": "2026-01-31T12:00:00Z", "deliveredAt": null, "tries": []}`
+	for name, c := range map[string]struct {
+		args     []string
+		data     string
+		shows    []string
+		variable string
+		is       any
+	}{
+		"create": {
+			[]string{"create", "https://example.com/", "--openai", "--events", "video.failed"},
+			`{"createWebhookEndpoint": {"secret": "whsec_1", "endpoint": ` + endpoint + `}}`, []string{"whk_1", "whsec_1"}, "format", "OPENAI",
+		},
+		"list":   {[]string{"list"}, `{"webhookEndpoints": [` + endpoint + `]}`, []string{"whk_1", "disabled: It answered 410 Gone."}, "", nil},
+		"rotate": {[]string{"rotate", "whk_1"}, `{"rotateWebhookSecret": {"secret": "whsec_2", "endpoint": ` + endpoint + `}}`, []string{"whsec_2"}, "id", "whk_1"},
+		"rotate the account's": {
+			[]string{"rotate", "--account"}, `{"rotateAccountWebhookSecret": "whsec_3"}`, []string{"whsec_3"}, "", nil,
+		},
+		"delete": {[]string{"delete", "whk_1"}, `{"deleteWebhookEndpoint": "whk_1"}`, []string{"whk_1"}, "id", "whk_1"},
+		"enable": {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
+		"deliveries": {
+			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery + `}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
+			[]string{"whd_1", "tried again: It answered 500.", "--after c"}, "failedOnly", true,
+		},
+		"redeliver": {[]string{"redeliver", "whd_1"}, `{"redeliverWebhook": ` + delivery + `}`, []string{"whd_1"}, "deliveryId", "whd_1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			url, variables := answering(t, c.data)
+			args := append(append([]string{"webhooks"}, c.args...), "--endpoint", url, "--key", "rl_test")
+
+			status, out, errs := call(t, t.Context(), args...)
+
+			require.Zero(t, status, errs)
+			for _, text := range c.shows {
+				require.Contains(t, out, text)
+			}
+			if c.variable != "" {
+				require.Equal(t, c.is, (*variables)[c.variable])
+			}
+			status, out, errs = call(t, t.Context(), append(args, "--json")...)
+			require.Zero(t, status, errs)
+			require.True(t, json.Valid([]byte(out)), out)
+		})
+	}
+}
