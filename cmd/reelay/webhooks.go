@@ -152,7 +152,7 @@ func webhooksDeliveriesCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only of this job")
-	cmd.Flags().StringVar(&filter.EndpointID, "endpoint", "", "only to this endpoint")
+	cmd.Flags().StringVar(&filter.EndpointID, "to", "", "only to this `endpoint`")
 	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only those that failed so far, or for good")
 	part.addFlags(cmd)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -174,6 +174,8 @@ export type SubmitJobInput = {
   requireRegion?: InputMaybe<Scalars['Boolean']['input']>;
   /** Narrows the retry table of docs/states.md; never makes a class retry that must not. */
   retry?: InputMaybe<RetryPolicyInput>;
+  /** An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret). */
+  callbackUrl?: InputMaybe<Scalars['String']['input']>;
 };
 
 export type JobFilter = {
@@ -214,6 +216,11 @@ export type Role =
   | 'WORKER'
   | 'OPERATOR'
   | 'ADMIN';
+
+/** STANDARD is {type, timestamp, data}; OPENAI is the body of OpenAI's webhooks, for receivers written for its Videos API. */
+export type WebhookFormat =
+  | 'STANDARD'
+  | 'OPENAI';
 
 export type WorkerStatus =
   | 'BOOTING'
