@@ -178,6 +178,7 @@ type SubscriptionResolver interface {
 	WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error)
 	JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error)
 	JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error)
+	JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error)
 }
 type ViewerResolver interface {
 	Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error)
@@ -2652,6 +2653,20 @@ func (ec *executionContext) field_Query_workers_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["after"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_jobChanges_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
+		func(ctx context.Context, v any) (*models.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["filter"] = arg0
 	return args, nil
 }
 
@@ -12495,6 +12510,68 @@ func (ec *executionContext) fieldContext_Subscription_jobEvents(ctx context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_jobChanges(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_jobChanges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().JobChanges(ctx, fc.Args["filter"].(*models.JobFilter))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *models.Job
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.Job
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Job) graphql.Marshaler {
+			return ec.marshalNJob2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJob(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_jobChanges(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Job(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_jobChanges_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _UploadTarget_objectKey(ctx context.Context, field graphql.CollectedField, obj *UploadTarget) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -20400,6 +20477,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_jobProgress(ctx, fields[0])
 	case "jobEvents":
 		return ec._Subscription_jobEvents(ctx, fields[0])
+	case "jobChanges":
+		return ec._Subscription_jobChanges(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}

@@ -17,3 +17,10 @@ func (r *subscriptionResolver) JobEvents(ctx context.Context, jobID string, afte
 		return r.Watcher.Events(ctx, p, models.JobID(jobID), int64(valueOr(afterSeq, 0)), send)
 	}), nil
 }
+
+func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error) {
+	p, only := principal(ctx), valueOr(filter, models.JobFilter{})
+	return follow(ctx, func(send func(*models.Job) error) error {
+		return r.Watcher.Changes(ctx, p, only, send)
+	}), nil
+}

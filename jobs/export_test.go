@@ -21,13 +21,13 @@ func Feeds(w *Watcher) int {
 }
 
 // MaxRing bounds a Ring.
-const MaxRing = maxRing
+const MaxRing = maxEvents
 
 // Ring is a ring of its items' own numbers.
 type Ring struct{ inside *ring[int] }
 
 // NewRing makes an empty ring.
-func NewRing() Ring { return Ring{newRing(func(n int) int { return n })} }
+func NewRing() Ring { return Ring{newRing(MaxRing, func(n int) int { return n })} }
 
 func (r Ring) Add(n int)             { r.inside.add(n) }
 func (r Ring) Age()                  { r.inside.age() }
@@ -45,3 +45,13 @@ var (
 
 // PlanWebhookRetry is when to try a delivery again.
 var PlanWebhookRetry = planWebhookRetry
+// ChangeFollowers is how many follow changes in this process, and are told of
+// those to come.
+func ChangeFollowers(w *Watcher) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changes == nil || !w.changes.hasBegun() {
+		return 0
+	}
+	return w.changes.followers
+}

@@ -45,10 +45,14 @@ func (n *Notifier) change(ctx context.Context, c *change) {
 	if c.standing != nil {
 		n.stand(ctx, *c.standing)
 	}
-	n.News.Publish(ctx, string(c.job.ID))
-	if c.tell != "" {
-		n.News.Publish(ctx, string(c.tell))
+	news := []string{string(c.job.ID)}
+	if len(c.events) > 0 || c.job.Status != c.from {
+		news = append(news, topicChanges)
 	}
+	if c.tell != "" {
+		news = append(news, string(c.tell))
+	}
+	n.News.Publish(ctx, news...)
 }
 
 // worker tells a worker that something is wanted of it: through its lease call if

@@ -103,10 +103,10 @@ type ReadyIndex interface {
 	Wakes(ctx context.Context, found func(models.Queue)) error
 }
 
-// News tells every process that the row of that id, a job's or a worker's, says
+// News tells every process that the rows of those ids, jobs' or workers', say
 // something new. It may lose messages: who listens also looks from time to time.
 type News interface {
-	Publish(ctx context.Context, id string)
+	Publish(ctx context.Context, ids ...string)
 	// Subscribe returns a channel that holds a value whenever there was news,
 	// and a function that ends it.
 	Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error)

@@ -9,6 +9,7 @@ import (
 // pace. Items are numbered, upwards. Who is further behind than the ring reaches
 // has to read elsewhere: nobody makes it grow.
 type ring[T any] struct {
+	most   int // items held
 	number func(T) int
 
 	mu    sync.Mutex
@@ -21,11 +22,8 @@ type ring[T any] struct {
 	more  chan struct{} // closed when something of the above changed
 }
 
-// maxRing bounds the items that are held.
-const maxRing = 256
-
-func newRing[T any](number func(T) int) *ring[T] {
-	return &ring[T]{number: number, more: make(chan struct{})}
+func newRing[T any](most int, number func(T) int) *ring[T] {
+	return &ring[T]{most: most, number: number, more: make(chan struct{})}
 }
 
 // heard is what a ring says to one who has everything up to a number.
@@ -51,6 +49,13 @@ func (r *ring[T]) after(at int) heard[T] {
 	return h
 }
 
+// newest is the number of the newest item.
+func (r *ring[T]) newest() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.head
+}
+
 // begin sets where a stream begins here.
 func (r *ring[T]) begin(at int) {
 	r.mu.Lock()
@@ -67,7 +72,7 @@ func (r *ring[T]) add(items ...T) {
 	defer r.mu.Unlock()
 	r.items = append(r.items, items...)
 	r.head, r.over = r.number(items[len(items)-1]), false
-	r.drop(len(r.items) - maxRing)
+	r.drop(len(r.items) - r.most)
 	r.tell()
 }
 

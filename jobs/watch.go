@@ -14,8 +14,9 @@ type Watcher struct {
 	Reader *Reader
 	News   News
 
-	mu    sync.Mutex
-	feeds map[models.JobID]*feed // of the jobs whose events somebody follows
+	mu      sync.Mutex
+	feeds   map[models.JobID]*feed // of the jobs whose events somebody follows
+	changes *changeFeed            // there while somebody follows changes
 }
 
 const (

@@ -5,14 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/reelay/reelay/models"
 )
 
-// eventPage is how many events are read at once.
-const eventPage = 200
+const (
+	// eventPage is how many events are read at once.
+	eventPage = 200
+	// maxEvents bounds the events of a job that are held for those who are slow.
+	maxEvents = 256
+)
 
 // Events calls send with every event of a job after afterSeq, in order, each
 // once: first those of the past, then live ones. It returns nil after the newest
@@ -69,37 +71,43 @@ func (w *Watcher) Events(ctx context.Context, p Principal, id models.JobID, afte
 
 // feed reads one job's events for all who follow them in this process.
 type feed struct {
-	id        models.JobID
-	events    *ring[*models.JobEvent]
-	followers int // guarded by the watcher's mu
-	ready     chan struct{}
-	stop      context.CancelFunc
-	done      chan struct{}
+	shared
+	id     models.JobID
+	events *ring[*models.JobEvent]
 }
 
-// join follows a job's feed, which begins with its first follower.
+// join follows a job's feed.
 func (w *Watcher) join(id models.JobID) *feed {
 	w.mu.Lock()
 	f := w.feeds[id]
 	if f == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		f = &feed{
-			id: id, events: newRing(func(e *models.JobEvent) int { return e.Seq }),
-			ready: make(chan struct{}), stop: stop, done: make(chan struct{}),
-		}
-		if w.feeds == nil {
-			w.feeds = map[models.JobID]*feed{}
-		}
+		f = w.newFeed(id)
 		w.feeds[id] = f
-		go f.run(ctx, w)
 	}
-	f.followers++
+	f.enter(w.News)
 	w.mu.Unlock()
 	<-f.ready
 	return f
 }
 
-// leave ends the feed with its last follower, who waits for that.
+func (w *Watcher) newFeed(id models.JobID) *feed {
+	if w.feeds == nil {
+		w.feeds = map[models.JobID]*feed{}
+	}
+	f := &feed{id: id, events: newRing(maxEvents, func(e *models.JobEvent) int { return e.Seq })}
+	f.shared = shared{
+		topic: string(id), age: f.events.age,
+		look: func(ctx context.Context) error { return f.read(ctx, w.Reader) },
+		fail: func(err error) {
+			w.mu.Lock()
+			w.forget(f)
+			w.mu.Unlock()
+			f.events.fail(err)
+		},
+	}
+	return f
+}
+
 func (w *Watcher) leave(f *feed) {
 	w.mu.Lock()
 	f.followers--
@@ -114,59 +122,17 @@ func (w *Watcher) leave(f *feed) {
 	}
 }
 
-// forget has the next follower of the job begin a new feed.
+// forget has the next follower of the job begin a new feed. The watcher's mu is
+// held.
 func (w *Watcher) forget(f *feed) {
 	if w.feeds[f.id] == f {
 		delete(w.feeds, f.id)
 	}
 }
 
-// run reads until ctx ends, or the job cannot be read for a reason that does not
-// pass.
-func (f *feed) run(ctx context.Context, w *Watcher) {
-	defer close(f.done)
-	// News of what changes after the first look must not be missed.
-	news, stop, err := w.News.Subscribe(ctx, string(f.id))
-	if err == nil {
-		defer stop()
-		err = f.follow(ctx, w.Reader, news)
-	}
-	w.mu.Lock()
-	w.forget(f)
-	w.mu.Unlock()
-	f.events.fail(err)
-	f.begun()
-}
-
-// outagePause is how long a feed waits for a PostgreSQL that is away.
-const outagePause = time.Second
-
-func (f *feed) follow(ctx context.Context, r *Reader, news <-chan struct{}) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		var again <-chan time.Time
-		if err := f.look(ctx, r); models.IsOutage(err) && ctx.Err() == nil && f.hasBegun() {
-			slog.DebugContext(ctx, "events are late", "job", f.id, "error", err)
-			again = time.After(outagePause)
-		} else if err != nil {
-			return err
-		}
-		f.begun()
-		select {
-		case <-news:
-		case <-tick.C:
-			f.events.age()
-		case <-again:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// look reads what is new up to the job's own counter, which no lost news can
+// read adds what is new up to the job's own counter, which no lost news can
 // change. The first look only notes where the feed begins.
-func (f *feed) look(ctx context.Context, r *Reader) error {
+func (f *feed) read(ctx context.Context, r *Reader) error {
 	job, err := models.GetJob(ctx, r.DB, f.id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return notFound("job")
@@ -189,20 +155,4 @@ func (f *feed) look(ctx context.Context, r *Reader) error {
 	}
 	f.events.end(job.EventSeq, job.Status.Terminal() && f.events.head <= job.EventSeq)
 	return nil
-}
-
-// begun lets the followers in.
-func (f *feed) begun() {
-	if !f.hasBegun() {
-		close(f.ready)
-	}
-}
-
-func (f *feed) hasBegun() bool {
-	select {
-	case <-f.ready:
-		return true
-	default:
-		return false
-	}
 }

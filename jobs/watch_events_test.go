@@ -55,7 +55,7 @@ func (l *listener) ended(t *testing.T) {
 // quiet is news that nobody ever gets.
 type quiet struct{}
 
-func (quiet) Publish(context.Context, string) {}
+func (quiet) Publish(context.Context, ...string) {}
 func (quiet) Subscribe(context.Context, string) (<-chan struct{}, func(), error) {
 	return nil, func() {}, nil
 }

@@ -158,13 +158,15 @@ type News struct {
 func NewNews() *News { return &News{listeners: map[string][]chan struct{}{}} }
 
 // Publish implements jobs.News.
-func (n *News) Publish(_ context.Context, id string) {
+func (n *News) Publish(_ context.Context, ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, c := range n.listeners[id] {
-		select {
-		case c <- struct{}{}:
-		default:
+	for _, id := range ids {
+		for _, c := range n.listeners[id] {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
 		}
 	}
 }

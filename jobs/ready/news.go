@@ -34,12 +34,18 @@ func NewNews(client redis.UniversalClient, prefix string) *News {
 	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
 }
 
-// Publish tells who follows that id. News that Redis does not take are lost.
-func (n *News) Publish(ctx context.Context, id string) {
+// Publish tells who follows those ids. News that Redis does not take are lost.
+func (n *News) Publish(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := n.client.Publish(ctx, n.prefix+id, "").Err(); err != nil {
-		slog.DebugContext(ctx, "news lost", "id", id, "error", err)
+	_, err := n.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, id := range ids {
+			pipe.Publish(ctx, n.prefix+id, "")
+		}
+		return nil
+	})
+	if err != nil {
+		slog.DebugContext(ctx, "news lost", "ids", ids, "error", err)
 	}
 }
 

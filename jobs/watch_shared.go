@@ -1,0 +1,92 @@
+package jobs
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// shared is one reader for all who follow the same thing in this process. It
+// begins with the first of them and ends with the last, who waits for that.
+type shared struct {
+	topic string        // whose news tell when to look
+	pause time.Duration // how long news gather before a look
+	look  func(context.Context) error
+	age   func()      // is called every lookEvery
+	fail  func(error) // is called when it cannot go on
+
+	followers int           // guarded by the watcher's mu
+	ready     chan struct{} // closed after the first look
+	stop      context.CancelFunc
+	done      chan struct{}
+}
+
+// outagePause is how long a reader waits for a PostgreSQL that is away.
+const outagePause = time.Second
+
+// enter adds a follower. The watcher's mu is held.
+func (s *shared) enter(news News) {
+	s.followers++
+	if s.followers > 1 {
+		return
+	}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.ready, s.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(s.done)
+		s.fail(s.run(ctx, news))
+		s.begun()
+	}()
+}
+
+// run reads until ctx ends, or look fails for a reason that does not pass.
+func (s *shared) run(ctx context.Context, from News) error {
+	// News of what changes after the first look must not be missed.
+	news, stop, err := from.Subscribe(ctx, s.topic)
+	if err != nil {
+		return wrap(err, "subscribe to news of %s", s.topic)
+	}
+	defer stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		var again <-chan time.Time
+		if err := s.look(ctx); models.IsOutage(err) && ctx.Err() == nil && s.hasBegun() {
+			slog.DebugContext(ctx, "a stream is late", "of", s.topic, "error", err)
+			again = time.After(outagePause)
+		} else if err != nil {
+			return err
+		}
+		s.begun()
+		select {
+		case <-news:
+			if s.pause > 0 {
+				time.Sleep(s.pause) // short: nobody who ends it minds
+			}
+		case <-tick.C:
+			s.age()
+		case <-again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// begun lets the followers in.
+func (s *shared) begun() {
+	if !s.hasBegun() {
+		close(s.ready)
+	}
+}
+
+func (s *shared) hasBegun() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
