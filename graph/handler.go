@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -26,15 +27,19 @@ type Options struct {
 	// Origins are the hosts whose pages may open sockets, besides the API's own:
 	// patterns such as app.example.com or *.example.com.
 	Origins []string
-	// CheckKeysEvery is how often the keys of open streams are checked again: 4
-	// seconds if it is 0, so that a revoked one is out within 5.
+	// CheckKeysEvery is how often the key of an open stream is checked again: 3
+	// seconds if it is 0.
 	CheckKeysEvery time.Duration
+	// StreamsPerKey is how many streams (sockets, and event streams) may be open
+	// under one key at once: 1000 if it is 0.
+	StreamsPerKey int
 }
 
 const (
 	pingEvery      = 10 * time.Second
 	initTimeout    = 5 * time.Second
-	checkKeysEvery = 4 * time.Second
+	checkKeysEvery = 3 * time.Second
+	streamsPerKey  = 1000
 	// Only small queries are cached, and not too many: a caller's text must not
 	// fill the memory.
 	cachedQueries  = 500
@@ -46,22 +51,22 @@ const (
 // whose key is not valid: HTTP answers 401, a socket closes with 4401. The key
 // of a stream is checked again and again; a revoked one ends it.
 func Handler(resolver *Resolver, authenticate Authenticate, options Options) http.Handler {
-	if options.CheckKeysEvery == 0 {
-		options.CheckKeysEvery = checkKeysEvery
+	keys := &keyWatch{
+		authenticate: authenticate,
+		every:        cmp.Or(options.CheckKeysEvery, checkKeysEvery), most: cmp.Or(options.StreamsPerKey, streamsPerKey),
 	}
-	door := &door{authenticate: authenticate, options: options, keys: keyWatch{authenticate: authenticate, every: options.CheckKeysEvery}}
+	door := &door{authenticate: authenticate, origins: options.Origins, keys: keys}
 	server := handler.New(NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
 	}))
-	limit := int64(maxBody)
 	server.AddTransport(transport.SSE{KeepAlivePingInterval: pingEvery})
 	server.AddTransport(transport.Options{})
 	server.AddTransport(transport.GET{})
 	server.AddTransport(transport.POST{})
 	server.AddTransport(transport.Websocket{
 		Implementation: acceptSocket{}, InitFunc: door.openSocket, InitTimeout: initTimeout,
-		PingPongInterval: pingEvery, PayloadReadLimit: &limit,
+		PingPongInterval: pingEvery,
 	})
 	server.SetParserTokenLimit(maxTokens)
 	server.SetQueryCache(queryCache{lru.New[*ast.QueryDocument](cachedQueries)})
@@ -69,7 +74,6 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 	server.SetRecoverFunc(recovered)
 	server.Use(extension.Introspection{})
 	server.Use(limits{})
-	server.AroundOperations(limitSocket)
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
 	server.AroundFields(showField)
@@ -81,8 +85,8 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 type door struct {
 	inside       http.Handler
 	authenticate Authenticate
-	options      Options
-	keys         keyWatch
+	origins      []string
+	keys         *keyWatch
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -109,13 +113,45 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(withPrincipal(r.Context(), p))
 	defer cancel()
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		d.keys.watch(ctx, key, cancel)
+		release, ok := d.keys.hold(key, cancel)
+		if !ok {
+			refuse(w, r, http.StatusTooManyRequests, errStreams)
+			return
+		}
+		defer release()
+		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		defer patient.end()
+		w = patient
 	}
 	if r.Method == http.MethodGet {
 		ctx = context.WithValue(ctx, getKey{}, true)
 	}
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
 }
+
+var errStreams = &jobs.Error{
+	Code: codeRateLimited, RetryAfterSeconds: 1,
+	Message: "Too many streams are open under this key: end some, or send more operations over one socket.",
+}
+
+// patientWriter writes to a listener that may be slow, but not for ever.
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+// Write implements http.ResponseWriter. A server that cannot set a deadline has
+// its own.
+func (w *patientWriter) Write(raw []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return w.ResponseWriter.Write(raw)
+}
+
+// Flush implements http.Flusher.
+func (w *patientWriter) Flush() { _ = w.control.Flush() }
+
+// end leaves the connection to the next request.
+func (w *patientWriter) end() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
 // refuse answers a request that nothing ran for. The error's code may know a
 // better status.

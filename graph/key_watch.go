@@ -9,60 +9,59 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// keyWatch checks the keys of open streams again and again: each key once a
-// round, however many streams it has open.
+// keyWatch counts the streams, sockets and others, that are open under each key,
+// and ends them once it is not valid any more. A key is checked once for all of
+// its streams.
 type keyWatch struct {
 	authenticate Authenticate
 	every        time.Duration
+	most         int // streams under one key
 
 	mu   sync.Mutex
-	keys map[string]*watchedKey
+	held map[string]*heldKey
 }
 
-// watchedKey is one key with open streams.
-type watchedKey struct {
-	// streams are those that end with it, by a number of their own.
-	streams map[int]func()
-	next    int
+type heldKey struct {
+	streams map[*func()]bool // how to end each
 	stop    context.CancelFunc
 }
 
-// watch calls revoked once the key is not valid any more, unless ctx ends before.
-func (k *keyWatch) watch(ctx context.Context, key string, revoked func()) {
+// hold has end called once the key is not valid any more. It returns a function
+// that says that the stream is over, or false if there are too many.
+func (k *keyWatch) hold(key string, end func()) (release func(), ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	w := k.keys[key]
-	if w == nil {
-		w = &watchedKey{streams: map[int]func(){}}
-		if k.keys == nil {
-			k.keys = map[string]*watchedKey{}
+	h := k.held[key]
+	if h == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		h = &heldKey{streams: map[*func()]bool{}, stop: stop}
+		if k.held == nil {
+			k.held = map[string]*heldKey{}
 		}
-		k.keys[key] = w
-		var checking context.Context
-		checking, w.stop = context.WithCancel(context.Background()) // as long as any of its streams
-		go k.check(checking, key, w)
+		k.held[key] = h
+		go k.watch(ctx, key, h)
 	}
-	number := w.next
-	w.next++
-	w.streams[number] = revoked
-	context.AfterFunc(ctx, func() { k.leave(key, w, number) })
+	if len(h.streams) >= k.most {
+		return nil, false
+	}
+	h.streams[&end] = true
+	return sync.OnceFunc(func() { k.release(key, h, &end) }), true
 }
 
-// leave forgets a stream, and its key with the last one.
-func (k *keyWatch) leave(key string, w *watchedKey, number int) {
+// release ends the watch with the key's last stream.
+func (k *keyWatch) release(key string, h *heldKey, end *func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(w.streams, number)
-	if len(w.streams) == 0 {
-		w.stop()
-		if k.keys[key] == w {
-			delete(k.keys, key)
+	delete(h.streams, end)
+	if len(h.streams) == 0 {
+		h.stop()
+		if k.held[key] == h {
+			delete(k.held, key)
 		}
 	}
 }
 
-// check ends a key's streams when it is revoked, and itself with the last one.
-func (k *keyWatch) check(ctx context.Context, key string, w *watchedKey) {
+func (k *keyWatch) watch(ctx context.Context, key string, h *heldKey) {
 	ticker := time.NewTicker(k.every)
 	defer ticker.Stop()
 	for {
@@ -71,24 +70,26 @@ func (k *keyWatch) check(ctx context.Context, key string, w *watchedKey) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := k.authenticate(ctx, key); errors.Is(err, jobs.ErrUnauthenticated) {
-			for _, revoked := range k.drop(key, w) {
-				go revoked() // one that does not read must not hold up the others
-			}
-			return
+		if _, err := k.authenticate(ctx, key); !errors.Is(err, jobs.ErrUnauthenticated) {
+			continue
 		}
+		for _, end := range k.revoke(key, h) {
+			go end() // one that does not read must not hold up the others
+		}
+		return
 	}
 }
 
-// drop forgets a key: a stream that opens from now on begins anew. It returns how
-// to end those that are open.
-func (k *keyWatch) drop(key string, w *watchedKey) []func() {
+// revoke forgets the key and returns how to end its streams.
+func (k *keyWatch) revoke(key string, h *heldKey) []func() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.keys, key)
-	open := make([]func(), 0, len(w.streams))
-	for _, revoked := range w.streams {
-		open = append(open, revoked)
+	if k.held[key] == h {
+		delete(k.held, key)
 	}
-	return open
+	var ends []func()
+	for end := range h.streams {
+		ends = append(ends, *end)
+	}
+	return ends
 }

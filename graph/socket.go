@@ -1,39 +1,24 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/jobs"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-)
-
-const (
-	closeRestart         = 1012
-	closeUnauthenticated = 4401
-	closeBadMessage      = 4400
-	closeTryAgain        = 1013
-	// maxOperations bounds what one socket may have running.
-	maxOperations = 20
 )
 
 // socket is one open connection.
 type socket struct {
-	request    context.Context
-	conn       transport.WebsocketConn
-	end        func()
-	operations atomic.Int32
+	request context.Context
+	conn    transport.WebsocketConn
+	end     func()
 }
 
 type socketKey struct{}
@@ -62,7 +47,7 @@ func (d *door) welcomes(r *http.Request) bool {
 	if err != nil || page.Host == "" {
 		return false
 	}
-	return strings.EqualFold(page.Host, r.Host) || slices.ContainsFunc(d.options.Origins, func(pattern string) bool {
+	return strings.EqualFold(page.Host, r.Host) || slices.ContainsFunc(d.origins, func(pattern string) bool {
 		matches, _ := path.Match(strings.ToLower(pattern), strings.ToLower(page.Host))
 		return matches
 	})
@@ -80,45 +65,39 @@ func (d *door) openSocket(ctx context.Context, payload transport.InitPayload) (c
 		// gqlgen needs the ctx even here.
 		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, code), reason), nil, present(ctx, err)
 	}
-	d.keys.watch(ctx, key, func() {
-		s := ctx.Value(socketKey{}).(*socket)
+	s := ctx.Value(socketKey{}).(*socket)
+	release, ok := d.keys.hold(key, func() {
 		_ = s.conn.WriteClose(closeUnauthenticated, "UNAUTHENTICATED")
 		s.end()
 	})
+	if !ok {
+		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, closeTryAgain), string(codeRateLimited)), nil, present(ctx, errStreams)
+	}
+	context.AfterFunc(ctx, release)
 	return withPrincipal(ctx, p), nil, nil
 }
 
-// limitSocket bounds the operations that run on one socket.
-func limitSocket(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
-	s, ok := ctx.Value(socketKey{}).(*socket)
-	if !ok {
-		return next(ctx)
-	}
-	context.AfterFunc(ctx, func() { s.operations.Add(-1) })
-	if s.operations.Add(1) > maxOperations {
-		return graphql.OneShot(&graphql.Response{Errors: gqlerror.List{refusal(&jobs.Error{
-			Code: codeRateLimited, RetryAfterSeconds: 1, Message: "Too many operations run on this connection: end some, or open another.",
-		})}})
-	}
-	return next(ctx)
-}
-
-// acceptSocket makes connections that take nothing but sound text.
+// acceptSocket makes connections that hold the other side to the protocol.
 type acceptSocket struct{}
 
 // Accept implements transport.WebsocketImplementation.
-func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, options transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
-	conn, err := transport.CoderWebsocketImplementation{
-		AcceptOptions: websocket.AcceptOptions{InsecureSkipVerify: true}, // welcomes has looked at the origin
-	}.Accept(w, r, options)
+func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, _ transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{subprotocol},
+		InsecureSkipVerify: true, // welcomes has looked at the origin
+		CompressionMode:    websocket.CompressionDisabled,
+	})
 	if err != nil {
 		return nil, err
 	}
-	sound := soundConn{conn.(coderConn)}
+	conn := newProtocolConn(ws)
+	if ws.Subprotocol() != subprotocol {
+		_ = conn.WriteClose(closeSubprotocol, "Subprotocol not acceptable")
+	}
 	s := r.Context().Value(socketKey{}).(*socket)
-	s.conn = sound
+	s.conn = conn
 	context.AfterFunc(s.request, s.leave)
-	return sound, nil
+	return conn, nil
 }
 
 // leave ends the connection when its request's context does. With ErrRestart it
@@ -130,30 +109,4 @@ func (s *socket) leave() {
 		return
 	}
 	s.end()
-}
-
-type coderConn interface {
-	transport.WebsocketConn
-	transport.WebsocketReadLimiter
-	transport.WebsocketReadDeadliner
-}
-
-type soundConn struct{ coderConn }
-
-// NextReader closes the connection on a message that the JSON decoder would
-// change.
-func (c soundConn) NextReader() (int, io.Reader, error) {
-	kind, reader, err := c.coderConn.NextReader()
-	if err != nil {
-		return kind, nil, err
-	}
-	message, err := io.ReadAll(reader)
-	if err != nil {
-		return kind, nil, err
-	}
-	if refused := checkText(message); refused != nil {
-		_ = c.WriteClose(closeBadMessage, string(refused.Code))
-		return kind, nil, transport.ErrWebsocketClosed
-	}
-	return kind, bytes.NewReader(message), nil
 }

@@ -45,6 +45,7 @@ var (
 
 // PlanWebhookRetry is when to try a delivery again.
 var PlanWebhookRetry = planWebhookRetry
+
 // ChangeFollowers is how many follow changes in this process, and are told of
 // those to come.
 func ChangeFollowers(w *Watcher) int {
