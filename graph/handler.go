@@ -33,6 +33,9 @@ type Options struct {
 	// StreamsPerKey is how many streams (sockets, and event streams) may be open
 	// under one key at once: 1000 if it is 0.
 	StreamsPerKey int
+	// HideSchema answers no introspection, and does not guess which field was
+	// meant.
+	HideSchema bool
 }
 
 const (
@@ -69,11 +72,18 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 		PingPongInterval: pingEvery,
 	})
 	server.SetParserTokenLimit(maxTokens)
-	server.SetQueryCache(queryCache{lru.New[*ast.QueryDocument](cachedQueries)})
+	queries := queryCache{lru.New[*ast.QueryDocument](cachedQueries)}
+	server.SetQueryCache(queries)
 	server.SetErrorPresenter(present)
 	server.SetRecoverFunc(recovered)
-	server.Use(extension.Introspection{})
-	server.Use(limits{})
+	if options.HideSchema {
+		server.SetDisableSuggestion(true)
+		server.AroundResponses(withoutGuesses)
+	} else {
+		server.Use(extension.Introspection{})
+	}
+	server.Use(persisted{lru.New[string](cachedPersisted)})
+	server.Use(limits{known: queries})
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
 	server.AroundFields(showField)
@@ -112,7 +122,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(withPrincipal(r.Context(), p))
 	defer cancel()
-	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		release, ok := d.keys.hold(key, cancel)
 		if !ok {
 			refuse(w, r, http.StatusTooManyRequests, errStreams)
@@ -122,9 +132,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 		defer patient.end()
 		w = patient
-	}
-	if r.Method == http.MethodGet {
-		ctx = context.WithValue(ctx, getKey{}, true)
+	} else {
+		answer := &answerWriter{ResponseWriter: w, method: r.Method}
+		ctx, w = context.WithValue(ctx, answerKey{}, answer), answer
 	}
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -175,9 +185,61 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	_ = json.NewEncoder(w).Encode(graphql.Response{Errors: gqlerror.List{shown}})
 }
 
-type getKey struct{}
+type answerKey struct{}
 
-func isGet(ctx context.Context) bool { return ctx.Value(getKey{}) != nil }
+// answerWriter gives an answer the status that GraphQL over HTTP has for it.
+type answerWriter struct {
+	http.ResponseWriter
+	method string
+	status int // if not 0, whatever gqlgen thinks
+}
+
+// WriteHeader implements http.ResponseWriter. A client that asked for
+// application/json is told of a query that does not parse or validate with 200:
+// for it, another status means that something in between has answered.
+func (w *answerWriter) WriteHeader(status int) {
+	if status == http.StatusUnprocessableEntity {
+		status = http.StatusOK
+	}
+	w.ResponseWriter.WriteHeader(cmp.Or(w.status, status))
+}
+
+var (
+	errGetQueries   = &jobs.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."}
+	errSubscription = &jobs.Error{
+		Code:    codeInvalid,
+		Message: "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.",
+	}
+)
+
+// transported refuses an operation over a transport that does not take its kind.
+// Streams take all of them.
+func transported(ctx context.Context, kind ast.Operation) *jobs.Error {
+	w, ok := ctx.Value(answerKey{}).(*answerWriter)
+	switch {
+	case !ok || kind == ast.Query:
+		return nil
+	case kind == ast.Subscription:
+		return errSubscription
+	case w.method == http.MethodGet:
+		w.status = http.StatusMethodNotAllowed
+		w.Header().Set("Allow", http.MethodPost)
+		return errGetQueries
+	}
+	return nil
+}
+
+// withoutGuesses leaves out which name of the schema may have been meant, which
+// not all of the validator's rules can be told.
+func withoutGuesses(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+	response := next(ctx)
+	if response != nil && response.Data == nil {
+		for _, e := range response.Errors {
+			e.Message, _, _ = strings.Cut(e.Message, " Did you mean")
+		}
+	}
+	return response
+}
 
 // queryCache keeps parsed queries, but for long ones, whose text is often data.
 type queryCache struct {

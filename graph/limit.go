@@ -10,26 +10,30 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
 )
 
 const (
-	// maxTokens bounds what parsing and validating a query can cost, which grows
-	// with the square of its fields.
+	// maxTokens bounds what parsing a query can cost.
 	maxTokens = 2000
-	// maxDepth is as deep as the introspection query of the usual tools.
-	maxDepth = 15
-	// maxFields bounds the fields of a query with its fragments written out.
-	maxFields = 1000
 	// maxAnswer bounds the fields of the answer, if every page is full: some
 	// megabytes.
 	maxAnswer = 100_000
+	// guessedList is how long a list is taken to be that is given whole.
+	guessedList = 5
+	// maxErrors bounds what is said of a query that is refused.
+	maxErrors = 10
 )
 
-// limits refuses queries that are cheap to send and dear to answer.
+// limits refuses queries that are cheap to send and dear to validate or answer.
 //
 // gqlgen's own complexity limit is not used: it walks a fragment again for each
-// spread, so that a kilobyte of nested fragments keeps it busy for minutes.
-type limits struct{}
+// spread, so that a kilobyte of nested fragments keeps it busy for minutes. And
+// validation takes time by the square of a query's fields and fragments: what
+// has too many is refused before.
+type limits struct {
+	known graphql.Cache[*ast.QueryDocument] // queries that passed
+}
 
 var _ interface {
 	graphql.OperationParameterMutator
@@ -39,24 +43,35 @@ var _ interface {
 func (limits) ExtensionName() string                          { return "Limits" }
 func (limits) Validate(schema graphql.ExecutableSchema) error { return nil }
 
-// MutateOperationParameters refuses text that the parser would change.
-func (limits) MutateOperationParameters(_ context.Context, request *graphql.RawParams) *gqlerror.Error {
+// MutateOperationParameters refuses text that the parser would change, and
+// queries that are too large to be validated. What is no query at all is left to
+// the parser.
+func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.RawParams) *gqlerror.Error {
 	if wellformed.HasLoneSurrogate(request.Query) {
 		return refusal(errLoneSurrogate)
+	}
+	if _, passed := l.known.Get(ctx, request.Query); passed {
+		return nil
+	}
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: request.Query}, maxTokens)
+	if err != nil {
+		return nil
+	}
+	if excess := outlineOf(doc).excess(); excess != "" {
+		return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
 	}
 	return nil
 }
 
-// MutateOperationContext refuses a query before any of it runs.
+// MutateOperationContext refuses an operation before any of it runs.
 func (limits) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	if isGet(ctx) && op.Operation.Operation != ast.Query {
-		return refusal(&jobs.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."})
+	if refused := transported(ctx, op.Operation.Operation); refused != nil {
+		return refusal(refused)
 	}
-	size := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]extent{}}.of(op.Operation.SelectionSet)
-	if size.depth > maxDepth || size.fields > maxFields || size.answer > maxAnswer {
+	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]int{}}.of(op.Operation.SelectionSet)
+	if answer > maxAnswer {
 		return refusal(&jobs.Error{Code: codeTooComplex, Message: fmt.Sprintf(
-			"A query may be %d levels deep, select %d fields, those of its fragments each time, and be answered with %d: "+
-				"ask for less at once, or for shorter pages.", maxDepth, maxFields, maxAnswer)})
+			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer)})
 	}
 	return nil
 }
@@ -65,32 +80,25 @@ func refusal(e *jobs.Error) *gqlerror.Error {
 	return &gqlerror.Error{Message: e.Message, Extensions: extensions(e, nil)}
 }
 
-// extent is how deep a selection is, how many fields it selects, and how many
-// the answer may have.
-type extent struct{ depth, fields, answer int }
-
-// measure reckons with each fragment once. A validated query has no cycles.
+// measure reckons how many fields an answer may have, with each fragment once. A
+// validated query has no cycles.
 type measure struct {
 	variables map[string]any
-	known     map[*ast.FragmentDefinition]extent
+	known     map[*ast.FragmentDefinition]int
 }
 
-func (m measure) of(selections ast.SelectionSet) extent {
-	var total extent
+func (m measure) of(selections ast.SelectionSet) int {
+	total := 0
 	for _, selection := range selections {
-		part := m.selection(selection)
-		total.depth = max(total.depth, part.depth)
-		total.fields = min(total.fields+part.fields, maxFields+1) // never overflows
-		total.answer = min(total.answer+part.answer, maxAnswer+1)
+		total = min(total+m.selection(selection), maxAnswer+1) // never overflows
 	}
 	return total
 }
 
-func (m measure) selection(selection ast.Selection) extent {
+func (m measure) selection(selection ast.Selection) int {
 	switch s := selection.(type) {
 	case *ast.Field:
-		inner := m.of(s.SelectionSet)
-		return extent{inner.depth + 1, inner.fields + 1, 1 + m.page(s)*inner.answer}
+		return 1 + m.rows(s)*m.of(s.SelectionSet)
 	case *ast.InlineFragment:
 		return m.of(s.SelectionSet)
 	case *ast.FragmentSpread:
@@ -101,18 +109,30 @@ func (m measure) selection(selection ast.Selection) extent {
 		}
 		return size
 	}
-	return extent{}
+	return 0
 }
 
-// page is how many rows a field asks for: its argument first, within what is
-// ever answered.
-func (m measure) page(field *ast.Field) int {
-	if field.Definition == nil || field.Definition.Arguments.ForName("first") == nil {
+// rows is how many objects a field is answered with. A page has as many as its
+// argument first says, within what is ever answered; its edges are those.
+func (m measure) rows(field *ast.Field) int {
+	if field.Definition == nil {
 		return 1
 	}
-	first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))
-	if err != nil {
-		return jobs.MaxPage
+	if field.Definition.Arguments.ForName("first") != nil {
+		first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))
+		if err != nil {
+			return jobs.MaxPage
+		}
+		return min(max(first, 1), jobs.MaxPage)
 	}
-	return min(max(first, 1), jobs.MaxPage)
+	if field.Definition.Type.Elem != nil && field.Name != "edges" && !isIntrospection(field.ObjectDefinition) {
+		return guessedList
+	}
+	return 1
+}
+
+// isIntrospection tells whether a type is one of introspection, whose depth the
+// validator bounds.
+func isIntrospection(d *ast.Definition) bool {
+	return d != nil && len(d.Name) > 1 && d.Name[:2] == "__"
 }

@@ -88,7 +88,11 @@ func (s *stream) last(ctx context.Context) *graphql.Response {
 }
 
 // respond makes one response, with loaders of its own, since what an earlier
-// event read is old.
+// event read is old. Of a query that was refused the first errors are told.
 func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	return next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
+	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
+	if response != nil && response.Data == nil && len(response.Errors) > maxErrors {
+		response.Errors = response.Errors[:maxErrors]
+	}
+	return response
 }

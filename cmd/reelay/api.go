@@ -124,7 +124,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(),
-	}, s.keys().Authenticate, graph.Options{}))
+	}, s.keys().Authenticate, graph.Options{HideSchema: s.cfg.introspection == "off"}))
 	mux.Handle("/api/", rest.New(rest.Config{
 		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
 		PublicURL: strings.TrimRight(publicURL, "/"),

@@ -33,8 +33,10 @@ type config struct {
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
 	// outbound is which URLs of customers may be called.
-	outbound  outbound.Policy
-	retention jobs.Retention
+	outbound outbound.Policy
+	// introspection is on or off.
+	introspection string
+	retention     jobs.Retention
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -53,6 +55,7 @@ func readConfig() config {
 		name:         env("REELAY_NAME", ""),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
+		introspection: env("REELAY_INTROSPECTION", "on"),
 	}
 }
 
@@ -78,6 +81,9 @@ func (c *config) check() error {
 			bad("REELAY_PUBLIC_URL", c.publicURL, "the http or https address at which clients reach this API, without a path")
 		}
 		c.publicURL = strings.TrimSuffix(c.publicURL, "/")
+	}
+	if c.introspection != "on" && c.introspection != "off" {
+		bad("REELAY_INTROSPECTION", c.introspection, "on or off")
 	}
 	if c.log != "text" && c.log != "json" {
 		bad("REELAY_LOG", c.log, "text or json")
