@@ -1,0 +1,356 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// What to do when a new field makes TestTenancyOfTheWholeSchema fail:
+//   - "answered something else than NOT_FOUND": either the field gives a stranger what is not his (mend that), or it
+//     refuses another of its arguments first: give it a good one in literals.
+//   - "was never selected": furnish a row that the field is about, for both accounts.
+//   - "a stream without ids": show in a test of its own that it is only the caller's, and list it in streams.
+
+// literals are arguments that must be something of their own to be taken, by field
+// and argument, or by input type and field.
+var literals = map[string]string{
+	"ProgressInput.phase":       "RENDERING",
+	"startBulkOperation.action": "CANCEL",
+	"startBulkOperation.dryRun": "true",
+	"SubmitJobInput.model":      `"testcard"`,
+	"SubmitJobInput.prompt":     `"x"`,
+}
+
+// streams are subscriptions without ids, and where their tenancy is shown.
+var streams = []string{"jobChanges"} // jobs.TestChanges
+
+// unselected are fields that a client is never given.
+var unselected = []string{
+	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "Pool", "Queue", "ScalingDecision",
+	"WorkerConnection", "WorkerEdge",
+}
+
+// walk asks the served schema for everything.
+type walk struct {
+	schema   *ast.Schema
+	selected map[string]bool
+}
+
+func (w *walk) holdsID(t *ast.Type, inside ...string) bool {
+	def := w.schema.Types[t.Name()]
+	if def.Name == "ID" {
+		return true
+	}
+	return def.Kind == ast.InputObject && !slices.Contains(inside, def.Name) &&
+		slices.ContainsFunc(def.Fields, func(f *ast.FieldDefinition) bool { return w.holdsID(f.Type, append(inside, def.Name)...) })
+}
+
+// literal writes a value of a type, whose ids are all the same.
+func (w *walk) literal(t *ast.Type, id string) string {
+	if t.Elem != nil {
+		return "[" + w.literal(t.Elem, id) + "]"
+	}
+	def := w.schema.Types[t.NamedType]
+	switch {
+	case def.Kind == ast.Enum:
+		return def.EnumValues[0].Name
+	case def.Kind == ast.InputObject:
+		var fields []string
+		for _, f := range def.Fields {
+			if value, listed := literals[def.Name+"."+f.Name]; listed {
+				fields = append(fields, f.Name+": "+value)
+			} else if f.Type.NonNull && f.DefaultValue == nil || w.holdsID(f.Type, def.Name) {
+				fields = append(fields, f.Name+": "+w.literal(f.Type, id))
+			}
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	}
+	return map[string]string{
+		"ID": fmt.Sprintf("%q", id), "Int": "1", "Float": "1", "Int64": "1", "Boolean": "false", "JSON": "{}", "Time": `"2030-01-01T00:00:00Z"`,
+	}[def.Name] + map[bool]string{true: `"x"`}[def.Name == "String"]
+}
+
+// call writes a field with its arguments and all that it can be asked.
+func (w *walk) call(f *ast.FieldDefinition, id string, depth int, path ...string) string {
+	var args []string
+	for _, a := range f.Arguments {
+		value, listed := literals[f.Name+"."+a.Name]
+		switch {
+		case listed:
+		case a.Name == "first":
+			value = "3"
+		case a.Type.NonNull && a.DefaultValue == nil || w.holdsID(a.Type):
+			value = w.literal(a.Type, id)
+		default:
+			continue
+		}
+		args = append(args, a.Name+": "+value)
+	}
+	call := f.Name
+	if len(args) > 0 {
+		call += "(" + strings.Join(args, ", ") + ")"
+	}
+	def := w.schema.Types[f.Type.Name()]
+	if !def.IsCompositeType() {
+		return call
+	}
+	inner := w.selection(def, id, depth-1, append(path, def.Name)...)
+	if inner == "" {
+		return ""
+	}
+	return call + " {" + inner + "}"
+}
+
+func (w *walk) selection(def *ast.Definition, id string, depth int, path ...string) string {
+	if def.Kind == ast.Interface || def.Kind == ast.Union {
+		var on []string
+		for _, possible := range w.schema.GetPossibleTypes(def) {
+			on = append(on, "... on "+possible.Name+" {"+w.selection(possible, id, min(depth, 1), possible.Name)+"}")
+		}
+		return strings.Join(append(on, "__typename"), " ")
+	}
+	parts := []string{"__typename"}
+	for i, f := range def.Fields {
+		kind := w.schema.Types[f.Type.Name()]
+		if kind.IsCompositeType() && (depth <= 0 || slices.Contains(path[:len(path)-1], kind.Name)) {
+			continue
+		}
+		if part := w.call(f, id, depth, path...); part != "" {
+			w.selected[def.Name+"."+f.Name] = true
+			// The same fields of two types may not be merged.
+			parts = append(parts, fmt.Sprintf("%s%d: %s", def.Name, i, part))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// furnish gives an account a job in each state, with attempts, events, artifacts,
+// a dead letter and a bulk operation, all of which say whose they are. The last
+// job runs on the worker.
+func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark string) {
+	t.Helper()
+	submit := func(n int) *models.Job {
+		job, _, err := s.Submitter.Submit(t.Context(), p, jobs.Submission{
+			Model: "testcard", Prompt: "prompt of " + mark, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
+			Metadata: fmt.Appendf(nil, `{"note": "metadata of %s"}`, mark), UserID: "user of " + mark, IdempotencyKey: new(fmt.Sprint("key ", n, " of ", mark)),
+		})
+		require.NoError(t, err)
+		return job
+	}
+	submit(1)
+	_, fence := s.Lease(t, worker)
+	report := jobs.ProgressReport{Progress: models.Progress{Percent: 10, Phase: models.PhaseRendering, Message: "progress of " + mark}}
+	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, report)
+	require.NoError(t, err)
+	checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("checkpoint of "+mark))
+	_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 1, Percent: 10})
+	require.NoError(t, err)
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film of "+mark))
+	_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
+	require.NoError(t, err)
+	submit(2)
+	_, fence = s.Lease(t, worker)
+	log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("log of "+mark))
+	_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "failure of " + mark, Log: &log})
+	require.NoError(t, err)
+	_, err = s.Canceller.Cancel(t.Context(), p, submit(3).ID)
+	require.NoError(t, err)
+	submit(4)
+	_, fence = s.Lease(t, worker)
+	_, err = s.Holder.ReportProgress(t.Context(), worker, fence, report)
+	require.NoError(t, err)
+	_, err = s.Bulk.Start(t.Context(), p, jobs.BulkRequest{Action: models.BulkCancel})
+	require.NoError(t, err)
+}
+
+// idsOf are the ids of all that is an account's, by kind.
+func idsOf(t *testing.T, s *jobstest.Stack, account models.AccountID) map[string]string {
+	t.Helper()
+	ids := map[string]string{"account": string(account)}
+	for kind, query := range map[string]string{
+		"job":  "SELECT 'job_' || id FROM jobs WHERE account_id = ?",
+		"att":  "SELECT 'att_' || a.id FROM job_attempts a JOIN jobs j ON j.id = a.job_id WHERE j.account_id = ?",
+		"art":  "SELECT 'art_' || id FROM artifacts WHERE account_id = ?",
+		"dead": "SELECT 'dead_' || d.id FROM dead_letters d JOIN jobs j ON j.id = d.job_id WHERE j.account_id = ?",
+		"bulk": "SELECT 'bulk_' || id FROM bulk_operations WHERE account_id = ?",
+		"key":  "SELECT 'key_' || id FROM api_keys WHERE account_id = ?",
+	} {
+		var found []string
+		require.NoError(t, s.DB.NewRaw(query, account).Scan(t.Context(), &found))
+		require.NotEmpty(t, found, kind)
+		for i, id := range found {
+			ids[fmt.Sprint(kind, i)] = id
+		}
+	}
+	return ids
+}
+
+func TestTenancyOfTheWholeSchema(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	other := a.NewAccount(t, "other", models.TierEnterprise)
+	stranger := a.NewKey(t, other, models.RoleClient)
+	const mark, theirs = "account A", "account B"
+	shared, loner := a.Worker(t, "shared"), a.Worker(t, "loner")
+	furnish(t, a.Stack, a.Client, loner, mark)
+	furnish(t, a.Stack, stranger, shared, theirs)
+	for _, p := range []jobs.Principal{a.Client, stranger} { // now that nobody leases any more
+		_, _, err := a.Submitter.Submit(t.Context(), p, jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]})
+		require.NoError(t, err)
+	}
+	own, foreign := idsOf(t, a.Stack, a.Account.ID), idsOf(t, a.Stack, other.ID)
+	foreign["worker"] = string(shared.WorkerID)
+	own["worker"] = string(loner.WorkerID)
+
+	w := &walk{schema: graph.NewExecutableSchema(graph.Config{}).Schema(), selected: map[string]bool{}}
+	post := func(t *testing.T, key, accept, query string) (string, []string) {
+		t.Helper()
+		body, err := json.Marshal(map[string]any{"query": query})
+		require.NoError(t, err)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(string(body)))
+		require.NoError(t, err)
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {accept}, "Authorization": {"Bearer " + key}}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		raw, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		text := string(raw)
+		for line := range strings.Lines(text) { // of a stream
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
+				raw = []byte(data)
+			}
+		}
+		var said answer
+		require.NoError(t, json.Unmarshal(raw, &said), text)
+		return text, said.codes()
+	}
+	// clean fails if an answer tells of what is not the caller's.
+	clean := func(t *testing.T, answer, asked string) {
+		t.Helper()
+		require.NotContains(t, answer, theirs)
+		for _, id := range foreign {
+			if _, bare, _ := strings.Cut(id, "_"); id != asked && id != foreign["worker"] {
+				require.NotContains(t, answer, bare)
+			}
+		}
+	}
+	refused := func(t *testing.T, key, accept, operation string, f *ast.FieldDefinition, may ...string) {
+		t.Helper()
+		for kind, id := range foreign {
+			text, codes := post(t, key, accept, operation+" {"+w.call(f, id, 1, "")+"}")
+			clean(t, text, id)
+			require.NotEmpty(t, codes, "%s with the other account's %s answered something else than NOT_FOUND: %s", f.Name, kind, text)
+			for _, code := range codes {
+				require.Contains(t, may, code, "%s with the other account's %s answered something else than NOT_FOUND: %s", f.Name, kind, text)
+			}
+		}
+	}
+	takesID := func(f *ast.FieldDefinition) bool {
+		return slices.ContainsFunc(f.Arguments, func(a *ast.ArgumentDefinition) bool { return w.holdsID(a.Type) })
+	}
+	key := a.Secrets[models.RoleClient]
+	before := a.Dump(t)
+
+	for _, f := range w.schema.Query.Fields {
+		if strings.HasPrefix(f.Name, "__") {
+			continue
+		}
+		if takesID(f) && !slices.ContainsFunc(f.Arguments, func(a *ast.ArgumentDefinition) bool { return a.Type.NonNull }) {
+			text, codes := post(t, key, "*/*", "{"+withoutIDs(w, f)+"}") // a list with a filter
+			clean(t, text, "")
+			require.NotContains(t, codes, "QUERY_TOO_COMPLEX", text)
+		}
+		if takesID(f) {
+			refused(t, key, "*/*", "query", f, "NOT_FOUND", "FORBIDDEN")
+			for _, id := range own {
+				text, _ := post(t, key, "*/*", "{"+w.call(f, id, 4, "")+"}")
+				clean(t, text, "")
+				require.NotContains(t, text, "QUERY_TOO_COMPLEX")
+				require.NotContains(t, text, "GRAPHQL_VALIDATION_FAILED")
+			}
+			continue
+		}
+		text, _ := post(t, key, "*/*", "{"+w.call(f, "", 3, "")+"}")
+		clean(t, text, "")
+		require.NotContains(t, text, "QUERY_TOO_COMPLEX")
+	}
+	for _, f := range w.schema.Mutation.Fields {
+		if !takesID(f) {
+			continue
+		}
+		refused(t, key, "*/*", "mutation", f, "NOT_FOUND", "FORBIDDEN")
+		if f.Name != "registerWorker" {
+			_, token := a.worker(t, "w-"+f.Name)
+			// What a worker's call says of the work is looked at before whose it is.
+			refused(t, token, "*/*", "mutation", f, "NOT_FOUND", "FORBIDDEN", "LEASE_LOST", "INVALID_INPUT")
+		}
+	}
+	for _, f := range w.schema.Subscription.Fields {
+		if !takesID(f) || slices.Contains(streams, f.Name) {
+			require.Contains(t, streams, f.Name, "%s is a stream without ids", f.Name)
+			continue
+		}
+		refused(t, key, "text/event-stream", "subscription", f, "NOT_FOUND", "FORBIDDEN")
+	}
+
+	after := a.Dump(t)
+	for _, table := range slices.Sorted(maps.Keys(before)) {
+		if table != "workers" && table != "api_keys" && table != "accounts" {
+			require.Equal(t, before[table], after[table], "a stranger changed %s", table)
+		}
+	}
+	for name, def := range w.schema.Types {
+		if def.Kind != ast.Object || def == w.schema.Query || def == w.schema.Mutation || def == w.schema.Subscription ||
+			strings.HasPrefix(name, "__") || slices.Contains(unselected, name) || !reachable(w.schema, name) {
+			continue
+		}
+		for _, f := range def.Fields {
+			require.True(t, w.selected[name+"."+f.Name], "%s.%s was never selected", name, f.Name)
+		}
+	}
+	mine, _ := post(t, key, "*/*", `{ jobs { edges { node { prompt metadata userId failureReason events { edges { node { payload } } } } } } }`)
+	require.Equal(t, 5, strings.Count(mine, "prompt of "+mark), "what is searched for would be found")
+}
+
+// withoutIDs writes a list's field without its filter.
+func withoutIDs(w *walk, f *ast.FieldDefinition) string {
+	bare := *f
+	bare.Arguments = slices.DeleteFunc(slices.Clone(f.Arguments), func(a *ast.ArgumentDefinition) bool { return w.holdsID(a.Type) })
+	return w.call(&bare, "", 4, "")
+}
+
+// reachable tells whether a query can select a type.
+func reachable(schema *ast.Schema, name string) bool {
+	seen := map[string]bool{}
+	var visit func(def *ast.Definition) bool
+	visit = func(def *ast.Definition) bool {
+		if def.Name == name {
+			return true
+		}
+		if seen[def.Name] {
+			return false
+		}
+		seen[def.Name] = true
+		for _, possible := range schema.GetPossibleTypes(def) {
+			if possible != def && visit(possible) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(def.Fields, func(f *ast.FieldDefinition) bool { return visit(schema.Types[f.Type.Name()]) })
+	}
+	return visit(schema.Query)
+}
