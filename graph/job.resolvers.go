@@ -52,7 +52,7 @@ func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.
 }
 
 func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, after *string) (*JobEventConnection, error) {
-	page, err := r.Reader.Events(ctx, obj.ID, pageOf(first, after))
+	page, err := load(ctx).events.load(ctx, eventPage{obj.ID, pageOf(first, after)})
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// gather is how long a batch waits for the siblings of its first key, which
-// gqlgen resolves at the same time.
+// gather is how long a batch waits for more siblings of its first key, which
+// gqlgen resolves at the same time, after one has come.
 const gather = 500 * time.Microsecond
 
 // loader reads rows by key, many keys in one query. It lives as long as one
@@ -70,11 +70,51 @@ func (l *loader[K, V]) join(key K) (b *batch[K, V], first bool) {
 
 func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
 	defer close(b.done) // even if fetch panics
-	time.Sleep(gather)
-	l.mu.Lock()
-	l.open = nil
-	l.mu.Unlock()
+	for known := 0; l.grew(b, &known); {
+		time.Sleep(gather)
+	}
 	b.found, b.err = l.fetch(ctx, b.keys)
+}
+
+// grew tells whether keys have come since it was last asked; if none has, the
+// batch takes no more.
+func (l *loader[K, V]) grew(b *batch[K, V], known *int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if grew := len(b.keys) > *known; grew {
+		*known = len(b.keys)
+		return true
+	}
+	l.open = nil
+	return false
+}
+
+// eventPage is a page of one job's events.
+type eventPage struct {
+	job models.JobID
+	of  jobs.PageOf
+}
+
+// eventPages reads pages of many jobs' events. Those of one query are most often
+// all of one kind.
+func eventPages(r *jobs.Reader) func(context.Context, []eventPage) (map[eventPage]*jobs.Page[*models.JobEvent], error) {
+	return func(ctx context.Context, keys []eventPage) (map[eventPage]*jobs.Page[*models.JobEvent], error) {
+		kinds := map[jobs.PageOf][]models.JobID{}
+		for _, key := range keys {
+			kinds[key.of] = append(kinds[key.of], key.job)
+		}
+		found := make(map[eventPage]*jobs.Page[*models.JobEvent], len(keys))
+		for of, ids := range kinds {
+			pages, err := r.EventPages(ctx, ids, of)
+			if err != nil {
+				return nil, err
+			}
+			for id, page := range pages {
+				found[eventPage{id, of}] = page
+			}
+		}
+		return found, nil
+	}
 }
 
 // loaders are the edges between rows.
@@ -82,6 +122,7 @@ type loaders struct {
 	prompts   loader[models.JobID, jobs.Prompt]
 	waiting   loader[models.JobID, []jobs.WaitingReason]
 	attempts  loader[models.JobID, []*models.Attempt]
+	events    loader[eventPage, *jobs.Page[*models.JobEvent]]
 	outputs   loader[models.JobID, []*models.Artifact]
 	artifacts loader[models.ArtifactID, *models.Artifact]
 	workers   loader[models.WorkerID, *models.Worker]
@@ -99,6 +140,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.prompts.fetch = r.Prompts
 	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
+	l.events.fetch = eventPages(r)
 	l.outputs.fetch = grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })
 	l.artifacts.fetch = keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })
 	l.workers.fetch = keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })

@@ -152,6 +152,12 @@ func (r *Reader) CountJobs(ctx context.Context, p Principal, f models.JobFilter)
 
 // Events lists a job's events, oldest first.
 func (r *Reader) Events(ctx context.Context, job models.JobID, of PageOf) (*Page[*models.JobEvent], error) {
+	pages, err := r.EventPages(ctx, []models.JobID{job}, of)
+	return pages[job], err
+}
+
+// EventPages is Events for many jobs.
+func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of PageOf) (map[models.JobID]*Page[*models.JobEvent], error) {
 	mark, err := of.read("")
 	if err != nil {
 		return nil, err
@@ -162,11 +168,19 @@ func (r *Reader) Events(ctx context.Context, job models.JobID, of PageOf) (*Page
 			return nil, invalid("after", "The cursor is one of another list.")
 		}
 	}
-	events, err := models.ListJobEvents(ctx, r.DB, job, after, of.First+1)
+	events, err := models.ListEventsOfJobs(ctx, r.DB, jobs, after, of.First+1)
 	if err != nil {
-		return nil, fmt.Errorf("list events of job %s: %w", job, err)
+		return nil, fmt.Errorf("list events: %w", err)
 	}
-	return page(events, of.First), nil
+	found := map[models.JobID][]*models.JobEvent{}
+	for _, e := range events {
+		found[e.JobID] = append(found[e.JobID], e)
+	}
+	pages := make(map[models.JobID]*Page[*models.JobEvent], len(jobs))
+	for _, id := range jobs {
+		pages[id] = page(found[id], of.First)
+	}
+	return pages, nil
 }
 
 // EventCursor is the mark after an event.

@@ -60,6 +60,16 @@ func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit i
 	return events, err
 }
 
+// ListEventsOfJobs is ListJobEvents for many jobs: of each up to limit events.
+func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, limit int) ([]*JobEvent, error) {
+	var events []*JobEvent
+	err := db.NewRaw(`
+		SELECT e.* FROM unnest(?::uuid[]) AS j (id)
+		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > ? ORDER BY seq LIMIT ?) e
+		ORDER BY e.job_id, e.seq`, uuidArray(jobs), afterSeq, limit).Scan(ctx, &events)
+	return events, err
+}
+
 // MakeEventPartitions makes the partitions of the months to come.
 func MakeEventPartitions(ctx context.Context, db bun.IDB) error {
 	_, err := db.NewRaw("SELECT make_job_event_partitions(3)").Exec(ctx)
