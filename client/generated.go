@@ -1416,6 +1416,8 @@ type Lease struct {
 	Job            LeasedJob `json:"job"`
 	// Newest first, at most two; empty on a fresh start.
 	Checkpoints []Artifact `json:"checkpoints"`
+	// What the job begins from: the image that params.referenceImage names.
+	Inputs []Artifact `json:"inputs"`
 	// Seconds between checkpoints, chosen by the control plane.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
@@ -1438,6 +1440,9 @@ func (v *Lease) GetJob() LeasedJob { return v.Job }
 
 // GetCheckpoints returns Lease.Checkpoints, and is useful for accessing the field via an interface.
 func (v *Lease) GetCheckpoints() []Artifact { return v.Checkpoints }
+
+// GetInputs returns Lease.Inputs, and is useful for accessing the field via an interface.
+func (v *Lease) GetInputs() []Artifact { return v.Inputs }
 
 // GetCheckpointSeconds returns Lease.CheckpointSeconds, and is useful for accessing the field via an interface.
 func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
@@ -2307,6 +2312,7 @@ type WaitingCode string
 const (
 	WaitingCodeNotBefore         WaitingCode = "NOT_BEFORE"
 	WaitingCodeDependency        WaitingCode = "DEPENDENCY"
+	WaitingCodeInput             WaitingCode = "INPUT"
 	WaitingCodeQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitingCodeNoPool            WaitingCode = "NO_POOL"
 	WaitingCodeCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
@@ -2318,6 +2324,7 @@ const (
 var AllWaitingCode = []WaitingCode{
 	WaitingCodeNotBefore,
 	WaitingCodeDependency,
+	WaitingCodeInput,
 	WaitingCodeQueuePaused,
 	WaitingCodeNoPool,
 	WaitingCodeCapacityBooting,
@@ -3877,6 +3884,9 @@ fragment Lease on Lease {
 	checkpoints {
 		... Artifact
 	}
+	inputs {
+		... Artifact
+	}
 	checkpointSeconds
 	timeoutSeconds
 }
@@ -4292,6 +4302,9 @@ fragment Lease on Lease {
 		attemptNo
 	}
 	checkpoints {
+		... Artifact
+	}
+	inputs {
 		... Artifact
 	}
 	checkpointSeconds
@@ -4943,6 +4956,9 @@ fragment Lease on Lease {
 		attemptNo
 	}
 	checkpoints {
+		... Artifact
+	}
+	inputs {
 		... Artifact
 	}
 	checkpointSeconds

@@ -38,7 +38,7 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 			_ = json.Unmarshal(*artifact.Metadata, &r.note)
 		}
 		t.progress.resuming(r.note.Percent)
-		err := t.fetch(ctx, r)
+		err := t.fetch(ctx, &artifact, r.path)
 		switch client.ErrorCode(err) {
 		case client.CodeChecksumMismatch, client.CodeNotFound:
 			t.log.Warn("a checkpoint is not what was stored", "checkpoint", artifact.Id, "error", err)
@@ -55,10 +55,10 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 	return fetched, nil
 }
 
-// fetch downloads one checkpoint, however long the store is away.
-func (t *attempt) fetch(ctx context.Context, r restorable) error {
+// fetch downloads one artifact, however long the store is away.
+func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) error {
 	for failures := 1; ; failures++ {
-		err := t.agent.api.Download(ctx, &r.artifact, r.path, nil)
+		err := t.agent.api.Download(ctx, a, path, nil)
 		if err == nil || ctx.Err() != nil || !theirFault(err) {
 			return err
 		}

@@ -45,20 +45,24 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
+	inputs, err := t.fetchInputs(beginning)
+	if err != nil {
+		return nil, orCause(beginning, err)
+	}
 	p, err := t.agent.runtimes.get(beginning, t.lease.Job.Model, t.progress.runtime)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	if err := t.agent.runtimes.begin(t.order(checkpoints)); err != nil {
+	if err := t.agent.runtimes.begin(t.order(checkpoints, inputs)); err != nil {
 		return nil, err
 	}
 	return t.follow(p, checkpoints)
 }
 
 // order is what the runtime is told to do.
-func (t *attempt) order(checkpoints []restorable) runtime.Start {
+func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runtime.Start {
 	job := t.lease.Job
-	order := runtime.Start{Job: job.Id, Model: job.Model, Type: job.Type, Params: job.Params, Workdir: t.dir}
+	order := runtime.Start{Job: job.Id, Model: job.Model, Type: job.Type, Params: job.Params, Workdir: t.dir, Inputs: inputs}
 	if job.Prompt != nil {
 		order.Prompt = *job.Prompt
 	}

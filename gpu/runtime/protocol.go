@@ -57,6 +57,9 @@ type Start struct {
 	Prompt      string          `json:"prompt"`
 	Workdir     string          `json:"workdir"` // absolute, exists, belongs to this job alone
 	Checkpoints []Restorable    `json:"checkpoints,omitempty"`
+	// Inputs are the files that params name, by the name of the parameter, such as
+	// referenceImage. They lie in Workdir and are whole.
+	Inputs map[string]string `json:"inputs,omitempty"`
 }
 
 // Restorable is a checkpoint that a job may resume from. Start lists them newest

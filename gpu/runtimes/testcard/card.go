@@ -106,7 +106,7 @@ func spline(position, size, stride int) (t taps) {
 func (c *card) paint(frame int) []byte {
 	c.mix(frame)
 	for y := range c.film.height {
-		c.paintRow(y)
+		c.paintRow(frame, y)
 	}
 	c.dial.paint(c.pixels, frame, c.film, c.accent)
 	c.paintText(frame)
@@ -136,7 +136,7 @@ func (c *card) mix(frame int) {
 }
 
 // paintRow enlarges the small picture smoothly and lays the card over it.
-func (c *card) paintRow(y int) {
+func (c *card) paintRow(frame, y int) {
 	t := &c.yTaps[y]
 	for i := range c.row {
 		c.row[i] = (t.weight[0]*c.grid[t.at[0]+i] + t.weight[1]*c.grid[t.at[1]+i] +
@@ -144,6 +144,7 @@ func (c *card) paintRow(y int) {
 	}
 	to := c.pixels[y*c.film.width*3:][:c.film.width*3]
 	over := c.overlay.Pix[y*c.overlay.Stride:][:c.film.width*4]
+	behind, share := c.film.picture.row(y), c.film.pictureShare(frame)
 	for x := range c.xTaps {
 		ink := over[x*4:][:4]
 		pixel := to[x*3:][:3]
@@ -156,6 +157,9 @@ func (c *card) paintRow(y int) {
 		through := 255 - uint32(ink[3])
 		for i := range 3 {
 			value := (t.weight[0]*a[i] + t.weight[1]*b[i] + t.weight[2]*d[i] + t.weight[3]*e[i]) >> 15
+			if behind != nil {
+				value += (int32(behind[x*3+i]) - value) * share >> 8
+			}
 			pixel[i] = ink[i] + byte(uint32(max(0, min(255, value)))*through/255)
 		}
 	}

@@ -22,6 +22,9 @@ type film struct {
 	width, height int
 	seed          uint64
 	pace          float64 // seconds of work per second of film
+	// begins tells that it begins from a picture, which Render reads.
+	begins  bool
+	picture *backdrop
 }
 
 // seconds is the film's exact length, a whole number of frames.
@@ -45,6 +48,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 
 	f := film{prompt: prompt, fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
 	f.pace, _ = pace.Float64()
+	f.begins = p["referenceImage"] != ""
 	half := big.NewRat(1, 2)
 	exact := new(big.Rat).Add(duration.Mul(duration, fps), half)
 	f.frames = int(new(big.Int).Quo(exact.Num(), exact.Denom()).Int64())
@@ -55,7 +59,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 func parseParams(params json.RawMessage) (map[string]any, error) {
 	p := map[string]any{
 		"durationSeconds": json.Number("4"), "fps": json.Number("24"), "seed": json.Number("0"), "pace": json.Number("1"),
-		"resolution": "480p", "aspectRatio": "16:9",
+		"resolution": "480p", "aspectRatio": "16:9", "referenceImage": "",
 	}
 	if len(params) == 0 {
 		return p, nil
@@ -141,7 +145,11 @@ func size(resolution, aspectRatio string) (width, height int, err error) {
 // fingerprint tells apart the films whose checkpoints must not be mixed up. Pace
 // changes no frame, so it is not part of it.
 func (f film) fingerprint() [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.prompt))
+	film := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.prompt)
+	if f.picture != nil {
+		film = fmt.Appendf(film, "\x00%x", f.picture.sum)
+	}
+	return sha256.Sum256(film)
 }
 
 // random is a generator of its own for each prompt, seed and purpose.

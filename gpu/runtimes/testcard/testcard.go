@@ -57,6 +57,11 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 	if err != nil {
 		return runtime.Result{}, runtime.Failf(runtime.InvalidInput, "%v.", err)
 	}
+	if film.begins {
+		if film.picture, err = readBackdrop(ctx, job.Inputs["referenceImage"], film.width, film.height); err != nil {
+			return runtime.Result{}, runtime.Failf(runtime.InvalidInput, "The picture of referenceImage cannot be used: %v.", err)
+		}
+	}
 	r := &render{job: job, film: film, began: time.Now()}
 	r.state = r.restore()
 	r.first = r.state.step

@@ -1,0 +1,24 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+// referenceImage is the parameter that names a job's only input.
+const referenceImage = "referenceImage"
+
+// fetchInputs downloads what the job begins from, and returns the files by the
+// parameters that name them.
+func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
+	if len(t.lease.Inputs) == 0 {
+		return nil, nil
+	}
+	image := &t.lease.Inputs[0]
+	path := filepath.Join(t.dir, "input-0")
+	if err := t.fetch(ctx, image, path); err != nil {
+		return nil, fmt.Errorf("fetch the image that the job begins from: %w", err)
+	}
+	return map[string]string{referenceImage: path}, nil
+}
