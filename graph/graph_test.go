@@ -42,7 +42,7 @@ func handler(s *jobstest.Stack) http.Handler {
 	return graph.Handler(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Letters: s.Letters, Bulk: s.Bulk,
-		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks,
+		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
 	}, s.Keys.Authenticate, graph.Options{CheckKeysEvery: 20 * time.Millisecond})
 }
 

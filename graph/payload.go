@@ -43,6 +43,7 @@ type Lease struct {
 	*models.Attempt
 	Job               *models.Job
 	Checkpoints       []*models.Artifact
+	Inputs            []*models.Artifact
 	CheckpointSeconds float64
 	TimeoutSeconds    int
 }
@@ -52,7 +53,7 @@ func newLease(l *jobs.Lease) *Lease {
 		return nil
 	}
 	return &Lease{
-		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints,
+		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints, Inputs: l.Inputs,
 		CheckpointSeconds: jobs.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
 	}
 }
@@ -76,6 +77,12 @@ type UploadTarget struct {
 func newUploadTarget(key string, link jobs.UploadLink) (*UploadTarget, error) {
 	headers, err := json.Marshal(link.Headers)
 	return &UploadTarget{ObjectKey: key, URL: link.URL, Method: link.Method, Headers: headers, ExpiresAt: link.ExpiresAt}, err
+}
+
+// InputUpload answers requestInputUpload.
+type InputUpload struct {
+	ArtifactID models.ArtifactID
+	Target     *UploadTarget
 }
 
 func pointers[T any](values []T) []*T {

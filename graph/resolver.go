@@ -26,4 +26,5 @@ type Resolver struct {
 	Keys      *jobs.Keys
 	Accounts  *jobs.Accounts
 	Webhooks  *jobs.Webhooks
+	Inputs    *jobs.Inputs
 }

@@ -265,6 +265,9 @@ func assign(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job, r
 		return nil, nil, err
 	}
 	lease := &Lease{Attempt: attempt, Job: job}
+	if lease.Inputs, err = inputOf(ctx, tx, job); err != nil {
+		return nil, nil, err
+	}
 	if job.LatestCheckpointID != "" {
 		lease.Checkpoints, err = models.ListCheckpoints(ctx, tx, job.ID, 2)
 	}

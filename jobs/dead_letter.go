@@ -18,6 +18,7 @@ type DeadLetters struct {
 	Catalogue *Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
+	Inputs    *Inputs
 }
 
 // Edit is what an operator changes for the run that a redrive opens. What is nil
@@ -40,7 +41,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 	if err != nil {
 		return nil, wrap(orNotFound(err, "dead letter"), "read job %s", letter.JobID)
 	}
-	edited, err := d.edit(seen, e)
+	edited, err := d.edit(ctx, seen, e)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (d *DeadLetters) redriveRun(ctx context.Context, p Principal, job models.Jo
 }
 
 // edit checks what is changed as a submit would, and seals the prompt.
-func (d *DeadLetters) edit(job *models.Job, e Edit) (*edit, error) {
+func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit, error) {
 	if e.Params == nil && e.Prompt == nil {
 		return nil, nil
 	}
@@ -101,6 +102,9 @@ func (d *DeadLetters) edit(job *models.Job, e Edit) (*edit, error) {
 	edited := &edit{model: model}
 	if e.Params != nil {
 		if edited.params, err = model.Params(e.Params); err != nil {
+			return nil, err
+		}
+		if err := d.Inputs.check(ctx, job.AccountID, edited.params); err != nil {
 			return nil, err
 		}
 	}

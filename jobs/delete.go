@@ -17,7 +17,8 @@ type Deleter struct {
 
 // Delete removes a job's prompt and artifacts for good, and every text that its
 // owner or its runtime put into it; the row stays. The prompt cannot be read
-// from the moment of the commit, the objects go with the upkeep's next passes.
+// from the moment of the commit, the objects go with the upkeep's next passes, an
+// image that it begins from too if no other job does.
 // Deleting a deleted job returns it. It returns CONFLICT for one that waits or
 // runs.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
@@ -45,6 +46,13 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 			return err
 		}
 		if err := models.DoomObjectsOf(ctx, tx, []models.JobID{id}); err != nil {
+			return err
+		}
+		inputs, err := models.LockInputsOf(ctx, tx, []models.JobID{id})
+		if err != nil {
+			return err
+		}
+		if err := models.ForsakeInputs(ctx, tx, []models.JobID{id}, inputs); err != nil {
 			return err
 		}
 		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedDeleted, string(p.KeyID), ""); err != nil {

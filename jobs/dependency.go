@@ -114,12 +114,16 @@ func (c *change) unblock() error {
 	return nil
 }
 
-// dependencies are the parents of a job that is about to wait for them: how many
-// are not COMPLETED, and one that never will be.
+// dependencies are what a job is about to wait for: how many of its parents are
+// not COMPLETED, one that never will be, and whether its image is to be fetched.
 type dependencies struct {
 	open   int
 	failed *models.Job
+	fetch  bool
 }
+
+// count is what blocked_by counts.
+func (d dependencies) count() int { return d.open + b2i(d.fetch) }
 
 func reckonDependencies(parents []*models.Job) (d dependencies) {
 	for _, parent := range parents {

@@ -184,7 +184,7 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		models.BlockedCount,
-		"A job's count of what it waits for is how many of its parents are not COMPLETED.",
+		"A job's count of what it waits for is how many of its parents are not COMPLETED, and an image that is still to be fetched.",
 		"The counts of these jobs are wrong.",
 		"Too high a count blocks the job for ever; too low a one starts it early.",
 		"Cancel and submit these jobs again. " + report,
@@ -194,6 +194,18 @@ var invariantChecks = []invariantCheck{
 		"These belong to another account than their jobs.",
 		"One customer may see what is another's.",
 		"Revoke the keys of the accounts concerned until it is clear how far it went. " + report,
+	}, {
+		models.MissingInput,
+		"A job that begins from an image has it, or waits for it.",
+		"The images of these jobs are missing.",
+		"Workers would render without the image that the customer asked for.",
+		"Cancel and submit these jobs again. " + report,
+	}, {
+		models.StuckFetch,
+		"An image that a job begins from is fetched within ten minutes of its time.",
+		"The images of these jobs should have been fetched more than ten minutes ago.",
+		"Accepted jobs do not start.",
+		"Start control: nobody fetches. Its log tells why if it runs.",
 	}, {
 		models.StuckQueued,
 		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",

@@ -27,6 +27,7 @@ type Lease struct {
 	Attempt     *models.Attempt
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
+	Inputs      []*models.Artifact // what it begins from
 }
 
 // Directive is what the control plane wants of a worker now.
@@ -175,5 +176,9 @@ func readLease(ctx context.Context, db bun.IDB, attempt *models.Attempt) (*Lease
 		return nil, err
 	}
 	checkpoints, err := models.ListCheckpoints(ctx, db, job.ID, 2)
-	return &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints}, err
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := inputOf(ctx, db, job)
+	return &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints, Inputs: inputs}, err
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -59,6 +60,16 @@ type Objects interface {
 	// List returns at most limit objects whose keys come after the given one, in
 	// the order of their keys.
 	List(ctx context.Context, after string, limit int) ([]StoredObject, error)
+}
+
+// InputObjects is the object store as those see it who read and write objects
+// themselves.
+type InputObjects interface {
+	Objects
+	// Open reads the first size bytes of an object, or returns ErrNoObject.
+	Open(ctx context.Context, key string, size int64) (io.ReadCloser, error)
+	// Write stores an object whole, under a key that is still free.
+	Write(ctx context.Context, u Upload, data []byte) error
 }
 
 // ErrIndexLost means that the ready index was lost (a flushed or restarted

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -260,10 +261,15 @@ func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.At
 	return found, wrap(err, "list attempts")
 }
 
-// JobArtifacts returns the artifacts of jobs, oldest first.
+// JobArtifacts returns the artifacts of jobs, oldest first, after the inputs that
+// they begin from.
 func (r *Reader) JobArtifacts(ctx context.Context, ids []models.JobID) ([]*models.Artifact, error) {
+	inputs, err := models.ListInputs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("list inputs: %w", err)
+	}
 	found, err := models.ListArtifacts(ctx, r.DB, ids)
-	return found, wrap(err, "list artifacts")
+	return append(inputs, found...), wrap(err, "list artifacts")
 }
 
 // Artifacts returns artifacts by their ids, in no order.
@@ -353,11 +359,11 @@ func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration
 
 // filename is what a browser saves an artifact as.
 func filename(a *models.Artifact) string {
-	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png"}[a.ContentType]
+	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png", "image/webp": ".webp"}[a.ContentType]
 	if strings.HasPrefix(a.ContentType, "text/plain") {
 		extension = ".txt"
 	}
-	return fmt.Sprintf("%s-%s%s", a.JobID, strings.ToLower(string(a.Type)), extension)
+	return fmt.Sprintf("%s-%s%s", cmp.Or(string(a.JobID), string(a.ID)), strings.ToLower(string(a.Type)), extension)
 }
 
 // ModelStatus is a model, and whether a worker that can run it is there now.

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -106,11 +107,20 @@ func (c *change) reopen(ctx context.Context, o opening) error {
 	if depends.failed != nil {
 		return conflict("Job %s, which this one depends on, is %s: retry that one first.", depends.failed.ID, depends.failed.Status)
 	}
+	if err := models.DropInputFetch(ctx, c.tx, job.ID); err != nil {
+		return err
+	}
+	if depends.fetch, err = useInput(ctx, c.tx, job); errors.Is(err, errNoInput) {
+		return conflict("The image that this job begins from was deleted: submit a new job.")
+	}
+	if err != nil {
+		return err
+	}
 	c.fresh(o.lane)
 	c.note(o.event, payload{"lane": o.lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
-	if job.BlockedBy = depends.open; depends.open > 0 {
+	if job.BlockedBy = depends.count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
-		c.note(models.EventBlocked, payload{"openDependencies": depends.open})
+		c.note(models.EventBlocked, payload{"openDependencies": depends.open, "fetch": depends.fetch})
 		return c.save(ctx)
 	}
 	job.Status, job.QueuedAt = models.JobQueued, c.now

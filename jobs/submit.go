@@ -53,6 +53,7 @@ type Submitter struct {
 	Catalogue *Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
+	Inputs    *Inputs
 	// Outbound is which URLs may be called back.
 	Outbound outbound.Policy
 }
@@ -71,8 +72,8 @@ const (
 // Submit accepts a job: once it returns, the job is durable. The same
 // idempotency key with the same request returns the first job, and true; with
 // another request it returns IDEMPOTENCY_CONFLICT. Other refusals are
-// INVALID_INPUT, FORBIDDEN (a tier above the account's) and QUOTA_EXCEEDED, and
-// leave nothing behind.
+// INVALID_INPUT, FORBIDDEN (a tier above the account's), QUOTA_EXCEEDED, and of an
+// image that params name NOT_FOUND and CHECKSUM_MISMATCH; they leave no job behind.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
 	job, err = s.validate(&in)
 	if err != nil {
@@ -80,12 +81,13 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 	}
 	job.AccountID, job.CreatedBy = p.AccountID, p.KeyID
 	job.Tier = in.Tier
+	badInput := s.Inputs.check(ctx, p.AccountID, job.Params)
 
 	var done *change
 	asked := *job
 	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		*job = asked
-		done, err = s.insert(ctx, tx, job, in)
+		done, err = s.insert(ctx, tx, job, in, badInput)
 		return err
 	})
 	if errors.Is(err, errKeyUsed) {
@@ -101,7 +103,9 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 
 var errKeyUsed = errors.New("the idempotency key was used before")
 
-func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in Submission) (*change, error) {
+// insert writes the job, unless its input is bad: but even then a repeated submit
+// gets its job.
+func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in Submission, badInput error) (*change, error) {
 	account, err := models.LockAccount(ctx, tx, job.AccountID)
 	if err != nil {
 		return nil, err
@@ -113,8 +117,8 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 			return nil, err
 		}
 	}
-	if tierRefused != nil {
-		return nil, orKeyUsed(ctx, tx, job, tierRefused)
+	if refused := cmp.Or(tierRefused, badInput); refused != nil {
+		return nil, orKeyUsed(ctx, tx, job, refused)
 	}
 	now, err := models.Now(ctx, tx)
 	if err != nil {
@@ -122,8 +126,10 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	}
 	c := &change{tx: tx, now: now, job: job}
 	parents, err := s.parents(ctx, tx, job, in.DependsOn)
+	waits := reckonDependencies(parents)
+	waits.fetch = readReference(job.Params).remote()
 	if err == nil {
-		err = c.begin(in, reckonDependencies(parents))
+		err = c.begin(in, waits)
 	}
 	if err != nil {
 		return nil, orKeyUsed(ctx, tx, job, err)
@@ -138,6 +144,9 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 		return nil, errQueueFull
 	}
 	if err := s.insertInput(ctx, tx, job, in.Prompt); err != nil {
+		return nil, err
+	}
+	if _, err := useInput(ctx, tx, job); err != nil {
 		return nil, err
 	}
 	if job.CallbackURL != "" {
@@ -157,7 +166,7 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 		return nil, err
 	}
 	if job.Status != models.JobQueued {
-		return c, c.failWithParent(ctx, reckonDependencies(parents).failed)
+		return c, c.failWithParent(ctx, waits.failed)
 	}
 	c.ready, err = enterLane(ctx, tx, job)
 	return c, err

@@ -93,9 +93,9 @@ func (c *change) begin(in Submission, d dependencies) error {
 	}
 	job.Progress = models.Progress{Phase: models.PhaseWaiting}
 	switch {
-	case d.open > 0:
-		job.Status, job.BlockedBy = models.JobBlocked, d.open
-		c.note(models.EventBlocked, payload{"dependsOn": in.DependsOn})
+	case d.count() > 0:
+		job.Status, job.BlockedBy = models.JobBlocked, d.count()
+		c.note(models.EventBlocked, payload{"dependsOn": in.DependsOn, "fetch": d.fetch})
 	case !job.RunAt.IsZero():
 		job.Status = models.JobScheduled
 		c.note(models.EventScheduled, payload{"runAt": utc(&job.RunAt)})

@@ -54,16 +54,48 @@ func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 	return removed, err
 }
 
+// inputsFor is how long an input waits for a job to use it.
+const inputsFor = day
+
+// ReviewInputs removes the inputs that no job uses after a day, and the others
+// when the films of the last job go that does. It writes on them when they
+// expire.
+func (u *Upkeep) ReviewInputs(ctx context.Context) (int, error) {
+	keep := models.KeepInputs{Unused: inputsFor, Used: u.Keep.Films, Review: reviewEvery}
+	removed := 0
+	_, err := u.transactions(ctx, "review inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
+		ids, err := models.LockInputsToReview(ctx, tx, artifactBatch)
+		if err != nil || len(ids) == 0 {
+			return 0, err
+		}
+		over, err := models.ReviewInputs(ctx, tx, ids, keep)
+		if err != nil {
+			return 0, err
+		}
+		removed += len(over)
+		return len(ids), models.DoomInputs(ctx, tx, over)
+	})
+	return removed, err
+}
+
 // uploadsFor is how long issued keys outlive their attempt. No link to upload to
 // lives as long.
 const uploadsFor = day
 
 // ForgetUploads removes the keys that were issued to attempts that are long
-// over, and the objects of those that never became an artifact.
+// over, and those of inputs that no job used for as long, and the objects of those
+// that never became an artifact.
 func (u *Upkeep) ForgetUploads(ctx context.Context) (int, error) {
-	return u.transactions(ctx, "forget uploads", func(ctx context.Context, tx bun.Tx) (int, error) {
+	inputs, err := u.transactions(ctx, "forget inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DoomInputUploads(ctx, tx, inputsFor, rowBatch)
+	})
+	if err != nil {
+		return inputs, err
+	}
+	attempts, err := u.transactions(ctx, "forget uploads", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.DoomUploads(ctx, tx, uploadsFor, rowBatch)
 	})
+	return inputs + attempts, err
 }
 
 const (
@@ -131,10 +163,11 @@ const (
 )
 
 // ourFolders are searched for orphans, in the order of their names.
-var ourFolders = []string{artifactsFolder, checkpointsFolder}
+var ourFolders = []string{artifactsFolder, checkpointsFolder, inputsFolder}
 
-// ourKey is what objectKey makes.
-var ourKey = regexp.MustCompile(`^(artifacts|checkpoints)/[0-9a-f]{2}/job_[0-9a-f-]{36}/att_[0-9a-f-]{36}/[a-z_]+-[0-9a-f-]{36}$`)
+// ourKey is what objectKey and inputKey make.
+var ourKey = regexp.MustCompile(`^((artifacts|checkpoints)/[0-9a-f]{2}/job_[0-9a-f-]{36}/att_[0-9a-f-]{36}/[a-z_]+-[0-9a-f-]{36}` +
+	`|inputs/[0-9a-f]{2}/acc_[0-9a-f-]{36}/art_[0-9a-f-]{36})$`)
 
 // FindOrphans looks at the next page of the bucket and dooms objects of ours
 // that no row names, a day after they were stored. It returns how many there

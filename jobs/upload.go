@@ -95,8 +95,8 @@ func (r UploadRequest) valid() error {
 	if r.SizeBytes < 1 || r.SizeBytes > rule.maxBytes {
 		return invalid("sizeBytes", "A %s may have 1 to %d bytes.", rule.name, rule.maxBytes)
 	}
-	if sum, err := base64.StdEncoding.DecodeString(r.Checksum); err != nil || len(sum) != 4 {
-		return invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
+	if err := validChecksum(r.Checksum); err != nil {
+		return err
 	}
 	media, _, err := mime.ParseMediaType(r.ContentType)
 	if err != nil || !strings.HasPrefix(media, rule.contentType) || len(r.ContentType) > 100 {
@@ -105,7 +105,15 @@ func (r UploadRequest) valid() error {
 	return nil
 }
 
-// Our folders in the bucket, which may hold other people's too.
+func validChecksum(checksum string) error {
+	if sum, err := base64.StdEncoding.DecodeString(checksum); err != nil || len(sum) != 4 {
+		return invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
+	}
+	return nil
+}
+
+// Our folders in the bucket, which may hold other people's too; inputsFolder is
+// the third.
 const (
 	artifactsFolder   = "artifacts/"
 	checkpointsFolder = "checkpoints/"

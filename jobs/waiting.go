@@ -17,6 +17,7 @@ type WaitingCode string
 const (
 	WaitNotBefore         WaitingCode = "NOT_BEFORE"
 	WaitDependency        WaitingCode = "DEPENDENCY"
+	WaitInput             WaitingCode = "INPUT"
 	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitNoPool            WaitingCode = "NO_POOL"
 	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
@@ -27,7 +28,7 @@ const (
 
 // waitingCodes lists them, most telling first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one thing that holds a job back, in a sentence for people.
@@ -47,6 +48,7 @@ type situation struct {
 	now       time.Time
 	jobs      []*models.Job
 	blocking  map[models.JobID]models.Blocking
+	fetches   map[models.JobID]*models.InputFetch
 	lanes     map[models.Tier]models.LaneState
 	capacity  []models.Capacity
 	accounts  map[models.AccountID]*models.Account
@@ -85,6 +87,11 @@ func (s *situation) read(ctx context.Context, r *Reader, ids []models.JobID) err
 		return err
 	}
 	s.blocking = keyedBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
+	fetches, err := models.ListInputFetches(ctx, r.DB, ids)
+	if err != nil {
+		return err
+	}
+	s.fetches = keyedBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
 	lanes, err := models.ReadLanes(ctx, r.DB)
 	if err != nil {
 		return err
@@ -226,6 +233,13 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	}
 	if b, blocked := s.blocking[job.ID]; blocked && job.Status == models.JobBlocked {
 		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", countOf(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
+	}
+	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
+		message := "The image at " + referenceField + " is being fetched"
+		if fetch.Problem != "" {
+			message += fmt.Sprintf("; try %d of %d failed: %s", min(fetch.Tries, maxFetchTries), maxFetchTries, fetch.Problem)
+		}
+		add(WaitInput, time.Time{}, "%s.", message)
 	}
 	if job.RunAt.After(s.now) {
 		add(WaitNotBefore, job.RunAt, "It is due at %s.", job.RunAt.UTC().Format(time.RFC3339))

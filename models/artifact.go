@@ -21,7 +21,8 @@ const (
 	ArtifactLog         ArtifactType = "LOG"
 )
 
-// Artifact is an immutable object that was verified at the store.
+// Artifact is an immutable object that was verified at the store. An INPUT
+// belongs to an account and has neither job nor attempt; any other to both.
 type Artifact struct {
 	bun.BaseModel `bun:"table:artifacts,alias:ar"`
 
@@ -108,13 +109,16 @@ func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
 	return err
 }
 
-// IssuedUpload is an object key that was issued to an attempt.
+// IssuedUpload is an object key that was issued to an attempt, or, for the INPUT
+// that it will be, to an account.
 type IssuedUpload struct {
 	bun.BaseModel `bun:"table:uploads,alias:u"`
 
 	ObjectKey   string       `bun:"object_key,pk"`
 	JobID       JobID        `bun:"job_id"`
 	AttemptID   AttemptID    `bun:"attempt_id"`
+	AccountID   AccountID    `bun:"account_id"`
+	ArtifactID  ArtifactID   `bun:"artifact_id"`
 	Type        ArtifactType `bun:"type"`
 	ContentType string       `bun:"content_type"`
 	SizeBytes   int64        `bun:"size_bytes"`
@@ -123,8 +127,8 @@ type IssuedUpload struct {
 }
 
 // InsertUpload writes an issued key.
-func InsertUpload(ctx context.Context, tx bun.Tx, u *IssuedUpload) error {
-	_, err := tx.NewInsert().Model(u).Exec(ctx)
+func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
+	_, err := db.NewInsert().Model(u).Exec(ctx)
 	return err
 }
 

@@ -43,6 +43,8 @@ const (
 	EarlyChild        Invariant = "early-child"
 	BlockedCount      Invariant = "blocked-count"
 	Tenancy           Invariant = "tenancy"
+	MissingInput      Invariant = "missing-input"
+	StuckFetch        Invariant = "stuck-fetch"
 	StuckQueued       Invariant = "stuck-queued"
 	StuckDue          Invariant = "stuck-due"
 	UnreapedLease     Invariant = "unreaped-lease"
@@ -54,7 +56,7 @@ const (
 var Invariants = []Invariant{
 	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
 	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob, KeptPrompt, ClosedRun,
-	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, StuckQueued, StuckDue,
+	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, MissingInput, StuckFetch, StuckQueued, StuckDue,
 	UnreapedLease, UntoldEnd, StuckWebhook,
 }
 
@@ -253,7 +255,8 @@ var invariants = map[Invariant]string{
 			OR EXISTS (SELECT FROM job_attempts a WHERE a.job_id = j.id AND num_nonnulls(a.failure_reason, a.error_detail) > 0)
 			OR EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.reason <> 'deleted')
 			OR j.callback_url IS NOT NULL OR EXISTS (SELECT FROM webhook_events v WHERE v.job_id = j.id AND v.job IS NOT NULL)
-			OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id))`,
+			OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id)
+			OR EXISTS (SELECT FROM input_uses u WHERE u.job_id = j.id))`,
 	KeptPrompt: `
 		SELECT 'job_' || j.id AS id FROM examined j JOIN job_inputs i ON i.job_id = j.id
 		WHERE j.deleted_at IS NULL AND (i.wrapped_key IS NULL OR i.ciphertext = '')`,
@@ -282,12 +285,24 @@ var invariants = map[Invariant]string{
 		CROSS JOIN LATERAL (
 			SELECT count(*) AS n FROM job_dependencies d JOIN jobs p ON p.id = d.depends_on
 			WHERE d.job_id = j.id AND p.status <> 'COMPLETED') open
-		WHERE j.blocked_by <> open.n AND j.status NOT IN ('FAILED', 'CANCELLED')`,
+		WHERE j.blocked_by <> open.n + (SELECT count(*) FROM input_fetches f WHERE f.job_id = j.id) AND j.status NOT IN ('FAILED', 'CANCELLED')`,
 	Tenancy: `
 		SELECT 'art_' || r.id AS id FROM examined j JOIN artifacts r ON r.job_id = j.id WHERE r.account_id <> j.account_id
 		UNION ALL
 		SELECT 'job_' || j.id FROM examined j
-		JOIN job_dependencies d ON d.job_id = j.id JOIN jobs p ON p.id = d.depends_on WHERE p.account_id <> j.account_id`,
+		JOIN job_dependencies d ON d.job_id = j.id JOIN jobs p ON p.id = d.depends_on WHERE p.account_id <> j.account_id
+		UNION ALL
+		SELECT 'art_' || r.id FROM examined j
+		JOIN input_uses u ON u.job_id = j.id JOIN artifacts r ON r.id = u.artifact_id WHERE r.account_id <> j.account_id`,
+	MissingInput: `
+		SELECT 'job_' || j.id AS id FROM examined j
+		WHERE j.status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') AND j.params ->> 'referenceImage' IS NOT NULL
+			AND NOT EXISTS (SELECT FROM input_uses u JOIN artifacts r ON r.id = u.artifact_id
+				WHERE u.job_id = j.id AND u.reference = j.params ->> 'referenceImage' AND r.type = 'INPUT')
+			AND NOT (j.status = 'BLOCKED' AND EXISTS (SELECT FROM input_fetches f WHERE f.job_id = j.id))`,
+	StuckFetch: `
+		SELECT 'job_' || f.job_id AS id FROM input_fetches f
+		WHERE greatest(f.next_at, f.claimed_until) < clock_timestamp() - interval '10 minutes'`,
 	StuckQueued: `
 		SELECT 'job_' || j.id AS id FROM jobs j
 		JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running

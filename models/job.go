@@ -105,7 +105,8 @@ type Job struct {
 	RequireRegion bool         `bun:"require_region"`
 	// CallbackURL is told of this job's ends, beside the account's endpoints.
 	CallbackURL string `bun:"callback_url,nullzero"`
-	// BlockedBy counts the jobs that it depends on and that are not COMPLETED.
+	// BlockedBy counts the jobs that it depends on and that are not COMPLETED, and
+	// an image that is still to be fetched.
 	BlockedBy int `bun:"blocked_by"`
 	AttemptNo int `bun:"attempt_no"`
 	// Failures are those of this run that count against MaxAttempts.

@@ -44,7 +44,8 @@ func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error
 	err := tx.NewRaw(`
 		SELECT id FROM jobs
 		WHERE id IN (
-			SELECT job_id FROM artifacts WHERE review_at <= (SELECT clock_timestamp()) ORDER BY review_at LIMIT ?)
+			SELECT job_id FROM artifacts
+			WHERE type <> 'INPUT' AND review_at <= (SELECT clock_timestamp()) ORDER BY review_at LIMIT ?)
 		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, limit).Scan(ctx, &ids)
 	return ids, err
 }

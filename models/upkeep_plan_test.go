@@ -19,6 +19,10 @@ var leftovers = []string{
 		SELECT gen_random_uuid(), id, account_id, 'CHECKPOINT', id::text, 1, '', '', 1, 1, now() + interval '1 hour' FROM jobs WHERE status = 'FAILED'`,
 	`INSERT INTO uploads (object_key, job_id, attempt_id, type, content_type, size_bytes, checksum)
 		SELECT a.id::text, a.job_id, a.id, 'CHECKPOINT', '', 1, '' FROM job_attempts a`,
+	`INSERT INTO artifacts (id, account_id, type, object_key, size_bytes, checksum, content_type, review_at)
+		SELECT gen_random_uuid(), (SELECT id FROM accounts LIMIT 1), 'INPUT', 'i' || i, 1, '', '', now() + interval '1 hour' FROM generate_series(1, 10000) i`,
+	`INSERT INTO uploads (object_key, account_id, artifact_id, type, content_type, size_bytes, checksum)
+		SELECT 'i' || i, (SELECT id FROM accounts LIMIT 1), gen_random_uuid(), 'INPUT', '', 1, '' FROM generate_series(1, 10000) i`,
 	`INSERT INTO object_deletions (object_key, next_at) SELECT i::text, now() + interval '1 hour' FROM generate_series(1, 10000) i`,
 	`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
 		SELECT gen_random_uuid(), 'p', 'e' || i, 'r', 'g', 'SPOT', '{}', 'TERMINATED', now() FROM generate_series(1, 10000) i`,
@@ -57,6 +61,14 @@ func TestUpkeepQueries(t *testing.T) {
 			},
 			"DoomUploads": func(ctx context.Context, tx bun.Tx) error {
 				_, err := models.DoomUploads(ctx, tx, age, batch)
+				return err
+			},
+			"LockInputsToReview": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.LockInputsToReview(ctx, tx, batch)
+				return err
+			},
+			"DoomInputUploads": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.DoomInputUploads(ctx, tx, age, batch)
 				return err
 			},
 			"DoomOrphans": func(ctx context.Context, tx bun.Tx) error {

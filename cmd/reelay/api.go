@@ -110,7 +110,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 func (s *stack) handler(publicURL string) http.Handler {
 	reader := s.reader()
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
-	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Outbound: s.cfg.outbound}
+	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
@@ -123,7 +123,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Retrier:   s.retrier(),
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
-		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(),
+		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
 	}, s.keys().Authenticate, graph.Options{HideSchema: s.cfg.introspection == "off"}))
 	mux.Handle("/api/", rest.New(rest.Config{
 		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,

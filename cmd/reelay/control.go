@@ -81,6 +81,8 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error { return deliverer.Run(ctx) })
+	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier}
+	group.Go(func() error { return fetcher.Run(ctx) })
 	group.Go(func() error {
 		return tasks.Run(ctx, tasks.Config{
 			Redis: s.asynq,
@@ -99,6 +101,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},
 				{Name: "review artifacts", Every: upkeepEvery, Run: counted(upkeep.ReviewArtifacts)},
+				{Name: "review inputs", Every: upkeepEvery, Run: counted(upkeep.ReviewInputs)},
 				{Name: "forget uploads", Every: upkeepEvery, Run: counted(upkeep.ForgetUploads)},
 				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},

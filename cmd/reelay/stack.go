@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -158,7 +159,11 @@ func (s *stack) retrier() *jobs.Retrier {
 }
 
 func (s *stack) letters() *jobs.DeadLetters {
-	return &jobs.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+	return &jobs.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
+}
+
+func (s *stack) inputs() *jobs.Inputs {
+	return &jobs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
 }
 
 // bulk is the same in api, which starts operations, and in control, which does

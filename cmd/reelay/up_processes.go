@@ -85,7 +85,7 @@ func (c *config) environment(name string) []string {
 		"REELAY_LOG=" + c.log,
 		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
 		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
-		"REELAY_OUTBOUND_LOOPBACK=true", // a laptop's webhooks lead to itself
+		"REELAY_OUTBOUND_LOOPBACK=true", // a laptop's webhooks and images lead to itself
 		"DATABASE_URL=" + c.databaseURL,
 		"REDIS_URL=" + c.redisURL,
 		"GCS_BUCKET=" + c.bucket,

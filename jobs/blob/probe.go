@@ -5,13 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"cloud.google.com/go/storage"
 
 	"github.com/reelay/reelay/jobs"
 )
 
-var _ jobs.ExaminedObjects = (*Store)(nil)
+var (
+	_ jobs.ExaminedObjects = (*Store)(nil)
+	_ jobs.InputObjects    = (*Store)(nil)
+)
+
+// writeTimeout bounds the writing of a whole object.
+const writeTimeout = time.Minute
 
 // Open reads the first size bytes of the object under key, or returns
 // jobs.ErrNoObject.
@@ -26,6 +33,30 @@ func (s *Store) Open(ctx context.Context, key string, size int64) (io.ReadCloser
 		return nil, fmt.Errorf("open object %s: %w", key, err)
 	}
 	return object, nil
+}
+
+// Write stores an object whole, under a key that is still free, or not at all: its
+// checksum is the store's to compare.
+func (s *Store) Write(ctx context.Context, u jobs.Upload, data []byte) error {
+	if err := checkUpload(u); err != nil {
+		return err
+	}
+	sum, err := decodeChecksum(u.Checksum)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	out := s.bucket.Object(u.Key).If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
+	out.ContentType, out.ChunkSize = u.ContentType, 0 // one request: see handler.upload
+	out.SendCRC32C, out.CRC32C = true, sum
+	if _, err := out.Write(data); err != nil {
+		return fmt.Errorf("write object %s: %w", u.Key, errors.Join(err, out.Close()))
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("write object %s: %w", u.Key, err)
+	}
+	return nil
 }
 
 // Put writes a small object under a key that is still free.

@@ -19,6 +19,7 @@ var tables = []string{
 	"bulk_operations", "bulk_items",
 	"lanes", "queue_pauses",
 	"api_keys", "audit_log",
+	"input_uses", "input_fetches",
 }
 
 // SecretPattern is what finds secrets in a text.

@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
@@ -53,6 +54,8 @@ type Stack struct {
 	Promoter  *jobs.Promoter
 	Webhooks  *jobs.Webhooks
 	Deliverer *jobs.Deliverer
+	Inputs    *jobs.Inputs
+	Fetcher   *jobs.InputFetcher
 	Objects   *blob.Store
 	// ObjectsDir is where the object store has its files.
 	ObjectsDir string
@@ -90,11 +93,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
 	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
+	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir,
 		Keys:      &jobs.Keys{DB: db},
 		Accounts:  &jobs.Accounts{DB: db, Notifier: notifier},
-		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Outbound: here},
+		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
 		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
@@ -103,6 +107,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}, Catalogue: catalogue},
+		Inputs:    inputs,
+		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
@@ -113,7 +119,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	}
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
-	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier}
+	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}
 	s.Bulk = &jobs.Bulk{DB: db, Verbs: jobs.BulkRoles{
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}

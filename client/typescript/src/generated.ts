@@ -193,6 +193,7 @@ export type JobFilter = {
 export type WaitingCode =
   | 'NOT_BEFORE'
   | 'DEPENDENCY'
+  | 'INPUT'
   | 'QUEUE_PAUSED'
   | 'NO_POOL'
   | 'CAPACITY_BOOTING'

@@ -1,0 +1,88 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"image/color"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+const requestInput = `mutation ($type: String!, $size: Int64!, $sum: String!) {
+	requestInputUpload(contentType: $type, sizeBytes: $size, checksum: $sum) {
+		artifactId target { objectKey url method headers expiresAt } } }`
+
+// link is an upload link as a client reads it.
+func link(t *testing.T, target map[string]any) jobs.UploadLink {
+	t.Helper()
+	text, err := json.Marshal(target)
+	require.NoError(t, err)
+	var l struct {
+		URL, Method string
+		Headers     map[string]string
+		ExpiresAt   time.Time
+	}
+	require.NoError(t, json.Unmarshal(text, &l))
+	return jobs.UploadLink{URL: l.URL, Method: l.Method, Headers: l.Headers, ExpiresAt: l.ExpiresAt}
+}
+
+func TestInput(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GoesFromItsOwnerToTheWorkerAndToNobodyElse", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		data := jobstest.Picture(t, color.White)
+		issued := ask(t, a.url, a.Secrets[models.RoleClient], requestInput,
+			map[string]any{"type": "image/png", "size": len(data), "sum": jobstest.Checksum(data)})
+		require.Empty(t, issued.Errors)
+		upload := at[map[string]any](t, issued.Data, "requestInputUpload")
+		require.Equal(t, http.StatusOK, jobstest.Send(t, link(t, at[map[string]any](t, upload, "target")), data))
+		id := at[string](t, upload, "artifactId")
+
+		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) {
+			job { id status artifacts(type: INPUT) { id type contentType sizeBytes url expiresAt } } } }`,
+			map[string]any{"i": map[string]any{"model": "testcard", "prompt": "p", "params": map[string]any{"referenceImage": id}}})
+		worker, token := a.worker(t, "i-1")
+		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { id checksum sizeBytes url } job { params } } } }`,
+			map[string]any{"i": map[string]any{"workerId": worker}})
+		node := `query ($id: ID!) { node(id: $id) { id } }`
+
+		require.Empty(t, submitted.Errors)
+		job := at[map[string]any](t, submitted.Data, "submitJob", "job")
+		require.Equal(t, "QUEUED", job["status"])
+		require.Equal(t, id, at[[]any](t, job, "artifacts")[0].(map[string]any)["id"])
+		require.Empty(t, leased.Errors)
+		input := at[[]any](t, leased.Data, "leaseJob", "lease", "inputs")[0].(map[string]any)
+		require.Equal(t, jobstest.Checksum(data), input["checksum"])
+		answer, err := http.Get(input["url"].(string))
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		require.Equal(t, id, at[string](t, ask(t, a.url, a.Secrets[models.RoleClient], node, map[string]any{"id": id}).Data, "node", "id"))
+		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID, Role: models.RoleClient, Name: "k"})
+		require.NoError(t, err)
+		stranger := ask(t, a.url, secret, node, map[string]any{"id": id})
+		require.Nil(t, stranger.Data["node"])
+	})
+
+	t.Run("IsRefusedToWorkersAndBeyondItsBounds", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		_, token := a.worker(t, "i-1")
+		ask1 := func(secret, contentType string, size any) []string {
+			return ask(t, a.url, secret, requestInput, map[string]any{"type": contentType, "size": size, "sum": "AAAAAA=="}).codes()
+		}
+
+		require.Equal(t, []string{"FORBIDDEN"}, ask1(token, "image/png", 1))
+		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[models.RoleClient], "image/svg+xml", 1))
+		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[models.RoleClient], "image/png", 20<<20+1))
+	})
+}

@@ -1,0 +1,209 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/internal/picture"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Remote is where images come from that jobs name by a URL.
+type Remote interface {
+	// Check returns what is wrong with a URL, as a sentence; it looks nothing up.
+	Check(url string) error
+	// Fetch reads what is there. Its error is a RemoteError, or the cause of ctx's
+	// end.
+	Fetch(ctx context.Context, url string) ([]byte, error)
+}
+
+// RemoteError is why nothing can be had from a URL. Reason is the end of a
+// sentence; it does not tell the URL.
+type RemoteError struct {
+	Reason string
+	// Passing tells whether it may be better another time.
+	Passing bool
+}
+
+func (e *RemoteError) Error() string { return e.Reason }
+
+// InputFetcher fetches the images that accepted jobs wait for. Such a job is
+// BLOCKED, and the transaction that stores its image queues it. Any number of
+// processes may fetch: each image is one's at a time, and another's if that one
+// dies.
+type InputFetcher struct {
+	Inputs   *Inputs
+	Notifier *Notifier
+}
+
+const (
+	// fetchesAtOnce bounds what one process fetches, and accountFetches what all
+	// of them fetch for one account: its slow URLs hold up nobody else's.
+	fetchesAtOnce  = 16
+	accountFetches = 4
+	// fetchClaim is how long a fetch is one process's; it takes less.
+	fetchClaim = 3 * time.Minute
+	// fetchEvery is how often a process looks for images to fetch.
+	fetchEvery = 500 * time.Millisecond
+	// maxFetchTries is how often an image is asked for: after 5 s, 10 s, 20 s and
+	// 40 s once more.
+	maxFetchTries   = 5
+	firstFetchPause = 5 * time.Second
+	// ownFaultPause is when to go on after a fault that is not the image's.
+	ownFaultPause = 5 * time.Second
+	// giveBackTime bounds what is written when the process ends.
+	giveBackTime = 2 * time.Second
+)
+
+// Run fetches images until ctx ends, and gives back those that are under way
+// then.
+func (f *InputFetcher) Run(ctx context.Context) error {
+	slots := make(chan struct{}, fetchesAtOnce)
+	var fetches sync.WaitGroup
+	defer fetches.Wait()
+	return Every(ctx, "fetch images", fetchEvery, func(ctx context.Context) error {
+		claimed, err := f.claim(ctx, cap(slots)-len(slots))
+		for _, fetch := range claimed {
+			slots <- struct{}{}
+			fetches.Go(func() {
+				defer func() { <-slots }()
+				if err := f.fetch(ctx, fetch); err != nil {
+					slog.ErrorContext(ctx, "an image could not be fetched for a fault of ours", "job", fetch.JobID, "error", err)
+				}
+			})
+		}
+		return err
+	})
+}
+
+// Pass fetches the images that are due, one after the other, and returns how
+// many there were.
+func (f *InputFetcher) Pass(ctx context.Context) (int, error) {
+	claimed, err := f.claim(ctx, fetchesAtOnce)
+	for _, fetch := range claimed {
+		err = errors.Join(err, f.fetch(ctx, fetch))
+	}
+	return len(claimed), err
+}
+
+func (f *InputFetcher) claim(ctx context.Context, most int) ([]*models.InputFetch, error) {
+	if most == 0 {
+		return nil, nil
+	}
+	claimed, err := models.ClaimInputFetches(ctx, f.Inputs.DB, most, accountFetches, fetchClaim)
+	return claimed, wrap(err, "claim images to fetch")
+}
+
+// fetch does one claimed fetch. What is no fault of the image's is returned, and
+// tried again soon, also by another process.
+func (f *InputFetcher) fetch(ctx context.Context, fetch *models.InputFetch) error {
+	job, err := models.GetJob(ctx, f.Inputs.DB, fetch.JobID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // and the fetch is gone with it
+	}
+	if err == nil {
+		err = f.fetchFor(ctx, fetch, job)
+	}
+	if err == nil {
+		return nil
+	}
+	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	pause := ownFaultPause
+	if ctx.Err() != nil {
+		pause, err = 0, nil
+	}
+	return errors.Join(err, models.PostponeInputFetch(rest, f.Inputs.DB, fetch, false, pause))
+}
+
+func (f *InputFetcher) fetchFor(ctx context.Context, fetch *models.InputFetch, job *models.Job) error {
+	if job.Status != models.JobBlocked {
+		return f.settle(ctx, fetch, job, nil)
+	}
+	ref := readReference(job.Params)
+	data, err := f.Inputs.Remote.Fetch(ctx, string(ref))
+	var info picture.Info
+	if err == nil {
+		info, err = picture.Check(ctx, data)
+	}
+	var away *RemoteError
+	var fault picture.Fault
+	switch {
+	case errors.As(err, &away) && away.Passing && fetch.Tries < maxFetchTries:
+		fetch.Problem = away.Reason
+		return models.PostponeInputFetch(ctx, f.Inputs.DB, fetch, true, firstFetchPause<<(fetch.Tries-1))
+	case errors.As(err, &away):
+		return f.settle(ctx, fetch, job, func(_ context.Context, c *change) error {
+			return c.failed(models.FailInvalidInput, "the image at "+referenceField+" cannot be fetched: "+away.Reason)
+		})
+	case errors.As(err, &fault):
+		return f.settle(ctx, fetch, job, func(_ context.Context, c *change) error {
+			return c.failed(models.FailInvalidInput, "the image at "+referenceField+" cannot be used: "+fault.Error())
+		})
+	case err != nil:
+		return err
+	}
+	image, err := f.Inputs.store(ctx, job.AccountID, data, info)
+	if err != nil {
+		return err
+	}
+	return f.settle(ctx, fetch, job, func(ctx context.Context, c *change) error {
+		if readReference(c.job.Params) != ref {
+			return errReferenceEdited
+		}
+		err := models.UseInput(ctx, c.tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: image.ID, Reference: string(ref)})
+		if err != nil {
+			return fmt.Errorf("use the fetched image: %w", err)
+		}
+		c.job.BlockedBy--
+		return c.unblock()
+	})
+}
+
+// errReferenceEdited ends a fetch whose job has meanwhile been opened again with
+// another image: that one is fetched then.
+var errReferenceEdited = errors.New("the job names another image now")
+
+// settle ends a fetch, and with it what its job waits for. A fetch that is
+// another's by now, or of a job that does not wait any more, changes nothing.
+func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job, act func(context.Context, *change) error) error {
+	var done *change
+	err := inTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
+		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
+			return err
+		}
+		job, err := models.LockJob(ctx, tx, seen.ID)
+		if err != nil {
+			return err
+		}
+		if job.Status == models.JobBlocked && act == nil {
+			return nil // it was opened again
+		}
+		if err := models.EndInputFetch(ctx, tx, fetch); err != nil || job.Status != models.JobBlocked {
+			return err
+		}
+		c, err := newChange(ctx, tx, job)
+		if err != nil {
+			return err
+		}
+		if err := act(ctx, c); err != nil {
+			return err
+		}
+		done = c
+		return c.save(ctx)
+	})
+	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, errReferenceEdited) {
+		return nil
+	}
+	if err == nil && done != nil {
+		f.Notifier.after(ctx, done)
+	}
+	return wrap(err, "settle the image of job %s", seen.ID)
+}

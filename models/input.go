@@ -1,0 +1,188 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// CountInputUploads counts up to limit keys of inputs that were issued to an
+// account and have yet to become artifacts.
+func CountInputUploads(ctx context.Context, db bun.IDB, account AccountID, limit int) (int, error) {
+	var n int
+	err := db.NewRaw(`
+		SELECT count(*) FROM (SELECT FROM uploads WHERE type = 'INPUT' AND account_id = ? LIMIT ?) u`, account, limit).Scan(ctx, &n)
+	return n, err
+}
+
+// FindInputUpload returns the key that was issued to an account for that input,
+// or sql.ErrNoRows.
+func FindInputUpload(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID) (*IssuedUpload, error) {
+	u := new(IssuedUpload)
+	err := db.NewSelect().Model(u).Where("u.type = 'INPUT' AND u.artifact_id = ? AND u.account_id = ?", id, account).Scan(ctx)
+	return u, err
+}
+
+// FindInput returns an account's input, or sql.ErrNoRows.
+func FindInput(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID) (*Artifact, error) {
+	a := new(Artifact)
+	err := db.NewSelect().Model(a).Where("ar.id = ? AND ar.account_id = ? AND ar.type = 'INPUT'", id, account).Scan(ctx)
+	return a, err
+}
+
+// InsertInput makes an artifact of an input that was issued, and reads back what
+// was issued. It returns sql.ErrNoRows, and writes nothing, if the key is no
+// longer issued: the input is an artifact already, or the object may be gone.
+func InsertInput(ctx context.Context, db bun.IDB, a *Artifact) error {
+	return db.NewRaw(`
+		WITH issued AS (DELETE FROM uploads WHERE type = 'INPUT' AND artifact_id = ? RETURNING *)
+		INSERT INTO artifacts (id, account_id, type, object_key, size_bytes, checksum, content_type, metadata)
+		SELECT artifact_id, account_id, type, object_key, size_bytes, checksum, content_type, ? FROM issued
+		RETURNING *`, a.ID, a.Metadata).Scan(ctx, a)
+}
+
+// InputUse says that a job begins from an input, and how its params name it.
+type InputUse struct {
+	JobID      JobID
+	AccountID  AccountID
+	ArtifactID ArtifactID
+	Reference  string
+}
+
+// UseInput has a job of the account begin from an input: nobody deletes it before
+// the transaction ends, and then it is in use. It returns sql.ErrNoRows if the
+// account has no such input.
+func UseInput(ctx context.Context, tx bun.Tx, u InputUse) error {
+	return mustChange(tx.NewRaw(`
+		WITH input AS (SELECT id FROM artifacts WHERE id = ? AND account_id = ? AND type = 'INPUT' FOR KEY SHARE)
+		INSERT INTO input_uses (job_id, artifact_id, reference) SELECT ?, id, ? FROM input
+		ON CONFLICT (job_id, artifact_id) DO UPDATE SET reference = EXCLUDED.reference`,
+		u.ArtifactID, u.AccountID, u.JobID, u.Reference).Exec(ctx))
+}
+
+// FindInputOf returns the input that a job begins from by that reference, or
+// sql.ErrNoRows.
+func FindInputOf(ctx context.Context, db bun.IDB, job JobID, reference string) (*Artifact, error) {
+	a := new(Artifact)
+	err := db.NewRaw(`
+		SELECT ar.* FROM input_uses u JOIN artifacts ar ON ar.id = u.artifact_id
+		WHERE u.job_id = ? AND u.reference = ? ORDER BY ar.id DESC LIMIT 1`, job, reference).Scan(ctx, a)
+	return a, err
+}
+
+// ListInputs returns the inputs of these jobs, each with the job as its own,
+// oldest first.
+func ListInputs(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Artifact, error) {
+	var rows []struct {
+		Artifact
+		UsedBy JobID `bun:"used_by"`
+	}
+	err := db.NewRaw(`
+		SELECT ar.*, u.job_id AS used_by FROM input_uses u JOIN artifacts ar ON ar.id = u.artifact_id
+		WHERE u.job_id IN (?) ORDER BY u.job_id, ar.id`, bun.List(jobs)).Scan(ctx, &rows)
+	found := make([]*Artifact, len(rows))
+	for i := range rows {
+		rows[i].JobID = rows[i].UsedBy
+		found[i] = &rows[i].Artifact
+	}
+	return found, err
+}
+
+// LockInputsOf locks the inputs of jobs that are locked.
+func LockInputsOf(ctx context.Context, tx bun.Tx, jobs []JobID) ([]ArtifactID, error) {
+	var ids []ArtifactID
+	err := tx.NewRaw(`
+		SELECT id FROM artifacts WHERE id IN (SELECT artifact_id FROM input_uses WHERE job_id IN (?))
+		ORDER BY id FOR UPDATE`, bun.List(jobs)).Scan(ctx, &ids)
+	return ids, err
+}
+
+// ForsakeInputs ends the use of locked inputs by these jobs, and dooms those that
+// no other job uses.
+func ForsakeInputs(ctx context.Context, tx bun.Tx, jobs []JobID, inputs []ArtifactID) error {
+	if _, err := tx.NewRaw("DELETE FROM input_uses WHERE job_id IN (?)", bun.List(jobs)).Exec(ctx); err != nil || len(inputs) == 0 {
+		return err
+	}
+	_, err := tx.NewRaw(`
+		WITH gone AS (
+			DELETE FROM artifacts ar WHERE id IN (?) AND NOT EXISTS (SELECT FROM input_uses u WHERE u.artifact_id = ar.id)
+			RETURNING object_key)
+		INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`, bun.List(inputs)).Exec(ctx)
+	return err
+}
+
+// LockInputsToReview locks inputs that are due for a look. Those that others hold
+// are passed over.
+func LockInputsToReview(ctx context.Context, tx bun.Tx, limit int) ([]ArtifactID, error) {
+	var ids []ArtifactID
+	err := tx.NewRaw(`
+		SELECT id FROM artifacts WHERE type = 'INPUT' AND review_at <= (SELECT clock_timestamp())
+		ORDER BY review_at LIMIT ? FOR UPDATE SKIP LOCKED`, limit).Scan(ctx, &ids)
+	return ids, err
+}
+
+// KeepInputs is how long inputs stay.
+type KeepInputs struct {
+	// Unused is from when it was stored, Used from the end of the last job that
+	// uses it.
+	Unused, Used time.Duration
+	// Review is when to look again at what has no end yet.
+	Review time.Duration
+}
+
+// ReviewInputs writes of locked inputs when they expire, as far as that is known
+// by now, and returns those for which that is over.
+func ReviewInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID, keep KeepInputs) (over []ArtifactID, err error) {
+	var rows []struct {
+		ID   ArtifactID `bun:"id"`
+		Over bool       `bun:"over"`
+	}
+	err = tx.NewRaw(`
+		WITH ends AS (
+			SELECT ar.id, CASE
+				WHEN count(j.id) = 0 THEN ar.created_at + make_interval(secs => ?1)
+				WHEN count(*) = count(j.completed_at) THEN max(j.completed_at) + make_interval(secs => ?2) END AS at
+			FROM artifacts ar LEFT JOIN input_uses u ON u.artifact_id = ar.id LEFT JOIN jobs j ON j.id = u.job_id
+			WHERE ar.id IN (?0) GROUP BY ar.id)
+		UPDATE artifacts ar SET expires_at = ends.at,
+			review_at = least(ends.at, clock_timestamp() + make_interval(secs => ?3))
+		FROM ends WHERE ar.id = ends.id
+		RETURNING ar.id, coalesce(ends.at <= clock_timestamp(), false) AS over`,
+		bun.List(ids), keep.Unused.Seconds(), keep.Used.Seconds(), keep.Review.Seconds()).Scan(ctx, &rows)
+	for _, row := range rows {
+		if row.Over {
+			over = append(over, row.ID)
+		}
+	}
+	return over, err
+}
+
+// DoomInputs removes locked inputs that are over, and their uses, and dooms their
+// objects.
+func DoomInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := tx.NewRaw("DELETE FROM input_uses WHERE artifact_id IN (?)", bun.List(ids)).Exec(ctx); err != nil {
+		return err
+	}
+	_, err := tx.NewRaw(`
+		WITH gone AS (DELETE FROM artifacts WHERE id IN (?) RETURNING object_key)
+		INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`, bun.List(ids)).Exec(ctx)
+	return err
+}
+
+// DoomInputUploads removes up to limit keys of inputs that were issued an age
+// ago and never became artifacts, and dooms what was stored under them. It
+// returns how many there were.
+func DoomInputUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
+	return affected(tx.NewRaw(`
+		WITH gone AS (
+			DELETE FROM uploads WHERE object_key IN (
+				SELECT object_key FROM uploads
+				WHERE type = 'INPUT' AND created_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
+				ORDER BY created_at LIMIT ? FOR UPDATE SKIP LOCKED)
+			RETURNING object_key)
+		INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`, age.Seconds(), limit).Exec(ctx))
+}

@@ -1,0 +1,80 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// InputFetch is an image that a BLOCKED job waits for.
+type InputFetch struct {
+	bun.BaseModel `bun:"table:input_fetches,alias:f"`
+
+	JobID     JobID     `bun:"job_id,pk"`
+	AccountID AccountID `bun:"account_id"`
+	// Tries counts those that were begun, the present one included.
+	Tries int `bun:"tries"`
+	// Problem is why the newest try failed, for people.
+	Problem string    `bun:"problem,nullzero"`
+	NextAt  time.Time `bun:"next_at,nullzero"`
+}
+
+// InsertInputFetch has an image fetched for a job.
+func InsertInputFetch(ctx context.Context, tx bun.Tx, job JobID, account AccountID) error {
+	_, err := tx.NewRaw("INSERT INTO input_fetches (job_id, account_id) VALUES (?, ?)", job, account).Exec(ctx)
+	return err
+}
+
+// DropInputFetch removes the fetch that an earlier run of a locked job left.
+func DropInputFetch(ctx context.Context, tx bun.Tx, job JobID) error {
+	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ?", job).Exec(ctx)
+	return err
+}
+
+// ClaimInputFetches begins up to limit fetches that are due, at most some of each
+// account at once. They are the caller's for as long as ttl; after that others
+// begin them again.
+func ClaimInputFetches(ctx context.Context, db bun.IDB, limit, perAccount int, ttl time.Duration) ([]*InputFetch, error) {
+	var claimed []*InputFetch
+	err := db.NewRaw(`
+		WITH busy AS (
+			SELECT account_id, count(*) AS n FROM input_fetches WHERE claimed_until > (SELECT clock_timestamp()) GROUP BY account_id),
+		due AS (
+			SELECT f.job_id, f.next_at, coalesce(busy.n, 0) + row_number() OVER (PARTITION BY f.account_id ORDER BY f.next_at) AS place
+			FROM input_fetches f LEFT JOIN busy ON busy.account_id = f.account_id
+			WHERE f.next_at <= (SELECT clock_timestamp()) AND f.claimed_until <= (SELECT clock_timestamp())),
+		taken AS (
+			SELECT job_id FROM input_fetches
+			WHERE job_id IN (SELECT job_id FROM due WHERE place <= ?1 ORDER BY next_at LIMIT ?0)
+				AND claimed_until <= (SELECT clock_timestamp())
+			FOR UPDATE SKIP LOCKED)
+		UPDATE input_fetches f SET tries = f.tries + 1, claimed_until = clock_timestamp() + make_interval(secs => ?2)
+		FROM taken WHERE f.job_id = taken.job_id
+		RETURNING f.job_id, f.account_id, f.tries`, limit, perAccount, ttl.Seconds()).Scan(ctx, &claimed)
+	return claimed, err
+}
+
+// PostponeInputFetch gives a claimed fetch back, to be tried again after a while;
+// if it does not count, it was no fault of the image's. A claim that ran out
+// changes nothing.
+func PostponeInputFetch(ctx context.Context, db bun.IDB, f *InputFetch, counts bool, after time.Duration) error {
+	_, err := db.NewRaw(`
+		UPDATE input_fetches SET claimed_until = '-infinity', next_at = clock_timestamp() + make_interval(secs => ?),
+			problem = coalesce(?, problem), tries = tries - CASE WHEN ? THEN 0 ELSE 1 END
+		WHERE job_id = ? AND tries = ?`, after.Seconds(), nullable(f.Problem), counts, f.JobID, f.Tries).Exec(ctx)
+	return err
+}
+
+// EndInputFetch removes a claimed fetch of a locked job, or returns sql.ErrNoRows
+// if it is another's by now.
+func EndInputFetch(ctx context.Context, tx bun.Tx, f *InputFetch) error {
+	return mustChange(tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ? AND tries = ?", f.JobID, f.Tries).Exec(ctx))
+}
+
+// ListInputFetches returns the fetches that these jobs wait for, in no order.
+func ListInputFetches(ctx context.Context, db bun.IDB, jobs []JobID) ([]*InputFetch, error) {
+	var found []*InputFetch
+	err := db.NewSelect().Model(&found).Where("f.job_id IN (?)", bun.List(jobs)).Scan(ctx)
+	return found, err
+}
