@@ -45,6 +45,8 @@ type Submission struct {
 	RequireRegion bool
 	// Retry narrows the backoff between attempts.
 	Retry *models.RetryPolicy
+	// Video is what the Videos API keeps with it; nil for any other caller.
+	Video *VideoRequest
 }
 
 // Submitter accepts jobs.
@@ -84,12 +86,21 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 	badInput := s.Inputs.check(ctx, p.AccountID, job.Params)
 
 	var done *change
+	var first *models.Job
 	asked := *job
 	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*job = asked
+		*job, first = asked, nil
+		if in.Video != nil {
+			if first, err = in.Video.first(ctx, tx, job); err != nil || first != nil {
+				return err
+			}
+		}
 		done, err = s.insert(ctx, tx, job, in, badInput)
 		return err
 	})
+	if err == nil && first != nil {
+		return first, true, nil
+	}
 	if errors.Is(err, errKeyUsed) {
 		job, err = s.first(ctx, job)
 		return job, true, err
@@ -144,6 +155,9 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 		return nil, errQueueFull
 	}
 	if err := s.insertInput(ctx, tx, job, in.Prompt); err != nil {
+		return nil, err
+	}
+	if err := in.Video.keep(ctx, tx, job); err != nil {
 		return nil, err
 	}
 	if _, err := useInput(ctx, tx, job); err != nil {

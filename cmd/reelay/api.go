@@ -14,12 +14,14 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web"
 	"github.com/reelay/reelay/web/rest"
+	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
 
 func apiCommand() *cobra.Command {
-	return &cobra.Command{
+	cfg := readConfig()
+	cmd := &cobra.Command{
 		Use:   "api",
 		Short: "Serve the API and the console",
 		Long: "Serves GraphQL, the console and links to objects. Stateless: run as many as you like.\n" +
@@ -27,7 +29,6 @@ func apiCommand() *cobra.Command {
 			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := readConfig()
 			if err := cfg.need(); err != nil {
 				return err
 			}
@@ -38,11 +39,13 @@ func apiCommand() *cobra.Command {
 			}
 			publicURL := cfg.publicURL
 			if publicURL == "" {
-				publicURL = "http://" + listener.Addr().String()
+				publicURL = cfg.tls.scheme() + listener.Addr().String()
 			}
-			return openAPI(cmd.Context(), cfg, listener, publicURL)
+			return openAPI(cmd.Context(), cfg, cfg.tls.secure(listener), publicURL)
 		},
 	}
+	cfg.tls.addFlags(cmd.Flags())
+	return cmd
 }
 
 // openAPI serves the API until ctx ends. While its stores are not there yet it
@@ -110,7 +113,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 func (s *stack) handler(publicURL string) http.Handler {
 	reader := s.reader()
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
-	submitter := &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound}
+	submitter := s.submitter()
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
@@ -128,6 +131,9 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.Handle("/api/", rest.New(rest.Config{
 		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
 		PublicURL: strings.TrimRight(publicURL, "/"),
+	}))
+	mux.Handle("/v1/", videos.New(videos.Config{
+		Authenticate: s.keys().Authenticate, Videos: s.videos(), Models: s.videoModels, FilmsKept: s.cfg.retention.Films, Inputs: s.inputs(),
 	}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })

@@ -114,7 +114,7 @@ type pickupWorker struct {
 }
 
 func newPickup(ctx context.Context, keys credentials) (*pickup, error) {
-	c, err := client.New(keys.Endpoint, keys.ClientKey)
+	c, err := newClient(keys.Endpoint, keys.ClientKey, keys.CAFile)
 	if err != nil {
 		return nil, err
 	}

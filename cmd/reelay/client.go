@@ -40,7 +40,27 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(endpoint, key)
+	return newClient(endpoint, key, firstOf(os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)))
+}
+
+// newClient makes a client that also trusts the certificates in a file, if one is
+// named.
+func newClient(endpoint, key, caFile string) (*client.Client, error) {
+	trust, err := client.TrustFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(endpoint, key, trust)
+}
+
+// ownCertificate is the file of the certificate that a running `up` made for
+// itself, if the endpoint is its own.
+func (t *target) ownCertificate(endpoint string) string {
+	running, err := readCredentials(t.data)
+	if err != nil || strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
+		return ""
+	}
+	return running.CAFile
 }
 
 func (t *target) resolve(getenv func(string) string) (endpoint, key string, err error) {

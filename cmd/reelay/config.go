@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/web/videos"
 )
 
 // config is what a server process needs to know: from the environment, with
@@ -37,6 +38,9 @@ type config struct {
 	// introspection is on or off.
 	introspection string
 	retention     jobs.Retention
+	tls           tlsFiles
+	// videoModels is what clients of the Videos API call the catalogue's models.
+	videoModels string
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -56,6 +60,9 @@ func readConfig() config {
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		introspection: env("REELAY_INTROSPECTION", "on"),
+
+		tls:         tlsFiles{cert: env("REELAY_TLS_CERT", ""), key: env("REELAY_TLS_KEY", "")},
+		videoModels: env("REELAY_VIDEO_MODELS", ""),
 	}
 }
 
@@ -97,6 +104,7 @@ func (c *config) check() error {
 	}
 	c.checkRetention(bad)
 	c.checkOutbound(bad)
+	wrong = append(wrong, c.tls.check(), c.checkVideoModels())
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
@@ -121,6 +129,18 @@ func (c *config) checkOutbound(bad func(name, value, may string)) {
 	default:
 		bad("REELAY_OUTBOUND_LOOPBACK", value, "true or false")
 	}
+}
+
+// checkVideoModels reads the names of models as the API will.
+func (c *config) checkVideoModels() error {
+	catalogue, err := jobs.LoadCatalogue()
+	if err == nil {
+		_, err = videos.ReadModels(c.videoModels, catalogue)
+	}
+	if err != nil {
+		return fmt.Errorf("REELAY_VIDEO_MODELS is %q: it must be pairs such as sora-2=testcard, separated by commas: %w", c.videoModels, err)
+	}
+	return nil
 }
 
 func validListen(address string) bool {

@@ -107,6 +107,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
+				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos().Sweep)},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})

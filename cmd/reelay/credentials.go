@@ -18,20 +18,22 @@ type credentials struct {
 	OperatorKey string `json:"operatorKey"`
 	ClientKey   string `json:"clientKey"`
 	WorkerKey   string `json:"workerKey"`
+	// CAFile is the certificate to trust, if the API's is our own.
+	CAFile string `json:"caFile,omitempty"`
 }
 
 const credentialsFile = "credentials.json"
 
 // credentials returns the keys in the file, and makes those that are missing or
 // that this database does not know.
-func (s *stack) credentials(ctx context.Context, path, endpoint string) (credentials, error) {
+func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) (credentials, error) {
 	var c credentials
 	if data, err := os.ReadFile(path); err == nil {
 		if err := json.Unmarshal(data, &c); err != nil {
 			return c, fmt.Errorf("%s is not JSON: %w; remove it to get new keys", path, err)
 		}
 	}
-	c.Endpoint = endpoint
+	c.Endpoint, c.CAFile = endpoint, caFile
 	for _, key := range []struct {
 		secret  *string
 		account string

@@ -108,7 +108,7 @@ type demo struct {
 }
 
 func newDemo(keys credentials, d *display) (*demo, error) {
-	c, err := client.New(keys.Endpoint, keys.ClientKey)
+	c, err := newClient(keys.Endpoint, keys.ClientKey, keys.CAFile)
 	if err != nil {
 		return nil, err
 	}

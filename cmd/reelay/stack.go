@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
 )
 
@@ -29,6 +30,8 @@ type stack struct {
 	sealer    *seal.Sealer
 	catalogue *jobs.Catalogue
 	notifier  *jobs.Notifier
+	// videoModels is what clients of the Videos API call the catalogue's models.
+	videoModels videos.Models
 
 	closers []func()
 }
@@ -53,6 +56,9 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	if s.catalogue, err = jobs.LoadCatalogue(); err != nil {
 		return nil, err
+	}
+	if s.videoModels, err = videos.ReadModels(cfg.videoModels, s.catalogue); err != nil {
+		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}
 	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
@@ -177,6 +183,17 @@ func (s *stack) bulk() *jobs.Bulk {
 
 func (s *stack) webhooks() *jobs.Webhooks {
 	return &jobs.Webhooks{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
+}
+
+// videos is the same in api, and in control, which deletes what had to end first.
+func (s *stack) videos() *jobs.Videos {
+	return &jobs.Videos{
+		Reader: s.reader(), Submitter: s.submitter(), Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
+	}
+}
+
+func (s *stack) submitter() *jobs.Submitter {
+	return &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound}
 }
 
 func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }

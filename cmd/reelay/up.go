@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 
 	"github.com/reelay/reelay/internal/services"
@@ -21,11 +22,13 @@ type upOptions struct {
 	agents      int
 	agentsMax   int
 	idleSeconds int
+	selfSigned  bool
 }
 
 func upCommand() *cobra.Command {
 	var o upOptions
 	var listenAt string
+	cfg := readConfig()
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole of Reelay on this machine",
@@ -34,18 +37,17 @@ func upCommand() *cobra.Command {
 			"is started again.\n\n" +
 			"Ctrl-C takes all of it down; the data stay in --data for the next time. With DATABASE_URL,\n" +
 			"REDIS_URL or GCS_BUCKET set, those are used in place of its own.",
-		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try",
+		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := readConfig()
 			if cmd.Flags().Changed("listen") {
 				cfg.listen = listenAt
 			}
-			if err := errors.Join(cfg.check(), o.check(cmd.Flags().Changed("agents-max"))); err != nil {
+			if err := errors.Join(cfg.check(), o.check(cmd.Flags().Changed("agents-max"), cfg)); err != nil {
 				return err
 			}
 			cfg.setUpLog()
-			return up(cmd.Context(), cfg, o, func(endpoint string, c credentials) { printReady(cmd, endpoint, c, o.data) })
+			return up(cmd.Context(), cfg, o, func(endpoint string, c credentials) { printReady(cmd, endpoint, c, o) })
 		},
 	}
 	flags := cmd.Flags()
@@ -56,6 +58,8 @@ func upCommand() *cobra.Command {
 	flags.IntVar(&o.agents, "agents", 2, "agents to run at least; 0 runs none, ever")
 	flags.IntVar(&o.agentsMax, "agents-max", 0, "agents to run at most when many jobs wait (default: as --agents)")
 	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents goes")
+	cfg.tls.addFlags(flags)
+	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS, for a try, with a certificate of its own in --data")
 	return cmd
 }
 
@@ -64,7 +68,7 @@ const (
 	maxProcesses = 16
 )
 
-func (o *upOptions) check(maxGiven bool) error {
+func (o *upOptions) check(maxGiven bool, cfg config) error {
 	if !maxGiven {
 		o.agentsMax = o.agents
 	}
@@ -79,6 +83,8 @@ func (o *upOptions) check(maxGiven bool) error {
 		return fmt.Errorf("--agents-max is %d: it must be from --agents (%d) to %d", o.agentsMax, o.agents, maxAgents)
 	case o.idleSeconds < 0:
 		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
+	case o.selfSigned && cfg.tls.used():
+		return errors.New("--tls-self-signed is set, and so is --tls-cert: use one of them")
 	case o.data == "":
 		return errors.New("--data is empty: it must be a folder")
 	}
@@ -88,12 +94,15 @@ func (o *upOptions) check(maxGiven bool) error {
 	return nil
 }
 
-func printReady(cmd *cobra.Command, endpoint string, c credentials, data string) {
+func printReady(cmd *cobra.Command, endpoint string, c credentials, o upOptions) {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "ready %s\n", endpoint)
 	fmt.Fprintf(out, "  console   %s (log in with the operator key)\n", endpoint)
 	fmt.Fprintf(out, "  operator  %s\n  client    %s\n  worker    %s\n  admin     %s\n", c.OperatorKey, c.ClientKey, c.WorkerKey, c.AdminKey)
-	fmt.Fprintf(out, "  also in   %s\n", filepath.Join(data, credentialsFile))
+	fmt.Fprintf(out, "  also in   %s\n", filepath.Join(o.data, credentialsFile))
+	if c.CAFile != "" {
+		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", c.CAFile, fingerprint(c.CAFile))
+	}
 }
 
 // up runs everything until ctx ends. isReady is called once all of it answers.
@@ -122,21 +131,22 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 			return err
 		}
 	}
-	if cfg.publicURL == "" {
-		cfg.publicURL = "http://" + reachable(listener.Addr())
+	caFile, err := cfg.serveAt(listener, o)
+	if err != nil {
+		return err
 	}
 	if err := cfg.writeStores(o.data); err != nil {
 		return err
 	}
-	keys, err := prepare(ctx, cfg, o)
+	keys, err := prepare(ctx, cfg, o, caFile)
 	if err != nil {
 		return err
 	}
 	roster := newRoster(filepath.Join(o.data, rosterFile))
 	defer roster.close()
 	own.list(roster)
-	address := "http://" + reachable(listener.Addr())
-	agents, err := openAgents(o.data, address, keys.WorkerKey, roster)
+	address := cfg.tls.scheme() + reachable(listener.Addr())
+	agents, err := openAgents(o.data, cfg.agentsEndpoint(address), keys, roster)
 	if err != nil {
 		return err
 	}
@@ -150,13 +160,51 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 	return t.run(ctx, address, func() { isReady(cfg.publicURL, keys) })
 }
 
+// serveAt settles by which address, and which certificate, the API is reached. It
+// returns the file of the certificate if that is our own.
+func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err error) {
+	if c.videoModels == "" {
+		c.videoModels = upVideoModels
+	}
+	host, _, _ := net.SplitHostPort(reachable(listener.Addr()))
+	if o.selfSigned {
+		dir, err := filepath.Abs(o.data)
+		if err != nil {
+			return "", err
+		}
+		if c.tls, err = selfSigned(dir, host); err != nil {
+			return "", err
+		}
+		caFile = c.tls.cert
+	}
+	if c.publicURL == "" {
+		c.publicURL = c.tls.scheme() + reachable(listener.Addr())
+		if c.tls.used() && c.tls.covers(host) != nil {
+			return "", fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q is not for %s: set REELAY_PUBLIC_URL to an https address that it is for", c.tls.cert, host)
+		}
+	}
+	return caFile, nil
+}
+
+// upVideoModels are the names that clients of the Videos API bring.
+const upVideoModels = "sora-2=testcard,sora-2-pro=testcard"
+
+// agentsEndpoint is where local agents find the API: at its address, or, since
+// they check the certificate, where it is for.
+func (c *config) agentsEndpoint(address string) string {
+	if c.tls.used() {
+		return c.publicURL
+	}
+	return address
+}
+
 // postgresConnections is how many connections to our own PostgreSQL the api and
 // control processes share: some fewer than it takes.
 const postgresConnections = 180
 
 // prepare brings the database up to date, and writes the keys and the pool that
 // `up` promises.
-func prepare(ctx context.Context, cfg config, o upOptions) (keys credentials, err error) {
+func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, err error) {
 	s, err := openStack(ctx, cfg, cfg.publicURL)
 	if err != nil {
 		return keys, err
@@ -165,7 +213,7 @@ func prepare(ctx context.Context, cfg config, o upOptions) (keys credentials, er
 	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
 		return keys, err
 	}
-	if keys, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL); err != nil {
+	if keys, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL, caFile); err != nil {
 		return keys, err
 	}
 	return keys, s.localPool(ctx, o)

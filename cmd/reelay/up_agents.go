@@ -23,8 +23,8 @@ type localAgents struct {
 	served   chan error
 }
 
-// openAgents runs none yet. Theirs is the API at address, with that key.
-func openAgents(data, address, key string, roster *roster) (*localAgents, error) {
+// openAgents runs none yet. Theirs is the API at endpoint, with the worker key.
+func openAgents(data, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to run agents with: %w", err)
@@ -34,7 +34,7 @@ func openAgents(data, address, key string, roster *roster) (*localAgents, error)
 		return nil, fmt.Errorf("clear the agents' work folder: %w", err)
 	}
 	provider := local.New(local.Config{
-		Command: []string{self, "agent"}, Endpoint: address, Key: key, Dir: data, Grace: agentsGo,
+		Command: []string{self, "agent"}, Endpoint: endpoint, Key: keys.WorkerKey, CAFile: keys.CAFile, Dir: data, Grace: agentsGo,
 		Started: func(id string, pid int) { roster.set("agent "+id, pid) },
 		Exited: func(id string, err error) {
 			roster.remove("agent " + id)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -86,6 +87,9 @@ func (c *config) environment(name string) []string {
 		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
 		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
 		"REELAY_OUTBOUND_LOOPBACK=true", // a laptop's webhooks and images lead to itself
+		"REELAY_TLS_CERT=" + c.tls.cert,
+		"REELAY_TLS_KEY=" + c.tls.key,
+		"REELAY_VIDEO_MODELS=" + c.videoModels,
 		"DATABASE_URL=" + c.databaseURL,
 		"REDIS_URL=" + c.redisURL,
 		"GCS_BUCKET=" + c.bucket,
@@ -112,6 +116,10 @@ func (a *processes) answer(ctx context.Context, address string) error {
 	return nil
 }
 
+// prober asks over loopback, and nothing that is a secret: it need not know whose
+// certificate that is.
+var prober = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
 func answers(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -120,7 +128,7 @@ func answers(ctx context.Context, address string) bool {
 		return false
 	}
 	request.Close = true
-	response, err := http.DefaultClient.Do(request)
+	response, err := prober.Do(request)
 	if err != nil {
 		return false
 	}

@@ -20,7 +20,7 @@ import (
 
 // settings are the agent's flags as they were given.
 type settings struct {
-	endpoint, key                                         string
+	endpoint, key, caFile                                 string
 	provider, instanceID, pool, region, zone, gpuType, as string
 	models, runtimes                                      []string
 	workDir, log                                          string
@@ -40,7 +40,8 @@ runtime render it. It leaves when it is told to (SIGTERM, SIGINT, a drain): the 
 is checkpointed and handed over, and goes on elsewhere. A second signal means now.
 
 Each flag can be given in the environment as REELAY_AGENT_ and its name, such as
-REELAY_AGENT_WORK_DIR; the endpoint and the key as REELAY_ENDPOINT and REELAY_API_KEY.`,
+REELAY_AGENT_WORK_DIR; the endpoint, the key and the file of certificates as REELAY_ENDPOINT,
+REELAY_API_KEY and REELAY_CA_FILE.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -49,6 +50,7 @@ REELAY_AGENT_WORK_DIR; the endpoint and the key as REELAY_ENDPOINT and REELAY_AP
 	flags := command.Flags()
 	flags.StringVar(&s.endpoint, "endpoint", "http://127.0.0.1:8080", "URL of the Reelay API")
 	flags.StringVar(&s.key, "key", "", "key with the role WORKER (better in REELAY_API_KEY than here, where ps shows it)")
+	flags.StringVar(&s.caFile, "ca-file", "", "file of certificates, PEM, to trust besides the system's")
 	flags.StringVar(&s.provider, "provider", "static", "where this machine comes from")
 	flags.StringVar(&s.instanceID, "instance-id", host, "the machine's id at its provider")
 	flags.StringVar(&s.pool, "pool", "", "id of the pool that the worker belongs to")
@@ -96,6 +98,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	}
 	fill("endpoint", "REELAY_ENDPOINT")
 	fill("key", "REELAY_API_KEY")
+	fill("ca-file", "REELAY_CA_FILE")
 	for _, flag := range []string{
 		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
 		"notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
@@ -115,7 +118,11 @@ func (s settings) config(version string) (Config, error) {
 		StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
 	}
 	var err error
-	if config.Client, err = client.New(s.endpoint, s.key); err != nil {
+	trust, err := client.TrustFile(s.caFile)
+	if err != nil {
+		return config, fmt.Errorf("--ca-file: %w", err)
+	}
+	if config.Client, err = client.New(s.endpoint, s.key, trust); err != nil {
 		return config, fmt.Errorf("--endpoint: %w", err)
 	}
 	if s.key == "" {

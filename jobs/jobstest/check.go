@@ -16,7 +16,7 @@ import (
 var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
 	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
-	"bulk_operations", "bulk_items",
+	"bulk_operations", "bulk_items", "videos",
 	"lanes", "queue_pauses",
 	"api_keys", "audit_log",
 	"input_uses", "input_fetches",

@@ -31,6 +31,9 @@ type Config struct {
 	Command []string
 	// Endpoint and Key are how its agents reach the API and enrol.
 	Endpoint, Key string
+	// CAFile holds certificates that they trust besides the system's, or is "":
+	// then those of the environment.
+	CAFile string
 	// Dir gets a folder logs, with a file per instance, and a folder work.
 	Dir string
 	// Grace is how long the agents may take to leave when all are stopped.
@@ -119,12 +122,16 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return nil, err
 	}
+	// the key is not for ps to show
+	env := append(os.Environ(), "REELAY_ENDPOINT="+p.config.Endpoint, "REELAY_API_KEY="+p.config.Key)
+	if p.config.CAFile != "" {
+		env = append(env, "REELAY_CA_FILE="+p.config.CAFile)
+	}
 	child, err := services.StartChild(services.ChildConfig{
-		Name: "agent " + instanceID,
-		Path: p.config.Command[0],
-		Args: append(slices.Clone(p.config.Command[1:]), p.arguments(pool, instanceID)...),
-		// the key is not for ps to show
-		Env:   append(os.Environ(), "REELAY_ENDPOINT="+p.config.Endpoint, "REELAY_API_KEY="+p.config.Key),
+		Name:  "agent " + instanceID,
+		Path:  p.config.Command[0],
+		Args:  append(slices.Clone(p.config.Command[1:]), p.arguments(pool, instanceID)...),
+		Env:   env,
 		Log:   filepath.Join(logs, logName(instanceID)),
 		Grace: p.config.Grace,
 	})

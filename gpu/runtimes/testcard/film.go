@@ -41,7 +41,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 	fps, err2 := integer(p, "fps", "1", "60")
 	seed, err3 := integer(p, "seed", "0", "9007199254740992")
 	pace, err4 := number(p, "pace", "0", "600")
-	width, height, err5 := size(p["resolution"].(string), p["aspectRatio"].(string))
+	width, height, err5 := size(p["size"].(string), p["resolution"].(string), p["aspectRatio"].(string))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return film{}, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -59,7 +59,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 func parseParams(params json.RawMessage) (map[string]any, error) {
 	p := map[string]any{
 		"durationSeconds": json.Number("4"), "fps": json.Number("24"), "seed": json.Number("0"), "pace": json.Number("1"),
-		"resolution": "480p", "aspectRatio": "16:9", "referenceImage": "",
+		"resolution": "480p", "aspectRatio": "16:9", "size": "", "referenceImage": "",
 	}
 	if len(params) == 0 {
 		return p, nil
@@ -119,7 +119,16 @@ func integer(params map[string]any, name, low, high string) (*big.Rat, error) {
 	return value, err
 }
 
-func size(resolution, aspectRatio string) (width, height int, err error) {
+// size is the pixels as they are named, or else those of a resolution and a ratio.
+func size(pixels, resolution, aspectRatio string) (width, height int, err error) {
+	switch pixels {
+	case "":
+	case "720x1280", "1280x720", "1024x1792", "1792x1024", "1080x1920", "1920x1080":
+		_, err := fmt.Sscanf(pixels, "%dx%d", &width, &height)
+		return width, height, err
+	default:
+		return 0, 0, fmt.Errorf("size is %q; it may be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080", pixels)
+	}
 	long, short := 0, 0
 	switch resolution {
 	case "480p":

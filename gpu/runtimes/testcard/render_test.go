@@ -27,6 +27,7 @@ func TestRender(t *testing.T) {
 			`{"pace":0,"durationSeconds":1.5}`:                                                      "h264 854x480 yuv420p 24/1 36",
 			`{"pace":0,"durationSeconds":0.5,"aspectRatio":"9:16","fps":10}`:                        "h264 480x854 yuv420p 10/1 5",
 			`{"pace":0,"durationSeconds":5e-1,"aspectRatio":"1:1","fps":1}`:                         "h264 480x480 yuv420p 1/1 1",
+			`{"pace":0,"durationSeconds":0.5,"size":"1024x1792","fps":4}`:                           "h264 1024x1792 yuv420p 4/1 2",
 			`{"pace":0,"durationSeconds":0.5,"resolution":"720p","fps":12.0}`:                       "h264 1280x720 yuv420p 12/1 6",
 			`{"pace":0,"durationSeconds":0.5,"resolution":"1080p","fps":4,"seed":9007199254740992}`: "h264 1920x1080 yuv420p 4/1 2",
 		} {
@@ -101,6 +102,7 @@ func TestRender(t *testing.T) {
 			`{"seed":9007199254740993}`:        "seed is 9007199254740993; it may be from 0 to 9007199254740992.",
 			`{"seed":-1,"pace":601}`:           "seed is -1; it may be from 0 to 9007199254740992; pace is 601; it may be from 0 to 600.",
 			`{"resolution":"4k"}`:              `resolution is "4k"; it may be 480p, 720p or 1080p.`,
+			`{"size":"64x64"}`:                 `size is "64x64"; it may be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080.`,
 			`{"aspectRatio":"4:3"}`:            `aspectRatio is "4:3"; it may be 16:9, 9:16 or 1:1.`,
 			`{"steps":5}`:                      `there is no parameter "steps".`,
 			`{"FPS":5}`:                        `there is no parameter "FPS".`,

@@ -1,0 +1,71 @@
+package videos
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// linkTTL is how long the links to content are good: for a slow download to begin.
+const linkTTL = time.Hour
+
+// variants is what each variant of the content is.
+var variants = map[string]models.ArtifactType{
+	"": models.ArtifactFinalVideo, "video": models.ArtifactFinalVideo,
+	"thumbnail": models.ArtifactThumbnail, "spritesheet": models.ArtifactSpritesheet,
+}
+
+// content leads to the bytes of a completed video, by a link that takes no key.
+// While there is nothing to download it is 404: clients would send the same
+// again at once for 409.
+func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, error) {
+	variant := c.URL.Query().Get("variant")
+	kind, known := variants[variant]
+	if !known {
+		return nil, invalid("invalid_value", "variant", "Invalid value: '%s'. Supported values are: 'video', 'thumbnail', and 'spritesheet'.", clip(variant))
+	}
+	v, err := a.Videos.Get(c.Context(), c.caller, id)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !v.Status.Terminal():
+		return nil, missing("video_not_ready", "Video is not ready yet, use GET /v1/videos/{video_id} to check status.")
+	case v.Status != models.JobCompleted:
+		return nil, missing("video_failed", "Video generation failed, so there is nothing to download: GET /v1/videos/{video_id} says why.")
+	}
+	film, err := a.artifact(c, v, kind)
+	if err != nil {
+		return nil, err
+	}
+	link, err := a.Videos.Reader.Link(c.Context(), film, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	w.Header().Set("Location", link)
+	w.WriteHeader(http.StatusFound)
+	return nil, nil
+}
+
+// artifact returns the newest of that kind, which of a film is the result.
+func (a *api) artifact(c *call, v *jobs.Video, kind models.ArtifactType) (*models.Artifact, error) {
+	all, err := a.Videos.Reader.JobArtifacts(c.Context(), []models.JobID{v.ID})
+	if err != nil {
+		return nil, err
+	}
+	var found *models.Artifact
+	for _, each := range all {
+		if each.Type == kind && (kind != models.ArtifactFinalVideo || each.ID == v.ResultID) {
+			found = each
+		}
+	}
+	if found == nil && v.ResultID == "" {
+		return nil, missing("video_expired", "The video's content has expired and was deleted.")
+	}
+	if found == nil {
+		return nil, missing("variant_not_found", "This video has no such variant: its model makes none.")
+	}
+	return found, nil
+}

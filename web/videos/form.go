@@ -1,0 +1,253 @@
+package videos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxBody holds an image of maxFile as a data URL, and a prompt.
+	maxBody = 30 << 20
+	// maxFile bounds an image that is sent along.
+	maxFile = 20 << 20
+	// smallBody is what needs no turn in the line of large ones.
+	smallBody = 1 << 20
+	// bodyTime is how long a body may take to come.
+	bodyTime = 2 * time.Minute
+
+	maxParts     = 64
+	maxKeyLength = 128
+	maxKeyDepth  = 4
+)
+
+// fields is a request's body: each value a string, a json.Number, a bool, nil, a
+// []any, a *file, or fields. In a multipart body every value but a file is a
+// string.
+type fields map[string]any
+
+// file is one that was sent along.
+type file struct {
+	contentType string
+	data        []byte
+}
+
+// readFields reads a body of JSON or of multipart/form-data.
+func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
+	mediaType, options, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
+	if err != nil || mediaType != "application/json" && mediaType != "multipart/form-data" {
+		return nil, &fault{
+			status: http.StatusUnsupportedMediaType, kind: kindInvalid, code: "unsupported_content_type",
+			message: "Unsupported content type: send application/json or multipart/form-data.",
+		}
+	}
+	if c.ContentLength < 0 || c.ContentLength > smallBody {
+		select {
+		case a.large <- struct{}{}:
+			c.release = func() { <-a.large }
+		case <-c.Context().Done():
+			return nil, c.Context().Err()
+		}
+	}
+	// Of a test's recorder there is no connection.
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTime))
+	defer conn.SetReadDeadline(time.Time{})
+	body := http.MaxBytesReader(w, c.Body, maxBody)
+	if mediaType == "application/json" {
+		return readJSON(body)
+	}
+	return readMultipart(body, options["boundary"])
+}
+
+func readJSON(body io.Reader) (fields, error) {
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return nil, errBody(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var tree map[string]any
+	if err := decoder.Decode(&tree); err != nil || tree == nil || decoder.More() {
+		return nil, invalid("invalid_json", "", "The body could not be parsed: it must be one JSON object.")
+	}
+	return asFields(tree), nil
+}
+
+func asFields(tree map[string]any) fields {
+	for name, value := range tree {
+		if sub, ok := value.(map[string]any); ok {
+			tree[name] = asFields(sub)
+		}
+	}
+	return tree
+}
+
+func readMultipart(body io.Reader, boundary string) (fields, error) {
+	if boundary == "" {
+		return nil, invalid("invalid_multipart", "", "The Content-Type names no boundary of the multipart body.")
+	}
+	parts := multipart.NewReader(body, boundary)
+	tree := fields{}
+	for n := 0; ; n++ {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return tree, nil
+		}
+		if err != nil {
+			return nil, errBody(err)
+		}
+		if n == maxParts {
+			return nil, invalid("invalid_multipart", "", "The multipart body may have %d parts.", maxParts)
+		}
+		data, err := io.ReadAll(part)
+		if err != nil {
+			return nil, errBody(err)
+		}
+		var value any = string(data)
+		if part.FileName() != "" {
+			value = &file{contentType: part.Header.Get("Content-Type"), data: data}
+		}
+		if err := tree.place(part.FormName(), value); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func errBody(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return &fault{
+			status: http.StatusRequestEntityTooLarge, kind: kindInvalid, code: "request_too_large",
+			message: "The body is larger than " + strconv.Itoa(maxBody>>20) + " MiB.",
+		}
+	}
+	return invalid("invalid_body", "", "The body could not be read to its end: send it again.")
+}
+
+// place puts a value where its key says: a[b][c] is c of b of a, and a[] the next
+// of a.
+func (f fields) place(key string, value any) error {
+	path := splitKey(key)
+	if path == nil {
+		return invalid("invalid_parameter", "", "Invalid parameter name: '%s'.", clip(key))
+	}
+	for _, name := range path[:len(path)-1] {
+		name = f.next(name)
+		if f[name] == nil {
+			f[name] = fields{}
+		}
+		sub, ok := f[name].(fields)
+		if !ok {
+			return errTwice(key)
+		}
+		f = sub
+	}
+	name := f.next(path[len(path)-1])
+	if _, taken := f[name]; taken {
+		return errTwice(key)
+	}
+	f[name] = value
+	return nil
+}
+
+// next is where the next value of a list goes, for the empty name.
+func (f fields) next(name string) string {
+	if name == "" {
+		return strconv.Itoa(len(f))
+	}
+	return name
+}
+
+func errTwice(key string) error {
+	return invalid("duplicate_parameter", clip(key), "Duplicate parameter: '%s'.", clip(key))
+}
+
+// splitKey returns the parts of a key such as input_reference[file_id], or nil if
+// it is none.
+func splitKey(key string) []string {
+	head, rest, nested := strings.Cut(key, "[")
+	if head == "" || len(key) > maxKeyLength || strings.Contains(head, "]") {
+		return nil
+	}
+	path := []string{head}
+	for nested {
+		var inside string
+		var closed bool
+		inside, rest, closed = strings.Cut(rest, "]")
+		if !closed || strings.Contains(inside, "[") || len(path) == maxKeyDepth {
+			return nil
+		}
+		path = append(path, inside)
+		if rest == "" {
+			break
+		}
+		if rest, nested = strings.CutPrefix(rest, "["); !nested {
+			return nil
+		}
+	}
+	return path
+}
+
+// only refuses what is not one of these.
+func (f fields) only(prefix string, known ...string) error {
+	for name := range f {
+		ok := false
+		for _, each := range known {
+			ok = ok || each == name
+		}
+		if !ok {
+			return invalid("unknown_parameter", clip(prefix+name), "Unknown parameter: '%s'.", clip(prefix+name))
+		}
+	}
+	return nil
+}
+
+// text returns a string, or "" if it is not there or null.
+func (f fields) text(name string) (string, error) {
+	switch value := f[name].(type) {
+	case nil:
+		return "", nil
+	case string:
+		return value, nil
+	default:
+		return "", errType(name, "a string", value)
+	}
+}
+
+// digits is text, for what may also be a number.
+func (f fields) digits(name string) (string, error) {
+	if n, ok := f[name].(json.Number); ok {
+		return n.String(), nil
+	}
+	return f.text(name)
+}
+
+func errType(param, want string, got any) error {
+	return invalid("invalid_type", param, "Invalid type for '%s': expected %s, but got %s instead.", param, want, typeName(got))
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case string:
+		return "a string"
+	case json.Number:
+		return "a number"
+	case bool:
+		return "a boolean"
+	case []any:
+		return "an array"
+	case fields:
+		return "an object"
+	case *file:
+		return "a file"
+	}
+	return "null"
+}

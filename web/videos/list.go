@@ -1,0 +1,69 @@
+package videos
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// listing is a part of the list, with where the next one begins.
+type listing struct {
+	Object  string  `json:"object"`
+	Data    []view  `json:"data"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
+func (a *api) list(_ http.ResponseWriter, c *call) (any, error) {
+	of, err := readPage(c.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.Videos.List(c.Context(), c.caller, of)
+	if err != nil {
+		return nil, orNoVideo(err, models.VideoID(of.After))
+	}
+	answer := listing{Object: "list", Data: []view{}, HasMore: found.More}
+	for _, v := range found.Items {
+		answer.Data = append(answer.Data, a.view(v))
+	}
+	if n := len(answer.Data); n > 0 {
+		answer.FirstID, answer.LastID = &answer.Data[0].ID, &answer.Data[n-1].ID
+	}
+	return answer, nil
+}
+
+func readPage(q url.Values) (jobs.VideoPage, error) {
+	of := jobs.VideoPage{Limit: defaultLimit}
+	if limit := q.Get("limit"); limit != "" {
+		n, err := strconv.Atoi(limit)
+		if err != nil || n < 0 || n > maxLimit {
+			return of, invalid("invalid_value", "limit", "Invalid 'limit': it must be an integer from 0 to %d.", maxLimit)
+		}
+		of.Limit = n
+	}
+	switch order := q.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		of.OldestFirst = true
+	default:
+		return of, invalid("invalid_value", "order", "Invalid value: '%s'. Supported values are: 'asc' and 'desc'.", clip(order))
+	}
+	if after := q.Get("after"); after != "" {
+		id, ok := models.ParseVideoID(after)
+		if !ok {
+			return of, invalid("invalid_value", "after", "Invalid 'after': '%s' is no video id.", clip(after))
+		}
+		of.After = id
+	}
+	return of, nil
+}

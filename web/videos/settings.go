@@ -1,0 +1,186 @@
+package videos
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// Models is which model of the catalogue each name of a client's means. A name
+// that is not in it is the catalogue's own.
+type Models map[string]string
+
+// ReadModels reads "sora-2=testcard,sora-2-pro=wan". Its error says what is wrong
+// and what may be there.
+func ReadModels(text string, catalogue *jobs.Catalogue) (Models, error) {
+	m := Models{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		name, target, ok := strings.Cut(pair, "=")
+		name, target = strings.TrimSpace(name), strings.TrimSpace(target)
+		switch {
+		case !ok || name == "" || target == "" || len(name) > maxModelName:
+			return nil, fmt.Errorf("%q is no pair NAME=MODEL", clip(pair))
+		case m[name] != "":
+			return nil, fmt.Errorf("%q is there twice", clip(name))
+		case !isVideoModel(catalogue, target):
+			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", clip(target), strings.Join(videoModels(catalogue), ", "))
+		}
+		m[name] = target
+	}
+	return m, nil
+}
+
+const maxModelName = 128
+
+func isVideoModel(c *jobs.Catalogue, name string) bool { return slices.Contains(videoModels(c), name) }
+
+// videoModels are those that make a film of a prompt.
+func videoModels(c *jobs.Catalogue) []string {
+	var names []string
+	for _, m := range c.Models() {
+		if m.Type == "video.generate" && m.RequiresVideo {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// names are all that a client may ask for.
+func (m Models) names(c *jobs.Catalogue) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(m)), videoModels(c)...))))
+}
+
+// snapshot is the date at the end of a snapshot's name, as in sora-2-2025-12-08.
+var snapshot = regexp.MustCompile(`-20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
+
+// find returns the model that a name means. A dated snapshot means what its
+// undated name does.
+func (m Models) find(c *jobs.Catalogue, name string) (*jobs.Model, error) {
+	for _, candidate := range []string{name, snapshot.ReplaceAllString(name, "")} {
+		if target := m[candidate]; target != "" {
+			return c.Model(target)
+		}
+		if isVideoModel(c, candidate) {
+			return c.Model(candidate)
+		}
+	}
+	return nil, invalid("model_not_found", "model", "The model '%s' does not exist here. Supported models are: %s.",
+		clip(name), strings.Join(m.names(c), ", "))
+}
+
+const (
+	defaultModel   = "sora-2"
+	defaultSeconds = "4"
+	defaultSize    = "720x1280"
+)
+
+// The values that clients know, in their order.
+var (
+	knownSeconds = []string{"4", "8", "12", "16", "20"}
+	knownSizes   = []string{"720x1280", "1280x720", "1024x1792", "1792x1024", "1080x1920", "1920x1080"}
+)
+
+// settings is what a film shall be, in the clients' words and in the model's.
+type settings struct {
+	Model, Seconds, Size string
+
+	model  *jobs.Model
+	params map[string]any
+}
+
+// settle finds the model, and its parameters for the length and the size. What
+// is "" has the default, or, if the model cannot have that, the model's own.
+func (a *api) settle(name, seconds, size string) (*settings, error) {
+	if name == "" {
+		name = defaultModel
+	}
+	model, err := a.Models.find(a.Videos.Submitter.Catalogue, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &settings{Model: name, model: model, params: map[string]any{}}
+	if s.Seconds, err = s.apply("seconds", seconds, defaultSeconds, knownSeconds, lengthParams); err != nil {
+		return nil, err
+	}
+	if s.Size, err = s.apply("size", size, defaultSize, knownSizes, sizeParams); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// apply adds the parameters of one setting, and returns its value.
+func (s *settings) apply(param, value, usual string, known []string, spell func(string) []map[string]any) (string, error) {
+	wanted := value
+	if wanted == "" {
+		wanted = usual
+	}
+	if fit := s.fitting(wanted, known, spell); fit != nil {
+		maps.Copy(s.params, fit)
+		return wanted, nil
+	}
+	if value == "" {
+		return "", nil
+	}
+	var can []string
+	for _, each := range known {
+		if s.fitting(each, known, spell) != nil {
+			can = append(can, "'"+each+"'")
+		}
+	}
+	return "", invalid("invalid_value", param, "Invalid value: '%s'. %s", clip(value), supported(can))
+}
+
+func supported(values []string) string {
+	switch len(values) {
+	case 0:
+		return "This model does not let it be chosen."
+	case 1:
+		return "The only supported value is: " + values[0] + "."
+	}
+	last := len(values) - 1
+	return "Supported values are: " + strings.Join(values[:last], ", ") + ", and " + values[last] + "."
+}
+
+// fitting returns the first way to spell a known value that the model takes, or
+// nil.
+func (s *settings) fitting(value string, known []string, spell func(string) []map[string]any) map[string]any {
+	if !slices.Contains(known, value) {
+		return nil
+	}
+	for _, params := range spell(value) {
+		raw, err := json.Marshal(params)
+		if err != nil {
+			continue
+		}
+		if _, err := s.model.Params(raw); err == nil {
+			return params
+		}
+	}
+	return nil
+}
+
+func lengthParams(seconds string) []map[string]any {
+	return []map[string]any{{"durationSeconds": json.Number(seconds)}}
+}
+
+// sizeParams are the ways in which models of the catalogue spell a size: by the
+// shorter side and the ratio, if those say it exactly, or by the pixels.
+func sizeParams(size string) []map[string]any {
+	ways := []map[string]any{{"size": size}}
+	for _, common := range []struct{ size, resolution, aspectRatio string }{
+		{"720x1280", "720p", "9:16"}, {"1280x720", "720p", "16:9"}, {"1080x1920", "1080p", "9:16"}, {"1920x1080", "1080p", "16:9"},
+	} {
+		if common.size == size {
+			ways = append([]map[string]any{{"resolution": common.resolution, "aspectRatio": common.aspectRatio}}, ways...)
+		}
+	}
+	return ways
+}
