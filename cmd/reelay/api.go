@@ -133,7 +133,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 		PublicURL: strings.TrimRight(publicURL, "/"),
 	}))
 	mux.Handle("/v1/", videos.New(videos.Config{
-		Authenticate: s.keys().Authenticate, Videos: s.videos(), Models: s.videoModels, FilmsKept: s.cfg.retention.Films, Inputs: s.inputs(),
+		Authenticate: s.keys().Authenticate, Videos: s.videos(), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
+		PublicURL: publicURL, Inputs: s.inputs(),
 	}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })

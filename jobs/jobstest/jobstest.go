@@ -37,6 +37,7 @@ type Stack struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Deleter   *jobs.Deleter
+	Videos    *jobs.Videos
 	Reader    *jobs.Reader
 	Watcher   *jobs.Watcher
 	Leaser    *jobs.Leaser
@@ -117,6 +118,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
+	s.Videos = &jobs.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}

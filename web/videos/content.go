@@ -44,10 +44,10 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	if err != nil {
 		return nil, err
 	}
-	w.Header().Set("Location", link)
-	w.WriteHeader(http.StatusFound)
-	return nil, nil
+	return nil, a.lead(w, c, link)
 }
+
+var errExpired = missing("video_expired", "The video's content has expired and was deleted.")
 
 // artifact returns the newest of that kind, which of a film is the result.
 func (a *api) artifact(c *call, v *jobs.Video, kind models.ArtifactType) (*models.Artifact, error) {
@@ -62,7 +62,7 @@ func (a *api) artifact(c *call, v *jobs.Video, kind models.ArtifactType) (*model
 		}
 	}
 	if found == nil && v.ResultID == "" {
-		return nil, missing("video_expired", "The video's content has expired and was deleted.")
+		return nil, errExpired
 	}
 	if found == nil {
 		return nil, missing("variant_not_found", "This video has no such variant: its model makes none.")

@@ -122,7 +122,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 		if found, err := a.Videos.Repeated(c.Context(), c.caller, key, request); err != nil || found != nil {
 			return a.found(w, c, found, err)
 		}
-		if o.params["referenceImage"], err = a.put(c.Context(), c.caller, o.image); err != nil {
+		if o.params["referenceImage"], err = a.put(c.Context(), c.caller, o.model, o.image); err != nil {
 			return nil, err
 		}
 	}

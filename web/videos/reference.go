@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -107,16 +109,28 @@ func (r *reference) identity() []string {
 
 // put stores the file, if it is one, and returns what the model's parameters call
 // it.
-func (a *api) put(ctx context.Context, caller jobs.Principal, r *reference) (string, error) {
-	if a.Inputs == nil {
-		return "", invalid("not_supported", referenceParam, "This server takes no input reference.")
+func (a *api) put(ctx context.Context, caller jobs.Principal, model *jobs.Model, r *reference) (string, error) {
+	if a.Inputs == nil || !takesReference(model) {
+		return "", invalid("not_supported", referenceParam, "The model %s takes no input reference here.", model.Name)
 	}
 	if r.file == nil {
 		return r.at, nil
 	}
 	stored, err := a.Inputs.Put(ctx, caller, r.file.contentType, bytes.NewReader(r.file.data))
+	var refused *jobs.Error
+	if errors.As(err, &refused) && refused.Code == jobs.CodeInvalidInput {
+		return "", invalid("invalid_value", referenceParam, "%s", refused.Message)
+	}
 	if err != nil {
 		return "", err
 	}
 	return string(stored.ID), nil
+}
+
+// takesReference tells whether the model's parameters have an image.
+func takesReference(model *jobs.Model) bool {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	return json.Unmarshal(model.Schema, &schema) == nil && schema.Properties["referenceImage"] != nil
 }

@@ -129,8 +129,9 @@ func sizeOf(params json.RawMessage) string {
 	if s.Size != "" {
 		return s.Size
 	}
-	var short, across, down float64
-	if _, err := fmt.Sscanf(s.Resolution, "%fp", &short); err != nil {
+	var across, down float64
+	short, err := strconv.ParseFloat(strings.TrimSuffix(s.Resolution, "p"), 64)
+	if err != nil {
 		return ""
 	}
 	if _, err := fmt.Sscanf(s.AspectRatio, "%f:%f", &across, &down); err != nil || across <= 0 || down <= 0 {

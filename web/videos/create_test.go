@@ -1,0 +1,297 @@
+package videos_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesTheOfficialClientsMultipart", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		client := d.official()
+
+		v, err := client.Videos.New(t.Context(), openai.VideoNewParams{
+			Prompt: "a paper boat", Model: openai.VideoModelSora2Pro, Seconds: openai.VideoSeconds8, Size: openai.VideoSize1792x1024,
+		})
+
+		require.NoError(t, err)
+		require.Equal(t, openai.VideoStatusQueued, v.Status)
+		require.Equal(t, "sora-2-pro", string(v.Model))
+		require.Equal(t, "8", string(v.Seconds))
+		require.Equal(t, "1792x1024", string(v.Size))
+		job := d.Reload(t, jobID(t, v.ID))
+		require.Equal(t, "testcard", job.Model)
+		require.JSONEq(t, `{"durationSeconds": 8, "size": "1792x1024", "resolution": "480p", "aspectRatio": "16:9", "fps": 24, "seed": 0, "pace": 1}`, string(job.Params))
+		d.RequireInvariants(t)
+	})
+
+	t.Run("AnswersWithEveryKey", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+
+		got := d.json(t, "/v1/videos", `{"prompt": "a paper boat", "seconds": 8}`)
+
+		require.Equal(t, http.StatusOK, got.Status, got.Text)
+		job := d.Reload(t, jobID(t, got.Body["id"].(string)))
+		require.Equal(t, map[string]any{
+			"id": models.VideoID(job.ID), "object": "video", "model": "sora-2", "status": "queued", "progress": 0.0,
+			"created_at": float64(job.CreatedAt.Unix()), "completed_at": nil, "expires_at": nil, "prompt": "a paper boat",
+			"size": "720x1280", "seconds": "8", "remixed_from_video_id": nil, "error": nil,
+		}, got.Body)
+		require.Equal(t, "500", got.Header.Get("Openai-Poll-After-Ms"))
+		require.JSONEq(t, `{"durationSeconds": 8, "resolution": "720p", "aspectRatio": "9:16", "fps": 24, "seed": 0, "pace": 1}`, string(job.Params))
+	})
+
+	t.Run("TakesMultipartWithoutALength", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		contentType, body := form(t, "prompt", "a paper boat", "model", "sora-2-2025-12-08", "seconds", "12", "size", "1080x1920")
+
+		got := d.do(t, http.MethodPost, "/v1/videos", contentType, io.MultiReader(body))
+
+		require.Equal(t, http.StatusOK, got.Status, got.Text)
+		require.Equal(t, "sora-2-2025-12-08", got.Body["model"])
+		require.Equal(t, "12", got.Body["seconds"])
+		require.Equal(t, "1080x1920", got.Body["size"])
+	})
+
+	t.Run("HintsAtTheWholeJobsLength", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, `{"prompt": "a paper boat"}`)
+		d.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 60")
+		require.Equal(t, "3000", d.get(t, "/v1/videos/"+id).Header.Get("Openai-Poll-After-Ms"))
+		d.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 1e300")
+		require.Equal(t, "5000", d.get(t, "/v1/videos/"+id).Header.Get("Openai-Poll-After-Ms"))
+	})
+
+	t.Run("RefusesWhatIsWrongAndSaysWhich", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for body, want := range map[string]struct{ code, param, says string }{
+			`{}`:                                                    {"missing_required_parameter", "prompt", "'prompt'"},
+			`{"prompt": ""}`:                                        {"missing_required_parameter", "prompt", "'prompt'"},
+			`{"prompt": " "}`:                                       {"invalid_value", "prompt", "empty"},
+			`{"prompt": 5}`:                                         {"invalid_type", "prompt", "Invalid type for 'prompt': expected a string, but got a number instead."},
+			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "drill, sora-2, sora-2-pro, testcard"},
+			`{"prompt": "x", "model": ["sora-2"]}`:                  {"invalid_type", "model", "an array"},
+			`{"prompt": "x", "seconds": "10"}`:                      {"invalid_value", "seconds", "Invalid value: '10'. Supported values are: '4', '8', '12', '16', and '20'."},
+			`{"prompt": "x", "seconds": 4.5}`:                       {"invalid_value", "seconds", "'4.5'"},
+			`{"prompt": "x", "seconds": true}`:                      {"invalid_type", "seconds", "a boolean"},
+			`{"prompt": "x", "size": "64x64"}`:                      {"invalid_value", "size", "'1920x1080'"},
+			`{"prompt": "x", "model": "drill", "size": "720x1280"}`: {"invalid_value", "size", "does not let it be chosen"},
+			`{"prompt": "x", "fps": 24}`:                            {"unknown_parameter", "fps", "Unknown parameter: 'fps'."},
+			`{"prompt": "x", "characters": [{"id": "char_1"}]}`:     {"not_supported", "characters", "characters"},
+			`{"prompt": "x", "input_reference": "a.png"}`:           {"invalid_type", "input_reference", "Invalid type for 'input_reference': expected a file, but got a string instead."},
+			`{"prompt": "x", "input_reference": {}}`:                {"invalid_value", "input_reference", "exactly one"},
+			`{"prompt": "x", "input_reference": {"file_id": "a", "image_url": "b"}}`:          {"invalid_value", "input_reference", "exactly one"},
+			`{"prompt": "x", "input_reference": {"image_url": "data:image/png;base64,%"}}`:    {"invalid_value", "input_reference", "malformed"},
+			`{"prompt": "x", "input_reference": {"image_url": "data:text/html;base64,PGI+"}}`: {"unsupported_file", "input_reference", "text/html"},
+			`{"prompt": "` + strings.Repeat("x", 10_001) + `"}`:                               {"invalid_value", "prompt", "10000"},
+			`{"prompt": "x"} {}`: {"invalid_json", "", "JSON"},
+			`null`:               {"invalid_json", "", "JSON"},
+			`[`:                  {"invalid_json", "", "JSON"},
+		} {
+			got := d.json(t, "/v1/videos", body)
+
+			require.Equal(t, http.StatusBadRequest, got.Status, "%.100s: %s", body, got.Text)
+			requireError(t, got, "invalid_request_error", want.code, want.param)
+			require.Contains(t, got.err()["message"], want.says)
+		}
+		require.Zero(t, d.Count(t, "jobs"))
+	})
+
+	t.Run("RefusesMultipartThatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for name, pairs := range map[string][]string{
+			"duplicate_parameter": {"prompt", "x", "prompt", "y"},
+			"invalid_parameter":   {"prompt", "x", "input_reference[a", "y"},
+			"not_supported":       {"prompt", "x", "characters[][id]", "char_1", "characters[][id]", "char_2"},
+			"unknown_parameter":   {"prompt", "x", "input_reference[path]", "/etc/passwd"},
+			"invalid_multipart":   strings.Split(strings.Repeat("x,y,", 65)+"x,y", ","),
+		} {
+			if name == "invalid_multipart" {
+				for i := 0; i < len(pairs); i += 2 {
+					pairs[i] += strings.Repeat("x", i)
+				}
+				pairs = pairs[:130]
+			}
+			contentType, body := form(t, pairs...)
+
+			got := d.do(t, http.MethodPost, "/v1/videos", contentType, body)
+
+			require.Equal(t, http.StatusBadRequest, got.Status, got.Text)
+			require.Equal(t, name, got.err()["code"], got.Text)
+		}
+		contentType, body := form(t, "prompt", "x")
+		cut := body.Bytes()[:body.Len()-10]
+		got := d.do(t, http.MethodPost, "/v1/videos", contentType, strings.NewReader(string(cut)))
+		require.Equal(t, "invalid_body", got.err()["code"], got.Text)
+		got = d.do(t, http.MethodPost, "/v1/videos", "multipart/form-data", strings.NewReader("x"))
+		require.Equal(t, "invalid_multipart", got.err()["code"], got.Text)
+		for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "a/b/c"} {
+			got := d.do(t, http.MethodPost, "/v1/videos", contentType, strings.NewReader("prompt=x"))
+			require.Equal(t, http.StatusUnsupportedMediaType, got.Status, contentType)
+		}
+		got = d.json(t, "/v1/videos", `{"prompt": "`+strings.Repeat("x", 31<<20)+`"}`)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.Status)
+		require.Zero(t, d.Count(t, "jobs"))
+	})
+
+	t.Run("TellsOfLimitsSoThatClientsStop", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		d.Exec(t, "UPDATE accounts SET max_queued = 0")
+
+		got := d.json(t, "/v1/videos", `{"prompt": "x"}`)
+
+		require.Equal(t, http.StatusTooManyRequests, got.Status)
+		requireError(t, got, "rate_limit_error", "insufficient_quota", "")
+		require.Equal(t, "false", got.Header.Get("X-Should-Retry"))
+	})
+}
+
+// requireError fails the test unless all four keys of an error are there, and say
+// that.
+func requireError(t *testing.T, got answer, kind, code, param string) {
+	t.Helper()
+	shown := got.err()
+	require.Len(t, shown, 4, got.Text)
+	require.Equal(t, kind, shown["type"], got.Text)
+	require.Equal(t, code, shown["code"], got.Text)
+	require.NotEmpty(t, shown["message"])
+	if param == "" {
+		require.Nil(t, shown["param"], got.Text)
+	} else {
+		require.Equal(t, param, shown["param"], got.Text)
+	}
+}
+
+func TestRemix(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MakesAnotherFilmOfTheSameSettings", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, `{"prompt": "a paper boat", "model": "sora-2-pro", "seconds": "8", "size": "1280x720"}`)
+		d.render(t)
+		client := d.official()
+
+		v, err := client.Videos.Remix(t.Context(), id, openai.VideoRemixParams{Prompt: "a paper boat in the rain"})
+
+		require.NoError(t, err)
+		require.Equal(t, id, v.RemixedFromVideoID)
+		require.Equal(t, "8", string(v.Seconds))
+		require.Equal(t, "sora-2-pro", string(v.Model))
+		require.JSONEq(t, string(d.Reload(t, jobID(t, id)).Params), string(d.Reload(t, jobID(t, v.ID)).Params))
+		got := d.get(t, "/v1/videos/"+v.ID)
+		require.Equal(t, "a paper boat in the rain", got.Body["prompt"])
+		contentType, body := form(t, "prompt", "again, as a form")
+		require.Equal(t, http.StatusOK, d.do(t, http.MethodPost, "/v1/videos/"+id+"/remix", contentType, body).Status)
+	})
+
+	t.Run("NeedsACompletedVideo", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, `{"prompt": "a paper boat"}`)
+
+		got := d.json(t, "/v1/videos/"+id+"/remix", `{"prompt": "x"}`)
+
+		require.Equal(t, http.StatusBadRequest, got.Status)
+		requireError(t, got, "invalid_request_error", "invalid_state", "video_id")
+		unknown := d.json(t, "/v1/videos/"+models.VideoID(models.NewJobID())+"/remix", `{"prompt": "x"}`)
+		require.Equal(t, http.StatusNotFound, unknown.Status)
+	})
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsOneOfFour", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		waiting := d.create(t, `{"prompt": "x"}`)
+		require.Equal(t, "queued", d.get(t, "/v1/videos/"+waiting).Body["status"])
+		worker := d.Worker(t, "one")
+		_, fence := d.Lease(t, worker)
+		require.Equal(t, "in_progress", d.get(t, "/v1/videos/"+waiting).Body["status"])
+		_, err := d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+		require.Equal(t, models.JobQueued, d.Reload(t, jobID(t, waiting)).Status)
+		require.Equal(t, "in_progress", d.get(t, "/v1/videos/"+waiting).Body["status"], "it does not go back")
+		_, err = d.Canceller.Cancel(t.Context(), d.Client, jobID(t, waiting))
+		require.NoError(t, err)
+		got := d.get(t, "/v1/videos/"+waiting)
+		require.Equal(t, "failed", got.Body["status"])
+		require.Equal(t, "cancelled", got.Body["error"].(map[string]any)["code"])
+	})
+
+	t.Run("SaysWhyItFailed", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for class, code := range map[models.FailureClass]string{
+			models.FailContentPolicy: "moderation_blocked", models.FailInvalidInput: "invalid_input",
+		} {
+			id := d.create(t, `{"prompt": "x"}`)
+			worker := d.Worker(t, "one")
+			_, fence := d.Lease(t, worker)
+			_, err := d.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: class, Message: "the reason"})
+			require.NoError(t, err)
+
+			got := d.get(t, "/v1/videos/"+id)
+
+			require.Equal(t, "failed", got.Body["status"])
+			require.Equal(t, map[string]any{"code": code, "message": "the reason"}, got.Body["error"])
+			require.Nil(t, got.Body["completed_at"])
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DoesNotGoBackWithALoss", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, `{"prompt": "x"}`)
+		for _, percent := range []float64{70.9, 10} {
+			worker := d.Worker(t, "one")
+			_, fence := d.Lease(t, worker)
+			_, err := d.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+				Progress: models.Progress{Percent: percent, Phase: models.PhaseRendering},
+			})
+			require.NoError(t, err)
+
+			require.Equal(t, 70.0, d.get(t, "/v1/videos/"+id).Body["progress"])
+
+			_, err = d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			require.NoError(t, err)
+			require.Equal(t, 70.0, d.get(t, "/v1/videos/"+id).Body["progress"])
+		}
+		d.render(t)
+		require.Equal(t, 100.0, d.get(t, "/v1/videos/"+id).Body["progress"])
+	})
+}

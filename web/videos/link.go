@@ -1,0 +1,93 @@
+package videos
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// lead sends the caller to a link, or, if he would not go there, brings him what
+// is behind it. A link to this server goes without its name: the caller knows us
+// by that which he used. OpenAI's Go package refuses to go to any other server.
+func (a *api) lead(w http.ResponseWriter, c *call, link string) error {
+	here, ours := strings.CutPrefix(link, a.PublicURL+"/")
+	switch {
+	case ours && a.PublicURL != "":
+		w.Header().Set("Location", "/"+here)
+	case c.Header.Get("X-Stainless-Lang") == "go":
+		return pass(w, c, link)
+	default:
+		w.Header().Set("Location", link)
+	}
+	w.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// fetcher reads from the object store; it follows no redirects.
+var fetcher = &http.Client{
+	Transport:     fetcherTransport(),
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func fetcherTransport() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = 10 * time.Second
+	t.DisableCompression = true
+	return t
+}
+
+// errStore does not say more: the link is a secret.
+var errStore = &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 2, Message: "The object store cannot be reached: try again in a moment."}
+
+// pass answers with what is behind a link, or the range of it that is asked for.
+func pass(w http.ResponseWriter, c *call, link string) error {
+	req, err := http.NewRequestWithContext(c.Context(), http.MethodGet, link, nil)
+	if err != nil {
+		return errors.New("a link to an object is malformed")
+	}
+	for _, name := range []string{"Range", "If-Range"} {
+		if value := c.Header.Get(name); value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	res, err := fetcher.Do(req)
+	if err != nil {
+		return errStore
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+	case http.StatusNotFound:
+		return errExpired
+	default:
+		return errStore
+	}
+	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "Content-Type", "ETag"} {
+		if value := res.Header.Get(name); value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	w.WriteHeader(res.StatusCode)
+	if _, err := io.Copy(&patient{w, http.NewResponseController(w)}, res.Body); err != nil {
+		panic(http.ErrAbortHandler) // a film that was cut must not look whole
+	}
+	return nil
+}
+
+// stallLimit is how long a reader may take no byte before he is given up.
+const stallLimit = 30 * time.Second
+
+// patient writes to a reader who is given up once he stalls.
+type patient struct {
+	http.ResponseWriter
+	conn *http.ResponseController
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	_ = p.conn.SetWriteDeadline(time.Now().Add(stallLimit)) // a test's recorder has none
+	return p.ResponseWriter.Write(b)
+}

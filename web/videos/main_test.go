@@ -1,0 +1,162 @@
+package videos_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/videos"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { jobstest.Main(m) }
+
+// desk is the Videos API over a domain of the test's own.
+type desk struct {
+	*jobstest.Stack
+	url string
+	// calls counts the requests whose key was asked for.
+	calls atomic.Int32
+	// inputs is what was put there.
+	inputs inputs
+}
+
+func open(t *testing.T) *desk {
+	t.Helper()
+	s := jobstest.New(t)
+	names, err := videos.ReadModels("sora-2=testcard, sora-2-pro=testcard", s.Reader.Catalogue)
+	require.NoError(t, err)
+	d := &desk{Stack: s}
+	server := httptest.NewServer(videos.New(videos.Config{
+		Authenticate: func(ctx context.Context, secret string) (jobs.Principal, error) {
+			d.calls.Add(1)
+			return s.Keys.Authenticate(ctx, secret)
+		},
+		Videos: s.Videos, Inputs: &d.inputs, Models: names, FilmsKept: jobs.DefaultRetention.Films,
+	}))
+	t.Cleanup(server.Close)
+	d.url = server.URL
+	return d
+}
+
+// inputs keeps files in memory.
+type inputs struct {
+	mu    sync.Mutex
+	types []string
+	files []string
+}
+
+func (i *inputs) Put(_ context.Context, _ jobs.Principal, contentType string, body io.Reader) (*models.Artifact, error) {
+	data, err := io.ReadAll(body)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.types, i.files = append(i.types, contentType), append(i.files, string(data))
+	return &models.Artifact{ID: models.NewArtifactID()}, err
+}
+
+// official is the official client, as its users make it.
+func (d *desk) official(options ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{
+		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey(d.Secrets[models.RoleClient]),
+	}, options...)...)
+}
+
+// answer is what came back, as it stands.
+type answer struct {
+	Status int
+	Header http.Header
+	Text   string
+	Body   map[string]any
+}
+
+func (a answer) err() map[string]any {
+	shown, _ := a.Body["error"].(map[string]any)
+	return shown
+}
+
+// do sends a request with the client's key; header has pairs of names and values.
+// It follows no redirects.
+func (d *desk) do(t *testing.T, method, path, contentType string, body io.Reader, header ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, body)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+d.Secrets[models.RoleClient])
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	got := answer{Status: res.StatusCode, Header: res.Header, Text: string(text)}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") && method != http.MethodHead {
+		require.NoError(t, json.Unmarshal(text, &got.Body))
+	}
+	require.Regexp(t, `^req_[0-9a-f]{32}$`, res.Header.Get("X-Request-Id"))
+	return got
+}
+
+func (d *desk) get(t *testing.T, path string) answer {
+	t.Helper()
+	return d.do(t, http.MethodGet, path, "", nil)
+}
+
+func (d *desk) json(t *testing.T, path, body string, header ...string) answer {
+	t.Helper()
+	return d.do(t, http.MethodPost, path, "application/json", strings.NewReader(body), header...)
+}
+
+// form is a multipart body of pairs of names and values.
+func form(t *testing.T, pairs ...string) (contentType string, body *bytes.Buffer) {
+	t.Helper()
+	body = &bytes.Buffer{}
+	w := multipart.NewWriter(body)
+	for i := 0; i < len(pairs); i += 2 {
+		require.NoError(t, w.WriteField(pairs[i], pairs[i+1]))
+	}
+	require.NoError(t, w.Close())
+	return w.FormDataContentType(), body
+}
+
+// create makes a video, and returns its id.
+func (d *desk) create(t *testing.T, body string, header ...string) string {
+	t.Helper()
+	got := d.json(t, "/v1/videos", body, header...)
+	require.Equal(t, http.StatusOK, got.Status, got.Text)
+	return got.Body["id"].(string)
+}
+
+func jobID(t *testing.T, video string) models.JobID {
+	t.Helper()
+	id, ok := models.ParseVideoID(video)
+	require.True(t, ok, video)
+	return id
+}
+
+// render has a worker finish the next job, with a film and a picture.
+func (d *desk) render(t *testing.T) {
+	t.Helper()
+	worker := d.Worker(t, "one")
+	_, fence := d.Lease(t, worker)
+	film := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
+	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &picture})
+	require.NoError(t, err)
+}

@@ -1,0 +1,381 @@
+package videos_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestList(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsWalkedByTheOfficialClient", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		var made []string
+		for i := range 5 {
+			made = append(made, d.create(t, fmt.Sprintf(`{"prompt": "film %d"}`, i)))
+		}
+		job := d.Submit(t) // by another door
+		made = append(made, models.VideoID(job.ID))
+		client := d.official()
+
+		var ascending, descending []string
+		up := client.Videos.ListAutoPaging(t.Context(), openai.VideoListParams{Limit: openai.Int(2), Order: openai.VideoListParamsOrderAsc})
+		for up.Next() {
+			ascending = append(ascending, up.Current().ID)
+		}
+		require.NoError(t, up.Err())
+		down := client.Videos.ListAutoPaging(t.Context(), openai.VideoListParams{Limit: openai.Int(4)})
+		for down.Next() {
+			descending = append([]string{down.Current().ID}, descending...)
+		}
+		require.NoError(t, down.Err())
+
+		require.Equal(t, made, ascending)
+		require.Equal(t, made, descending)
+	})
+
+	t.Run("SaysWhereItIs", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		empty := d.get(t, "/v1/videos")
+		require.Equal(t, map[string]any{"object": "list", "data": []any{}, "first_id": nil, "last_id": nil, "has_more": false}, empty.Body)
+		first, second := d.create(t, `{"prompt": "1"}`), d.create(t, `{"prompt": "2"}`)
+
+		got := d.get(t, "/v1/videos?limit=1")
+		require.Equal(t, []any{second, second, true}, []any{got.Body["first_id"], got.Body["last_id"], got.Body["has_more"]})
+		got = d.get(t, "/v1/videos?limit=1&after="+second)
+		require.Equal(t, []any{first, first, false}, []any{got.Body["first_id"], got.Body["last_id"], got.Body["has_more"]})
+		got = d.get(t, "/v1/videos?limit=0")
+		require.Equal(t, []any{nil, true}, []any{got.Body["last_id"], got.Body["has_more"]})
+	})
+
+	t.Run("GoesOnAfterOneThatWasDeleted", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		first, second := d.create(t, `{"prompt": "1"}`), d.create(t, `{"prompt": "2"}`)
+		require.Equal(t, http.StatusOK, d.do(t, http.MethodDelete, "/v1/videos/"+second, "", nil).Status)
+
+		require.Equal(t, first, d.get(t, "/v1/videos?after="+second).Body["first_id"])
+	})
+
+	t.Run("RefusesWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for query, param := range map[string]string{
+			"limit=101": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=99999999999999999999": "limit", "order=up": "order",
+			"after=video_1": "after", "after=" + string(models.NewJobID()): "after", "after=%00": "after",
+		} {
+			got := d.get(t, "/v1/videos?"+query)
+			require.Equal(t, http.StatusBadRequest, got.Status, query)
+			requireError(t, got, "invalid_request_error", "invalid_value", param)
+		}
+		require.Equal(t, http.StatusNotFound, d.get(t, "/v1/videos?after="+models.VideoID(models.NewJobID())).Status)
+	})
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DeletesACompletedVideo", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		d.render(t)
+		client := d.official()
+
+		got, err := client.Videos.Delete(t.Context(), id)
+
+		require.NoError(t, err)
+		require.True(t, got.Deleted)
+		require.Equal(t, id, got.ID)
+		d.requireGone(t, id)
+		require.False(t, d.Reload(t, jobID(t, id)).DeletedAt.IsZero())
+		require.Equal(t, http.StatusNotFound, d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil).Status)
+	})
+
+	t.Run("EndsAWaitingOneFirst", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+
+		got := d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil)
+
+		require.Equal(t, map[string]any{"id": id, "object": "video.deleted", "deleted": true}, got.Body)
+		d.requireGone(t, id)
+		require.False(t, d.Reload(t, jobID(t, id)).DeletedAt.IsZero())
+	})
+
+	t.Run("HidesARunningOneAndDeletesItOnceItIsOver", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		worker := d.Worker(t, "one")
+		_, fence := d.Lease(t, worker)
+
+		got := d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil)
+
+		require.Equal(t, true, got.Body["deleted"])
+		d.requireGone(t, id)
+		require.False(t, d.Reload(t, jobID(t, id)).CancelRequestedAt.IsZero())
+		n, err := d.Videos.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n, "its worker was told, and has yet to stop")
+		_, err = d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+		n, err = d.Videos.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.False(t, d.Reload(t, jobID(t, id)).DeletedAt.IsZero())
+		n, err = d.Videos.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+		d.RequireInvariants(t)
+	})
+
+	t.Run("IsFinishedByTheSweepIfItsProcessDied", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		require.NoError(t, models.AskVideoDeleted(t.Context(), d.DB, jobID(t, id)))
+		d.requireGone(t, id)
+
+		_, err := d.Videos.Sweep(t.Context())
+
+		require.NoError(t, err)
+		job := d.Reload(t, jobID(t, id))
+		require.Equal(t, models.JobCancelled, job.Status)
+		require.False(t, job.DeletedAt.IsZero())
+	})
+}
+
+// requireGone fails the test if a video is still shown somewhere.
+func (d *desk) requireGone(t *testing.T, id string) {
+	t.Helper()
+	got := d.get(t, "/v1/videos/"+id)
+	require.Equal(t, http.StatusNotFound, got.Status, got.Text)
+	requireError(t, got, "invalid_request_error", "not_found", "")
+	require.Equal(t, http.StatusNotFound, d.get(t, "/v1/videos/"+id+"/content").Status)
+	require.NotContains(t, d.get(t, "/v1/videos").Text, id)
+}
+
+func TestContent(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsBehindALinkThatTakesNoKey", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		d.render(t)
+		client := d.official()
+
+		for variant, want := range map[openai.VideoDownloadContentParamsVariant]string{
+			"": "a film", openai.VideoDownloadContentParamsVariantVideo: "a film", openai.VideoDownloadContentParamsVariantThumbnail: "a picture",
+		} {
+			res, err := client.Videos.DownloadContent(t.Context(), id, openai.VideoDownloadContentParams{Variant: variant})
+			require.NoError(t, err)
+			data, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			require.NoError(t, err)
+			require.Equal(t, want, string(data))
+		}
+
+		for _, accept := range []string{"application/binary", "application/json, image/webp, video/mp4", "text/html"} {
+			got := d.do(t, http.MethodGet, "/v1/videos/"+id+"/content", "", nil, "Accept", accept)
+			require.Equal(t, http.StatusFound, got.Status)
+			require.Empty(t, got.Text)
+			res, err := http.Get(got.Header.Get("Location"))
+			require.NoError(t, err)
+			res.Body.Close()
+			require.Equal(t, http.StatusOK, res.StatusCode)
+			require.Equal(t, "video/mp4", res.Header.Get("Content-Type"))
+		}
+	})
+
+	t.Run("IsNotThereBeforeTheEnd", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+
+		got := d.get(t, "/v1/videos/"+id+"/content")
+
+		require.Equal(t, http.StatusNotFound, got.Status, "not 409: clients would try again at once")
+		require.Contains(t, got.err()["message"], "Video is not ready yet")
+		requireError(t, got, "invalid_request_error", "video_not_ready", "")
+		_, err := d.Canceller.Cancel(t.Context(), d.Client, jobID(t, id))
+		require.NoError(t, err)
+		requireError(t, d.get(t, "/v1/videos/"+id+"/content"), "invalid_request_error", "video_failed", "")
+	})
+
+	t.Run("TellsWhatItHasNot", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		d.render(t)
+
+		got := d.get(t, "/v1/videos/"+id+"/content?variant=spritesheet")
+		require.Equal(t, http.StatusNotFound, got.Status)
+		requireError(t, got, "invalid_request_error", "variant_not_found", "")
+		got = d.get(t, "/v1/videos/"+id+"/content?variant=gif")
+		require.Equal(t, http.StatusBadRequest, got.Status)
+		requireError(t, got, "invalid_request_error", "invalid_value", "variant")
+
+		shown := d.get(t, "/v1/videos/"+id).Body
+		require.Equal(t, shown["completed_at"].(float64)+jobs.DefaultRetention.Films.Seconds(), shown["expires_at"])
+		d.Exec(t, "UPDATE artifacts SET review_at = '-infinity'")
+		d.Exec(t, "UPDATE jobs SET created_at = created_at - interval '31 days', completed_at = completed_at - interval '31 days'")
+		_, err := d.Upkeep.ReviewArtifacts(t.Context())
+		require.NoError(t, err)
+		requireError(t, d.get(t, "/v1/videos/"+id+"/content"), "invalid_request_error", "video_expired", "")
+	})
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreAnsweredInTheEnvelope", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		for request, want := range map[string]struct {
+			status int
+			code   string
+		}{
+			"GET /v1/":                                    {404, "unknown_url"},
+			"GET /v1/chat/completions":                    {404, "unknown_url"},
+			"GET /v1/videos/":                             {404, "not_found"},
+			"GET /v1/videos/video_1":                      {404, "not_found"},
+			"GET /v1/videos/" + id + "/x":                 {404, "unknown_url"},
+			"GET /v1/videos/" + id + "/content/x":         {404, "unknown_url"},
+			"PUT /v1/videos":                              {405, "method_not_supported"},
+			"PATCH /v1/videos/" + id:                      {405, "method_not_supported"},
+			"GET /v1/videos/" + id + "/remix":             {405, "method_not_supported"},
+			"POST /v1/videos/edits":                       {404, "not_supported"},
+			"POST /v1/videos/extensions":                  {404, "not_supported"},
+			"POST /v1/videos/characters":                  {404, "not_supported"},
+			"GET /v1/videos/characters/char_1":            {404, "not_supported"},
+			"GET /v1/videos/edits":                        {405, "method_not_supported"},
+			"GET /v1/videos/characters/" + id + "/":       {404, "unknown_url"},
+			"GET /v1/videos/%2e%2e%2fmodels":              {404, "unknown_url"},
+			"GET /v1/videos/" + strings.Repeat("a", 5000): {404, "not_found"},
+		} {
+			method, path, _ := strings.Cut(request, " ")
+
+			got := d.do(t, method, path, "", nil, "X-HTTP-Method-Override", "DELETE")
+
+			require.Equal(t, want.status, got.Status, "%.80s %s", request, got.Text)
+			requireError(t, got, "invalid_request_error", want.code, "")
+			require.Less(t, len(got.Text), 500, "it repeats no long input")
+		}
+		require.Equal(t, http.StatusOK, d.do(t, http.MethodHead, "/v1/videos/"+id, "", nil).Status)
+		require.Equal(t, "GET, POST", d.do(t, http.MethodPut, "/v1/videos", "", nil).Header.Get("Allow"))
+	})
+
+	t.Run("TakeAClientsKey", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		for _, authorization := range []string{"", "Bearer", "Bearer rl_unknown", "Basic " + d.Secrets[models.RoleClient], d.Secrets[models.RoleClient]} {
+			got := d.do(t, http.MethodGet, "/v1/videos/"+id, "", nil, "Authorization", authorization)
+			require.Equal(t, http.StatusUnauthorized, got.Status, authorization)
+			requireError(t, got, "invalid_request_error", "invalid_api_key", "")
+		}
+		got := d.do(t, http.MethodGet, "/v1/videos", "", nil, "Authorization", "Bearer "+d.Secrets[models.RoleWorker])
+		require.Equal(t, http.StatusForbidden, got.Status)
+		requireError(t, got, "invalid_request_error", "insufficient_permissions", "")
+	})
+
+	t.Run("HideOtherAccountsVideos", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		d.render(t)
+		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "other"})
+		require.NoError(t, err)
+		unknown := models.VideoID(models.NewJobID())
+		for _, secret := range []string{stranger, d.Secrets[models.RoleOperator]} {
+			for _, request := range []string{"GET /v1/videos/%s", "DELETE /v1/videos/%s", "GET /v1/videos/%s/content", "POST /v1/videos/%s/remix", "GET /v1/videos?after=%s"} {
+				ask := func(id string) answer {
+					method, path, _ := strings.Cut(fmt.Sprintf(request, id), " ")
+					return d.do(t, method, path, "application/json", strings.NewReader(boat), "Authorization", "Bearer "+secret)
+				}
+
+				got := ask(id)
+
+				require.Equal(t, http.StatusNotFound, got.Status, request)
+				require.Equal(t, strings.ReplaceAll(ask(unknown).Text, unknown, id), got.Text, "as an unknown one")
+			}
+		}
+		require.Equal(t, http.StatusOK, d.get(t, "/v1/videos/"+id).Status)
+	})
+
+	t.Run("ListTheModels", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		client := d.official()
+
+		page, err := client.Models.List(t.Context())
+
+		require.NoError(t, err)
+		var names []string
+		for _, m := range page.Data {
+			names = append(names, m.ID)
+		}
+		require.Equal(t, []string{"drill", "sora-2", "sora-2-pro", "testcard"}, names)
+		one, err := client.Models.Get(t.Context(), "sora-2-2025-10-06")
+		require.NoError(t, err)
+		require.Equal(t, "sora-2-2025-10-06", one.ID)
+		require.Equal(t, http.StatusNotFound, d.get(t, "/v1/models/gpt-5").Status)
+	})
+}
+
+func TestReference(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MustBeAnImage", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		client := d.official()
+		for _, file := range []io.Reader{
+			openai.File(strings.NewReader("<svg/>"), "boat.svg", "image/svg+xml"), strings.NewReader("hello"), strings.NewReader(""),
+		} {
+			_, err := client.Videos.New(t.Context(), openai.VideoNewParams{
+				Prompt: "a paper boat", InputReference: openai.VideoNewParamsInputReferenceUnion{OfFile: file},
+			})
+			requireParam(t, err)
+		}
+		require.Empty(t, d.inputs.files)
+	})
+}
+
+func requireParam(t *testing.T, err error) {
+	t.Helper()
+	var refused *openai.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, http.StatusBadRequest, refused.StatusCode)
+	require.Equal(t, "input_reference", refused.Param, refused.Message)
+}

@@ -1,0 +1,221 @@
+package videos_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/reelay/reelay/internal/faultproxy"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	count = "X-Stainless-Retry-Count"
+	boat  = `{"prompt": "a paper boat"}`
+)
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OfALostAnswerGivesTheFirstJob", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		at, err := url.Parse(d.url)
+		require.NoError(t, err)
+		proxy := faultproxy.New(t, "tcp", at.Host)
+		answers := 0
+		proxy.Lose(func(answer []byte) bool {
+			if bytes.Contains(answer, []byte(`"object":"video"`)) {
+				answers++
+			}
+			return answers == 1
+		})
+		client := d.official(option.WithBaseURL("http://" + proxy.Addr() + "/v1"))
+
+		v, err := client.Videos.New(t.Context(), openai.VideoNewParams{Prompt: "a paper boat"})
+
+		require.NoError(t, err)
+		require.Equal(t, 1, proxy.Lost(), "the first answer was on its way")
+		require.Equal(t, 1, d.Count(t, "jobs"))
+		require.Equal(t, d.get(t, "/v1/videos").Body["first_id"], v.ID)
+		d.RequireInvariants(t)
+	})
+
+	t.Run("GivesTheFirstJobEachTime", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		first := d.create(t, boat)
+
+		require.Equal(t, first, d.create(t, `{"seconds": 4, "prompt": "a paper boat", "size": "720x1280"}`, count, "1"), "the defaults are the same request")
+		require.Equal(t, first, d.create(t, boat, count, "2"))
+		require.Equal(t, first, d.create(t, boat, count, "2"), "a proxy may send it twice")
+		contentType, body := form(t, "prompt", "a paper boat")
+		require.Equal(t, first, d.do(t, http.MethodPost, "/v1/videos", contentType, body, count, "1").Body["id"], "whatever the encoding")
+		require.Equal(t, 1, d.Count(t, "jobs"))
+	})
+
+	t.Run("OfARequestThatNeverCameMakesOneJob", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+
+		second := d.create(t, boat, count, "1")
+
+		require.Equal(t, second, d.create(t, boat, count, "2"))
+		require.NotEqual(t, second, d.create(t, boat), "a request that came later is another one")
+		require.Equal(t, 2, d.Count(t, "jobs"))
+	})
+
+	t.Run("IsNotWhatIsSentTwiceOnPurpose", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		first := d.create(t, boat)
+		for _, none := range []string{"0", "-1", "one", "99999999999999999999"} {
+			require.NotEqual(t, first, d.create(t, boat, count, none), none)
+		}
+		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper ship"}`, count, "1"))
+		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "seconds": "8"}`, count, "1"))
+		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "model": "sora-2-pro"}`, count, "1"))
+		_, other, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		require.NoError(t, err)
+		require.NotEqual(t, first, d.create(t, boat, count, "1", "Authorization", "Bearer "+other))
+		require.Equal(t, 9, d.Count(t, "jobs"))
+	})
+
+	t.Run("IsForgottenAfterAQuarterOfAnHour", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		first := d.create(t, boat)
+		d.Exec(t, "UPDATE videos SET created_at = created_at - interval '14 minutes'")
+		require.Equal(t, first, d.create(t, boat, count, "1"))
+		d.Exec(t, "UPDATE videos SET created_at = created_at - interval '2 minutes'")
+		require.NotEqual(t, first, d.create(t, boat, count, "1"))
+	})
+
+	t.Run("OfEachOfTwoEqualRequestsGivesEachAJob", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		made := []string{d.create(t, boat), d.create(t, boat)}
+
+		again := []string{d.create(t, boat, count, "1"), d.create(t, boat, count, "1")}
+		third := []string{d.create(t, boat, count, "2"), d.create(t, boat, count, "2")}
+
+		require.ElementsMatch(t, made, again)
+		require.ElementsMatch(t, made, third)
+	})
+
+	t.Run("WaitsForTheFirstThatIsBeingWritten", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		held, err := d.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer held.Rollback()
+		_, err = models.LockAccount(t.Context(), held, d.Account.ID)
+		require.NoError(t, err)
+		ids := make([]string, 3)
+		var sent sync.WaitGroup
+		for i, n := range []string{"0", "1", "2"} {
+			sent.Go(func() { ids[i] = d.create(t, boat, count, n) })
+			d.WaitForLocks(t, i+1)
+		}
+
+		require.NoError(t, held.Rollback())
+		sent.Wait()
+
+		require.Equal(t, []string{ids[0], ids[0], ids[0]}, ids)
+		require.Equal(t, 1, d.Count(t, "jobs"))
+		d.RequireInvariants(t)
+	})
+
+	t.Run("ThatOvertookTheFirstIsGivenToIt", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		body, slow := io.Pipe()
+		first := make(chan string, 1)
+		go func() { first <- d.do(t, http.MethodPost, "/v1/videos", "application/json", body).Text }()
+		_, err := slow.Write([]byte(boat[:5])) // it is on its way, and is read
+		require.NoError(t, err)
+		d.until(t, func() bool { return d.calls.Load() == 1 })
+
+		second := d.create(t, boat, count, "1")
+		_, err = slow.Write([]byte(boat[5:]))
+		require.NoError(t, err)
+		require.NoError(t, slow.Close())
+
+		require.Contains(t, <-first, second)
+		require.Equal(t, 1, d.Count(t, "jobs"))
+		require.NotEqual(t, second, d.create(t, boat), "it came once")
+	})
+
+	t.Run("IsOfNoUseToWhoReadsTheDatabase", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		id := d.create(t, boat)
+		_, secret, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		require.NoError(t, err)
+		d.create(t, boat, "Authorization", "Bearer "+secret)
+
+		var digests int
+		require.NoError(t, d.DB.NewRaw("SELECT count(DISTINCT digest) FROM videos").Scan(t.Context(), &digests))
+
+		require.Equal(t, 2, digests, "the same prompt under another secret")
+		_, err = d.Canceller.Cancel(t.Context(), d.Client, jobID(t, id))
+		require.NoError(t, err)
+		_, err = d.Deleter.Delete(t.Context(), d.Client, jobID(t, id))
+		require.NoError(t, err)
+		require.Equal(t, 1, d.Count(t, "videos"), "it goes with what it was made of")
+	})
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GivesTheFirstJobForGood", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		first := d.create(t, boat, "Idempotency-Key", "one")
+		d.Exec(t, "UPDATE videos SET created_at = created_at - interval '2 days'")
+
+		require.Equal(t, first, d.create(t, boat, "Idempotency-Key", "one"))
+		require.NotEqual(t, first, d.create(t, boat, "Idempotency-Key", "two"))
+	})
+
+	t.Run("RefusesAnotherRequestWithoutA409", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		d.create(t, boat, "Idempotency-Key", "one")
+
+		got := d.json(t, "/v1/videos", `{"prompt": "a paper ship"}`, "Idempotency-Key", "one")
+
+		require.Equal(t, http.StatusBadRequest, got.Status)
+		requireError(t, got, "invalid_request_error", "idempotency_key_reused", "Idempotency-Key")
+		got = d.json(t, "/v1/videos", boat, "Idempotency-Key", strings.Repeat("k", 256))
+		requireError(t, got, "invalid_request_error", "invalid_value", "Idempotency-Key")
+		require.Equal(t, 1, d.Count(t, "jobs"))
+	})
+}
+
+// until waits for what has no event of its own.
+func (d *desk) until(t *testing.T, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, 20*time.Second, time.Millisecond)
+}
