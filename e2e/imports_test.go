@@ -36,6 +36,7 @@ func TestImports(t *testing.T) {
 		{"graph", false, []string{"github.com/uptrace/bun", module + "/web"}},
 		{"web", false, []string{"github.com/uptrace/bun", module + "/graph"}},
 		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
+		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
 		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/require"
+)
+
+const nodePackages = "clients/node/node_modules"
+
+// TestVideos has the official packages make films over HTTPS, with a certificate
+// of the stack's own.
+func TestVideos(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, "--agents", "1", "--tls-self-signed")
+	ca := filepath.Join(s.data, "tls-cert.pem")
+	// run runs a program as its user would, and returns the folder that it ran in.
+	run := func(t *testing.T, program ...string) string {
+		t.Helper()
+		dir := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "REELAY_ENDPOINT="+s.keys.Endpoint, "REELAY_API_KEY="+s.keys.ClientKey,
+			"SSL_CERT_FILE="+ca, "NODE_EXTRA_CA_CERTS="+ca)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return dir
+	}
+	trusted := x509.NewCertPool()
+	text, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	require.True(t, trusted.AppendCertsFromPEM(text))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
+	client := openai.NewClient(option.WithBaseURL(s.keys.Endpoint+"/v1"), option.WithAPIKey(s.keys.ClientKey),
+		option.WithHTTPClient(&http.Client{Transport: transport}))
+	program := filepath.Join(t.TempDir(), "example")
+	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./clients/go").CombinedOutput()
+	require.NoError(t, err, string(built))
+
+	t.Run("MakesAFilmForTheGoPackage", func(t *testing.T) {
+		dir := run(t, program)
+
+		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+	})
+
+	t.Run("IsWhatTheNodePackageExpects", func(t *testing.T) {
+		packages, err := filepath.Abs(nodePackages)
+		require.NoError(t, err)
+		if _, err := os.Stat(packages); err != nil {
+			t.Skip("its packages are not there: `go tool task clients` fetches them")
+		}
+		made, err := client.Videos.List(t.Context(), openai.VideoListParams{})
+		require.NoError(t, err)
+		require.Equal(t, openai.VideoStatusCompleted, made.Data[0].Status)
+
+		run(t, "node", filepath.Join(filepath.Dir(packages), "check.mjs"), made.Data[0].ID)
+		dir := run(t, "node", filepath.Join(filepath.Dir(packages), "example.mjs"))
+
+		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+	})
+
+	t.Run("SpeaksHTTP2AndNoPlainHTTP", func(t *testing.T) {
+		res, err := (&http.Client{Transport: transport}).Get(s.keys.Endpoint + "/readyz")
+		require.NoError(t, err)
+		res.Body.Close()
+		require.Equal(t, 2, res.ProtoMajor)
+
+		res, err = http.Get(strings.Replace(s.keys.Endpoint, "https", "http", 1) + "/readyz")
+		require.NoError(t, err)
+		res.Body.Close()
+		require.Equal(t, http.StatusBadRequest, res.StatusCode)
+	})
+
+	t.Run("IsTrustedByTheCLI", func(t *testing.T) {
+		out, err := exec.CommandContext(t.Context(), reelay, "list", "--data", s.data).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "COMPLETED")
+	})
+}
+
+// probeFilm says what a film is: its codec, width, height and number of frames.
+func probeFilm(t *testing.T, path string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,nb_frames",
+		"-of", "csv=p=0", path).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.TrimSpace(string(out))
+}
+
+// TestMigrating holds the guide to the programs that are run here.
+func TestMigrating(t *testing.T) {
+	t.Parallel()
+
+	guide, err := os.ReadFile("../docs/migrating-from-sora.md")
+	require.NoError(t, err)
+	for _, program := range []string{"clients/go/main.go", "clients/node/example.mjs"} {
+		text, err := os.ReadFile(program)
+		require.NoError(t, err)
+		require.Contains(t, string(guide), strings.TrimSpace(string(text)), program)
+	}
+}
