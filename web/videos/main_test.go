@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the package calls its videos deprecated since OpenAI serves them no more; Reelay does
+
 package videos_test
 
 import (
