@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
@@ -22,7 +23,6 @@ const (
 	codeParseFailed jobs.Code = errcode.ParseFailed
 	codeInvalid     jobs.Code = errcode.ValidationFailed
 	codeTooComplex  jobs.Code = "QUERY_TOO_COMPLEX"
-	codeRateLimited jobs.Code = "RATE_LIMITED"
 )
 
 func init() {
@@ -60,7 +60,7 @@ func public(ctx context.Context, err error) *jobs.Error {
 	case errors.As(err, &e):
 		return e
 	case ctx.Err() != nil:
-		return &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
+		return jobs.Later(jobs.CodeUnavailable, time.Second, "The request was cut short.")
 	case models.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
 		return jobs.ErrUnavailable

@@ -43,6 +43,8 @@ type ResolverRoot interface {
 	Mutation() MutationResolver
 	Pool() PoolResolver
 	Query() QueryResolver
+	Queue() QueueResolver
+	SubmitJobPayload() SubmitJobPayloadResolver
 	Subscription() SubscriptionResolver
 	Viewer() ViewerResolver
 	WebhookDelivery() WebhookDeliveryResolver
@@ -101,6 +103,8 @@ type JobResolver interface {
 
 	Cancellation(ctx context.Context, obj *models.Job) (*models.Job, error)
 
+	EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error)
+	EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error)
 	WaitingFor(ctx context.Context, obj *models.Job) ([]*jobs.WaitingReason, error)
 	DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error)
 }
@@ -163,6 +167,7 @@ type QueryResolver interface {
 	DeadLetterGroups(ctx context.Context, resolved *bool) ([]*models.DeadLetterGroup, error)
 	DeadLetterStats(ctx context.Context) (*models.DeadLetterStats, error)
 	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, first *int, after *string) (*DeadLetterConnection, error)
+	Estimate(ctx context.Context, input jobs.Submission) (*jobs.Estimate, error)
 	Node(ctx context.Context, id string) (Node, error)
 	Job(ctx context.Context, id string) (*models.Job, error)
 	Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string) (*JobConnection, error)
@@ -174,6 +179,14 @@ type QueryResolver interface {
 	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*WebhookDeliveryConnection, error)
 	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error)
 	Worker(ctx context.Context, id string) (*models.Worker, error)
+}
+type QueueResolver interface {
+	WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error)
+	WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error)
+	EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error)
+}
+type SubmitJobPayloadResolver interface {
+	EstimatedWaitSeconds(ctx context.Context, obj *SubmitJobPayload) (*float64, error)
 }
 type SubscriptionResolver interface {
 	WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error)
@@ -325,7 +338,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/input.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/estimate.graphqls" "schema/input.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -342,6 +355,7 @@ var sources = []*ast.Source{
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
 	{Name: "schema/delete.graphqls", Input: sourceData("schema/delete.graphqls"), BuiltIn: false},
 	{Name: "schema/directive.graphqls", Input: sourceData("schema/directive.graphqls"), BuiltIn: false},
+	{Name: "schema/estimate.graphqls", Input: sourceData("schema/estimate.graphqls"), BuiltIn: false},
 	{Name: "schema/input.graphqls", Input: sourceData("schema/input.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/operator.graphqls", Input: sourceData("schema/operator.graphqls"), BuiltIn: false},
@@ -726,6 +740,20 @@ func (ec *executionContext) childFields_EndPayload(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type EndPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Estimate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "waitSeconds":
+		return ec.fieldContext_Estimate_waitSeconds(ctx, field)
+	case "waitSecondsP90":
+		return ec.fieldContext_Estimate_waitSecondsP90(ctx, field)
+	case "renderSeconds":
+		return ec.fieldContext_Estimate_renderSeconds(ctx, field)
+	case "position":
+		return ec.fieldContext_Estimate_position(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Estimate", field.Name)
+}
+
 func (ec *executionContext) childFields_HeartbeatPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "leaseExpiresAt":
@@ -816,6 +844,10 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_completedAt(ctx, field)
 	case "deletedAt":
 		return ec.fieldContext_Job_deletedAt(ctx, field)
+	case "estimatedWaitSeconds":
+		return ec.fieldContext_Job_estimatedWaitSeconds(ctx, field)
+	case "estimatedCompletionAt":
+		return ec.fieldContext_Job_estimatedCompletionAt(ctx, field)
 	case "waitingFor":
 		return ec.fieldContext_Job_waitingFor(ctx, field)
 	case "dependsOn":
@@ -1022,6 +1054,12 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_running(ctx, field)
 	case "oldestWaitSeconds":
 		return ec.fieldContext_Queue_oldestWaitSeconds(ctx, field)
+	case "waitSecondsP50":
+		return ec.fieldContext_Queue_waitSecondsP50(ctx, field)
+	case "waitSecondsP95":
+		return ec.fieldContext_Queue_waitSecondsP95(ctx, field)
+	case "estimatedDrainSeconds":
+		return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
 	case "paused":
 		return ec.fieldContext_Queue_paused(ctx, field)
 	}
@@ -1066,6 +1104,8 @@ func (ec *executionContext) childFields_SubmitJobPayload(ctx context.Context, fi
 		return ec.fieldContext_SubmitJobPayload_job(ctx, field)
 	case "deduplicated":
 		return ec.fieldContext_SubmitJobPayload_deduplicated(ctx, field)
+	case "estimatedWaitSeconds":
+		return ec.fieldContext_SubmitJobPayload_estimatedWaitSeconds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SubmitJobPayload", field.Name)
 }
@@ -2513,6 +2553,20 @@ func (ec *executionContext) field_Query_deadLetters_args(ctx context.Context, ra
 		return nil, err
 	}
 	args["after"] = arg6
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_estimate_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (jobs.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
 	return args, nil
 }
 
@@ -5774,6 +5828,98 @@ func (ec *executionContext) fieldContext_EndPayload_next(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _Estimate_waitSeconds(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_waitSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WaitSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_waitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Estimate_waitSecondsP90(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_waitSecondsP90(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WaitSecondsP90, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_waitSecondsP90(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Estimate_renderSeconds(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_renderSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RenderSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_renderSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Estimate_position(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _HeartbeatPayload_leaseExpiresAt(ctx context.Context, field graphql.CollectedField, obj *jobs.Answer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6760,6 +6906,52 @@ func (ec *executionContext) _Job_deletedAt(ctx context.Context, field graphql.Co
 }
 func (ec *executionContext) fieldContext_Job_deletedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Job_estimatedWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_estimatedWaitSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().EstimatedWaitSeconds(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_estimatedWaitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Job_estimatedCompletionAt(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_estimatedCompletionAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().EstimatedCompletionAt(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_estimatedCompletionAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Job_waitingFor(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
@@ -11363,6 +11555,68 @@ func (ec *executionContext) fieldContext_Query_deadLetters(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_estimate(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_estimate(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Estimate(ctx, fc.Args["input"].(jobs.Submission))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *jobs.Estimate
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *jobs.Estimate
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Estimate) graphql.Marshaler {
+			return ec.marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐEstimate(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_estimate(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Estimate(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_estimate_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_node(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12200,6 +12454,75 @@ func (ec *executionContext) fieldContext_Queue_oldestWaitSeconds(_ context.Conte
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Queue_waitSecondsP50(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_waitSecondsP50(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().WaitSecondsP50(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_waitSecondsP50(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_waitSecondsP95(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_waitSecondsP95(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().WaitSecondsP95(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_waitSecondsP95(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_estimatedDrainSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().EstimatedDrainSeconds(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_estimatedDrainSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12515,6 +12838,29 @@ func (ec *executionContext) _SubmitJobPayload_deduplicated(ctx context.Context, 
 }
 func (ec *executionContext) fieldContext_SubmitJobPayload_deduplicated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("SubmitJobPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _SubmitJobPayload_estimatedWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *SubmitJobPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobPayload_estimatedWaitSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.SubmitJobPayload().EstimatedWaitSeconds(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobPayload_estimatedWaitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SubmitJobPayload", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
@@ -18303,6 +18649,59 @@ func (ec *executionContext) _EndPayload(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var estimateImplementors = []string{"Estimate"}
+
+func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet, obj *jobs.Estimate) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, estimateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Estimate")
+		case "waitSeconds":
+			out.Values[i] = ec._Estimate_waitSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "waitSecondsP90":
+			out.Values[i] = ec._Estimate_waitSecondsP90(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "renderSeconds":
+			out.Values[i] = ec._Estimate_renderSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "position":
+			out.Values[i] = ec._Estimate_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var heartbeatPayloadImplementors = []string{"HeartbeatPayload"}
 
 func (ec *executionContext) _HeartbeatPayload(ctx context.Context, sel ast.SelectionSet, obj *jobs.Answer) graphql.Marshaler {
@@ -18835,6 +19234,82 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "estimatedWaitSeconds":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_estimatedWaitSeconds(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "estimatedCompletionAt":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_estimatedCompletionAt(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "waitingFor":
 			field := field
 
@@ -20207,6 +20682,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "estimate":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_estimate(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "node":
 			field := field
 
@@ -20499,32 +20996,146 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 		case "tier":
 			out.Values[i] = ec._Queue_tier(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "model":
 			out.Values[i] = ec._Queue_model(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "depth":
 			out.Values[i] = ec._Queue_depth(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "running":
 			out.Values[i] = ec._Queue_running(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "oldestWaitSeconds":
 			out.Values[i] = ec._Queue_oldestWaitSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "waitSecondsP50":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_waitSecondsP50(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "waitSecondsP95":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_waitSecondsP95(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "estimatedDrainSeconds":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_estimatedDrainSeconds(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "paused":
 			out.Values[i] = ec._Queue_paused(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -20678,13 +21289,51 @@ func (ec *executionContext) _SubmitJobPayload(ctx context.Context, sel ast.Selec
 		case "job":
 			out.Values[i] = ec._SubmitJobPayload_job(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "deduplicated":
 			out.Values[i] = ec._SubmitJobPayload_deduplicated(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "estimatedWaitSeconds":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._SubmitJobPayload_estimatedWaitSeconds(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -22471,6 +23120,16 @@ func (ec *executionContext) marshalNEndPayload2ᚖgithubᚗcomᚋreelayᚋreelay
 		return graphql.Null
 	}
 	return ec._EndPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐEstimate(ctx context.Context, sel ast.SelectionSet, v *jobs.Estimate) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Estimate(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNFailJobInput2githubᚗcomᚋreelayᚋreelayᚋgraphᚐFailJobInput(ctx context.Context, v any) (FailJobInput, error) {

@@ -139,10 +139,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
 }
 
-var errStreams = &jobs.Error{
-	Code: codeRateLimited, RetryAfterSeconds: 1,
-	Message: "Too many streams are open under this key: end some, or send more operations over one socket.",
-}
+var errStreams = jobs.Later(jobs.CodeRateLimited, time.Second,
+	"Too many streams are open under this key: end some, or send more operations over one socket.")
 
 // patientWriter writes to a listener that may be slow, but not for ever.
 type patientWriter struct {

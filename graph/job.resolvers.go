@@ -141,10 +141,13 @@ func (r *Resolver) Job() JobResolver { return &jobResolver{r} }
 
 func (r *Resolver) JobConnection() JobConnectionResolver { return &jobConnectionResolver{r} }
 
+func (r *Resolver) SubmitJobPayload() SubmitJobPayloadResolver { return &submitJobPayloadResolver{r} }
+
 type (
-	artifactResolver      struct{ *Resolver }
-	attemptResolver       struct{ *Resolver }
-	cancellationResolver  struct{ *Resolver }
-	jobResolver           struct{ *Resolver }
-	jobConnectionResolver struct{ *Resolver }
+	artifactResolver         struct{ *Resolver }
+	attemptResolver          struct{ *Resolver }
+	cancellationResolver     struct{ *Resolver }
+	jobResolver              struct{ *Resolver }
+	jobConnectionResolver    struct{ *Resolver }
+	submitJobPayloadResolver struct{ *Resolver }
 )

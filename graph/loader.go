@@ -133,6 +133,8 @@ type loaders struct {
 	jobs      loader[models.JobID, *models.Job]
 	keyNames  loader[models.KeyID, string]
 	tries     loader[models.WebhookDeliveryID, []*models.WebhookTry]
+	estimates loader[*models.Job, jobs.JobEstimate]
+	waits     loader[queueKey, models.QueueWait]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -148,6 +150,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
 	l.held.fetch = r.CurrentJobs
 	l.parents.fetch = r.Parents
+	l.estimates.fetch, l.waits.fetch = estimatesOf(r), waitsOf(r)
 	l.keyNames.fetch = func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
 		return r.KeyNames(ctx, principal(ctx), ids)
 	}

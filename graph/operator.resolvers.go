@@ -31,4 +31,9 @@ func (r *queryResolver) Pool(ctx context.Context, id string) (*jobs.PoolStatus, 
 
 func (r *Resolver) Pool() PoolResolver { return &poolResolver{r} }
 
-type poolResolver struct{ *Resolver }
+func (r *Resolver) Queue() QueueResolver { return &queueResolver{r} }
+
+type (
+	poolResolver  struct{ *Resolver }
+	queueResolver struct{ *Resolver }
+)

@@ -71,7 +71,7 @@ func (d *door) openSocket(ctx context.Context, payload transport.InitPayload) (c
 		s.end()
 	})
 	if !ok {
-		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, closeTryAgain), string(codeRateLimited)), nil, present(ctx, errStreams)
+		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, closeTryAgain), string(jobs.CodeRateLimited)), nil, present(ctx, errStreams)
 	}
 	context.AfterFunc(ctx, release)
 	return withPrincipal(ctx, p), nil, nil

@@ -212,10 +212,8 @@ func isRequest(payload json.RawMessage) bool {
 	return isObject(payload) && json.Unmarshal(payload, &request) == nil && (request.Query != nil || request.Extensions != nil)
 }
 
-var errOperations = &jobs.Error{
-	Code: codeRateLimited, RetryAfterSeconds: 1,
-	Message: fmt.Sprintf("%d operations run on this connection, which is all that it may have: end some, or open another.", maxOperations),
-}
+var errOperations = jobs.Later(jobs.CodeRateLimited, time.Second,
+	"%d operations run on this connection, which is all that it may have: end some, or open another.", maxOperations)
 
 // refuse ends an operation that never began.
 func (c *protocolConn) refuse(id string, e *jobs.Error) error {

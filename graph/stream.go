@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
@@ -75,9 +76,7 @@ func openStream(ctx context.Context, next graphql.OperationHandler) graphql.Resp
 func (s *stream) last(ctx context.Context) *graphql.Response {
 	if errors.Is(context.Cause(ctx), ErrRestart) && !s.restarted {
 		s.restarted = true
-		return &graphql.Response{Errors: gqlerror.List{refusal(&jobs.Error{
-			Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "This server is being restarted: connect again.",
-		})}}
+		return &graphql.Response{Errors: gqlerror.List{refusal(jobs.Later(jobs.CodeUnavailable, time.Second, "This server is being restarted: connect again."))}}
 	}
 	if s.err == nil {
 		return nil

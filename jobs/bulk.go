@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -210,10 +211,8 @@ func (b *Bulk) start(
 			return err
 		}
 		if open >= maxOpenBulk {
-			return &Error{
-				Code: CodeQuotaExceeded, RetryAfterSeconds: 60,
-				Message: fmt.Sprintf("This account has %d bulk operations that are not finished: wait for one to end, or cancel one.", open),
-			}
+			return Later(CodeQuotaExceeded, time.Minute,
+				"This account has %d bulk operations that are not finished: wait for one to end, or cancel one.", open)
 		}
 		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
 			return err

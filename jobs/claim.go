@@ -164,7 +164,16 @@ func (s *search) claim(ctx context.Context, head ReadyJob, turn bool) (*Lease, e
 		return nil, err
 	}
 	s.Notifier.after(ctx, done)
+	s.compare(lease.Job)
 	return lease, nil
+}
+
+// compare tells how long a job waited that was just given out for the first time,
+// if it was predicted.
+func (s *search) compare(job *models.Job) {
+	if s.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
+		s.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
+	}
 }
 
 // lock takes the rows of a claim, and returns why if it may not be.
@@ -243,6 +252,9 @@ func assign(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job, r
 	}
 	if err := c.move(models.JobAssigned); err != nil {
 		return nil, nil, err
+	}
+	if job.WaitedSeconds == nil {
+		job.WaitedSeconds = new(max(c.now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
 	}
 	job.AttemptNo++
 	attempt := &models.Attempt{

@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 )
 
 // Code tells a program what went wrong; docs/errors.md lists them.
@@ -18,7 +20,9 @@ const (
 	CodeConflict            Code = "CONFLICT"
 	CodeLeaseLost           Code = "LEASE_LOST"
 	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeRateLimited         Code = "RATE_LIMITED"
 	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeOverloaded          Code = "OVERLOADED"
 	CodeUnavailable         Code = "UNAVAILABLE"
 	CodeInternal            Code = "INTERNAL"
 )
@@ -30,7 +34,8 @@ type Error struct {
 	Message string
 	// Field names the input that is wrong, with INVALID_INPUT.
 	Field string
-	// RetryAfterSeconds is when to try again, if that helps.
+	// RetryAfterSeconds is when to try again, if that helps. The message says so
+	// too: see Later.
 	RetryAfterSeconds int
 }
 
@@ -49,10 +54,18 @@ var (
 	ErrLeaseLost = &Error{Code: CodeLeaseLost, Message: "The lease on this job is gone: stop the work and upload nothing more."}
 	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
 	// models.IsOutage. What was asked may have been done.
-	ErrUnavailable = &Error{Code: CodeUnavailable, RetryAfterSeconds: 2, Message: "The database cannot be reached now: try again in some seconds."}
+	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
 	// ErrUnauthenticated means that no valid key came with the request.
 	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_live_…"}
 )
+
+// Later is a refusal that is over after so long, in whole seconds, at least one:
+// the message ends with when to try again.
+func Later(code Code, after time.Duration, format string, args ...any) *Error {
+	seconds := max(int(math.Ceil(after.Seconds())), 1)
+	message := fmt.Sprintf(format, args...) + fmt.Sprintf(" Try again in %d s.", seconds)
+	return &Error{Code: code, RetryAfterSeconds: seconds, Message: message}
+}
 
 func invalid(field, format string, args ...any) *Error {
 	return &Error{Code: CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}

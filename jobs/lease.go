@@ -53,6 +53,8 @@ type Leaser struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *Catalogue
+	// Meter is told how long jobs waited; nil: nobody is.
+	Meter Meter
 }
 
 // LeaseCall is a worker's request for a job.

@@ -24,6 +24,7 @@ type Reader struct {
 	Sealer    *seal.Sealer
 	Objects   Objects
 	Catalogue *Catalogue
+	Estimates *Estimator
 }
 
 const (

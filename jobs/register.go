@@ -176,7 +176,7 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost loss) (*
 
 // errLeasedMeanwhile says that the worker was given a job between two looks: its
 // account's row must be locked before the worker's, so all begins anew.
-var errLeasedMeanwhile = &Error{Code: CodeUnavailable, RetryAfterSeconds: 1, Message: "This worker was just given a job: try again."}
+var errLeasedMeanwhile = Later(CodeUnavailable, time.Second, "This worker was just given a job.")
 
 // endHeld ends a worker's attempt, unless it ended meanwhile.
 func endHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost loss) (*change, error) {

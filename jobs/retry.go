@@ -138,7 +138,7 @@ func (c *change) fresh(lane models.Tier) {
 	job.RunAt, job.ExpiresAt, job.AvoidUntil, job.AvoidWorkerID = time.Time{}, time.Time{}, time.Time{}, ""
 	job.CancelBy, job.CancelReason = "", ""
 	job.CancelRequestedAt, job.CancelDeliveredAt, job.CancelStoppedAt = time.Time{}, time.Time{}, time.Time{}
-	job.StartedAt, job.CompletedAt = time.Time{}, time.Time{}
+	job.StartedAt, job.CompletedAt, job.WaitedSeconds = time.Time{}, time.Time{}, nil
 	job.ProgressEventAt, job.ProgressEventPercent = time.Time{}, nil
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }

@@ -57,7 +57,8 @@ type Submitter struct {
 	Notifier  *Notifier
 	Inputs    *Inputs
 	// Outbound is which URLs may be called back.
-	Outbound outbound.Policy
+	Outbound  outbound.Policy
+	Admission Admission
 }
 
 const (
@@ -74,8 +75,10 @@ const (
 // Submit accepts a job: once it returns, the job is durable. The same
 // idempotency key with the same request returns the first job, and true; with
 // another request it returns IDEMPOTENCY_CONFLICT. Other refusals are
-// INVALID_INPUT, FORBIDDEN (a tier above the account's), QUOTA_EXCEEDED, and of an
-// image that params name NOT_FOUND and CHECKSUM_MISMATCH; they leave no job behind.
+// INVALID_INPUT, FORBIDDEN (a tier above the account's), RATE_LIMITED,
+// QUOTA_EXCEEDED, OVERLOADED, and of an image that params name NOT_FOUND and
+// CHECKSUM_MISMATCH; they leave no job behind. A repeated key is refused for none
+// of RATE_LIMITED, QUOTA_EXCEEDED and OVERLOADED.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
 	job, err = s.validate(&in)
 	if err != nil {
@@ -83,6 +86,13 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 	}
 	job.AccountID, job.CreatedBy = p.AccountID, p.KeyID
 	job.Tier = in.Tier
+	admitted, err := s.Admission.admit(ctx, s.DB, []candidate{{job, in.soon()}})
+	if err != nil {
+		return nil, false, wrap(err, "admit job %s", job.ID)
+	}
+	if err := admitted.refused[0]; err != nil {
+		return nil, false, err
+	}
 	badInput := s.Inputs.check(ctx, p.AccountID, job.Params)
 
 	var done *change
@@ -98,6 +108,9 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 		done, err = s.insert(ctx, tx, job, in, badInput)
 		return err
 	})
+	if err != nil {
+		admitted.giveBack(ctx, 1)
+	}
 	if err == nil && first != nil {
 		return first, true, nil
 	}
@@ -106,8 +119,10 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 		return job, true, err
 	}
 	if err != nil {
+		s.Admission.note(err, job.Tier)
 		return nil, false, wrap(err, "submit job %s", job.ID)
 	}
+	admitted.accepted(done.job)
 	s.Notifier.after(ctx, done)
 	return done.job, false, nil
 }
@@ -144,6 +159,9 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	}
 	if err != nil {
 		return nil, orKeyUsed(ctx, tx, job, err)
+	}
+	if job.Status != models.JobQueued {
+		job.PredictedWaitSeconds = nil // it was for a job that is queued at once
 	}
 	if err := models.InsertJob(ctx, tx, job); errors.Is(err, sql.ErrNoRows) {
 		return nil, errKeyUsed
@@ -186,10 +204,8 @@ func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in S
 	return c, err
 }
 
-var errQueueFull = &Error{
-	Code: CodeQuotaExceeded, RetryAfterSeconds: 10,
-	Message: "This account has as many waiting jobs as it may have: wait for some to start, or cancel some.",
-}
+var errQueueFull = Later(CodeQuotaExceeded, 10*time.Second,
+	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
 
 // orKeyUsed is the refusal of a request that was accepted before, when its times
 // were not past yet, or the account's tier was higher: the key says so.

@@ -19,6 +19,11 @@ const (
 	maxRetryDelay = 24 * 60 * 60
 )
 
+// soon tells whether the job adds to the queue that there is now.
+func (in *Submission) soon() bool {
+	return len(in.DependsOn) == 0 && (in.RunAt == nil || time.Until(*in.RunAt) < time.Minute)
+}
+
 // conditions are what a job waits for, as a part of what was asked for; nil if it
 // waits for a worker only.
 func (in *Submission) conditions() any {

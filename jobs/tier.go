@@ -24,9 +24,13 @@ type TierPolicy struct {
 // NoTarget is the wait target of jobs that may wait for as long as it takes.
 const NoTarget = time.Duration(-1)
 
+// Unlimited is a limit that nobody reaches: what is at it, or above, is not
+// counted.
+const Unlimited = 1_000_000
+
 // Policies holds every tier's policy.
 var Policies = map[models.Tier]TierPolicy{
-	models.TierCritical:   {0, 0, 5, 1_000_000, 1_000_000, 1_000_000},
+	models.TierCritical:   {0, 0, 5, Unlimited, Unlimited, Unlimited},
 	models.TierEnterprise: {30 * time.Second, 0, 5, 5_000, 200, 300},
 	models.TierPro:        {2 * time.Minute, 10 * time.Minute, 3, 200, 10, 30},
 	models.TierFree:       {10 * time.Minute, 15 * time.Minute, 3, 20, 1, 5},

@@ -184,7 +184,7 @@ func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.Artifac
 // storeAway is how a store that cannot be asked is told to a caller.
 func storeAway(ctx context.Context, err error) *Error {
 	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
-	return &Error{Code: CodeUnavailable, RetryAfterSeconds: 5, Message: "The object store cannot be asked now: try again."}
+	return Later(CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")
 }
 
 func mismatch(format string, args ...any) *Error {

@@ -140,6 +140,12 @@ type Job struct {
 	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero"`
 	ProgressEventPercent *float64  `bun:"progress_event_percent"`
 
+	// PredictedWaitSeconds is what was predicted at the submit, WaitedSeconds how
+	// long the run was then queued until a worker was first given it; nil while
+	// that is not known.
+	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds"`
+	WaitedSeconds        *float64 `bun:"waited_seconds"`
+
 	CreatedAt   time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
 	QueuedAt    time.Time `bun:"queued_at,nullzero"`
 	StartedAt   time.Time `bun:"started_at,nullzero"`
@@ -235,7 +241,7 @@ func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
 	return mustChange(tx.NewUpdate().Model(j).
 		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "queue_order", "metadata", "user_id",
-			"idempotency_key", "request_digest", "callback_url", "created_at").
+			"idempotency_key", "request_digest", "callback_url", "created_at", "predicted_wait_seconds").
 		Where("j.id = ? AND j.status = ?", j.ID, from).
 		Exec(ctx))
 }

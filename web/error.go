@@ -13,10 +13,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-const (
-	codeRateLimited jobs.Code = "RATE_LIMITED"
-	codeTooLarge    jobs.Code = "TOO_LARGE"
-)
+const codeTooLarge jobs.Code = "TOO_LARGE"
 
 var (
 	errNoPage      = &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such page."}
@@ -34,7 +31,8 @@ var statuses = map[jobs.Code]int{
 	jobs.CodeConflict:            http.StatusConflict,
 	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
 	jobs.CodeUnavailable:         http.StatusServiceUnavailable,
-	codeRateLimited:              http.StatusTooManyRequests,
+	jobs.CodeRateLimited:         http.StatusTooManyRequests,
+	jobs.CodeOverloaded:          http.StatusServiceUnavailable,
 	codeTooLarge:                 http.StatusRequestEntityTooLarge,
 }
 

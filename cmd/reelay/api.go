@@ -85,7 +85,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Retry-After", "2")
-	http.Error(w, "This API waits for PostgreSQL: try again in some seconds.", http.StatusServiceUnavailable)
+	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
 }
 
 // lookEvery is how often waiting lease calls look for work that no hint told of.

@@ -103,8 +103,6 @@ func apiError(err error) error {
 		return err
 	case e.RequestID != "":
 		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
-	case e.RetryAfter > 0 && !strings.Contains(e.Message, " again"): // else it says so itself
-		return fmt.Errorf("%w (try again in %.0f s)", err, e.RetryAfter.Seconds())
 	}
 	return err
 }

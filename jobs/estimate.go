@@ -1,0 +1,377 @@
+package jobs
+
+import (
+	"math"
+	"slices"
+
+	"github.com/reelay/reelay/models"
+)
+
+// outlook is all that estimates are made of: the workers and the lines of
+// accounts as they were a moment ago, and how the next hours will go if
+// everything is as it was of late.
+//
+// play plays that forward once, giving jobs out as a claim does: when a worker is
+// free (an idle one at once, a busy one when what is left of its job or boot is
+// over), it takes the first job that it can run, by lane, turn and virtual start
+// (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), of an account
+// that is not at its cap, for as long as such jobs took. Jobs of the near future
+// come in at each account's own rate, evenly. A job then starts when a worker
+// that can run it takes one that comes after it, or finds none.
+//
+// So many jobs are played as playStarts says; what is behind them waits in
+// proportion.
+type outlook struct {
+	catalogue *Catalogue
+	classes   []*class
+	lines     []*line
+	arrivals  []*models.Arrival
+	times     renderTimes
+	lanes     map[models.Tier]models.LaneState
+	// starts is how it goes on, in time's order.
+	starts []start
+	// upTo is until when that is known.
+	upTo float64
+}
+
+// class is workers that are alike.
+type class struct {
+	reach
+	gpuType string
+	hands   []hand
+}
+
+// hand is one worker: in how many seconds it is free, and whose job it holds.
+type hand struct {
+	free    float64
+	account models.AccountID
+}
+
+// line is one account's queued jobs in a line.
+type line struct {
+	models.Line
+	account     models.AccountID
+	virtualTime float64
+	queued      int
+	weight      float64
+	running     int
+	maxRunning  int
+	// head are the first of them, in their order; the others are like these.
+	head []load
+}
+
+// load is what one job is to a worker.
+type load struct {
+	models.Queue
+	kind       models.Kind
+	gpuSeconds float64 // what the catalogue reckons
+}
+
+// at is the line's job of that place, from 0.
+func (l *line) at(place int) load { return l.head[place%len(l.head)] }
+
+// Estimate is a best guess. What is nil is not known: there is no capacity to
+// reckon with, or the queue is paused.
+type Estimate struct {
+	// WaitSeconds is until a worker starts the job; one time in ten it is more
+	// than WaitSecondsP90.
+	WaitSeconds    *float64
+	WaitSecondsP90 *float64
+	// RenderSeconds is how long it keeps a worker busy.
+	RenderSeconds *float64
+	// Position is the job's place among those that are queued and that its
+	// workers can run: 1 is the next.
+	Position int
+}
+
+// query is a job as estimates see it.
+type query struct {
+	load
+	account    models.AccountID
+	weight     float64
+	running    int
+	maxRunning int
+	// ownAhead is how many of the account's own jobs in its line come before it.
+	ownAhead int
+}
+
+// estimate reckons for one job that is queued, or would be. system is how long it
+// would wait were it not for its account's own running cap.
+func (o *outlook) estimate(q query) (found Estimate, system float64) {
+	var classes []*class
+	workers := 0
+	for _, c := range o.classes {
+		if c.serves(q.Queue) {
+			classes = append(classes, c)
+			workers += len(c.hands)
+		}
+	}
+	tag := o.startTag(q)
+	found.Position = o.position(q, tag, classes)
+	if workers == 0 {
+		return found, 0
+	}
+	found.RenderSeconds = new(o.renderSeconds(classes, q.load))
+	if o.paused(q.Queue) || q.maxRunning == 0 {
+		return found, 0
+	}
+	system, before := o.find(q, tag, false)
+	wait := system
+	if q.running+q.ownAhead >= q.maxRunning {
+		wait, before = o.find(q, tag, true)
+	}
+	service := *found.RenderSeconds
+	irregular := max(o.times.irregularity(q.kind), leastIrregular)
+	irregular += (1 - 1/float64(workers)) * (1 - irregular)
+	p90 := wait
+	if wait > 0 {
+		p90 += 1.2816 * service / float64(workers) * math.Sqrt(float64(before)*irregular+1)
+	}
+	found.WaitSeconds, found.WaitSecondsP90 = &wait, &p90
+	return found, system
+}
+
+// find returns when the job starts, and after how many others on its workers. With
+// capped it needs a slot of its account's own, too.
+func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before int) {
+	var ends []float64 // of what the account runs
+	for _, c := range o.classes {
+		for _, h := range c.hands {
+			if capped && h.account == q.account && h.account != "" {
+				ends = append(ends, h.free)
+			}
+		}
+	}
+	for _, s := range o.starts {
+		if s.account == q.account && s.account != "" && capped && (s.lane != q.Lane || s.tag < tag) {
+			ends = append(ends, s.end)
+		}
+		if !s.class.serves(q.Queue) {
+			continue
+		}
+		if s.after(q.Line, tag) {
+			running := 0
+			for _, end := range ends {
+				running += b2i(end > s.at)
+			}
+			if !capped || running < q.maxRunning {
+				return s.at, before
+			}
+		}
+		before++
+	}
+	ahead := o.position(q, tag, o.classes)
+	return min(o.upTo*max(1, float64(ahead)/float64(max(len(o.starts), 1))), maxWait), before
+}
+
+// leastIrregular is how irregular a wait is, at least: the jobs that come in
+// meanwhile are not those that are expected.
+const leastIrregular = 0.15
+
+// maxWait is the longest wait that is predicted, in seconds: 30 days.
+const maxWait = 30 * 24 * 60 * 60
+
+// position is 1 more than how many queued jobs start before one, of those that
+// these workers can run.
+func (o *outlook) position(q query, tag float64, classes []*class) int {
+	ahead := 0
+	for _, l := range o.lines {
+		n := 0
+		switch {
+		case l.account == q.account && l.Line == q.Line:
+			n = q.ownAhead
+		case above(l.Lane, q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
+			n = l.queued
+		case l.Line == q.Line:
+			for at := l.virtualTime; n < l.queued && at < tag; n++ {
+				at += l.at(n).gpuSeconds / l.weight
+			}
+		}
+		here := 0
+		for _, part := range l.head {
+			here += b2i(!o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.serves(part.Queue) }))
+		}
+		ahead += n * here / len(l.head)
+	}
+	return ahead + 1
+}
+
+func above(lane, than models.Tier) bool {
+	return slices.Index(models.Tiers, lane) < slices.Index(models.Tiers, than)
+}
+
+func (o *outlook) paused(q models.Queue) bool {
+	state := o.lanes[q.Lane]
+	return state.Paused || slices.Contains(state.PausedModels, q.Model)
+}
+
+// laneTime is where an account that comes into a line starts.
+func laneTime(lines []*line, of models.Line) float64 {
+	least := math.Inf(1)
+	for _, l := range lines {
+		if l.Line == of && l.queued > 0 && l.running < l.maxRunning {
+			least = min(least, l.virtualTime)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// startTag is the virtual time at which a job starts: that of its account,
+// advanced by its jobs before.
+func (o *outlook) startTag(q query) float64 {
+	at := laneTime(o.lines, q.Line)
+	for _, a := range o.arrivals {
+		if a.AccountID == q.account && a.Tier == q.Lane && !q.Promoted {
+			at = max(at, a.VirtualTime)
+		}
+	}
+	for _, l := range o.lines {
+		if l.account == q.account && l.Line == q.Line {
+			at = max(at, l.virtualTime)
+			for place := range min(q.ownAhead, l.queued) {
+				at += l.at(place).gpuSeconds / l.weight
+			}
+		}
+	}
+	return at
+}
+
+// renderSeconds is how long a job keeps one of these workers busy, on average
+// over their types of GPU.
+func (o *outlook) renderSeconds(classes []*class, job load) float64 {
+	sum, n := 0.0, 0
+	for _, c := range classes {
+		sum += float64(len(c.hands)) * o.times.ratio(job.kind, c.gpuType) * job.gpuSeconds
+		n += len(c.hands)
+	}
+	return sum / float64(max(n, 1))
+}
+
+// drain is how long it takes until a queue of that depth is empty, if nothing
+// comes: depth × mean render / workers. It is nil without workers.
+func (o *outlook) drain(lane models.Tier, model string, depth int) *float64 {
+	if model == "" {
+		return nil
+	}
+	if depth == 0 {
+		return new(0.0)
+	}
+	var classes []*class
+	workers := 0
+	for _, c := range o.classes {
+		if c.serves(models.Queue{Model: model}) {
+			classes = append(classes, c)
+			workers += len(c.hands)
+		}
+	}
+	work, jobs := 0.0, 0
+	for _, l := range o.lines {
+		for _, part := range l.head {
+			if l.Lane == lane && part.Model == model {
+				work, jobs = work+o.renderSeconds(classes, part), jobs+1
+			}
+		}
+	}
+	if workers == 0 || jobs == 0 {
+		return nil
+	}
+	return new(float64(depth) * work / float64(jobs) / float64(workers))
+}
+
+// remaining is what is left of a job that was reckoned at total seconds: by its
+// progress if it told of any, else by the time that it is held. There is always
+// something left.
+func remaining(total, held, percent, silent float64) float64 {
+	left := total - held
+	if percent > 0 {
+		left = total*(1-percent/100) - silent
+	}
+	return max(left, total/20)
+}
+
+// renderTimes is how long renders took: multiples of what the catalogue reckons.
+type renderTimes map[renderKey]spreadRatio
+
+// renderKey is a kind on a type of GPU. With the kind's model alone it is the
+// average over its kinds, and without a GPU type over these.
+type renderKey struct {
+	models.Kind
+	gpuType string
+}
+
+// spreadRatio is a ratio, its variance, and what it was learnt from.
+type spreadRatio struct{ ratio, variance, samples float64 }
+
+func newRenderTimes(known []*models.RenderTime) renderTimes {
+	times := renderTimes{}
+	for _, t := range known {
+		one := spreadRatio{t.Ratio, t.Variance, float64(t.Samples)}
+		times[renderKey{t.Kind, t.GPUType}] = one
+		for _, key := range []renderKey{{models.Kind{Model: t.Model}, t.GPUType}, {models.Kind{Model: t.Model}, ""}} {
+			// A kind's own entry without resolution and length is not spoilt: a
+			// model has either.
+			if key.Kind == t.Kind && key.gpuType == t.GPUType {
+				continue
+			}
+			times[key] = times[key].with(one)
+		}
+	}
+	return times
+}
+
+func (s spreadRatio) with(o spreadRatio) spreadRatio {
+	n := s.samples + o.samples
+	return spreadRatio{
+		ratio:    (s.ratio*s.samples + o.ratio*o.samples) / n,
+		variance: (s.variance*s.samples + o.variance*o.samples) / n,
+		samples:  n,
+	}
+}
+
+// look finds what is known best: of the kind on that GPU, of the model on it, of
+// the model at all.
+func (r renderTimes) look(kind models.Kind, gpuType string) (spreadRatio, bool) {
+	for _, key := range []renderKey{{kind, gpuType}, {models.Kind{Model: kind.Model}, gpuType}, {models.Kind{Model: kind.Model}, ""}} {
+		if found, known := r[key]; known {
+			return found, true
+		}
+	}
+	return spreadRatio{}, false
+}
+
+func (r renderTimes) ratio(kind models.Kind, gpuType string) float64 {
+	if found, known := r.look(kind, gpuType); known {
+		return found.ratio
+	}
+	return 1
+}
+
+// irregularity is the squared coefficient of variation of render times, at most
+// 1: the variance over the square of the mean.
+func (r renderTimes) irregularity(kind models.Kind) float64 {
+	found, known := r.look(kind, "")
+	if !known || found.ratio == 0 {
+		return 1
+	}
+	return min(found.variance/(found.ratio*found.ratio), 1)
+}
+
+const (
+	// learnAt least is the weight of a new sample: about the last 20 jobs count.
+	learnAtLeast = 0.05
+	// maxRatio bounds what a single job can teach.
+	maxRatio = 1000
+)
+
+// learn takes one render into the average.
+func learn(t *models.RenderTime, r models.Rendered) {
+	ratio := min(r.Seconds/max(r.EstimatedSeconds, 1e-3), maxRatio)
+	t.Samples++
+	weight := max(1/float64(t.Samples), learnAtLeast)
+	off := ratio - t.Ratio
+	t.Ratio += weight * off
+	t.Variance = (1 - weight) * (t.Variance + weight*off*off)
+}

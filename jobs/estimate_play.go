@@ -1,0 +1,286 @@
+package jobs
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+
+	"github.com/reelay/reelay/models"
+)
+
+// playStarts is how many jobs' starts are played: more would cost a process that
+// serves too much of each second.
+const playStarts = 1000
+
+// start is a moment at which a worker takes a job, or finds none.
+type start struct {
+	at    float64
+	class *class
+	// idle tells that there was no job for it; else the rest is of the job.
+	idle bool
+	models.Line
+	lane    models.Tier
+	tag     float64
+	account models.AccountID
+	end     float64
+	// turn tells that it was a promoted job's turn.
+	turn bool
+	// fresh tells that it came in meanwhile, and alone that nothing else waited in
+	// its line then: whoever waited there before goes first.
+	fresh, alone bool
+}
+
+// after tells whether a job of that line and virtual start would have been taken
+// in place of this one.
+func (s start) after(of models.Line, tag float64) bool {
+	switch {
+	case s.idle || above(of.Lane, s.lane):
+		return true
+	case s.lane != of.Lane:
+		return false
+	case s.Promoted != of.Promoted:
+		return s.turn == of.Promoted
+	}
+	return s.tag > tag || s.alone || s.fresh && s.tag == tag
+}
+
+// player plays an outlook forward.
+type player struct {
+	*outlook
+	lines   []*playedLine
+	running map[models.AccountID]int
+	since   map[models.Tier]int // starts since the lane's last promoted one
+	moments moments
+	idle    []*playedHand
+	now     float64
+	left    int // jobs that were queued at the beginning and have not started
+}
+
+// playedLine is a line as it goes on: place is the next job's.
+type playedLine struct {
+	line
+	place   int
+	end     int
+	arrival *models.Arrival
+	gap     float64 // seconds between its new jobs
+	alone   bool    // nothing waited in the line when it came into it
+}
+
+type playedHand struct {
+	class *class
+	holds models.AccountID
+}
+
+// moment is when a worker is free, or a job comes into a line.
+type moment struct {
+	at    float64
+	order int
+	hand  *playedHand
+	line  *playedLine
+}
+
+type moments []moment
+
+func (m moments) Len() int { return len(m) }
+func (m moments) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(m[i].at, m[j].at), cmp.Compare(m[i].order, m[j].order)) < 0
+}
+func (m moments) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+func (m *moments) Push(x any)   { *m = append(*m, x.(moment)) }
+func (m *moments) Pop() any {
+	last := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return last
+}
+
+// play fills starts: until all that is queued was started and there was a worker
+// of each class without work, or playStarts.
+func (o *outlook) play() {
+	p := &player{outlook: o, running: map[models.AccountID]int{}, since: map[models.Tier]int{}}
+	for lane, state := range o.lanes {
+		p.since[lane] = state.SincePromoted
+	}
+	p.enlist()
+	p.employ()
+	bored := map[*class]bool{}
+	for len(p.moments) > 0 && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)) {
+		m := heap.Pop(&p.moments).(moment)
+		p.now = m.at
+		if m.hand != nil {
+			if m.hand.holds != "" {
+				p.leave(m.hand.holds)
+			}
+			m.hand.holds = ""
+			p.idle = append(p.idle, m.hand)
+		} else {
+			p.arrive(m.line)
+		}
+		if len(p.moments) > 0 && p.moments[0].at == p.now {
+			continue // all of a moment first
+		}
+		p.idle = slices.DeleteFunc(p.idle, p.work)
+		for _, h := range p.idle {
+			if !bored[h.class] {
+				bored[h.class] = true
+			}
+			if m.hand == h {
+				o.starts = append(o.starts, start{at: p.now, class: h.class, idle: true})
+			}
+		}
+	}
+	o.upTo = p.now
+}
+
+// employ lets the workers come free.
+func (p *player) employ() {
+	for _, c := range p.classes {
+		for _, h := range c.hands {
+			if h.account != "" {
+				p.running[h.account]++
+			}
+			p.push(moment{at: h.free, hand: &playedHand{c, h.account}})
+		}
+	}
+}
+
+func (p *player) push(m moment) {
+	m.order = len(p.moments) + len(p.starts)
+	heap.Push(&p.moments, m)
+}
+
+// enlist makes the lines, and those of accounts that have none now.
+func (p *player) enlist() {
+	byPlace := map[models.Line]map[models.AccountID]*playedLine{}
+	put := func(l *playedLine) {
+		if byPlace[l.Line] == nil {
+			byPlace[l.Line] = map[models.AccountID]*playedLine{}
+		}
+		byPlace[l.Line][l.account] = l
+		p.lines = append(p.lines, l)
+	}
+	for _, l := range p.outlook.lines {
+		put(&playedLine{line: *l, end: l.queued})
+		p.left += l.queued
+	}
+	for i, a := range p.arrivals {
+		if a.JobsPerSecond <= 0 {
+			continue
+		}
+		job := load{
+			Queue: models.Queue{Line: models.Line{Lane: a.Tier}, Model: a.Model}, kind: models.Kind{Model: a.Model}, gpuSeconds: a.GPUSeconds,
+		}
+		l := byPlace[job.Line][a.AccountID]
+		if l == nil {
+			l = &playedLine{line: line{
+				Line: job.Line, account: a.AccountID, virtualTime: a.VirtualTime, weight: a.Weight, running: a.Running, maxRunning: a.MaxRunning,
+				head: []load{job},
+			}}
+			put(l)
+		}
+		rate := a.JobsPerSecond
+		if l.gap > 0 {
+			rate += 1 / l.gap // of its other models: they come as the line has them
+		}
+		l.gap = 1 / rate
+		if l.arrival == nil {
+			// The golden ratio spreads the accounts' first jobs out.
+			_, phase := math.Modf(float64(i) * math.Phi)
+			l.arrival = a
+			p.push(moment{at: l.gap * (0.02 + phase), line: l})
+		}
+	}
+}
+
+// arrive puts one more job into a line.
+func (p *player) arrive(l *playedLine) {
+	if l.place == l.end {
+		at := p.laneTime(l.Line)
+		l.virtualTime, l.alone = max(l.virtualTime, at), at == 0
+	}
+	l.end++
+	p.push(moment{at: p.now + l.gap, line: l})
+}
+
+func (p *player) laneTime(of models.Line) float64 {
+	least := math.Inf(1)
+	for _, l := range p.lines {
+		if l.Line == of && l.place < l.end && p.running[l.account] < l.maxRunning {
+			least = min(least, l.virtualTime)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// leave ends a job of the account's. One that leaves its cap by it returns to its
+// lines at their own time.
+func (p *player) leave(account models.AccountID) {
+	p.running[account]--
+	for _, l := range p.lines {
+		if l.account == account && l.place < l.end && p.running[account] == l.maxRunning-1 {
+			p.running[account]++ // not counted itself
+			at := p.laneTime(l.Line)
+			p.running[account]--
+			l.virtualTime = max(l.virtualTime, at)
+		}
+	}
+}
+
+// work gives an idle worker its next job, and tells whether there was one.
+func (p *player) work(h *playedHand) bool {
+	l, turn := p.next(h.class)
+	if l == nil {
+		return false
+	}
+	job := l.at(l.place)
+	seconds := p.times.ratio(job.kind, h.class.gpuType) * job.gpuSeconds
+	p.starts = append(p.starts, start{
+		at: p.now, class: h.class, Line: l.Line, lane: l.Lane, tag: l.virtualTime, account: l.account, end: p.now + seconds, turn: turn,
+		fresh: l.place >= l.queued, alone: l.alone,
+	})
+	if l.place < l.queued {
+		p.left--
+	}
+	l.place++
+	l.virtualTime += job.gpuSeconds / l.weight
+	if l.Promoted {
+		p.since[l.Lane] = 0
+	} else {
+		p.since[l.Lane] = min(p.since[l.Lane]+1, models.PromotedEvery-1)
+	}
+	p.running[l.account]++
+	h.holds = l.account
+	p.push(moment{at: p.now + seconds, hand: h})
+	return true
+}
+
+// next is the line whose job a worker of that class takes, and whether it was a
+// promoted job's turn.
+func (p *player) next(c *class) (best *playedLine, turn bool) {
+	for _, l := range p.lines {
+		if l.place == l.end || p.running[l.account] >= l.maxRunning {
+			continue
+		}
+		if job := l.at(l.place); !c.serves(job.Queue) || p.paused(job.Queue) {
+			continue
+		}
+		if best == nil || p.first(l, best) {
+			best = l
+		}
+	}
+	return best, best != nil && p.since[best.Lane] >= models.PromotedEvery-1
+}
+
+// first tells whether a line's job comes before another's.
+func (p *player) first(l, than *playedLine) bool {
+	switch {
+	case l.Lane != than.Lane:
+		return above(l.Lane, than.Lane)
+	case l.Promoted != than.Promoted:
+		return l.Promoted == (p.since[l.Lane] >= models.PromotedEvery-1)
+	}
+	return l.virtualTime < than.virtualTime
+}

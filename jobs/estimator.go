@@ -1,0 +1,223 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Estimator keeps an outlook on the queues and the fleet from which every
+// estimate of a process is made. It is refreshed beside the requests, so that
+// none waits for it; it decides nothing but whether a submit comes at a time of
+// overload.
+type Estimator struct {
+	DB        *bun.DB
+	Catalogue *Catalogue
+
+	mu      sync.Mutex
+	outlook *outlook
+	at      time.Time
+	took    time.Duration
+}
+
+const (
+	// RefreshEvery is how often a process that serves refreshes its outlook.
+	RefreshEvery = time.Second
+	// staleAfter is for how long an outlook is believed.
+	staleAfter = 10 * time.Second
+	// standbyAccounts and standbySample bound what is read of the queues: of each
+	// line its first accounts, and of each account its first jobs.
+	standbyAccounts = 500
+	standbySample   = 20
+)
+
+// Refresh looks anew.
+func (e *Estimator) Refresh(ctx context.Context) error {
+	begun := time.Now()
+	o, err := readOutlook(ctx, e.DB, e.Catalogue)
+	if err != nil {
+		return fmt.Errorf("refresh the outlook: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.outlook, e.at, e.took = o, time.Now(), time.Since(begun)
+	return nil
+}
+
+// Pass refreshes the outlook, if that costs less than a tenth of the time.
+func (e *Estimator) Pass(ctx context.Context) error {
+	e.mu.Lock()
+	rest := min(10*e.took, staleAfter/2) - time.Since(e.at)
+	e.mu.Unlock()
+	if rest > 0 {
+		return nil
+	}
+	return e.Refresh(ctx)
+}
+
+// look calls use with the outlook, if there is one that is young enough.
+func (e *Estimator) look(use func(*outlook)) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.outlook != nil && time.Since(e.at) < staleAfter {
+		use(e.outlook)
+	}
+}
+
+// submit estimates for a job that an account is about to submit, behind all of
+// its others. system is how long it would wait were it not for the account's own
+// running cap. Without an outlook nothing is known.
+func (e *Estimator) submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
+	e.look(func(o *outlook) {
+		q := newQuery(job, account)
+		for _, l := range o.lines {
+			if l.account == account.ID && l.Line == q.Line {
+				q.ownAhead = l.queued
+			}
+		}
+		found, system = o.estimate(q)
+	})
+	return found, system
+}
+
+// submitted counts a job that was just queued, until the next refresh shows it.
+func (e *Estimator) submitted(job *models.Job, account *models.Account) {
+	e.look(func(o *outlook) { o.enter(newQuery(job, account)) })
+}
+
+// Drain is how long it takes, in seconds, until a lane's queue of a model and
+// depth is empty if nothing comes; nil if that is not known.
+func (e *Estimator) Drain(lane models.Tier, model string, depth int) (seconds *float64) {
+	e.look(func(o *outlook) { seconds = o.drain(lane, model, depth) })
+	return seconds
+}
+
+func newQuery(job *models.Job, account *models.Account) query {
+	return query{
+		load: load{job.Queue(), kindOf(job), job.EstimatedGPUSeconds}, account: job.AccountID,
+		weight: account.Weight, running: account.Running, maxRunning: account.MaxRunning,
+	}
+}
+
+// kindOf is the job's kind, as models.ListRendered has it.
+func kindOf(job *models.Job) models.Kind {
+	seconds, r := readReckoning(job.Params)
+	if r.DurationSeconds == nil {
+		seconds = 0
+	}
+	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
+}
+
+func readOutlook(ctx context.Context, db bun.IDB, catalogue *Catalogue) (*outlook, error) {
+	o := &outlook{catalogue: catalogue}
+	known, err := models.ListRenderTimes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	o.times = newRenderTimes(known)
+	lanes, err := models.ReadLanes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	o.lanes = keyedBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	if o.arrivals, err = models.ListArrivals(ctx, db, arrivalSpan); err != nil {
+		return nil, err
+	}
+	hands, err := models.ListHands(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	running := map[models.AccountID]bool{}
+	classes := map[string]*class{}
+	for _, h := range hands {
+		o.hire(classes, h)
+		if h.AccountID != "" {
+			running[h.AccountID] = true
+		}
+	}
+	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(running)), standbyAccounts, standbySample)
+	if err != nil {
+		return nil, err
+	}
+	o.lines = lineUp(standby)
+	o.play()
+	return o, nil
+}
+
+// hire puts a worker among those that are like it. One that boots counts once it
+// is known how long that takes.
+func (o *outlook) hire(classes map[string]*class, h models.Hand) {
+	one := hand{account: h.AccountID}
+	switch {
+	case h.Status == models.WorkerBooting && h.BootSeconds == nil:
+		return
+	case h.Status == models.WorkerBooting:
+		one.free = max(*h.BootSeconds-h.AgeSeconds, *h.BootSeconds/20)
+	case h.AccountID != "":
+		total := h.EstimatedGPUSeconds * o.times.ratio(h.Kind, h.GPUType)
+		one.free = remaining(total, h.HeldSeconds, h.Percent, h.SilentSeconds)
+	}
+	key := fmt.Sprintf("%q %q %q", h.Models, h.GPUType, h.Region)
+	c := classes[key]
+	if c == nil {
+		c = &class{reach: o.catalogue.reach(h.Models, h.GPUType, h.Region), gpuType: h.GPUType}
+		classes[key] = c
+		o.classes = append(o.classes, c)
+	}
+	c.hands = append(c.hands, one)
+}
+
+// lineUp makes lines of what stands by.
+func lineUp(standby []models.Standby) []*line {
+	type place struct {
+		models.Line
+		account models.AccountID
+	}
+	byPlace := map[place]*line{}
+	var all []*line
+	for _, s := range standby {
+		at := place{s.Line, s.AccountID}
+		l := byPlace[at]
+		if l == nil {
+			l = &line{
+				Line: s.Line, account: s.AccountID, virtualTime: s.VirtualTime, queued: s.Queued,
+				weight: s.Weight, running: s.Running, maxRunning: s.MaxRunning,
+			}
+			byPlace[at] = l
+			all = append(all, l)
+		}
+		l.head = append(l.head, load{
+			Queue:      s.Queue,
+			kind:       models.Kind{Model: s.Model, Resolution: s.Resolution, DurationSeconds: s.DurationSeconds},
+			gpuSeconds: s.GPUSeconds,
+		})
+	}
+	return all
+}
+
+// enter adds one job to its account's line.
+func (o *outlook) enter(q query) {
+	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
+	if at < 0 {
+		o.lines = append(o.lines, &line{
+			Line: q.Line, account: q.account, virtualTime: laneTime(o.lines, q.Line),
+			weight: q.weight, running: q.running, maxRunning: q.maxRunning,
+		})
+		at = len(o.lines) - 1
+	}
+	l := o.lines[at]
+	if l.queued == len(l.head) && l.queued < standbySample {
+		l.head = append(l.head, q.load)
+	}
+	l.queued++
+}

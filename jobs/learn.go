@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Learner takes what happened into the averages that estimates are made of.
+type Learner struct {
+	DB *bun.DB
+}
+
+const (
+	// learnLag is how long a transaction may take until its job is missed, which
+	// does no harm.
+	learnLag = 2 * time.Second
+	// learnSpan is how far back a pass looks that had none before it for long.
+	learnSpan = 10 * time.Minute
+	// learnBatch bounds what one pass learns render times from: the newest.
+	learnBatch = 2000
+	// arrivalSpan is about over what time arrivals are averaged.
+	arrivalSpan = 5 * time.Minute
+)
+
+// Learn takes the jobs that were completed, and those that were submitted, since
+// the last time into the averages, and returns how many completed ones there
+// were. Any number of processes may do so: one at a time does.
+func (l *Learner) Learn(ctx context.Context) (int, error) {
+	learnt := 0
+	err := inTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {
+		learnt = 0
+		last, err := models.LockLearning(ctx, tx)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		until := last.Now.Add(-learnLag)
+		since := last.Until
+		if oldest := until.Add(-learnSpan); since.Before(oldest) {
+			since = oldest
+		}
+		if !until.After(since) {
+			return nil
+		}
+		if learnt, err = learnRenders(ctx, tx, since, until); err != nil {
+			return fmt.Errorf("learn render times: %w", err)
+		}
+		age := min(max(until.Sub(last.BeganAt), until.Sub(since)), arrivalSpan)
+		if err := models.CountArrivals(ctx, tx, since, until, arrivalSpan, age); err != nil {
+			return fmt.Errorf("count arrivals: %w", err)
+		}
+		return models.SetLearned(ctx, tx, until)
+	})
+	return learnt, err
+}
+
+func learnRenders(ctx context.Context, tx bun.Tx, since, until time.Time) (int, error) {
+	rendered, err := models.ListRendered(ctx, tx, since, until, learnBatch)
+	if err != nil || len(rendered) == 0 {
+		return 0, err
+	}
+	known, err := models.ListRenderTimes(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	times := keyedBy(known, func(t *models.RenderTime) renderKey { return renderKey{t.Kind, t.GPUType} })
+	changed := map[renderKey]*models.RenderTime{}
+	for _, r := range rendered {
+		at := renderKey{r.Kind, r.GPUType}
+		if times[at] == nil {
+			times[at] = &models.RenderTime{Kind: r.Kind, GPUType: r.GPUType}
+		}
+		learn(times[at], r)
+		changed[at] = times[at]
+	}
+	return len(rendered), models.PutRenderTimes(ctx, tx, slices.Collect(maps.Values(changed)))
+}

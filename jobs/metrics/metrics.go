@@ -1,0 +1,106 @@
+// Package metrics is what operators scrape: Prometheus metrics under reelay_.
+//
+// Counters and histograms are of one process, as Prometheus wants it: each api
+// process is scraped by itself, and sums are the scraper's. Gauges are read when
+// they are asked for, and every process tells the same.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// readTimeout bounds what is read for a scrape, and readEvery how often.
+	readTimeout = 5 * time.Second
+	readEvery   = 5 * time.Second
+)
+
+// Metrics counts what happens in this process, and serves it.
+type Metrics struct {
+	registry *prometheus.Registry
+	refused  *prometheus.CounterVec
+	etaError *prometheus.HistogramVec
+}
+
+var _ jobs.Meter = (*Metrics)(nil)
+
+// New returns the metrics of a process. queues lists what waits and runs.
+func New(queues func(context.Context) ([]models.QueueCount, error)) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reelay_submits_refused_total", Help: "Submits that were refused by a limit, by code and tier.",
+		}, []string{"code", "tier"}),
+		etaError: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "reelay_eta_error_seconds", Help: "By how much a job's wait was predicted wrong when it was submitted, in seconds.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
+		}, []string{"tier"}),
+	}
+	m.registry.MustRegister(m.refused, m.etaError, &queueDepth{queues: queues}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Refused implements jobs.Meter.
+func (m *Metrics) Refused(code jobs.Code, tier models.Tier) {
+	m.refused.WithLabelValues(string(code), string(tier)).Inc()
+}
+
+// Waited implements jobs.Meter.
+func (m *Metrics) Waited(tier models.Tier, predicted, waited float64) {
+	m.etaError.WithLabelValues(string(tier)).Observe(math.Abs(predicted - waited))
+}
+
+// Handler serves the metrics as Prometheus reads them.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: 2 * readTimeout,
+	})
+}
+
+// queueDepth is how many jobs wait, read at most once in readEvery, however often
+// it is scraped.
+type queueDepth struct {
+	queues func(context.Context) ([]models.QueueCount, error)
+
+	mu    sync.Mutex
+	at    time.Time
+	known []models.QueueCount
+}
+
+var depthDesc = prometheus.NewDesc("reelay_queue_depth", "Jobs that wait for a worker, by tier and model.", []string{"tier", "model"}, nil)
+
+// Describe implements prometheus.Collector.
+func (d *queueDepth) Describe(into chan<- *prometheus.Desc) { into <- depthDesc }
+
+// Collect implements prometheus.Collector. While the database cannot be asked
+// there is no depth: unknown is not 0.
+func (d *queueDepth) Collect(into chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Since(d.at) >= readEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+		defer cancel()
+		known, err := d.queues(ctx)
+		if err != nil {
+			slog.WarnContext(ctx, "the queues cannot be counted for a scrape", "error", err)
+		}
+		d.known, d.at = known, time.Now()
+	}
+	for _, q := range d.known {
+		if q.Model != "" {
+			into <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(q.Depth), string(q.Lane), q.Model)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package models
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+// Hand is a worker that can take jobs, or will be able to, and what keeps it from
+// that now.
+type Hand struct {
+	Models  []string     `bun:"models,array"`
+	GPUType string       `bun:"gpu_type"`
+	Region  string       `bun:"region"`
+	Status  WorkerStatus `bun:"status"`
+	// AgeSeconds is since when it boots, and BootSeconds how long its pool's last
+	// boots took, in the middle; nil if there was none, or it does not boot.
+	AgeSeconds  float64  `bun:"age_seconds"`
+	BootSeconds *float64 `bun:"boot_seconds"`
+
+	// The rest is of the job that it holds: AccountID is empty without one.
+	AccountID AccountID `bun:"account_id"`
+	Kind
+	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
+	Percent             float64 `bun:"percent"`
+	// HeldSeconds is since when the worker holds it, SilentSeconds since when
+	// there was no news of its progress.
+	HeldSeconds   float64 `bun:"held_seconds"`
+	SilentSeconds float64 `bun:"silent_seconds"`
+}
+
+// ListHands returns all workers that boot, are idle or busy.
+func ListHands(ctx context.Context, db bun.IDB) ([]Hand, error) {
+	var found []Hand
+	err := db.NewRaw(`
+		SELECT w.models, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
+			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
+			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds
+		FROM workers w
+		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
+		LEFT JOIN LATERAL (
+			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.progress_at FROM jobs j WHERE j.id = a.job_id) held ON true
+		LEFT JOIN LATERAL (
+			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds
+			FROM (
+				SELECT b.registered_at - b.created_at AS took FROM workers b
+				WHERE b.pool_id = w.pool_id AND b.registered_at IS NOT NULL ORDER BY b.id DESC LIMIT 20) last) boots ON w.status = 'BOOTING'
+		WHERE w.status <> 'TERMINATED' AND w.status IN ('BOOTING', 'IDLE', 'BUSY')`).Scan(ctx, &found)
+	return found, err
+}
+
+// Standby is one of the first queued jobs of an account in a line.
+type Standby struct {
+	AccountID AccountID `bun:"account_id"`
+	Queue
+	Resolution      string  `bun:"resolution"`
+	DurationSeconds int     `bun:"duration_seconds"`
+	GPUSeconds      float64 `bun:"gpu_seconds"`
+	// The rest is the line's and its account's.
+	VirtualTime float64 `bun:"virtual_time"`
+	Queued      int     `bun:"queued"`
+	Weight      float64 `bun:"weight"`
+	Running     int     `bun:"running"`
+	MaxRunning  int     `bun:"max_running"`
+}
+
+// ListStandby returns what waits in the lines that have queued jobs, in its
+// order: of the first so many accounts of each line the first jobs, up to sample.
+// Accounts at their cap stand in no line: they are looked for among those that
+// run something.
+func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts, sample int) ([]Standby, error) {
+	var found []Standby
+	err := db.NewRaw(`
+		WITH line AS (
+			SELECT first.* FROM lanes
+			CROSS JOIN (VALUES (false), (true)) AS half (promoted)
+			CROSS JOIN LATERAL (
+				SELECT l.account_id, l.lane, l.promoted, l.virtual_time, l.queued FROM account_lanes l
+				WHERE l.lane = lanes.lane AND l.promoted = half.promoted AND l.queued > 0 AND NOT l.capped
+				ORDER BY l.virtual_time LIMIT ?1) first
+			UNION ALL
+			(SELECT account_id, lane, promoted, virtual_time, queued FROM account_lanes
+				WHERE account_id = ANY (?0::uuid[]) AND queued > 0 AND capped LIMIT ?1))
+		SELECT line.account_id, line.lane, line.promoted, line.virtual_time, line.queued, a.weight, a.running, a.max_running,
+			head.model, head.gpu_rank, head.region, head.resolution, head.duration_seconds, head.gpu_seconds
+		FROM line JOIN accounts a ON a.id = line.account_id
+		CROSS JOIN LATERAL (
+			SELECT `+kindSQL+`, j.gpu_rank, `+regionSQL+` AS region, j.estimated_gpu_seconds AS gpu_seconds, j.queue_order
+			FROM jobs j
+			WHERE j.status = 'QUEUED' AND j.lane = line.lane AND j.account_id = line.account_id AND `+promotedSQL+` = line.promoted
+			ORDER BY j.queue_order LIMIT ?2) head
+		ORDER BY line.account_id, line.lane, line.promoted, head.queue_order`,
+		uuidArray(running), accounts, sample).Scan(ctx, &found)
+	return found, err
+}
+
+// OwnAhead is how many of its account's own jobs start before a job of a lane.
+type OwnAhead struct {
+	JobID JobID `bun:"id"`
+	Count int   `bun:"ahead"`
+}
+
+// CountOwnAhead counts, for each of these jobs that is queued, the jobs of its
+// account in the lane that come before it. What lies between two of them is
+// counted once, up to limit.
+func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]OwnAhead, error) {
+	var found []OwnAhead
+	err := db.NewRaw(`
+		WITH asked AS (
+			SELECT id, account_id, lane, queue_order,
+				lag(queue_order, 1, 0) OVER (PARTITION BY account_id, lane ORDER BY queue_order) AS since
+			FROM jobs WHERE id IN (?0) AND status = 'QUEUED')
+		SELECT id, sum(least(between_them.count, ?1)) OVER (PARTITION BY account_id, lane ORDER BY queue_order) AS ahead
+		FROM asked CROSS JOIN LATERAL (
+			SELECT count(*) FROM (
+				SELECT FROM jobs j
+				WHERE j.status = 'QUEUED' AND j.account_id = asked.account_id AND j.lane = asked.lane
+					AND j.queue_order >= asked.since AND j.queue_order < asked.queue_order
+				LIMIT ?1) counted) between_them`, bun.List(ids), limit).Scan(ctx, &found)
+	return found, err
+}
+
+// QueueWait is how long jobs of a lane and model waited that were started
+// lately, in seconds.
+type QueueWait struct {
+	Lane  Tier    `bun:"lane"`
+	Model string  `bun:"model"`
+	P50   float64 `bun:"p50"`
+	P95   float64 `bun:"p95"`
+}
+
+// ListQueueWaits tells how long jobs waited that were started within the last
+// hour: of the newest 500 in each state that follows a start. Those of a lane
+// whole are under no model.
+func ListQueueWaits(ctx context.Context, db bun.IDB) ([]QueueWait, error) {
+	var found []QueueWait
+	err := db.NewRaw(`
+		SELECT lane, coalesce(model, '') AS model,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY waited_seconds) AS p50,
+			percentile_cont(0.95) WITHIN GROUP (ORDER BY waited_seconds) AS p95
+		FROM unnest('{ASSIGNED,RUNNING,COMPLETING,COMPLETED}'::text[]) AS state (status)
+		CROSS JOIN LATERAL (
+			SELECT lane, model, waited_seconds, queued_at FROM jobs WHERE jobs.status = state.status ORDER BY id DESC LIMIT 500) newest
+		WHERE waited_seconds IS NOT NULL AND queued_at + make_interval(secs => waited_seconds) > clock_timestamp() - interval '1 hour'
+		GROUP BY GROUPING SETS ((lane, model), (lane))`).Scan(ctx, &found)
+	return found, err
+}
