@@ -34,15 +34,20 @@ type Summary struct {
 
 // Summarize describes jobs that the caller was shown before, in their order.
 // Its links are good for linkTTL (a minute to a day). However many jobs there
-// are, it takes one statement at most.
+// are, it takes a few statements at most.
 func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, linkTTL time.Duration) ([]*Summary, error) {
 	results, err := r.results(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	estimates, err := r.EstimateJobs(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]*Summary, 0, len(rows))
 	for _, job := range rows {
 		s := summarize(job)
+		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
 		if film := results[job.ID].film; film != nil {
 			s.DurationSec = orElse(filmSeconds(film.Metadata), s.DurationSec)
 			if s.ResultURL, err = r.link(ctx, film, linkTTL); err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web"
 	"github.com/reelay/reelay/web/rest"
@@ -97,6 +99,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error { return jobs.Every(ctx, "estimates", jobs.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
@@ -112,11 +115,13 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 
 func (s *stack) handler(publicURL string) http.Handler {
 	reader := s.reader()
+	measured := metrics.New(reader.Queues)
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
+	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Meter: measured}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
-	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue}
+	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue, Meter: measured}
 
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
@@ -133,17 +138,42 @@ func (s *stack) handler(publicURL string) http.Handler {
 		PublicURL: strings.TrimRight(publicURL, "/"),
 	}))
 	mux.Handle("/v1/", videos.New(videos.Config{
-		Authenticate: s.keys().Authenticate, Videos: s.videos(), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
+		Authenticate: s.keys().Authenticate, Videos: s.videos(submitter), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
 		PublicURL: publicURL, Inputs: s.inputs(),
 	}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
 	mux.Handle("/", web.New(web.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
 		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	}))
 	return mux
+}
+
+// scraped lets in who shows an operator's key, or everybody if so configured.
+func (s *stack) scraped(inside http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.metricsOpen {
+			inside.ServeHTTP(w, r)
+			return
+		}
+		_, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		p, err := s.keys().Authenticate(r.Context(), key)
+		switch {
+		case errors.Is(err, jobs.ErrUnauthenticated):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, jobs.ErrUnauthenticated.Message, http.StatusUnauthorized)
+		case err != nil:
+			w.Header().Set("Retry-After", strconv.Itoa(jobs.ErrUnavailable.RetryAfterSeconds))
+			http.Error(w, jobs.ErrUnavailable.Message, http.StatusServiceUnavailable)
+		case !p.May(models.RoleOperator):
+			http.Error(w, "Metrics are for operators.", http.StatusForbidden)
+		default:
+			inside.ServeHTTP(w, r)
+		}
+	})
 }
 
 // monitor is asynqmon, over connections of its own.

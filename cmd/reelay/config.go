@@ -41,6 +41,8 @@ type config struct {
 	tls           tlsFiles
 	// videoModels is what clients of the Videos API call the catalogue's models.
 	videoModels string
+	// metricsOpen serves the metrics to everybody who reaches the API.
+	metricsOpen bool
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -105,6 +107,12 @@ func (c *config) check() error {
 	c.checkRetention(bad)
 	c.checkOutbound(bad)
 	wrong = append(wrong, c.tls.check(), c.checkVideoModels())
+	switch open := env("REELAY_METRICS_OPEN", "false"); open {
+	case "true", "false":
+		c.metricsOpen = open == "true"
+	default:
+		bad("REELAY_METRICS_OPEN", open, "true or false")
+	}
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))

@@ -54,6 +54,7 @@ const (
 	bulkEvery      = time.Second
 	bulkSweepEvery = time.Minute
 	promoteEvery   = 5 * time.Second
+	learnEvery     = 5 * time.Second
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
@@ -96,6 +97,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
+				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
@@ -107,7 +109,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
-				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos().Sweep)},
+				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})

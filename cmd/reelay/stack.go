@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
@@ -32,6 +33,8 @@ type stack struct {
 	notifier  *jobs.Notifier
 	// videoModels is what clients of the Videos API call the catalogue's models.
 	videoModels videos.Models
+	estimates   *jobs.Estimator
+	rates       *rate.Limiter
 
 	closers []func()
 }
@@ -73,6 +76,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
+	s.estimates = &jobs.Estimator{DB: s.db, Catalogue: s.catalogue}
 	// With another keyset every job that is leased would fail. Whatever else is
 	// wrong (that there is no schema yet, for one) does not matter here.
 	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
@@ -137,6 +141,7 @@ func (s *stack) openRedis() error {
 	s.redis = client
 	index, news := ready.New(s.redis, redisPrefix), ready.NewNews(s.redis, redisPrefix)
 	s.notifier.Index, s.notifier.News = index, news
+	s.rates = rate.New(s.redis, redisPrefix)
 	s.closers = append(s.closers, func() { news.Close(); s.redis.Close() })
 	return nil
 }
@@ -157,7 +162,7 @@ func (s *stack) Close() {
 func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
 
 func (s *stack) reader() *jobs.Reader {
-	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue}
+	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue, Estimates: s.estimates}
 }
 
 func (s *stack) retrier() *jobs.Retrier {
@@ -186,9 +191,9 @@ func (s *stack) webhooks() *jobs.Webhooks {
 }
 
 // videos is the same in api, and in control, which deletes what had to end first.
-func (s *stack) videos() *jobs.Videos {
+func (s *stack) videos(submitter *jobs.Submitter) *jobs.Videos {
 	return &jobs.Videos{
-		Reader: s.reader(), Submitter: s.submitter(), Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
+		Reader: s.reader(), Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
 	}
 }
 

@@ -57,6 +57,9 @@ type Stack struct {
 	Deliverer *jobs.Deliverer
 	Inputs    *jobs.Inputs
 	Fetcher   *jobs.InputFetcher
+	// Estimates know nothing until they are refreshed.
+	Estimates *jobs.Estimator
+	Learner   *jobs.Learner
 	Objects   *blob.Store
 	// ObjectsDir is where the object store has its files.
 	ObjectsDir string
@@ -119,6 +122,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Secrets:   map[models.Role]string{},
 	}
 	s.Videos = &jobs.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
+	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &jobs.Estimator{DB: db, Catalogue: catalogue}
+	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}

@@ -1,0 +1,275 @@
+package jobs_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// tokens are buckets that nothing flows into.
+type tokens struct {
+	mu   sync.Mutex
+	left int
+}
+
+// Take implements jobs.Rates.
+func (b *tokens) Take(_ context.Context, _ string, n, _ int) (int, time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := min(n, b.left)
+	b.left -= taken
+	if taken < n {
+		return taken, 7 * time.Second
+	}
+	return taken, 0
+}
+
+// Give implements jobs.Rates.
+func (b *tokens) Give(_ context.Context, _ string, n, _ int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left += n
+}
+
+// tally is what a meter was told.
+type tally struct {
+	mu      sync.Mutex
+	refused map[jobs.Code]int
+	waited  [][2]float64
+}
+
+// Refused implements jobs.Meter.
+func (m *tally) Refused(code jobs.Code, _ models.Tier) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refused == nil {
+		m.refused = map[jobs.Code]int{}
+	}
+	m.refused[code]++
+}
+
+// Waited implements jobs.Meter.
+func (m *tally) Waited(_ models.Tier, predicted, waited float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waited = append(m.waited, [2]float64{predicted, waited})
+}
+
+func submission(key string, seconds string) jobs.Submission {
+	in := jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": ` + seconds + `}`)}
+	if key != "" {
+		in.IdempotencyKey = &key
+	}
+	return in
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+
+	setup := func(t *testing.T, left int) (*jobstest.Stack, *tokens, *tally) {
+		s, bucket, meter := jobstest.New(t), &tokens{left: left}, &tally{}
+		s.Submitter.Admission.Rates, s.Submitter.Admission.Meter = bucket, meter
+		return s, bucket, meter
+	}
+
+	t.Run("RefusesWhatComesTooFast", func(t *testing.T) {
+		t.Parallel()
+		s, _, meter := setup(t, 1)
+		s.Submit(t)
+
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
+
+		var refused *jobs.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, jobs.CodeRateLimited, refused.Code)
+		require.Equal(t, 7, refused.RetryAfterSeconds)
+		require.Contains(t, refused.Message, "Try again in 7 s.")
+		require.Equal(t, map[jobs.Code]int{jobs.CodeRateLimited: 1}, meter.refused)
+		n, err := s.Reader.CountJobs(t.Context(), s.Client, models.JobFilter{})
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "nothing half-written")
+	})
+
+	t.Run("LetsARepeatedKeyPassAndTakesNothingForIt", func(t *testing.T) {
+		t.Parallel()
+		s, bucket, _ := setup(t, 1)
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		require.NoError(t, err)
+
+		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, first.ID, again.ID)
+		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("k", "1"))
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeIdempotencyConflict})
+		require.Zero(t, bucket.left)
+	})
+
+	t.Run("GivesTheTokensOfLosersAndRefusedOnesBack", func(t *testing.T) {
+		t.Parallel()
+		s, bucket, meter := setup(t, 10)
+		var racing sync.WaitGroup
+		for range 8 {
+			racing.Go(func() {
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("same", "0"))
+				require.NoError(t, err)
+			})
+		}
+		racing.Wait()
+		require.Equal(t, 9, bucket.left, "one job took one token")
+
+		s.Exec(t, "UPDATE accounts SET max_queued = 1 WHERE id = ?", s.Account.ID)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
+
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeQuotaExceeded})
+		require.Equal(t, 9, bucket.left)
+		require.Equal(t, map[jobs.Code]int{jobs.CodeQuotaExceeded: 1}, meter.refused)
+	})
+
+	t.Run("CountsNothingForWhoHasNoLimit", func(t *testing.T) {
+		t.Parallel()
+		s, _, _ := setup(t, 0)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Admin, submission("", "0"))
+		require.NoError(t, err, "an operator's account is CRITICAL")
+
+		s.Exec(t, "UPDATE accounts SET submits_per_minute = 0 WHERE id = ?", s.Account.ID)
+		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeRateLimited})
+	})
+}
+
+func TestOverload(t *testing.T) {
+	t.Parallel()
+
+	setup := func(t *testing.T) (*jobstest.Stack, *tally) {
+		s, meter := jobstest.New(t), &tally{}
+		s.Submitter.Admission.Meter = meter
+		return s, meter
+	}
+
+	t.Run("RefusesWhatWouldWaitFarTooLong", func(t *testing.T) {
+		t.Parallel()
+		s, meter := setup(t)
+		s.Worker(t, "one")
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("first", "400"))
+		require.NoError(t, err)
+		require.Nil(t, first.PredictedWaitSeconds, "nothing is known yet")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+
+		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("", "1"))
+
+		var refused *jobs.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, jobs.CodeOverloaded, refused.Code)
+		require.InDelta(t, 101, refused.RetryAfterSeconds, 2, "401 s are 101 s more than ten times 30 s")
+		require.Equal(t, map[jobs.Code]int{jobs.CodeOverloaded: 1}, meter.refused)
+		_, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("first", "400"))
+		require.NoError(t, err)
+		require.True(t, deduplicated, "a repeated key passes")
+		batch := submission("", "1")
+		batch.Tier = models.TierBatch
+		_, _, err = s.Submitter.Submit(t.Context(), s.Client, batch)
+		require.NoError(t, err, "BATCH promises nothing")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("AcceptsWhereNobodyCanTell", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		for range 3 {
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "600"))
+			require.NoError(t, err)
+			require.NoError(t, s.Estimates.Refresh(t.Context()))
+		}
+	})
+
+	t.Run("PredictsAndCompares", func(t *testing.T) {
+		t.Parallel()
+		s, meter := setup(t)
+		s.Leaser.Meter = meter
+		worker := s.Worker(t, "one")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		require.NoError(t, err)
+		require.Zero(t, *first.PredictedWaitSeconds, "a worker is idle")
+
+		s.Lease(t, worker)
+
+		require.Len(t, meter.waited, 1)
+		require.Zero(t, meter.waited[0][0])
+		require.Equal(t, *s.Reload(t, first.ID).WaitedSeconds, meter.waited[0][1])
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		require.NoError(t, err)
+		require.InDelta(t, 21, *second.PredictedWaitSeconds, 3, "the first one's render")
+	})
+}
+
+func TestEstimateJobs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsOfEachJobWhenItStartsAndIsDone", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		var rows []*models.Job
+		for range 3 {
+			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
+			require.NoError(t, err)
+			rows = append(rows, job)
+		}
+		none, err := s.Reader.EstimateJobs(t.Context(), rows)
+		require.NoError(t, err)
+		require.Empty(t, none, "nothing is known")
+		s.Lease(t, worker)
+		rows[0] = s.Reload(t, rows[0].ID)
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+
+		found, err := s.Reader.EstimateJobs(t.Context(), rows)
+
+		require.NoError(t, err)
+		for i, wait := range []float64{0, 10, 20} {
+			require.InDelta(t, wait, *found[rows[i].ID].WaitSeconds, 3)
+			require.WithinDuration(t, time.Now().Add(time.Duration(wait+10)*time.Second), found[rows[i].ID].CompletionAt, 4*time.Second)
+		}
+		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, submission("", "9"))
+		require.NoError(t, err)
+		require.InDelta(t, 30, *estimate.WaitSeconds, 3)
+		require.Equal(t, 3, estimate.Position)
+		require.InDelta(t, 10, *estimate.RenderSeconds, 0.1)
+		require.InDelta(t, 20, *s.Estimates.Drain(models.TierEnterprise, "testcard", 2), 0.1)
+	})
+
+	t.Run("LearnsHowLongRendersTake", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := s.Submit(t)
+		_, fence := s.Lease(t, worker)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE job_attempts SET gpu_seconds = 3 WHERE job_id = ?", job.ID)
+		s.Exec(t, "UPDATE learning SET began_at = began_at - interval '1 minute', until = until - interval '1 minute'")
+		s.Exec(t, "UPDATE jobs SET completed_at = completed_at - interval '3 seconds' WHERE id = ?", job.ID)
+
+		n, err := s.Learner.Learn(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		n, err = s.Learner.Learn(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n, "each job teaches once")
+
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, submission("", "0"))
+		require.NoError(t, err)
+		require.InDelta(t, 3, *estimate.RenderSeconds, 0.01, "three times what the catalogue says")
+	})
+}
