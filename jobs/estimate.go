@@ -30,8 +30,10 @@ type outlook struct {
 	lanes     map[models.Tier]models.LaneState
 	// starts is how it goes on, in time's order.
 	starts []start
-	// upTo is until when that is known.
-	upTo float64
+	// cleared is when the last job of the queue starts that was played, and left
+	// how many were not.
+	cleared float64
+	left    int
 }
 
 // class is workers that are alike.
@@ -149,7 +151,7 @@ func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		if !s.class.serves(q.Queue) {
 			continue
 		}
-		if s.after(q.Line, tag) {
+		if s.after(q.Line, q.account, tag) {
 			running := 0
 			for _, end := range ends {
 				running += b2i(end > s.at)
@@ -160,8 +162,14 @@ func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		}
 		before++
 	}
+	// It is behind all that was played; or newcomers are expected to go before it
+	// for as long as that was, of which chance and patience spare it most.
+	started := -o.left
+	for _, l := range o.lines {
+		started += l.queued
+	}
 	ahead := o.position(q, tag, o.classes)
-	return min(o.upTo*max(1, float64(ahead)/float64(max(len(o.starts), 1))), maxWait), before
+	return min(o.cleared*max(1, float64(ahead)/float64(max(started, 1))), maxWait), before
 }
 
 // leastIrregular is how irregular a wait is, at least: the jobs that come in

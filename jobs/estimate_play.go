@@ -26,14 +26,15 @@ type start struct {
 	end     float64
 	// turn tells that it was a promoted job's turn.
 	turn bool
-	// fresh tells that it came in meanwhile, and alone that nothing else waited in
-	// its line then: whoever waited there before goes first.
+	// fresh tells that it came in meanwhile, and alone that nothing of what was
+	// there at the beginning waited in its line then: who waits there longer goes
+	// first.
 	fresh, alone bool
 }
 
-// after tells whether a job of that line and virtual start would have been taken
-// in place of this one.
-func (s start) after(of models.Line, tag float64) bool {
+// after tells whether a job of that line, account and virtual start would have
+// been taken in place of this one, or is it.
+func (s start) after(of models.Line, account models.AccountID, tag float64) bool {
 	switch {
 	case s.idle || above(of.Lane, s.lane):
 		return true
@@ -41,6 +42,8 @@ func (s start) after(of models.Line, tag float64) bool {
 		return false
 	case s.Promoted != of.Promoted:
 		return s.turn == of.Promoted
+	case s.account == account:
+		return s.tag >= tag
 	}
 	return s.tag > tag || s.alone || s.fresh && s.tag == tag
 }
@@ -54,7 +57,6 @@ type player struct {
 	moments moments
 	idle    []*playedHand
 	now     float64
-	left    int // jobs that were queued at the beginning and have not started
 }
 
 // playedLine is a line as it goes on: place is the next job's.
@@ -64,12 +66,13 @@ type playedLine struct {
 	end     int
 	arrival *models.Arrival
 	gap     float64 // seconds between its new jobs
-	alone   bool    // nothing waited in the line when it came into it
+	alone   bool    // see start
 }
 
 type playedHand struct {
 	class *class
 	holds models.AccountID
+	told  bool // that it is idle
 }
 
 // moment is when a worker is free, or a job comes into a line.
@@ -101,6 +104,7 @@ func (o *outlook) play() {
 	for lane, state := range o.lanes {
 		p.since[lane] = state.SincePromoted
 	}
+	o.left = 0
 	p.enlist()
 	p.employ()
 	bored := map[*class]bool{}
@@ -121,15 +125,12 @@ func (o *outlook) play() {
 		}
 		p.idle = slices.DeleteFunc(p.idle, p.work)
 		for _, h := range p.idle {
-			if !bored[h.class] {
-				bored[h.class] = true
-			}
-			if m.hand == h {
+			if !h.told {
+				h.told, bored[h.class] = true, true
 				o.starts = append(o.starts, start{at: p.now, class: h.class, idle: true})
 			}
 		}
 	}
-	o.upTo = p.now
 }
 
 // employ lets the workers come free.
@@ -139,7 +140,7 @@ func (p *player) employ() {
 			if h.account != "" {
 				p.running[h.account]++
 			}
-			p.push(moment{at: h.free, hand: &playedHand{c, h.account}})
+			p.push(moment{at: h.free, hand: &playedHand{class: c, holds: h.account}})
 		}
 	}
 }
@@ -195,8 +196,10 @@ func (p *player) enlist() {
 // arrive puts one more job into a line.
 func (p *player) arrive(l *playedLine) {
 	if l.place == l.end {
-		at := p.laneTime(l.Line)
-		l.virtualTime, l.alone = max(l.virtualTime, at), at == 0
+		l.virtualTime = max(l.virtualTime, p.laneTime(l.Line))
+		l.alone = !slices.ContainsFunc(p.lines, func(other *playedLine) bool {
+			return other.Line == l.Line && other.place < other.end && !other.alone
+		})
 	}
 	l.end++
 	p.push(moment{at: p.now + l.gap, line: l})
@@ -243,6 +246,7 @@ func (p *player) work(h *playedHand) bool {
 	})
 	if l.place < l.queued {
 		p.left--
+		p.cleared = p.now
 	}
 	l.place++
 	l.virtualTime += job.gpuSeconds / l.weight
@@ -252,7 +256,7 @@ func (p *player) work(h *playedHand) bool {
 		p.since[l.Lane] = min(p.since[l.Lane]+1, models.PromotedEvery-1)
 	}
 	p.running[l.account]++
-	h.holds = l.account
+	h.holds, h.told = l.account, false
 	p.push(moment{at: p.now + seconds, hand: h})
 	return true
 }
