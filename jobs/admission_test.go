@@ -209,6 +209,9 @@ func TestOverload(t *testing.T) {
 		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		require.InDelta(t, 21, *second.PredictedWaitSeconds, 3, "the first one's render")
+		third, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		require.NoError(t, err)
+		require.InDelta(t, 42, *third.PredictedWaitSeconds, 3, "the second one is known, though nothing was refreshed")
 	})
 }
 

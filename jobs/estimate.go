@@ -3,6 +3,7 @@ package jobs
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/models"
 )
@@ -34,6 +35,10 @@ type outlook struct {
 	// how many were not.
 	cleared float64
 	left    int
+	// entered tells of jobs that are in the lines and were not played.
+	entered  bool
+	playedAt time.Time
+	playTook time.Duration
 }
 
 // class is workers that are alike.

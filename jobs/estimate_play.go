@@ -104,7 +104,7 @@ func (o *outlook) play() {
 	for lane, state := range o.lanes {
 		p.since[lane] = state.SincePromoted
 	}
-	o.left = 0
+	o.starts, o.cleared, o.left = nil, 0, 0
 	p.enlist()
 	p.employ()
 	bored := map[*class]bool{}

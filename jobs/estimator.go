@@ -79,6 +79,7 @@ func (e *Estimator) look(use func(*outlook)) {
 // running cap. Without an outlook nothing is known.
 func (e *Estimator) submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
 	e.look(func(o *outlook) {
+		o.catchUp()
 		q := newQuery(job, account)
 		for _, l := range o.lines {
 			if l.account == account.ID && l.Line == q.Line {
@@ -205,6 +206,15 @@ func lineUp(standby []models.Standby) []*line {
 	return all
 }
 
+// catchUp plays anew what jobs have entered since, if that costs less than a
+// twentieth of the time.
+func (o *outlook) catchUp() {
+	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= 20*o.playTook {
+		o.play()
+		o.entered, o.playedAt, o.playTook = false, time.Now(), time.Since(begun)
+	}
+}
+
 // enter adds one job to its account's line.
 func (o *outlook) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
@@ -220,4 +230,5 @@ func (o *outlook) enter(q query) {
 		l.head = append(l.head, q.load)
 	}
 	l.queued++
+	o.entered = true
 }
