@@ -186,9 +186,9 @@ func (p *player) enlist() {
 		l.gap = 1 / rate
 		if l.arrival == nil {
 			// The golden ratio spreads the accounts' first jobs out.
-			_, phase := math.Modf(float64(i) * math.Phi)
+			_, phase := math.Modf(float64(i+1) * math.Phi)
 			l.arrival = a
-			p.push(moment{at: l.gap * (0.02 + phase), line: l})
+			p.push(moment{at: l.gap * phase, line: l})
 		}
 	}
 }

@@ -292,6 +292,9 @@ func (w *world) outlook() *outlook {
 			VirtualTime: who.virtualTime, Weight: who.weight, Running: who.running, MaxRunning: who.maxRunning,
 		})
 	}
+	slices.SortFunc(o.arrivals, func(a, b *models.Arrival) int {
+		return cmp.Or(cmp.Compare(a.AccountID, b.AccountID), cmp.Compare(a.Model, b.Model))
+	})
 	classes := map[string]*class{}
 	for _, worker := range w.workers {
 		h := models.Hand{Models: worker.models, GPUType: worker.gpu, Status: models.WorkerIdle}
@@ -348,7 +351,7 @@ type scenario struct {
 	tiers     []models.Tier // of the clients, which bring equal loads
 	mixed     bool          // a second model, which half of the workers can run
 	capped    bool
-	most      float64 // that the median error may be; 0 is 25 %
+	most      float64 // that the median error and the bias may be; 0 is 25 % and 20 %
 }
 
 func (s scenario) world(seed uint64) *world {
@@ -404,7 +407,7 @@ var scenarios = []scenario{
 	{name: "ThreeTiers", workers: 10, load: 0.9, irregular: 0.1, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 	{name: "Caps", workers: 9, load: 0.85, irregular: 0.1, capped: true, tiers: []models.Tier{models.TierPro}},
 	// The lowest of three tiers gets what chance leaves of two: it is less sure.
-	{name: "AllAtOnce", most: 0.33, workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
+	{name: "AllAtOnce", most: 0.35, workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 }
 
 func TestEstimate(t *testing.T) {
@@ -427,7 +430,7 @@ func TestEstimate(t *testing.T) {
 			require.Greater(t, waited, 50)
 			require.Less(t, median, cmp.Or(s.most, 0.25))
 			require.Greater(t, within, 0.75)
-			require.InDelta(t, 1, bias, 0.25)
+			require.InDelta(t, 1, bias, cmp.Or(s.most, 0.2))
 		})
 	}
 }
