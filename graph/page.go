@@ -90,6 +90,9 @@ func connect[T, E any](page *jobs.Page[T], cursor func(T) string, edge func(curs
 		edges = append(edges, edge(mark, item))
 		info.EndCursor = &mark
 	}
+	if page.End != "" {
+		info.EndCursor = &page.End
+	}
 	return edges, info
 }
 

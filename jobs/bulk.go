@@ -100,7 +100,7 @@ type BulkRequest struct {
 // INVALID_INPUT for a filter that matches more than MaxBulkJobs, and
 // QUOTA_EXCEEDED if too many operations are unfinished.
 func (b *Bulk) Start(ctx context.Context, p Principal, r BulkRequest) (*models.BulkOperation, error) {
-	filter, err := narrow(p, r.Filter)
+	filter, err := narrow(ctx, b.DB, p, r.Filter)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (b *Bulk) newOperation(p Principal, r BulkRequest) (*models.BulkOperation, 
 // count is a dry run: an operation that is over, and of which nothing is kept.
 func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
 	var err error
-	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
+	if op.Matched, err = models.CountBulkJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
 		return nil, fmt.Errorf("count the jobs of a dry run: %w", err)
 	}
 	if op.Matched > MaxBulkJobs {

@@ -293,7 +293,7 @@ func TestExamine(t *testing.T) {
 			id: func(w *ward) string { return string(w.queued) },
 		},
 		"idempotency": {
-			free: "DROP INDEX jobs_idempotency",
+			free: "DROP INDEX jobs_by_key",
 			harm: func(w *ward) (string, []any) {
 				return "UPDATE jobs SET idempotency_key = 'k', request_digest = '' WHERE id IN (?, ?)", []any{w.queued, w.done}
 			},
@@ -430,7 +430,7 @@ func TestExamine(t *testing.T) {
 		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL",
 		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
 		"event-partitions": "DO $$ BEGIN EXECUTE 'DROP TABLE job_events_' || to_char((now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYY_MM'); END $$",
-		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_status'::regclass",
+		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_kind'::regclass",
 		"schema":           "INSERT INTO bun_migrations (id, name, group_id) VALUES (1000000, '29990101000000', 9)",
 	} {
 		t.Run("Advises on "+check, func(t *testing.T) {

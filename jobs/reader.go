@@ -38,6 +38,8 @@ const (
 type Page[T any] struct {
 	Items []T
 	More  bool
+	// End is the cursor to go on from, if it is not that of the last item.
+	End string
 }
 
 // PageOf asks for the first items after a cursor.
@@ -106,45 +108,31 @@ func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models
 	return visibleJob(ctx, r.DB, p, id)
 }
 
-// narrow keeps a filter within what the caller may see.
-func narrow(p Principal, f models.JobFilter) (models.JobFilter, error) {
-	for name, text := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
-		if !validText(text, 0, maxUserIDBytes) {
-			return f, invalid("filter."+name, "filter.%s may have %d printable characters.", name, maxUserIDBytes)
-		}
-	}
-	if f.AccountID != "" && !f.AccountID.Valid() {
-		return f, notFound("account")
-	}
-	if p.May(models.RoleOperator) {
-		return f, nil
-	}
-	if f.AccountID != "" && f.AccountID != p.AccountID {
-		return f, notFound("account")
-	}
-	f.AccountID = p.AccountID
-	return f, nil
-}
-
-// Jobs lists jobs, newest first.
+// Jobs lists jobs, newest first. A page may be shorter than asked for, or empty,
+// though there are more: End is then how far it has looked.
 func (r *Reader) Jobs(ctx context.Context, p Principal, f models.JobFilter, of PageOf) (*Page[*models.Job], error) {
 	mark, err := of.read("job")
 	if err != nil {
 		return nil, err
 	}
-	if f, err = narrow(p, f); err != nil {
+	if f, err = narrow(ctx, r.DB, p, f); err != nil {
 		return nil, err
 	}
 	found, err := models.ListJobs(ctx, r.DB, f, models.JobID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	return page(found, of.First), nil
+	jobs := page(found.Jobs, of.First)
+	if !jobs.More && found.Edge != "" {
+		jobs.More, jobs.End = true, Cursor(found.Edge)
+	}
+	return jobs, nil
 }
 
-// CountJobs counts up to CountLimit jobs; one more means more.
+// CountJobs counts up to CountLimit jobs; one more means more, or that too many
+// had to be looked at to tell.
 func (r *Reader) CountJobs(ctx context.Context, p Principal, f models.JobFilter) (int, error) {
-	f, err := narrow(p, f)
+	f, err := narrow(ctx, r.DB, p, f)
 	if err != nil {
 		return 0, err
 	}

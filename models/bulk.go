@@ -116,6 +116,15 @@ func insertBulkItems(ctx context.Context, tx bun.Tx, op BulkID, matched *bun.Sel
 	return int(n), err
 }
 
+// CountBulkJobs counts up to limit jobs that the filter matches, however many
+// have to be looked at.
+func CountBulkJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
+	some := f.apply(db.NewSelect().Model((*Job)(nil)).ColumnExpr("1")).Limit(int64(limit))
+	var n int
+	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
+	return n, err
+}
+
 // SetBulkMatched notes how many items a new operation has. One without any is
 // finished.
 func SetBulkMatched(ctx context.Context, tx bun.Tx, op *BulkOperation) error {

@@ -72,6 +72,12 @@ const (
 	FailPoison            FailureClass = "POISON"
 )
 
+// FailureClasses lists them.
+var FailureClasses = []FailureClass{
+	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailModelCrash, FailOutOfMemory,
+	FailCheckpointCorrupt, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
+}
+
 // Job is one requested video and its durable state, from submit to outcome.
 type Job struct {
 	bun.BaseModel `bun:"table:jobs,alias:j"`
@@ -279,73 +285,4 @@ func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
 		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at <= (SELECT clock_timestamp())
 		ORDER BY run_at LIMIT ?`, limit).Scan(ctx, &ids)
 	return ids, err
-}
-
-// JobFilter narrows a list of jobs; what is empty does not narrow.
-type JobFilter struct {
-	AccountID     AccountID      `json:"accountId,omitempty"`
-	Status        []JobStatus    `json:"status,omitempty"`
-	Type          string         `json:"type,omitempty"`
-	Model         string         `json:"model,omitempty"`
-	Tier          []Tier         `json:"tier,omitempty"`
-	UserID        string         `json:"userId,omitempty"`
-	FailureClass  []FailureClass `json:"failureClass,omitempty"`
-	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
-	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
-	// Dead are the jobs with a dead letter that nobody has settled.
-	Dead bool `json:"dead,omitempty"`
-}
-
-func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
-	if f.AccountID != "" {
-		q = q.Where("j.account_id = ?", f.AccountID)
-	}
-	if len(f.Status) > 0 {
-		q = q.Where("j.status IN (?)", bun.List(f.Status))
-	}
-	if f.Type != "" {
-		q = q.Where("j.type = ?", f.Type)
-	}
-	if f.Model != "" {
-		q = q.Where("j.model = ?", f.Model)
-	}
-	if len(f.Tier) > 0 {
-		q = q.Where("j.tier IN (?)", bun.List(f.Tier))
-	}
-	if f.UserID != "" {
-		q = q.Where("j.user_id = ?", f.UserID)
-	}
-	if len(f.FailureClass) > 0 {
-		q = q.Where("j.failure_class IN (?)", bun.List(f.FailureClass))
-	}
-	if !f.CreatedAfter.IsZero() {
-		q = q.Where("j.created_at > ?", f.CreatedAfter)
-	}
-	if !f.CreatedBefore.IsZero() {
-		q = q.Where("j.created_at < ?", f.CreatedBefore)
-	}
-	if f.Dead {
-		q = q.Where("EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.run = j.run AND d.resolved_at IS NULL)")
-	}
-	return q
-}
-
-// ListJobs returns jobs, newest first, that come after the given one (or the
-// newest of all).
-func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) ([]*Job, error) {
-	var found []*Job
-	q := f.apply(db.NewSelect().Model(&found)).Order("j.id DESC").Limit(int64(limit))
-	if after != "" {
-		q = q.Where("j.id < ?", after)
-	}
-	err := q.Scan(ctx)
-	return found, err
-}
-
-// CountJobs counts up to limit jobs.
-func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
-	some := f.apply(db.NewSelect().Model((*Job)(nil)).ColumnExpr("1")).Limit(int64(limit))
-	var n int
-	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
-	return n, err
 }

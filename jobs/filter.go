@@ -1,0 +1,90 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// narrow reads a filter's search, and keeps the filter within what the caller may
+// see. It returns INVALID_INPUT, or NOT_FOUND for an account that is not there or
+// not the caller's.
+func narrow(ctx context.Context, db bun.IDB, p Principal, f models.JobFilter) (models.JobFilter, error) {
+	for name, text := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
+		if !validText(text, 0, maxUserIDBytes) {
+			return f, invalid("filter."+name, "filter.%s may have %d printable characters.", name, maxUserIDBytes)
+		}
+	}
+	search, err := ParseSearch(f.Search)
+	if err != nil {
+		return f, err
+	}
+	f.Terms = search.Terms
+	if f.AccountID != "" && !f.AccountID.Valid() {
+		return f, notFound("account")
+	}
+	if search.Account != "" {
+		id, err := namedAccount(ctx, db, p, search.Account)
+		if err != nil {
+			return f, err
+		}
+		if f.AccountID != "" && f.AccountID != id {
+			return f, invalid("filter.search", "The search names another account than filter.accountId.")
+		}
+		f.AccountID = id
+	}
+	if search.OlderThan > 0 || search.YoungerThan > 0 {
+		now, err := models.Now(ctx, db)
+		if err != nil {
+			return f, fmt.Errorf("read the clock: %w", err)
+		}
+		f = withAge(f, now, search.OlderThan, search.YoungerThan)
+	}
+	if p.May(models.RoleOperator) {
+		return f, nil
+	}
+	if f.AccountID != "" && f.AccountID != p.AccountID {
+		return f, notFound("account")
+	}
+	f.AccountID = p.AccountID
+	return f, nil
+}
+
+// namedAccount returns the account of that id or name, if it is the caller's to
+// see, or NOT_FOUND.
+func namedAccount(ctx context.Context, db bun.IDB, p Principal, name string) (models.AccountID, error) {
+	if id := models.AccountID(name); id.Valid() {
+		return id, nil
+	}
+	if !p.May(models.RoleOperator) {
+		// Names are not unique: only his own is his.
+		accounts, err := models.GetAccounts(ctx, db, []models.AccountID{p.AccountID})
+		if err == nil && (len(accounts) == 0 || accounts[0].Name != name) {
+			return "", notFound("account")
+		}
+		return p.AccountID, wrap(err, "find the account of a search")
+	}
+	account, err := models.FindAccountByName(ctx, db, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", notFound("account")
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the account of a search: %w", err)
+	}
+	return account.ID, nil
+}
+
+func withAge(f models.JobFilter, now time.Time, older, younger time.Duration) models.JobFilter {
+	if before := now.Add(-older); older > 0 && (f.CreatedBefore.IsZero() || before.Before(f.CreatedBefore)) {
+		f.CreatedBefore = before
+	}
+	if after := now.Add(-younger); younger > 0 && after.After(f.CreatedAfter) {
+		f.CreatedAfter = after
+	}
+	return f
+}

@@ -1,0 +1,176 @@
+package models
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// JobFilter narrows a list of jobs; what is empty does not narrow.
+type JobFilter struct {
+	AccountID     AccountID      `json:"accountId,omitempty"`
+	Status        []JobStatus    `json:"status,omitempty"`
+	Type          string         `json:"type,omitempty"`
+	Model         string         `json:"model,omitempty"`
+	Tier          []Tier         `json:"tier,omitempty"`
+	UserID        string         `json:"userId,omitempty"`
+	FailureClass  []FailureClass `json:"failureClass,omitempty"`
+	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
+	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
+	// Search is more conditions as somebody wrote them, and Terms what they mean:
+	// queries look at Terms alone.
+	Search string   `json:"search,omitempty"`
+	Terms  JobTerms `json:"-"`
+	// Dead are the jobs with a dead letter that nobody has settled.
+	Dead bool `json:"dead,omitempty"`
+}
+
+// JobTerms are the conditions of a search. A job must meet all of them.
+type JobTerms struct {
+	Facets []Facet
+	Words  []Word
+	// WorkerID is a worker that had an attempt at the job.
+	WorkerID WorkerID
+	// WasteOver: more GPU seconds than these, 0 or more, were thrown away.
+	WasteOver *float64
+}
+
+// Facet is a condition on the value that a job has in one column: one of Values,
+// or with Prefix one that begins so; with Not, none of them.
+type Facet struct {
+	Column      string
+	Values      []string
+	Prefix, Not bool
+}
+
+// Word is a text that names jobs: those of the ids From to To, of that
+// idempotency key, or with that value in their metadata. Without Text only ids
+// count, without From only the others.
+type Word struct {
+	Text     string
+	From, To JobID
+}
+
+// kindColumns are those that have few values and that the indexes of all jobs
+// begin with.
+var kindColumns = []string{"status", "tier", "type", "model"}
+
+// facets are all conditions on single columns.
+func (f JobFilter) facets() []Facet {
+	all := slices.Clone(f.Terms.Facets)
+	add := func(column string, values []string) {
+		if len(values) > 0 && values[0] != "" {
+			all = append(all, Facet{Column: column, Values: values})
+		}
+	}
+	add("status", plainTexts(f.Status))
+	add("type", []string{f.Type})
+	add("model", []string{f.Model})
+	add("tier", plainTexts(f.Tier))
+	add("user_id", []string{f.UserID})
+	add("failure_class", plainTexts(f.FailureClass))
+	return all
+}
+
+func plainTexts[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return texts
+}
+
+// clause is a part of a statement with its arguments.
+type clause struct {
+	sql  string
+	args []any
+}
+
+func sqlf(sql string, args ...any) clause { return clause{sql, args} }
+
+// and joins conditions; none is always met.
+func and(all []clause) clause {
+	if len(all) == 0 {
+		return sqlf("true")
+	}
+	return joined(all, " AND ")
+}
+
+func joined(all []clause, by string) clause {
+	var c clause
+	var texts []string
+	for _, one := range all {
+		texts = append(texts, one.sql)
+		c.args = append(c.args, one.args...)
+	}
+	c.sql = strings.Join(texts, by)
+	return c
+}
+
+// on is the facet as a condition on a table's rows.
+func (f Facet) on(table string) clause {
+	column := table + "." + f.Column
+	c := sqlf(column+" IN (?)", bun.List(f.Values))
+	if f.Prefix {
+		var some []clause
+		for _, prefix := range f.Values {
+			some = append(some, sqlf("starts_with("+column+", ?)", prefix))
+		}
+		c = joined(some, " OR ")
+	}
+	if f.Not {
+		return clause{"(" + c.sql + ") IS NOT TRUE", c.args}
+	}
+	return clause{"(" + c.sql + ")", c.args}
+}
+
+// on is the word as a condition on jobs.
+func (w Word) on() clause {
+	var some []clause
+	if w.From != "" {
+		some = append(some, sqlf("j.id BETWEEN ? AND ?", w.From, w.To))
+	}
+	if w.Text != "" {
+		some = append(some, sqlf(`j.idempotency_key = ? OR EXISTS (
+			SELECT FROM job_words w WHERE w.word = ? AND w.account_id = j.account_id AND w.job_id = j.id)`, w.Text, w.Text))
+	}
+	c := joined(some, " OR ")
+	return clause{"(" + c.sql + ")", c.args}
+}
+
+// conditions are the whole filter as conditions on jobs.
+func (f JobFilter) conditions() []clause {
+	var all []clause
+	if f.AccountID != "" {
+		all = append(all, sqlf("j.account_id = ?", f.AccountID))
+	}
+	for _, facet := range f.facets() {
+		all = append(all, facet.on("j"))
+	}
+	if !f.CreatedAfter.IsZero() {
+		all = append(all, sqlf("j.created_at > ?", f.CreatedAfter))
+	}
+	if !f.CreatedBefore.IsZero() {
+		all = append(all, sqlf("j.created_at < ?", f.CreatedBefore))
+	}
+	if f.Dead {
+		all = append(all, sqlf("EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.run = j.run AND d.resolved_at IS NULL)"))
+	}
+	for _, word := range f.Terms.Words {
+		all = append(all, word.on())
+	}
+	if f.Terms.WorkerID != "" {
+		all = append(all, sqlf("EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = ? AND a.job_id = j.id)", f.Terms.WorkerID))
+	}
+	if f.Terms.WasteOver != nil {
+		all = append(all, sqlf("j.wasted_gpu_seconds > ?", *f.Terms.WasteOver))
+	}
+	return all
+}
+
+func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+	c := and(f.conditions())
+	return q.Where(c.sql, c.args...)
+}

@@ -1,0 +1,323 @@
+package models
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+)
+
+// Lists of jobs are read from streams. A stream is an index of jobs whose last
+// column is their id; its heads are the combinations of values that its columns
+// before have, found by jumping from each to the next. Below each head the jobs
+// are read from the newest on, and what comes from the heads is merged. So a page
+// costs a look at each head and no more, whichever of the values it asks for and
+// however rare they are.
+//
+// There is a stream for every condition, but not for every pair of them. What
+// the stream does not know is looked up in the rows, of which a page examines so
+// many at most: then it ends early, and says where.
+type stream struct {
+	table string
+	id    string   // the column that holds the job's id
+	keys  []key    // what the index begins with
+	heads []string // the columns between these and the id
+	only  []clause // conditions on t that the index has
+	pick  []clause // conditions on a head, h
+	from  JobID    // the least id, if there is one
+	to    JobID    // the greatest
+}
+
+// key is a column and the one value of it that a stream is about.
+type key struct {
+	column string
+	value  any
+}
+
+const (
+	// examinedByList and examinedByCount bound how many rows are looked at for a
+	// page and for a count: some ten milliseconds' worth.
+	examinedByList  = 10_000
+	examinedByCount = 30_000
+	// clockMargin is how far the clock of the process that made a job's id may be
+	// from PostgreSQL's, which decides when the job was created.
+	clockMargin = 10 * time.Minute
+)
+
+// streams are the most selective that there are for the filter, and rest is what
+// they do not know of it.
+func (f JobFilter) streams() (all []stream, rest JobFilter) {
+	facets := f.facets()
+	rest = JobFilter{CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore, Dead: f.Dead, Terms: f.Terms}
+	rest.Terms.Facets = facets
+	find := func(column string) int {
+		return slices.IndexFunc(facets, func(facet Facet) bool { return facet.Column == column && !facet.Not && !facet.Prefix })
+	}
+	user, class := find("user_id"), find("failure_class")
+	switch {
+	case len(f.Terms.Words) > 0:
+		all = f.wordStreams(f.Terms.Words[0])
+		rest.Terms.Words = f.Terms.Words[1:]
+	case f.Terms.WorkerID != "":
+		all = []stream{{table: "job_attempts", id: "job_id", keys: []key{{"worker_id", f.Terms.WorkerID}}}}
+		rest.Terms.WorkerID, rest.AccountID = "", f.AccountID
+	case f.Dead:
+		all = []stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}}
+		rest.AccountID = f.AccountID
+	case user >= 0:
+		all = f.ofAccounts("jobs", "id", "user_id", facets[user].Values)
+		rest.Terms.Facets = slices.Delete(facets, user, user+1)
+	case class >= 0:
+		all = []stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.failure_class IS NOT NULL")},
+			heads: []string{"failure_class"}, pick: []clause{facets[class].on("h")}})}
+		rest.Terms.Facets = slices.Delete(facets, class, class+1)
+	case f.Terms.WasteOver != nil:
+		all = []stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.wasted_gpu_seconds > 0")}})}
+	default:
+		all = []stream{f.kinds(facets)}
+		rest.Terms.Facets = slices.DeleteFunc(facets, func(facet Facet) bool { return slices.Contains(kindColumns, facet.Column) })
+	}
+	return all, rest
+}
+
+// within keeps a stream to the filter's account.
+func (f JobFilter) within(s stream) stream {
+	if f.AccountID != "" {
+		s.keys = append(s.keys, key{"account_id", f.AccountID})
+	}
+	return s
+}
+
+// kinds is the stream of all jobs, and of some of their kinds.
+func (f JobFilter) kinds(facets []Facet) stream {
+	s := f.within(stream{table: "jobs", id: "id"})
+	for _, facet := range facets {
+		if slices.Contains(kindColumns, facet.Column) {
+			s.pick = append(s.pick, facet.on("h"))
+		}
+	}
+	if f.AccountID != "" || len(s.pick) > 0 {
+		s.heads = kindColumns
+	}
+	return s
+}
+
+// ofAccounts are streams of the jobs that have these values in a column whose
+// index goes on with the account.
+func (f JobFilter) ofAccounts(table, id, column string, values []string) []stream {
+	var all []stream
+	for _, value := range values {
+		s := f.within(stream{table: table, id: id, keys: []key{{column, value}}, only: []clause{sqlf("t." + column + " IS NOT NULL")}})
+		if f.AccountID == "" {
+			s.heads = []string{"account_id"}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (f JobFilter) wordStreams(word Word) []stream {
+	var all []stream
+	if word.From != "" {
+		s := f.kinds(f.facets())
+		s.from, s.to = word.From, word.To
+		all = append(all, s)
+	}
+	if word.Text != "" {
+		all = append(all, f.ofAccounts("jobs", "id", "idempotency_key", []string{word.Text})...)
+		all = append(all, f.ofAccounts("job_words", "job_id", "word", []string{word.Text})...)
+	}
+	return all
+}
+
+// bounds are the least and the greatest id to look at in a stream, and whether
+// the greatest is beyond them. An id begins with the time at which it was made.
+func (f JobFilter) bounds(s stream, after JobID) (from, to JobID, beyond bool) {
+	from, to = cmp.Or(s.from, jobKind+"_"+JobID(uuid.Nil.String())), cmp.Or(s.to, jobKind+"_"+JobID(uuid.Max.String()))
+	if !f.CreatedAfter.IsZero() {
+		from = max(from, oldestID(f.CreatedAfter.Add(-clockMargin)))
+	}
+	if !f.CreatedBefore.IsZero() {
+		to = min(to, oldestID(f.CreatedBefore.Add(clockMargin)))
+	}
+	if after = JobID(strings.ToLower(string(after))); after != "" && after <= to {
+		return from, after, true
+	}
+	return from, to, false
+}
+
+// oldestID is below every id that was made at or after a time.
+func oldestID(at time.Time) JobID {
+	hex := fmt.Sprintf("%012x", max(0, min(at.UnixMilli(), 1<<48-1)))
+	return JobID(jobKind + "_" + hex[:8] + "-" + hex[8:] + "-0000-0000-000000000000")
+}
+
+// The statements below compare whole rows of a stream's columns, and sort by all
+// of them, where equality and the id alone would do: only the stream's own index
+// has that order. PostgreSQL, which cannot know how rare a pair of values is,
+// would at times walk another index and filter.
+
+// columns are the stream's first columns in a table, and what they are compared
+// with: the keys' values, and those of a head where there is one.
+func (s stream) columns(table, head string) (columns []string, values []clause) {
+	for _, k := range s.keys {
+		columns, values = append(columns, table+"."+k.column), append(values, sqlf("?", k.value))
+	}
+	if head != "" {
+		for _, name := range s.heads {
+			columns, values = append(columns, table+"."+name), append(values, sqlf(head+"."+name))
+		}
+	}
+	return columns, values
+}
+
+// compared compares rows; without columns it is true.
+func compared(columns []string, by string, values []clause) clause {
+	if len(columns) == 0 {
+		return sqlf("true")
+	}
+	return wrapped("("+strings.Join(columns, ", ")+") "+by+" (", joined(values, ", "), ")")
+}
+
+// picked writes the common table expression picked<n>: the stream's heads, by
+// number.
+func (s stream) picked(n int) clause {
+	name, heads := fmt.Sprintf("picked%d", n), fmt.Sprintf("heads%d", n)
+	if len(s.heads) == 0 {
+		return sqlf(name + " AS (SELECT 1 AS head)")
+	}
+	keys, values := s.columns("t", "")
+	all, here := s.columns("t", "h")
+	own := all[len(keys):]
+	next := func(after clause) clause {
+		where := and(append(slices.Clone(s.only), after, compared(keys, "<=", values)))
+		return wrapped("SELECT "+strings.Join(own, ", ")+" FROM "+s.table+" t WHERE ", where, " ORDER BY "+strings.Join(all, ", ")+" LIMIT 1")
+	}
+	return joined([]clause{
+		wrapped(heads+" AS ((", next(compared(keys, ">=", values)), ") UNION ALL "),
+		wrapped("SELECT n.* FROM "+heads+" h CROSS JOIN LATERAL (", next(compared(all, ">", here)), ") n), "),
+		wrapped(name+" AS MATERIALIZED (SELECT row_number() OVER () AS head, h.* FROM "+heads+" h WHERE ", and(s.pick), ")"),
+	}, "")
+}
+
+// under selects the newest ids under each picked head p, so many at most of each.
+func (s stream) under(f JobFilter, after JobID, limit clause) clause {
+	from, to, beyond := f.bounds(s, after)
+	columns, values := s.columns("t", "p")
+	columns = append(columns, "t."+s.id)
+	below := "<="
+	if beyond {
+		below = "<"
+	}
+	where := and(append(slices.Clone(s.only),
+		compared(columns, ">=", append(slices.Clone(values), sqlf("?", from))),
+		compared(columns, below, append(slices.Clone(values), sqlf("?", to)))))
+	return joined([]clause{
+		wrapped("SELECT t."+s.id+" AS id FROM "+s.table+" t WHERE ", where, " ORDER BY "+strings.Join(columns, " DESC, ")+" DESC LIMIT "), limit}, "")
+}
+
+// JobList is a part of a list of jobs.
+type JobList struct {
+	Jobs []*Job
+	// Edge is set if there may be more: everything from the newest job down to
+	// this id was looked at.
+	Edge JobID
+}
+
+// ListJobs returns up to limit jobs, newest first, that come after the given one
+// (or the newest of all). If they are few for all that was examined, fewer are
+// returned, and an edge to go on from.
+func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) (*JobList, error) {
+	list, err := listJobs(ctx, db, f, after, limit, 0)
+	if err == nil && list.Edge != "" && len(list.Jobs) < limit {
+		list, err = listJobs(ctx, db, f, after, limit, examinedByList)
+	}
+	if err == nil && len(list.Jobs) == limit {
+		list.Edge = list.Jobs[limit-1].ID
+	}
+	return list, err
+}
+
+// listJobs looks at examined jobs, or at limit of each head if that is more.
+func listJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit, examined int) (*JobList, error) {
+	streams, rest := f.streams()
+	var with, rows []clause
+	for n, s := range streams {
+		with = append(with, s.picked(n), sqlf(fmt.Sprintf("most%d AS MATERIALIZED (SELECT greatest(?, ? / greatest(count(*), 1)) AS n FROM picked%d)", n, n), limit, examined))
+		under := s.under(f, after, sqlf(fmt.Sprintf("(SELECT n FROM most%d)", n)))
+		rows = append(rows, clause{fmt.Sprintf(
+			"SELECT %d AS stream, p.head, m.n AS most, x.id FROM most%d m, picked%d p CROSS JOIN LATERAL (", n, n, n) + under.sql + ") x", under.args})
+	}
+	with = append(with, wrapped("candidates AS MATERIALIZED (", joined(rows, " UNION ALL "), ")"))
+	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), `,
+		-- Under a head that has more than were read nothing is known beyond the last of them.
+		edge AS MATERIALIZED (SELECT (
+			SELECT low FROM (
+				SELECT (array_agg(id ORDER BY id))[1] AS low, count(*) AS n, most FROM candidates GROUP BY stream, head, most) heads
+			WHERE n >= most ORDER BY low DESC LIMIT 1) AS id)
+		SELECT e.id AS edge, j.*
+		FROM edge e LEFT JOIN LATERAL (
+			SELECT j.* FROM (
+				SELECT DISTINCT id FROM candidates c WHERE e.id IS NULL OR c.id >= e.id ORDER BY id DESC) c
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id AND `), wrapped("", and(rest.conditions()), " LIMIT 1) j ORDER BY c.id DESC LIMIT ?) j ON true", limit)}, "")
+	var found []*struct {
+		Job
+		Edge JobID `bun:"edge"`
+	}
+	if err := db.NewRaw(query.sql, query.args...).Scan(ctx, &found); err != nil {
+		return nil, err
+	}
+	list := &JobList{}
+	for _, row := range found {
+		list.Edge = row.Edge
+		if row.ID != "" {
+			list.Jobs = append(list.Jobs, &row.Job)
+		}
+	}
+	return list, nil
+}
+
+func wrapped(before string, c clause, behind string, args ...any) clause {
+	return clause{before + c.sql + behind, append(slices.Clone(c.args), args...)}
+}
+
+// CountJobs counts up to limit jobs. It returns limit also if that many could not
+// be told from fewer by looking at examinedByCount rows.
+func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
+	streams, rest := f.streams()
+	conditions := rest.conditions()
+	most := examinedByCount
+	if len(conditions) == 0 && len(streams) == 1 && streams[0].table != "job_attempts" {
+		most = limit // each counts, and counts once
+	}
+	var with, rows []clause
+	for n, s := range streams {
+		with = append(with, s.picked(n))
+		rows = append(rows, wrapped(fmt.Sprintf("SELECT x.id FROM picked%d p CROSS JOIN LATERAL (", n), s.under(f, "", sqlf("?", most)), ") x"))
+	}
+	looked := wrapped("SELECT id FROM (", joined(rows, " UNION ALL "), ") found LIMIT ?", most)
+	count := wrapped("SELECT count(DISTINCT id) AS n, count(*) = ? AS partly FROM (", looked, ") looked")
+	count.args = append([]any{most}, count.args...)
+	if len(conditions) > 0 {
+		with = append(with, wrapped("looked AS MATERIALIZED (", looked, ")"))
+		count = wrapped(`SELECT count(*) AS n, (SELECT count(*) FROM looked) = ? AS partly FROM (
+			SELECT FROM (SELECT DISTINCT id FROM looked) c
+			CROSS JOIN LATERAL (SELECT FROM jobs j WHERE j.id = c.id AND `, and(conditions), " LIMIT 1) j LIMIT ?) met", limit)
+		count.args = append([]any{most}, count.args...)
+	}
+	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), " "), count}, "")
+	var counted struct {
+		N      int  `bun:"n"`
+		Partly bool `bun:"partly"`
+	}
+	err := db.NewRaw(query.sql, query.args...).Scan(ctx, &counted)
+	if counted.Partly {
+		return limit, err
+	}
+	return counted.N, err
+}
