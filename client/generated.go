@@ -1086,6 +1086,9 @@ type JobFilter struct {
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
+	// Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
+	// the metadata. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+	Search *string `json:"search"`
 }
 
 // GetStatus returns JobFilter.Status, and is useful for accessing the field via an interface.
@@ -1114,6 +1117,9 @@ func (v *JobFilter) GetCreatedAfter() *time.Time { return v.CreatedAfter }
 
 // GetCreatedBefore returns JobFilter.CreatedBefore, and is useful for accessing the field via an interface.
 func (v *JobFilter) GetCreatedBefore() *time.Time { return v.CreatedBefore }
+
+// GetSearch returns JobFilter.Search, and is useful for accessing the field via an interface.
+func (v *JobFilter) GetSearch() *string { return v.Search }
 
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {

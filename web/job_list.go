@@ -47,13 +47,14 @@ type jobQuery struct {
 	Status []models.JobStatus
 	Model  string
 	Tier   models.Tier
+	Search string
 	After  string
 }
 
 // readJobQuery reads an address, or returns INVALID_INPUT if it asks for what
 // there is not.
 func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
-	q := jobQuery{Model: v.Get("model"), Tier: models.Tier(v.Get("tier")), After: v.Get("after")}
+	q := jobQuery{Model: v.Get("model"), Tier: models.Tier(v.Get("tier")), Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
 	if q.Model != "" {
 		if _, err := c.Reader.Catalogue.Model(q.Model); err != nil {
 			return q, err
@@ -75,7 +76,7 @@ func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
 }
 
 func (q jobQuery) filter() models.JobFilter {
-	f := models.JobFilter{Status: q.Status, Model: q.Model}
+	f := models.JobFilter{Status: q.Status, Model: q.Model, Search: q.Search}
 	if q.Tier != "" {
 		f.Tier = []models.Tier{q.Tier}
 	}
@@ -93,7 +94,7 @@ func (q jobQuery) statuses() string {
 // path is the address of this query under a page's path.
 func (q jobQuery) path(page string) string {
 	v := url.Values{}
-	for name, value := range map[string]string{"status": q.statuses(), "model": q.Model, "tier": string(q.Tier), "after": q.After} {
+	for name, value := range map[string]string{"status": q.statuses(), "model": q.Model, "tier": string(q.Tier), "q": q.Search, "after": q.After} {
 		if value != "" {
 			v.Set(name, value)
 		}
@@ -102,6 +103,20 @@ func (q jobQuery) path(page string) string {
 		return page
 	}
 	return page + "?" + v.Encode()
+}
+
+// newest is the address of the list's first page.
+func (q jobQuery) newest() string {
+	q.After = ""
+	return q.path("/jobs")
+}
+
+// empty says why no job is shown.
+func (v *jobList) empty() string {
+	if v.Older != "" {
+		return "None of the jobs that were looked at is like that. There are older ones."
+	}
+	return "No job is like that. Choose other filters, or make a new job."
 }
 
 // live is the address of the list's stream. Only the newest page moves.
@@ -125,13 +140,13 @@ var stateGroups = []struct {
 }
 
 func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
-		http.Redirect(w, r, "/jobs/"+url.PathEscape(id), http.StatusSeeOther)
-		return nil
-	}
 	query, err := c.readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
+	}
+	if models.JobID(query.Search).Valid() {
+		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
+		return nil
 	}
 	v, err := c.readJobList(r.Context(), p, query, map[models.JobID]string{})
 	if err != nil {
@@ -171,7 +186,9 @@ func (c *console) readJobList(ctx context.Context, p jobs.Principal, q jobQuery,
 	}
 	if found.More {
 		older := q
-		older.After = jobs.Cursor(found.Items[len(found.Items)-1].ID)
+		if older.After = found.End; older.After == "" {
+			older.After = jobs.Cursor(found.Items[len(found.Items)-1].ID)
+		}
 		v.Older = older.path("/jobs")
 	}
 	v.Facets, err = c.facets(ctx, p, q)
@@ -242,7 +259,8 @@ func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map
 func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
 	var facets []facet
 	for _, group := range stateGroups {
-		narrowed := jobQuery{Status: group.statuses, Model: q.Model, Tier: q.Tier}
+		narrowed := q
+		narrowed.Status, narrowed.After = group.statuses, ""
 		n, err := c.Reader.CountJobs(ctx, p, narrowed.filter())
 		if err != nil {
 			return nil, err

@@ -84,9 +84,27 @@ func TestJobList(t *testing.T) {
 	t.Run("FindsAJobByItsID", func(t *testing.T) {
 		t.Parallel()
 
-		got := operator(t).get(t, "/jobs?id="+url.QueryEscape(" //evil.example"))
+		b := operator(t)
+		job := b.Submit(t)
 
-		require.Equal(t, "/jobs/%2F%2Fevil.example", got.Header.Get("Location"))
+		require.Equal(t, "/jobs/"+string(job.ID), b.get(t, "/jobs?q="+url.QueryEscape(" "+string(job.ID))).Header.Get("Location"))
+		require.Empty(t, b.get(t, "/jobs?q="+url.QueryEscape(" //evil.example")).Header.Get("Location"))
+	})
+
+	t.Run("SearchesInTheAPIsLanguage", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+
+		found := b.get(t, "/jobs?q=status%3Aqueued+"+job.ID.UUID()[:13])
+		require.Contains(t, found.Body, string(job.ID))
+		require.Contains(t, found.Body, `value="status:queued `+job.ID.UUID()[:13]+`"`)
+		require.Contains(t, found.Body, `href="/jobs?q=status%3Aqueued+`+job.ID.UUID()[:13]+`&amp;status=FAILED"`)
+		require.NotContains(t, b.get(t, "/jobs?q=-status%3Aqueued").Body, string(job.ID))
+		refused := b.get(t, "/jobs?q=stat%3Ax")
+		require.Equal(t, http.StatusUnprocessableEntity, refused.Status)
+		require.Contains(t, refused.Body, "there is no key")
 	})
 }
 

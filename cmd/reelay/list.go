@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -13,6 +16,7 @@ type listOptions struct {
 	target       target
 	status, tier []string
 	model        string
+	search       string
 	page         page
 	asJSON       bool
 }
@@ -59,11 +63,21 @@ func (l listed[T]) printMore(out io.Writer) error {
 func listCommand() *cobra.Command {
 	var o listOptions
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List jobs, newest first",
-		Example: "  reelay list --status running,queued\n  reelay list --first 200 --json | jq -r '.items[].id'",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Use:   "list [SEARCH]",
+		Short: "List jobs, newest first",
+		Long: "Lists jobs, newest first. SEARCH is words and key:value terms, all of which a job must meet: a word is the\n" +
+			"beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
+			"class, user, account, worker, age and waste. See docs/search.md.",
+		Example: "  reelay list --status running,queued\n  reelay list 'status:failed -class:poison age:<1d'\n" +
+			"  reelay list --first 200 --json | jq -r '.items[].id'",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if len(words) > 0 && o.search != "" {
+				return &usageError{cmd, errors.New("a search is given both as arguments and with --search: give one")}
+			}
+			o.search = cmp.Or(o.search, strings.Join(words, " "))
+			return o.run(cmd)
+		},
 	}
 	o.target.addFlags(cmd)
 	o.page.addFlags(cmd)
@@ -71,6 +85,7 @@ func listCommand() *cobra.Command {
 	f.StringSliceVar(&o.status, "status", nil, "only jobs in these states")
 	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
+	f.StringVar(&o.search, "search", "", "only jobs that this search finds, as SEARCH")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -86,6 +101,9 @@ func (o *listOptions) filter() (client.JobFilter, error) {
 	}
 	if o.model != "" {
 		f.Model = &o.model
+	}
+	if o.search != "" {
+		f.Search = &o.search
 	}
 	return f, o.page.check()
 }

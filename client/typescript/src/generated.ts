@@ -188,6 +188,11 @@ export type JobFilter = {
   failureClass?: InputMaybe<Array<FailureClass>>;
   createdAfter?: InputMaybe<Scalars['Time']['input']>;
   createdBefore?: InputMaybe<Scalars['Time']['input']>;
+  /**
+   * Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
+   * the metadata. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+   */
+  search?: InputMaybe<Scalars['String']['input']>;
 };
 
 export type WaitingCode =
