@@ -2088,6 +2088,8 @@ type SubmitJobInput struct {
 	UserId *string `json:"userId,omitempty"`
 	// Up to 64 keys of yours, kept with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
+	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
+	CallbackUrl *string `json:"callbackUrl"`
 	// Not before this time, at most 366 days ahead.
 	RunAt *time.Time `json:"runAt,omitempty"`
 	// Not worth starting later than this: it then fails with TIMEOUT.
@@ -2099,8 +2101,6 @@ type SubmitJobInput struct {
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
-	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
-	CallbackUrl *string `json:"callbackUrl"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -2136,6 +2136,9 @@ func (v *SubmitJobInput) GetUserId() *string { return v.UserId }
 // GetMetadata returns SubmitJobInput.Metadata, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetMetadata() *json.RawMessage { return v.Metadata }
 
+// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
+
 // GetRunAt returns SubmitJobInput.RunAt, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRunAt() *time.Time { return v.RunAt }
 
@@ -2153,9 +2156,6 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
-
-// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
 
 // Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
 type Tier string

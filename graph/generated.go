@@ -131,6 +131,7 @@ type MutationResolver interface {
 	ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
 	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
 	RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error)
+	SubmitJobs(ctx context.Context, inputs []*jobs.Submission) (*SubmitJobsPayload, error)
 	CreateWebhookEndpoint(ctx context.Context, url string, events []string, format models.WebhookFormat) (*CreatedWebhookEndpoint, error)
 	RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error)
 	RotateAccountWebhookSecret(ctx context.Context) (string, error)
@@ -338,7 +339,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/estimate.graphqls" "schema/input.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/delete.graphqls" "schema/directive.graphqls" "schema/estimate.graphqls" "schema/input.graphqls" "schema/job.graphqls" "schema/operator.graphqls" "schema/queue.graphqls" "schema/run.graphqls" "schema/schema.graphqls" "schema/search.graphqls" "schema/submit_jobs.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -362,6 +363,8 @@ var sources = []*ast.Source{
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/run.graphqls", Input: sourceData("schema/run.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
+	{Name: "schema/search.graphqls", Input: sourceData("schema/search.graphqls"), BuiltIn: false},
+	{Name: "schema/submit_jobs.graphqls", Input: sourceData("schema/submit_jobs.graphqls"), BuiltIn: false},
 	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
 	{Name: "schema/webhook.graphqls", Input: sourceData("schema/webhook.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
@@ -1108,6 +1111,30 @@ func (ec *executionContext) childFields_SubmitJobPayload(ctx context.Context, fi
 		return ec.fieldContext_SubmitJobPayload_estimatedWaitSeconds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SubmitJobPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SubmitJobResult(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "job":
+		return ec.fieldContext_SubmitJobResult_job(ctx, field)
+	case "deduplicated":
+		return ec.fieldContext_SubmitJobResult_deduplicated(ctx, field)
+	case "error":
+		return ec.fieldContext_SubmitJobResult_error(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SubmitJobResult", field.Name)
+}
+
+func (ec *executionContext) childFields_SubmitJobsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "results":
+		return ec.fieldContext_SubmitJobsPayload_results(ctx, field)
+	case "accepted":
+		return ec.fieldContext_SubmitJobsPayload_accepted(ctx, field)
+	case "rejected":
+		return ec.fieldContext_SubmitJobsPayload_rejected(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SubmitJobsPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UploadTarget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2303,6 +2330,20 @@ func (ec *executionContext) field_Mutation_submitJob_args(ctx context.Context, r
 		return nil, err
 	}
 	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_submitJobs_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "inputs",
+		func(ctx context.Context, v any) ([]*jobs.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmissionᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["inputs"] = arg0
 	return args, nil
 }
 
@@ -9077,6 +9118,68 @@ func (ec *executionContext) fieldContext_Mutation_retryJob(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_submitJobs(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_submitJobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SubmitJobs(ctx, fc.Args["inputs"].([]*jobs.Submission))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *SubmitJobsPayload
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *SubmitJobsPayload
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *SubmitJobsPayload) graphql.Marshaler {
+			return ec.marshalNSubmitJobsPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobsPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_submitJobs(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SubmitJobsPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_submitJobs_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_createWebhookEndpoint(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12863,6 +12966,171 @@ func (ec *executionContext) fieldContext_SubmitJobPayload_estimatedWaitSeconds(_
 	return graphql.NewScalarFieldContext("SubmitJobPayload", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _SubmitJobResult_job(ctx context.Context, field graphql.CollectedField, obj *SubmitJobResult) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobResult_job(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Job, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Job) graphql.Marshaler {
+			return ec.marshalOJob2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJob(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobResult_job(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SubmitJobResult",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Job(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SubmitJobResult_deduplicated(ctx context.Context, field graphql.CollectedField, obj *SubmitJobResult) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobResult_deduplicated(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Deduplicated, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobResult_deduplicated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SubmitJobResult", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _SubmitJobResult_error(ctx context.Context, field graphql.CollectedField, obj *SubmitJobResult) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobResult_error(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Error, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkError) graphql.Marshaler {
+			return ec.marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobResult_error(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SubmitJobResult",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SubmitJobsPayload_results(ctx context.Context, field graphql.CollectedField, obj *SubmitJobsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobsPayload_results(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Results, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*SubmitJobResult) graphql.Marshaler {
+			return ec.marshalNSubmitJobResult2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobsPayload_results(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SubmitJobsPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SubmitJobResult(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SubmitJobsPayload_accepted(ctx context.Context, field graphql.CollectedField, obj *SubmitJobsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobsPayload_accepted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Accepted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobsPayload_accepted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SubmitJobsPayload", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _SubmitJobsPayload_rejected(ctx context.Context, field graphql.CollectedField, obj *SubmitJobsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobsPayload_rejected(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rejected, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobsPayload_rejected(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SubmitJobsPayload", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -16180,7 +16448,7 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "failureClass", "createdAfter", "createdBefore"}
+	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "failureClass", "createdAfter", "createdBefore", "search"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -16250,6 +16518,13 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 				return it, err
 			}
 			it.CreatedBefore = data
+		case "search":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("search"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Search = data
 		}
 	}
 	return it, nil
@@ -20027,6 +20302,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "submitJobs":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_submitJobs(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "createWebhookEndpoint":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createWebhookEndpoint(ctx, field)
@@ -21334,6 +21616,102 @@ func (ec *executionContext) _SubmitJobPayload(ctx context.Context, sel ast.Selec
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var submitJobResultImplementors = []string{"SubmitJobResult"}
+
+func (ec *executionContext) _SubmitJobResult(ctx context.Context, sel ast.SelectionSet, obj *SubmitJobResult) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, submitJobResultImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SubmitJobResult")
+		case "job":
+			out.Values[i] = ec._SubmitJobResult_job(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deduplicated":
+			out.Values[i] = ec._SubmitJobResult_deduplicated(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "error":
+			out.Values[i] = ec._SubmitJobResult_error(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var submitJobsPayloadImplementors = []string{"SubmitJobsPayload"}
+
+func (ec *executionContext) _SubmitJobsPayload(ctx context.Context, sel ast.SelectionSet, obj *SubmitJobsPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, submitJobsPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SubmitJobsPayload")
+		case "results":
+			out.Values[i] = ec._SubmitJobsPayload_results(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "accepted":
+			out.Values[i] = ec._SubmitJobsPayload_accepted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "rejected":
+			out.Values[i] = ec._SubmitJobsPayload_rejected(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -23885,6 +24263,25 @@ func (ec *executionContext) unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋree
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmissionᚄ(ctx context.Context, v any) ([]*jobs.Submission, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*jobs.Submission, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (*jobs.Submission, error) {
+	res, err := ec.unmarshalInputSubmitJobInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNSubmitJobPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobPayload(ctx context.Context, sel ast.SelectionSet, v *SubmitJobPayload) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -23893,6 +24290,42 @@ func (ec *executionContext) marshalNSubmitJobPayload2ᚖgithubᚗcomᚋreelayᚋ
 		return graphql.Null
 	}
 	return ec._SubmitJobPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNSubmitJobResult2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobResultᚄ(ctx context.Context, sel ast.SelectionSet, v []*SubmitJobResult) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNSubmitJobResult2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobResult(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNSubmitJobResult2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobResult(ctx context.Context, sel ast.SelectionSet, v *SubmitJobResult) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SubmitJobResult(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNSubmitJobsPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐSubmitJobsPayload(ctx context.Context, sel ast.SelectionSet, v *SubmitJobsPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SubmitJobsPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx context.Context, v any) (models.Tier, error) {
@@ -25059,6 +25492,13 @@ func (ec *executionContext) unmarshalOUploadedObject2ᚖgithubᚗcomᚋreelayᚋ
 	}
 	res, err := ec.unmarshalInputUploadedObject(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx context.Context, sel ast.SelectionSet, v *models.BulkError) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._UserError(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOWorker2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorker(ctx context.Context, sel ast.SelectionSet, v *models.Worker) graphql.Marshaler {

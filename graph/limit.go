@@ -113,10 +113,15 @@ func (m measure) selection(selection ast.Selection) int {
 }
 
 // rows is how many objects a field is answered with. A page has as many as its
-// argument first says, within what is ever answered; its edges are those.
+// argument first says, within what is ever answered; its edges are those. A list of
+// inputs has one for each; its results are those.
 func (m measure) rows(field *ast.Field) int {
 	if field.Definition == nil {
 		return 1
+	}
+	if field.Definition.Arguments.ForName("inputs") != nil {
+		inputs, _ := field.ArgumentMap(m.variables)["inputs"].([]any)
+		return min(max(len(inputs), 1), jobs.MaxSubmitJobs)
 	}
 	if field.Definition.Arguments.ForName("first") != nil {
 		first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))
@@ -125,7 +130,7 @@ func (m measure) rows(field *ast.Field) int {
 		}
 		return min(max(first, 1), jobs.MaxPage)
 	}
-	if field.Definition.Type.Elem != nil && field.Name != "edges" && !isIntrospection(field.ObjectDefinition) {
+	if field.Definition.Type.Elem != nil && field.Name != "edges" && field.Name != "results" && !isIntrospection(field.ObjectDefinition) {
 		return guessedList
 	}
 	return 1

@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -16,6 +17,37 @@ type Node any
 type SubmitJobPayload struct {
 	Job          *models.Job
 	Deduplicated bool
+}
+
+// SubmitJobsPayload answers submitJobs.
+type SubmitJobsPayload struct {
+	Results            []*SubmitJobResult
+	Accepted, Rejected int
+}
+
+// SubmitJobResult is what became of one input of submitJobs.
+type SubmitJobResult struct {
+	Job          *models.Job
+	Deduplicated bool
+	Error        *models.BulkError
+}
+
+func newSubmitJobs(all []jobs.Submitted) *SubmitJobsPayload {
+	payload := &SubmitJobsPayload{}
+	for _, one := range all {
+		result := &SubmitJobResult{Job: one.Job, Deduplicated: one.Deduplicated}
+		if refused := one.Refused; refused != nil {
+			result.Error = &models.BulkError{Code: string(refused.Code), Message: refused.Message}
+			if refused.Field != "" {
+				result.Error.Field = strings.Split(refused.Field, ".")
+			}
+			payload.Rejected++
+		} else {
+			payload.Accepted++
+		}
+		payload.Results = append(payload.Results, result)
+	}
+	return payload
 }
 
 // RegisterWorkerPayload answers registerWorker. WorkerToken is shown only here.

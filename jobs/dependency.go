@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // settleBatch is how many rows one statement writes.
@@ -40,16 +41,10 @@ func (c *change) writeOthers(ctx context.Context) error {
 	var jobs, failed []*models.Job
 	var events []*models.JobEvent
 	var dead []*models.DeadLetter
-	var messages []*models.OutboxMessage
-	lines := map[models.Line][]*change{}
 	for _, child := range c.others {
 		jobs, events = append(jobs, child.job), append(events, child.events...)
-		switch child.job.Status {
-		case models.JobFailed:
+		if child.job.Status == models.JobFailed {
 			dead, failed = append(dead, child.dead), append(failed, child.job)
-		case models.JobQueued:
-			lines[child.job.Line()] = append(lines[child.job.Line()], child)
-			messages = append(messages, readyMessage(child.job))
 		}
 	}
 	if err := inBatches(jobs, func(some []*models.Job) error { return models.UpdateDependents(ctx, c.tx, some) }); err != nil {
@@ -64,19 +59,36 @@ func (c *change) writeOthers(ctx context.Context) error {
 	if err := announce(ctx, c.tx, failed, c.now); err != nil {
 		return err
 	}
-	if err := inBatches(messages, func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, c.tx, some...) }); err != nil {
+	if err := enterLanes(ctx, c.tx, c.job.AccountID, c.others); err != nil {
+		return err
+	}
+	return c.countOnAccount(ctx, -len(dead), 0)
+}
+
+// enterLanes is enterLane for those of an account's jobs that are queued from now
+// on.
+func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, changes []*change) error {
+	var messages []*models.OutboxMessage
+	lines := map[models.Line][]*change{}
+	for _, c := range changes {
+		if c.job.Status == models.JobQueued {
+			lines[c.job.Line()] = append(lines[c.job.Line()], c)
+			messages = append(messages, readyMessage(c.job))
+		}
+	}
+	if err := inBatches(messages, func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
 		return fmt.Errorf("write the outbox: %w", err)
 	}
 	for line, queued := range lines {
-		at, err := models.EnterLane(ctx, c.tx, c.job.AccountID, line, len(queued))
+		at, err := models.EnterLane(ctx, tx, account, line, len(queued))
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}
-		for _, child := range queued {
-			child.ready = readyJob(child.job, at)
+		for _, c := range queued {
+			c.ready = readyJob(c.job, at)
 		}
 	}
-	return c.countOnAccount(ctx, -len(dead), 0)
+	return nil
 }
 
 func inBatches[T any](rows []T, write func([]T) error) error {

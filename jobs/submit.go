@@ -221,14 +221,23 @@ func orKeyUsed(ctx context.Context, tx bun.Tx, job *models.Job, refused error) e
 }
 
 func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) error {
+	input, err := s.seal(job, prompt)
+	if err != nil || input == nil {
+		return err
+	}
+	return models.InsertJobInput(ctx, tx, input)
+}
+
+// seal encrypts a job's prompt, if it has one.
+func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, error) {
 	if prompt == "" {
-		return nil
+		return nil, nil
 	}
 	sealed, err := s.Sealer.Seal([]byte(prompt), []byte(job.ID))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return models.InsertJobInput(ctx, tx, &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey})
+	return &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}, nil
 }
 
 // setTier fills in the tier and what depends on it, and checks it against the
@@ -250,12 +259,14 @@ func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Jo
 		return nil, wrap(err, "read the job of a repeated key")
 	}
 	if !sameRequest(job.RequestDigest, repeated.RequestDigest) {
-		return nil, &Error{
-			Code: CodeIdempotencyConflict, Field: "idempotencyKey",
-			Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
-		}
+		return nil, errKeyOfAnother
 	}
 	return job, nil
+}
+
+var errKeyOfAnother = &Error{
+	Code: CodeIdempotencyConflict, Field: "idempotencyKey",
+	Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
 }
 
 func (s *Submitter) validate(in *Submission) (*models.Job, error) {

@@ -37,12 +37,15 @@ var errTooSlow = &Error{
 // slow that changes were lost to it. It returns NOT_FOUND for an account that the
 // caller may not see.
 func (w *Watcher) Changes(ctx context.Context, p Principal, f models.JobFilter, send func(*models.Job) error) error {
-	f, err := narrow(p, f)
+	f, err := narrow(ctx, w.Reader.DB, p, f)
 	if err != nil {
 		return err
 	}
 	if f.Dead {
 		return invalid("filter.dead", "Dead letters cannot be followed: list them.")
+	}
+	if f.Terms.WorkerID != "" {
+		return invalid("filter.search", "Changes cannot be followed by worker: list the jobs.")
 	}
 	feed, changes, at := w.joinChanges(f.AccountID)
 	defer w.leaveChanges(feed, f.AccountID)

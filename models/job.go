@@ -211,6 +211,38 @@ func InsertJob(ctx context.Context, tx bun.Tx, j *Job) error {
 		Scan(ctx)
 }
 
+// InsertJobs is InsertJob for many jobs of an account whose row is locked, so that
+// it is known that their keys are new.
+func InsertJobs(ctx context.Context, tx bun.Tx, jobs []*Job) error {
+	var chosen []struct {
+		ID         JobID     `bun:"id"`
+		QueueOrder int64     `bun:"queue_order"`
+		CreatedAt  time.Time `bun:"created_at"`
+	}
+	if err := tx.NewInsert().Model(&jobs).Returning("id, queue_order, created_at").Scan(ctx, &chosen); err != nil {
+		return err
+	}
+	byID := make(map[JobID]*Job, len(jobs))
+	for _, j := range jobs {
+		byID[j.ID] = j
+	}
+	for _, c := range chosen {
+		byID[c.ID].QueueOrder, byID[c.ID].CreatedAt = c.QueueOrder, c.CreatedAt
+	}
+	return nil
+}
+
+// FindJobsByKeys returns the account's jobs of these idempotency keys, in no
+// order.
+func FindJobsByKeys(ctx context.Context, db bun.IDB, account AccountID, keys []string) ([]*Job, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var found []*Job
+	err := db.NewSelect().Model(&found).Where("j.account_id = ? AND j.idempotency_key IN (?)", account, bun.List(keys)).Scan(ctx)
+	return found, err
+}
+
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	j := new(Job)

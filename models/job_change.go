@@ -2,8 +2,11 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/uptrace/bun"
 )
@@ -40,12 +43,50 @@ func ListJobChanges(ctx context.Context, db bun.IDB, after time.Time) ([]JobChan
 // more than the job's row.
 func (f JobFilter) Matches(j *Job) bool {
 	return (f.AccountID == "" || f.AccountID == j.AccountID) &&
-		among(f.Status, j.Status) && among(f.Tier, j.Tier) && among(f.FailureClass, j.FailureClass) &&
-		(f.Type == "" || f.Type == j.Type) && (f.Model == "" || f.Model == j.Model) && (f.UserID == "" || f.UserID == j.UserID) &&
+		!slices.ContainsFunc(f.facets(), func(facet Facet) bool { return !facet.matches(j) }) &&
+		!slices.ContainsFunc(f.Terms.Words, func(word Word) bool { return !word.matches(j) }) &&
+		(f.Terms.WasteOver == nil || j.WastedGPUSeconds > *f.Terms.WasteOver) &&
 		(f.CreatedAfter.IsZero() || j.CreatedAt.After(f.CreatedAfter)) &&
 		(f.CreatedBefore.IsZero() || j.CreatedAt.Before(f.CreatedBefore))
 }
 
-func among[T comparable](wanted []T, value T) bool {
-	return len(wanted) == 0 || slices.Contains(wanted, value)
+func (f Facet) matches(j *Job) bool {
+	value := map[string]string{
+		"status": string(j.Status), "tier": string(j.Tier), "type": j.Type, "model": j.Model,
+		"user_id": j.UserID, "failure_class": string(j.FailureClass),
+	}[f.Column]
+	met := slices.ContainsFunc(f.Values, func(wanted string) bool {
+		return value == wanted || f.Prefix && strings.HasPrefix(value, wanted)
+	})
+	return met != f.Not
+}
+
+func (w Word) matches(j *Job) bool {
+	if w.From != "" && w.From <= j.ID && j.ID <= w.To {
+		return true
+	}
+	return w.Text != "" && (j.IdempotencyKey == w.Text || slices.Contains(metadataWords(j.Metadata), w.Text))
+}
+
+// metadataWords are the values that job_words has of a job.
+func metadataWords(metadata json.RawMessage) []string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(metadata, &fields) != nil {
+		return nil // there is none
+	}
+	var words []string
+	for _, field := range fields {
+		var text string
+		switch {
+		case json.Unmarshal(field, &text) == nil:
+		case strings.ContainsAny(string(field[:1]), `[{n`):
+			continue
+		default:
+			text = string(field)
+		}
+		if n := utf8.RuneCountInString(text); n > 0 && n <= 200 {
+			words = append(words, text)
+		}
+	}
+	return words
 }

@@ -25,6 +25,11 @@ func InsertJobDependencies(ctx context.Context, tx bun.Tx, job JobID, on []JobID
 	for i, parent := range on {
 		rows[i] = JobDependency{JobID: job, DependsOn: parent}
 	}
+	return InsertDependencies(ctx, tx, rows)
+}
+
+// InsertDependencies notes what jobs depend on.
+func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) error {
 	_, err := tx.NewInsert().Model(&rows).Exec(ctx)
 	return err
 }

@@ -126,6 +126,8 @@ func TestListJobs(t *testing.T) {
 		db := modelstest.DB(t)
 		history(t, db, 3_000)
 		r := rand.New(rand.NewPCG(1, 2))
+		var all []*models.Job
+		require.NoError(t, db.NewSelect().Model(&all).Order("j.id DESC").Scan(t.Context()))
 
 		for range 150 {
 			f := someFilter(r)
@@ -146,6 +148,15 @@ func TestListJobs(t *testing.T) {
 
 			require.NoError(t, err)
 			require.Equal(t, want, got, fmt.Sprintf("%+v", f))
+			if !f.Dead && f.Terms.WorkerID == "" {
+				var matched []models.JobID
+				for _, job := range all {
+					if f.Matches(job) {
+						matched = append(matched, job.ID)
+					}
+				}
+				require.Equal(t, want, matched, fmt.Sprintf("%+v", f))
+			}
 			require.Equal(t, min(2_001, len(want)), n, fmt.Sprintf("%+v", f))
 		}
 	})

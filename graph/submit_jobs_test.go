@@ -1,0 +1,48 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSubmitJobs(t *testing.T) {
+	t.Parallel()
+
+	const query = `mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { accepted rejected
+		results { deduplicated job { id status prompt } error { code message field } } } }`
+	input := func(model string) map[string]any { return map[string]any{"model": model, "prompt": "fog"} }
+
+	t.Run("AnswersInTheOrderOfTheInputs", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		data := a.client(t, query, map[string]any{"i": []any{input("testcard"), input("none"), input("testcard")}})
+
+		require.EqualValues(t, 2, at[float64](t, data, "submitJobs", "accepted"))
+		require.EqualValues(t, 1, at[float64](t, data, "submitJobs", "rejected"))
+		require.Equal(t, "fog", at[string](t, data, "submitJobs", "results", 2, "job", "prompt"))
+		require.Equal(t, "INVALID_INPUT", at[string](t, data, "submitJobs", "results", 1, "error", "code"))
+		require.Equal(t, []any{"model"}, at[[]any](t, data, "submitJobs", "results", 1, "error", "field"))
+		require.Nil(t, at[map[string]any](t, data, "submitJobs", "results", 1)["job"])
+	})
+
+	t.Run("CountsEachInputsAnswer", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		var many []any
+		for range 1000 {
+			many = append(many, input("testcard"))
+		}
+
+		got := ask(t, a.url, a.Secrets[models.RoleClient],
+			`mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { results { job { events(first: 200) { edges { node { seq } } } } } } }`,
+			map[string]any{"i": many})
+
+		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, got.codes())
+		require.Zero(t, a.Count(t, "jobs"))
+	})
+}
