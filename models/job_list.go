@@ -157,11 +157,6 @@ func oldestID(at time.Time) JobID {
 	return JobID(jobKind + "_" + hex[:8] + "-" + hex[8:] + "-0000-0000-000000000000")
 }
 
-// The statements below compare whole rows of a stream's columns, and sort by all
-// of them, where equality and the id alone would do: only the stream's own index
-// has that order. PostgreSQL, which cannot know how rare a pair of values is,
-// would at times walk another index and filter.
-
 // columns are the stream's first columns in a table, and what they are compared
 // with: the keys' values, and those of a head where there is one.
 func (s stream) columns(table, head string) (columns []string, values []clause) {
@@ -185,7 +180,8 @@ func compared(columns []string, by string, values []clause) clause {
 }
 
 // picked writes the common table expression picked<n>: the stream's heads, by
-// number.
+// number. It sorts by the keys too, and compares them as a range, where equality
+// would do: no index but the stream's own has that order.
 func (s stream) picked(n int) clause {
 	name, heads := fmt.Sprintf("picked%d", n), fmt.Sprintf("heads%d", n)
 	if len(s.heads) == 0 {
@@ -206,19 +202,30 @@ func (s stream) picked(n int) clause {
 }
 
 // under selects the newest ids under each picked head p, so many at most of each.
+// The streams' indexes have an order of their own: NULLS FIRST, though there are
+// none. By the usual order PostgreSQL, which cannot know how rare a pair of values
+// is, would at times walk the primary key and filter.
 func (s stream) under(f JobFilter, after JobID, limit clause) clause {
 	from, to, beyond := f.bounds(s, after)
-	columns, values := s.columns("t", "p")
-	columns = append(columns, "t."+s.id)
-	below := "<="
+	id, order, below := "t."+s.id, " DESC NULLS LAST", "<="
 	if beyond {
 		below = "<"
 	}
-	where := and(append(slices.Clone(s.only),
-		compared(columns, ">=", append(slices.Clone(values), sqlf("?", from))),
-		compared(columns, below, append(slices.Clone(values), sqlf("?", to)))))
-	return joined([]clause{
-		wrapped("SELECT t."+s.id+" AS id FROM "+s.table+" t WHERE ", where, " ORDER BY "+strings.Join(columns, " DESC, ")+" DESC LIMIT "), limit}, "")
+	if s.usual() {
+		order = " DESC"
+	}
+	where := slices.Clone(s.only)
+	columns, values := s.columns("t", "p")
+	for i := range columns {
+		where = append(where, wrapped(columns[i]+" = ", values[i], ""))
+	}
+	where = append(where, sqlf(id+" >= ?", from), sqlf(id+" "+below+" ?", to))
+	return joined([]clause{wrapped("SELECT "+id+" AS id FROM "+s.table+" t WHERE ", and(where), " ORDER BY "+id+order+" LIMIT "), limit}, "")
+}
+
+// usual tells whether the stream's index is a primary key.
+func (s stream) usual() bool {
+	return s.table == "job_words" || s.table == "jobs" && len(s.keys)+len(s.heads)+len(s.only) == 0
 }
 
 // JobList is a part of a list of jobs.

@@ -81,8 +81,12 @@ func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnCon
 	return db, func() { db.Close(); pool.Close() }, nil
 }
 
-// bounded sets the time limits on what happens over a connection.
+// bounded sets the limits on what happens over a connection.
 func bounded(cfg *pgx.ConnConfig) {
+	// To compile a query takes longer than any of these runs.
+	if _, said := cfg.RuntimeParams["jit"]; !said {
+		cfg.RuntimeParams["jit"] = "off"
+	}
 	for name, limit := range map[string]time.Duration{
 		"statement_timeout": statementTimeout, "idle_in_transaction_session_timeout": idleTimeout,
 	} {
