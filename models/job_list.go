@@ -43,7 +43,7 @@ const (
 	// examinedByList and examinedByCount bound how many rows are looked at for a
 	// page and for a count: some ten milliseconds' worth.
 	examinedByList  = 10_000
-	examinedByCount = 30_000
+	examinedByCount = 20_000
 	// clockMargin is how far the clock of the process that made a job's id may be
 	// from PostgreSQL's, which decides when the job was created.
 	clockMargin = 10 * time.Minute
@@ -313,7 +313,7 @@ func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 	if len(conditions) > 0 {
 		with = append(with, wrapped("looked AS MATERIALIZED (", looked, ")"))
 		count = wrapped(`SELECT count(*) AS n, (SELECT count(*) FROM looked) = ? AS partly FROM (
-			SELECT FROM (SELECT DISTINCT id FROM looked) c
+			SELECT FROM (SELECT DISTINCT id FROM looked ORDER BY id DESC) c
 			CROSS JOIN LATERAL (SELECT FROM jobs j WHERE j.id = c.id AND `, and(conditions), " LIMIT 1) j LIMIT ?) met", limit)
 		count.args = append([]any{most}, count.args...)
 	}

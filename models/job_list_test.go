@@ -185,7 +185,7 @@ func TestListJobsPlans(t *testing.T) {
 				}{
 					"page":  {func() error { _, err := models.ListJobs(t.Context(), watched, f, "", 51); return err }, 24_000},
 					"deep":  {func() error { _, err := models.ListJobs(t.Context(), watched, f, deep, 51); return err }, 24_000},
-					"count": {func() error { _, err := models.CountJobs(t.Context(), watched, f, 10_001); return err }, 64_000},
+					"count": {func() error { _, err := models.CountJobs(t.Context(), watched, f, 10_001); return err }, 44_000},
 				} {
 					require.NoError(t, c.run(), name)
 					plan := explain(t, db, last.text)
