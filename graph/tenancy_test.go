@@ -251,8 +251,16 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	refused := func(t *testing.T, key, accept, operation string, f *ast.FieldDefinition, may ...string) {
 		t.Helper()
 		for kind, id := range foreign {
-			text, codes := post(t, key, accept, operation+" {"+w.call(f, id, 1, "")+"}")
+			depth := 1
+			if f.Name == "submitJobs" {
+				depth = 3 // each input is refused by itself
+			}
+			text, codes := post(t, key, accept, operation+" {"+w.call(f, id, depth, "")+"}")
 			clean(t, text, id)
+			if depth > 1 && len(codes) == 0 {
+				require.Contains(t, text, `"NOT_FOUND"`)
+				continue
+			}
 			require.NotEmpty(t, codes, "%s with the other account's %s answered something else than NOT_FOUND: %s", f.Name, kind, text)
 			for _, code := range codes {
 				require.Contains(t, may, code, "%s with the other account's %s answered something else than NOT_FOUND: %s", f.Name, kind, text)

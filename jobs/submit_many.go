@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,13 +29,13 @@ type Submitted struct {
 // stops no other, and of two with the same idempotency key the second gets the
 // first one's job. It returns INVALID_INPUT for none or too many.
 //
-// It takes the same few statements for one job as for a thousand, and one more
-// for each job that depends on one which failed before.
+// It takes the same few statements for one job as for a thousand, and a few more
+// for each that begins from an image, or depends on a job which failed before.
 func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
 	if len(all) < 1 || len(all) > MaxSubmitJobs {
 		return nil, invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
 	}
-	set, err := s.readMany(p, all)
+	set, err := s.readMany(ctx, p, all)
 	if err != nil {
 		return nil, fmt.Errorf("submit %d jobs: %w", len(all), err)
 	}
@@ -63,11 +64,15 @@ type submission struct {
 	asked models.Job
 	input *models.JobInput
 	err   error
+	// image is what its params name, and badImage why that is refused, unless the
+	// key was used before.
+	image    reference
+	badImage error
 }
 
 // readMany does all that needs no transaction.
-func (s *Submitter) readMany(p Principal, all []Submission) ([]submission, error) {
-	set := make([]submission, len(all))
+func (s *Submitter) readMany(ctx context.Context, p Principal, all []Submission) ([]submission, error) {
+	set, images := make([]submission, len(all)), map[reference]error{}
 	for i, in := range all {
 		one := &set[i]
 		job, err := s.validate(&in)
@@ -78,6 +83,13 @@ func (s *Submitter) readMany(p Principal, all []Submission) ([]submission, error
 		if err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
 			one.asked = *job
+			one.image = readReference(job.Params)
+			if _, checked := images[one.image]; !checked {
+				images[one.image] = s.Inputs.check(ctx, p.AccountID, job.Params)
+			}
+			if one.badImage = images[one.image]; one.badImage != nil && refusal(one.badImage) == nil {
+				return nil, one.badImage
+			}
 			one.input, err = s.seal(job, in.Prompt)
 		}
 		if err != nil {
@@ -182,7 +194,7 @@ func (b *submitBatch) one(one *submission, answer *Submitted) error {
 			return nil
 		}
 	}
-	if refused != nil {
+	if refused = cmp.Or(refused, one.badImage); refused != nil {
 		return refused
 	}
 	parents, err := b.parentsOf(one)
@@ -190,6 +202,7 @@ func (b *submitBatch) one(one *submission, answer *Submitted) error {
 		return err
 	}
 	waits := reckonDependencies(parents)
+	waits.fetch = one.image.remote()
 	c := &change{tx: b.start.tx, now: b.start.now, job: job}
 	if err := c.begin(one.in, waits); err != nil {
 		return err
@@ -248,6 +261,11 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := inBatches(b.inputs, func(some []*models.JobInput) error { return models.InsertJobInputs(ctx, b.tx, some) }); err != nil {
 		return fmt.Errorf("write the prompts: %w", err)
 	}
+	for _, job := range rows {
+		if _, err := useInput(ctx, b.tx, job); err != nil { // it was there a moment ago
+			return err
+		}
+	}
 	if slices.ContainsFunc(rows, func(j *models.Job) bool { return j.CallbackURL != "" }) {
 		if err := ensureCallbackEndpoint(ctx, b.tx, sealer, b.account.ID); err != nil {
 			return fmt.Errorf("write the callback's endpoint: %w", err)
@@ -275,6 +293,9 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 
 // submitted tells of new jobs once they are committed: of all at once.
 func (n *Notifier) submitted(ctx context.Context, changes []*change) {
+	if len(changes) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
 	var ready []ReadyJob
@@ -289,7 +310,9 @@ func (n *Notifier) submitted(ctx context.Context, changes []*change) {
 	for _, job := range ready {
 		n.Waiters.Wake(job.Queue)
 	}
+	news := []string{topicChanges}
 	for _, c := range changes {
-		n.News.Publish(ctx, string(c.job.ID))
+		news = append(news, string(c.job.ID))
 	}
+	n.News.Publish(ctx, news...)
 }
