@@ -39,6 +39,10 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 	if err != nil {
 		return nil, fmt.Errorf("submit %d jobs: %w", len(all), err)
 	}
+	admitted, err := s.admitMany(ctx, set)
+	if err != nil {
+		return nil, fmt.Errorf("admit %d jobs: %w", len(all), err)
+	}
 	var b *submitBatch
 	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		b = &submitBatch{tx: tx, set: set, answers: make([]Submitted, len(set))}
@@ -51,7 +55,17 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 		return b.write(ctx, s.Sealer)
 	})
 	if err != nil {
+		admitted.giveBack(ctx, len(all))
 		return nil, wrap(err, "submit %d jobs", len(all))
+	}
+	admitted.giveBack(ctx, admitted.taken-len(b.changes))
+	for _, c := range b.changes {
+		admitted.accepted(c.job)
+	}
+	for i, answer := range b.answers {
+		if answer.Refused != nil && set[i].err == nil {
+			s.Admission.note(answer.Refused, set[i].asked.Tier)
+		}
 	}
 	s.Notifier.submitted(ctx, b.changes)
 	return b.answers, nil
@@ -97,6 +111,26 @@ func (s *Submitter) readMany(ctx context.Context, p Principal, all []Submission)
 		}
 	}
 	return set, nil
+}
+
+// admitMany asks admission for those that are valid, and refuses those that do not
+// come in.
+func (s *Submitter) admitMany(ctx context.Context, set []submission) (*pass, error) {
+	var asking []candidate
+	var of []*submission
+	for i := range set {
+		if one := &set[i]; one.err == nil {
+			asking, of = append(asking, candidate{&one.asked, one.in.soon()}), append(of, one)
+		}
+	}
+	admitted, err := s.Admission.admit(ctx, s.DB, asking)
+	if err != nil {
+		return nil, err
+	}
+	for i, refused := range admitted.refused {
+		of[i].err = refused
+	}
+	return admitted, nil
 }
 
 // refusal is an error as the caller's; nil if it is ours, or none.
