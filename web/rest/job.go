@@ -23,6 +23,7 @@ type jobRequest struct {
 	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators; high goes before the account's normal jobs; low is the tier BATCH."`
 	Payload        object       `json:"payload" doc:"prompt, and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
+	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/webhooks.md."`
 	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
 }
 
@@ -83,7 +84,7 @@ func (s *service) registerJobs(api huma.API) {
 
 // jobNames are the request's words for the domain's.
 var jobNames = map[string]string{
-	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "prompt": "payload.prompt", "params": "payload",
+	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload",
 	"maxAttempts": "retry_policy.max_retries", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
 }
 
@@ -125,7 +126,9 @@ func (s *service) submission(p jobs.Principal, asked *jobRequest) (jobs.Submissi
 	if err != nil {
 		return jobs.Submission{}, err
 	}
-	submission := jobs.Submission{Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt}
+	submission := jobs.Submission{
+		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: value(asked.CallbackURL),
+	}
 	switch value(asked.Priority) {
 	case "critical":
 		if !p.May(models.RoleOperator) {

@@ -23,6 +23,7 @@ type videoRequest struct {
 	Seed           *number `json:"seed,omitempty" doc:"Another seed gives another film of the same prompt."`
 	Style          *string `json:"style,omitempty" doc:"For models that know styles."`
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"For models that begin from an image: an https URL, or the id of an uploaded input; the model's parameter referenceImage."`
+	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/webhooks.md."`
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: at most the account's own tier, which is the default."`
 	UserID         *string `json:"user_id,omitempty" doc:"The end user behind this account."`
@@ -128,7 +129,7 @@ func notModified() map[string]*huma.Response {
 }
 
 // submitNames are the request's words for the domain's.
-var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key"}
+var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url"}
 
 func (s *service) createVideo(ctx context.Context, in *struct {
 	IdempotencyHeader
@@ -154,7 +155,7 @@ func (s *service) createVideo(ctx context.Context, in *struct {
 	}
 	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, jobs.Submission{
 		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
-		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata),
+		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: value(asked.CallbackURL),
 	})
 	if err != nil {
 		return nil, renamed(err, withParams(names, fields))

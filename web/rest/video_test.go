@@ -25,7 +25,7 @@ func TestCreateVideo(t *testing.T) {
 		got := a.post(t, videos, map[string]any{
 			"prompt": "a lighthouse", "model_version": "testcard", "duration_sec": 2.5, "resolution": "720p", "aspect_ratio": "9:16",
 			"fps": 12, "seed": 9007199254740991, "idempotency_key": "one", "priority_tier": "Pro", "user_id": "u-1",
-			"metadata": map[string]any{"order": 17}, "params": map[string]any{"pace": 0},
+			"metadata": map[string]any{"order": 17}, "params": map[string]any{"pace": 0}, "style": "noir", "callback_url": "https://example.com/told",
 		})
 
 		require.Equal(t, http.StatusAccepted, got.status, got.raw)
@@ -34,9 +34,10 @@ func TestCreateVideo(t *testing.T) {
 		require.Equal(t, map[string]any{"job_id": id, "status": "queued", "estimated_wait_seconds": nil, "status_url": url}, got.body)
 		require.Equal(t, url, got.header.Get("Location"))
 		job := a.Reload(t, models.JobID(id))
-		require.JSONEq(t, `{"durationSeconds": 2.5, "resolution": "720p", "aspectRatio": "9:16", "fps": 12, "seed": 9007199254740991, "pace": 0}`, string(job.Params))
+		require.JSONEq(t, `{"durationSeconds": 2.5, "resolution": "720p", "aspectRatio": "9:16", "fps": 12, "seed": 9007199254740991, "pace": 0, "style": "noir"}`, string(job.Params))
 		require.JSONEq(t, `{"order": 17}`, string(job.Metadata))
-		require.Equal(t, []any{models.TierPro, "u-1", "one", "testcard"}, []any{job.Tier, job.UserID, job.IdempotencyKey, job.Model})
+		require.Equal(t, []any{models.TierPro, "u-1", "one", "testcard", "https://example.com/told"},
+			[]any{job.Tier, job.UserID, job.IdempotencyKey, job.Model, job.CallbackURL})
 		prompts, err := a.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
@@ -88,36 +89,38 @@ func TestCreateVideo(t *testing.T) {
 
 		a := newAPI(t)
 		for body, code := range map[string]string{
-			`{}`:                                           "422 INVALID_INPUT prompt",
-			`{"prompt": ""}`:                               "422 INVALID_INPUT prompt",
-			`{"prompt": "  "}`:                             "422 INVALID_INPUT prompt",
-			`{"prompt": null}`:                             "422 INVALID_INPUT prompt",
-			`{"prompt": 7}`:                                "422 INVALID_INPUT prompt",
-			`{"Prompt": "x"}`:                              "422 INVALID_INPUT Prompt",
-			`{"prompt": "a\u0000b"}`:                       "422 INVALID_INPUT prompt",
-			`{"prompt": "x", "promt": "y"}`:                "422 INVALID_INPUT promt",
-			`{"prompt": "x", "model_version": "v9"}`:       "422 INVALID_INPUT model_version",
-			`{"prompt": "x", "duration_sec": 0}`:           "422 INVALID_INPUT duration_sec",
-			`{"prompt": "x", "duration_sec": "4"}`:         "422 INVALID_INPUT duration_sec",
-			`{"prompt": "x", "duration_sec": -1e300}`:      "422 INVALID_INPUT duration_sec",
-			`{"prompt": "x", "duration_sec": 1e400}`:       "400 INVALID_INPUT",
-			`{"prompt": "x", "fps": 23.976}`:               "422 INVALID_INPUT fps",
-			`{"prompt": "x", "seed": 9223372036854775808}`: "422 INVALID_INPUT seed",
-			`{"prompt": "x", "seed": -1}`:                  "422 INVALID_INPUT seed",
-			`{"prompt": "x", "resolution": "9000p"}`:       "422 INVALID_INPUT resolution",
-			`{"prompt": "x", "aspect_ratio": "1:2"}`:       "422 INVALID_INPUT aspect_ratio",
-			`{"prompt": "x", "style": "noir"}`:             "422 INVALID_INPUT style",
-			`{"prompt": "x", "reference_image_url": "https://example.com/a.png"}`: "422 INVALID_INPUT reference_image_url",
-			`{"prompt": "x", "priority_tier": "gold"}`:                            "422 INVALID_INPUT priority_tier",
-			`{"prompt": "x", "priority_tier": "critical"}`:                        "403 FORBIDDEN",
-			`{"prompt": "x", "user_id": "a\nb"}`:                                  "422 INVALID_INPUT user_id",
-			`{"prompt": "x", "idempotency_key": ""}`:                              "422 INVALID_INPUT idempotency_key",
-			`{"prompt": "x", "metadata": [1]}`:                                    "422 INVALID_INPUT metadata",
-			`{"prompt": "x", "metadata": {"a": "\u0000"}}`:                        "422 INVALID_INPUT metadata",
-			`{"prompt": "x", "params": "y"}`:                                      "422 INVALID_INPUT params",
-			`{"prompt": "x", "params": {"fps": 99}}`:                              "422 INVALID_INPUT params.fps",
-			`{"prompt": "x", "params": {"fps": 9}, "fps": 9}`:                     "422 INVALID_INPUT fps",
-			`{"prompt": "x", "callback": "http://x"}`:                             "422 INVALID_INPUT callback",
+			`{}`:                                                         "422 INVALID_INPUT prompt",
+			`{"prompt": ""}`:                                             "422 INVALID_INPUT prompt",
+			`{"prompt": "  "}`:                                           "422 INVALID_INPUT prompt",
+			`{"prompt": null}`:                                           "422 INVALID_INPUT prompt",
+			`{"prompt": 7}`:                                              "422 INVALID_INPUT prompt",
+			`{"Prompt": "x"}`:                                            "422 INVALID_INPUT Prompt",
+			`{"prompt": "a\u0000b"}`:                                     "422 INVALID_INPUT prompt",
+			`{"prompt": "x", "promt": "y"}`:                              "422 INVALID_INPUT promt",
+			`{"prompt": "x", "model_version": "v9"}`:                     "422 INVALID_INPUT model_version",
+			`{"prompt": "x", "duration_sec": 0}`:                         "422 INVALID_INPUT duration_sec",
+			`{"prompt": "x", "duration_sec": "4"}`:                       "422 INVALID_INPUT duration_sec",
+			`{"prompt": "x", "duration_sec": -1e300}`:                    "422 INVALID_INPUT duration_sec",
+			`{"prompt": "x", "duration_sec": 1e400}`:                     "400 INVALID_INPUT",
+			`{"prompt": "x", "fps": 23.976}`:                             "422 INVALID_INPUT fps",
+			`{"prompt": "x", "seed": 9223372036854775808}`:               "422 INVALID_INPUT seed",
+			`{"prompt": "x", "seed": -1}`:                                "422 INVALID_INPUT seed",
+			`{"prompt": "x", "resolution": "9000p"}`:                     "422 INVALID_INPUT resolution",
+			`{"prompt": "x", "aspect_ratio": "1:2"}`:                     "422 INVALID_INPUT aspect_ratio",
+			`{"prompt": "x", "style": ""}`:                               "422 INVALID_INPUT style",
+			`{"prompt": "x", "model_version": "drill", "style": "noir"}`: "422 INVALID_INPUT style",
+			`{"prompt": "x", "reference_image_url": "https://169.254.169.254/a.png"}`: "422 INVALID_INPUT reference_image_url",
+			`{"prompt": "x", "callback_url": "ftp://example.com/"}`:                   "422 INVALID_INPUT callback_url",
+			`{"prompt": "x", "priority_tier": "gold"}`:                                "422 INVALID_INPUT priority_tier",
+			`{"prompt": "x", "priority_tier": "critical"}`:                            "403 FORBIDDEN",
+			`{"prompt": "x", "user_id": "a\nb"}`:                                      "422 INVALID_INPUT user_id",
+			`{"prompt": "x", "idempotency_key": ""}`:                                  "422 INVALID_INPUT idempotency_key",
+			`{"prompt": "x", "metadata": [1]}`:                                        "422 INVALID_INPUT metadata",
+			`{"prompt": "x", "metadata": {"a": "\u0000"}}`:                            "422 INVALID_INPUT metadata",
+			`{"prompt": "x", "params": "y"}`:                                          "422 INVALID_INPUT params",
+			`{"prompt": "x", "params": {"fps": 99}}`:                                  "422 INVALID_INPUT params.fps",
+			`{"prompt": "x", "params": {"fps": 9}, "fps": 9}`:                         "422 INVALID_INPUT fps",
+			`{"prompt": "x", "callback": "http://x"}`:                                 "422 INVALID_INPUT callback",
 			`[]`: "422 INVALID_INPUT", `"x"`: "422 INVALID_INPUT", `null`: "422 INVALID_INPUT",
 		} {
 			got := a.ask(t, http.MethodPost, videos, body, nil)

@@ -17,7 +17,7 @@ import (
 
 // film is what was asked for.
 type film struct {
-	prompt        string
+	prompt, style string
 	frames, fps   int
 	width, height int
 	seed          uint64
@@ -25,6 +25,14 @@ type film struct {
 	// begins tells that it begins from a picture, which Render reads.
 	begins  bool
 	picture *backdrop
+}
+
+// idea is what the film is drawn from.
+func (f film) idea() string {
+	if f.style == "" {
+		return f.prompt
+	}
+	return f.prompt + "\x00" + f.style
 }
 
 // seconds is the film's exact length, a whole number of frames.
@@ -46,7 +54,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 		return film{}, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 
-	f := film{prompt: prompt, fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
+	f := film{prompt: prompt, style: p["style"].(string), fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
 	f.pace, _ = pace.Float64()
 	f.begins = p["referenceImage"] != ""
 	half := big.NewRat(1, 2)
@@ -59,7 +67,7 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 func parseParams(params json.RawMessage) (map[string]any, error) {
 	p := map[string]any{
 		"durationSeconds": json.Number("4"), "fps": json.Number("24"), "seed": json.Number("0"), "pace": json.Number("1"),
-		"resolution": "480p", "aspectRatio": "16:9", "size": "", "referenceImage": "",
+		"resolution": "480p", "aspectRatio": "16:9", "size": "", "style": "", "referenceImage": "",
 	}
 	if len(params) == 0 {
 		return p, nil
@@ -154,7 +162,7 @@ func size(pixels, resolution, aspectRatio string) (width, height int, err error)
 // fingerprint tells apart the films whose checkpoints must not be mixed up. Pace
 // changes no frame, so it is not part of it.
 func (f film) fingerprint() [sha256.Size]byte {
-	film := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.prompt)
+	film := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.idea())
 	if f.picture != nil {
 		film = fmt.Appendf(film, "\x00%x", f.picture.sum)
 	}
@@ -163,6 +171,6 @@ func (f film) fingerprint() [sha256.Size]byte {
 
 // random is a generator of its own for each prompt, seed and purpose.
 func (f film) random(purpose string) *rand.PCG {
-	sum := sha256.Sum256(fmt.Appendf(nil, "testcard 1 %s %d %s", purpose, f.seed, f.prompt))
+	sum := sha256.Sum256(fmt.Appendf(nil, "testcard 1 %s %d %s", purpose, f.seed, f.idea()))
 	return rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))
 }
