@@ -35,25 +35,12 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 	if len(all) < 1 || len(all) > MaxSubmitJobs {
 		return nil, invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
 	}
-	set, err := s.readMany(ctx, p, all)
-	if err != nil {
-		return nil, fmt.Errorf("submit %d jobs: %w", len(all), err)
-	}
+	set := s.validateMany(p, all)
 	admitted, err := s.admitMany(ctx, set)
 	if err != nil {
 		return nil, fmt.Errorf("admit %d jobs: %w", len(all), err)
 	}
-	var b *submitBatch
-	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, set: set, answers: make([]Submitted, len(set))}
-		if err := b.read(ctx, p.AccountID); err != nil {
-			return err
-		}
-		if err := b.decide(); err != nil {
-			return err
-		}
-		return b.write(ctx, s.Sealer)
-	})
+	b, err := s.writeMany(ctx, p, set)
 	if err != nil {
 		admitted.giveBack(ctx, len(all))
 		return nil, wrap(err, "submit %d jobs", len(all))
@@ -61,11 +48,6 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 	admitted.giveBack(ctx, admitted.taken-len(b.changes))
 	for _, c := range b.changes {
 		admitted.accepted(c.job)
-	}
-	for i, answer := range b.answers {
-		if answer.Refused != nil && set[i].err == nil {
-			s.Admission.note(answer.Refused, set[i].asked.Tier)
-		}
 	}
 	s.Notifier.submitted(ctx, b.changes)
 	return b.answers, nil
@@ -84,37 +66,20 @@ type submission struct {
 	badImage error
 }
 
-// readMany does all that needs no transaction.
-func (s *Submitter) readMany(ctx context.Context, p Principal, all []Submission) ([]submission, error) {
-	set, images := make([]submission, len(all)), map[reference]error{}
+func (s *Submitter) validateMany(p Principal, all []Submission) []submission {
+	set := make([]submission, len(all))
 	for i, in := range all {
 		one := &set[i]
 		job, err := s.validate(&in)
-		one.in, one.err = in, err
-		if refusal(err) != nil {
-			continue
-		}
-		if err == nil {
+		if one.in, one.err = in, err; err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
 			one.asked = *job
-			one.image = readReference(job.Params)
-			if _, checked := images[one.image]; !checked {
-				images[one.image] = s.Inputs.check(ctx, p.AccountID, job.Params)
-			}
-			if one.badImage = images[one.image]; one.badImage != nil && refusal(one.badImage) == nil {
-				return nil, one.badImage
-			}
-			one.input, err = s.seal(job, in.Prompt)
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
-	return set, nil
+	return set
 }
 
-// admitMany asks admission for those that are valid, and refuses those that do not
-// come in.
+// admitMany refuses those that may not come in now.
 func (s *Submitter) admitMany(ctx context.Context, set []submission) (*pass, error) {
 	var asking []candidate
 	var of []*submission
@@ -131,6 +96,50 @@ func (s *Submitter) admitMany(ctx context.Context, set []submission) (*pass, err
 		of[i].err = refused
 	}
 	return admitted, nil
+}
+
+// writeMany decides on each of a set and writes what passes, in one transaction.
+func (s *Submitter) writeMany(ctx context.Context, p Principal, set []submission) (b *submitBatch, err error) {
+	if err := s.prepareMany(ctx, p, set); err != nil {
+		return nil, err
+	}
+	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		b = &submitBatch{tx: tx, set: set, answers: make([]Submitted, len(set))}
+		if err := b.read(ctx, p.AccountID); err != nil {
+			return err
+		}
+		if err := b.decide(&s.Admission); err != nil {
+			return err
+		}
+		return b.write(ctx, s.Sealer)
+	})
+	return b, err
+}
+
+// prepareMany looks at images and seals prompts, which takes time: not while the
+// account is locked.
+func (s *Submitter) prepareMany(ctx context.Context, p Principal, set []submission) (err error) {
+	images := map[reference]error{}
+	for i := range set {
+		one := &set[i]
+		if refusal(one.err) != nil {
+			continue
+		}
+		if one.err != nil {
+			return one.err
+		}
+		one.image = readReference(one.asked.Params)
+		if _, checked := images[one.image]; !checked {
+			images[one.image] = s.Inputs.check(ctx, p.AccountID, one.asked.Params)
+		}
+		if one.badImage = images[one.image]; one.badImage != nil && refusal(one.badImage) == nil {
+			return one.badImage
+		}
+		if one.input, err = s.seal(&one.asked, one.in.Prompt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refusal is an error as the caller's; nil if it is ours, or none.
@@ -197,13 +206,14 @@ func (b *submitBatch) read(ctx context.Context, account models.AccountID) (err e
 }
 
 // decide gives each submission its verdict, in their order.
-func (b *submitBatch) decide() error {
+func (b *submitBatch) decide(admission *Admission) error {
 	b.failed = map[*change]*models.Job{}
 	for i := range b.set {
 		one, answer := &b.set[i], &b.answers[i]
 		err := one.err
 		if err == nil {
 			err = b.one(one, answer)
+			admission.note(err, tierOf(&one.asked, b.account))
 		}
 		if answer.Refused = refusal(err); err != nil && answer.Refused == nil {
 			return err
@@ -240,6 +250,9 @@ func (b *submitBatch) one(one *submission, answer *Submitted) error {
 	c := &change{tx: b.start.tx, now: b.start.now, job: job}
 	if err := c.begin(one.in, waits); err != nil {
 		return err
+	}
+	if job.Status != models.JobQueued {
+		job.PredictedWaitSeconds = nil // it was for a job that is queued at once
 	}
 	// A job that fails with its parent leaves its place at once.
 	if b.account.Queued+len(b.changes)-len(b.failed) >= b.account.MaxQueued {

@@ -116,6 +116,27 @@ func TestSubmitMany(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("TakesATokenForEachNewJob", func(t *testing.T) {
+		t.Parallel()
+
+		s, bucket := jobstest.New(t), &tokens{left: 5}
+		s.Submitter.Admission.Rates = bucket
+
+		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, []jobs.Submission{
+			submission("a", "0"), {Model: "none"}, submission("a", "0"), submission("b", "0"),
+		})
+		require.NoError(t, err)
+		require.True(t, got[2].Deduplicated)
+		require.Equal(t, 3, bucket.left, "a bad input and a repeated key take none")
+		again, err := s.Submitter.SubmitMany(t.Context(), s.Client, append(films(4), submission("a", "0")))
+		require.NoError(t, err)
+
+		require.Nil(t, again[2].Refused)
+		require.Equal(t, jobs.CodeRateLimited, again[3].Refused.Code)
+		require.Equal(t, got[0].Job.ID, again[4].Job.ID)
+		require.Equal(t, 5, s.Count(t, "jobs"))
+	})
+
 	t.Run("MakesOneJobOfAKeyHoweverManyCall", func(t *testing.T) {
 		t.Parallel()
 
