@@ -60,14 +60,35 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 // SubmitJob asks for a job. The idempotency key, a new one if in has none, makes
 // one job of it however often it is sent.
 func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission, error) {
-	if in.IdempotencyKey == nil {
-		in.IdempotencyKey = new("go-" + uuid.NewString())
-	}
+	in = keyed(in)
 	data, err := submitJob(ctx, repeater{c}, in)
 	if err != nil {
 		return nil, err
 	}
 	return &data.SubmitJob, nil
+}
+
+// SubmitJobs asks for up to 1000 jobs at once; each result, in the order of all,
+// is a job or why it was refused, which stops no other. Idempotency keys are
+// SubmitJob's.
+func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submissions, error) {
+	inputs := make([]SubmitJobInput, 0, len(all))
+	for _, in := range all {
+		inputs = append(inputs, keyed(in))
+	}
+	data, err := submitJobs(ctx, repeater{c}, inputs)
+	if err != nil {
+		return nil, err
+	}
+	return &data.SubmitJobs, nil
+}
+
+// keyed gives a submit without an idempotency key one.
+func keyed(in SubmitJobInput) SubmitJobInput {
+	if in.IdempotencyKey == nil {
+		in.IdempotencyKey = new("go-" + uuid.NewString())
+	}
+	return in
 }
 
 // CancelJob cancels a waiting job at once, and asks the worker of a running one

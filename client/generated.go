@@ -2067,6 +2067,60 @@ func (v *Submission) GetJob() Job { return v.Job }
 // GetDeduplicated returns Submission.Deduplicated, and is useful for accessing the field via an interface.
 func (v *Submission) GetDeduplicated() bool { return v.Deduplicated }
 
+// SubmissionRefusal includes the requested fields of the GraphQL type UserError.
+type SubmissionRefusal struct {
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Field   []string `json:"field"`
+}
+
+// GetCode returns SubmissionRefusal.Code, and is useful for accessing the field via an interface.
+func (v *SubmissionRefusal) GetCode() string { return v.Code }
+
+// GetMessage returns SubmissionRefusal.Message, and is useful for accessing the field via an interface.
+func (v *SubmissionRefusal) GetMessage() string { return v.Message }
+
+// GetField returns SubmissionRefusal.Field, and is useful for accessing the field via an interface.
+func (v *SubmissionRefusal) GetField() []string { return v.Field }
+
+// SubmissionResult includes the requested fields of the GraphQL type SubmitJobResult.
+// The GraphQL type's documentation follows.
+//
+// Either job or error.
+type SubmissionResult struct {
+	Job          *Job               `json:"job"`
+	Deduplicated bool               `json:"deduplicated"`
+	Error        *SubmissionRefusal `json:"error"`
+}
+
+// GetJob returns SubmissionResult.Job, and is useful for accessing the field via an interface.
+func (v *SubmissionResult) GetJob() *Job { return v.Job }
+
+// GetDeduplicated returns SubmissionResult.Deduplicated, and is useful for accessing the field via an interface.
+func (v *SubmissionResult) GetDeduplicated() bool { return v.Deduplicated }
+
+// GetError returns SubmissionResult.Error, and is useful for accessing the field via an interface.
+func (v *SubmissionResult) GetError() *SubmissionRefusal { return v.Error }
+
+// Submissions includes the requested fields of the GraphQL type SubmitJobsPayload.
+// The GraphQL type's documentation follows.
+//
+// One result for each input, in their order. accepted counts the jobs, those that a repeated key named too; rejected the others.
+type Submissions struct {
+	Results  []SubmissionResult `json:"results"`
+	Accepted int                `json:"accepted"`
+	Rejected int                `json:"rejected"`
+}
+
+// GetResults returns Submissions.Results, and is useful for accessing the field via an interface.
+func (v *Submissions) GetResults() []SubmissionResult { return v.Results }
+
+// GetAccepted returns Submissions.Accepted, and is useful for accessing the field via an interface.
+func (v *Submissions) GetAccepted() int { return v.Accepted }
+
+// GetRejected returns Submissions.Rejected, and is useful for accessing the field via an interface.
+func (v *Submissions) GetRejected() int { return v.Rejected }
+
 type SubmitJobInput struct {
 	Type  *string `json:"type,omitempty"`
 	Model string  `json:"model"`
@@ -2088,8 +2142,6 @@ type SubmitJobInput struct {
 	UserId *string `json:"userId,omitempty"`
 	// Up to 64 keys of yours, kept with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
-	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
-	CallbackUrl *string `json:"callbackUrl"`
 	// Not before this time, at most 366 days ahead.
 	RunAt *time.Time `json:"runAt,omitempty"`
 	// Not worth starting later than this: it then fails with TIMEOUT.
@@ -2101,6 +2153,8 @@ type SubmitJobInput struct {
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
+	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
+	CallbackUrl *string `json:"callbackUrl,omitempty"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -2136,9 +2190,6 @@ func (v *SubmitJobInput) GetUserId() *string { return v.UserId }
 // GetMetadata returns SubmitJobInput.Metadata, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetMetadata() *json.RawMessage { return v.Metadata }
 
-// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
-
 // GetRunAt returns SubmitJobInput.RunAt, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRunAt() *time.Time { return v.RunAt }
 
@@ -2156,6 +2207,9 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
+
+// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
 
 // Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
 type Tier string
@@ -3028,6 +3082,14 @@ type __submitJobInput struct {
 // GetInput returns __submitJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__submitJobInput) GetInput() SubmitJobInput { return v.Input }
 
+// __submitJobsInput is used internally by genqlient
+type __submitJobsInput struct {
+	Inputs []SubmitJobInput `json:"inputs"`
+}
+
+// GetInputs returns __submitJobsInput.Inputs, and is useful for accessing the field via an interface.
+func (v *__submitJobsInput) GetInputs() []SubmitJobInput { return v.Inputs }
+
 // __terminateWorkerInput is used internally by genqlient
 type __terminateWorkerInput struct {
 	Id string `json:"id"`
@@ -3438,6 +3500,16 @@ type submitJobResponse struct {
 
 // GetSubmitJob returns submitJobResponse.SubmitJob, and is useful for accessing the field via an interface.
 func (v *submitJobResponse) GetSubmitJob() Submission { return v.SubmitJob }
+
+// submitJobsResponse is returned by submitJobs on success.
+type submitJobsResponse struct {
+	// 1 to 1000 jobs in one transaction. A bad input fails alone. Of two inputs with the same idempotency key the second gets the
+	// first one's job. Jobs that do not fit into the account's limits fail, those that come first pass.
+	SubmitJobs Submissions `json:"submitJobs"`
+}
+
+// GetSubmitJobs returns submitJobsResponse.SubmitJobs, and is useful for accessing the field via an interface.
+func (v *submitJobsResponse) GetSubmitJobs() Submissions { return v.SubmitJobs }
 
 // terminateWorkerResponse is returned by terminateWorker on success.
 type terminateWorkerResponse struct {
@@ -5707,6 +5779,114 @@ func submitJob(
 	}
 
 	data_ = &submitJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by submitJobs.
+const submitJobs_Operation = `
+mutation submitJobs ($inputs: [SubmitJobInput!]!) {
+	submitJobs(inputs: $inputs) {
+		results {
+			job {
+				... Job
+			}
+			deduplicated
+			error {
+				code
+				message
+				field
+			}
+		}
+		accepted
+		rejected
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func submitJobs(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	inputs []SubmitJobInput,
+) (data_ *submitJobsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "submitJobs",
+		Query:  submitJobs_Operation,
+		Variables: &__submitJobsInput{
+			Inputs: inputs,
+		},
+	}
+
+	data_ = &submitJobsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

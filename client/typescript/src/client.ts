@@ -2,7 +2,7 @@ import { type Download, Checksum, read, verify } from "./download.js";
 import { fromGraphQL, fromStatus, ReelayError, unreachable } from "./error.js";
 import {
   type ArtifactFragment, type ArtifactType, type JobEventFragment, type JobFilter, type JobFragment, type JobStatus,
-  type ModelsQuery, operations, type SubmitJobInput, type SubmitJobMutation, type ViewerQuery,
+  type ModelsQuery, operations, type SubmitJobInput, type SubmitJobMutation, type SubmitJobsMutation, type ViewerQuery,
 } from "./generated.js";
 import { backoff, repeat, sleep } from "./retry.js";
 import { Sockets } from "./sockets.js";
@@ -13,6 +13,7 @@ export type Artifact = ArtifactFragment;
 export type Model = ModelsQuery["models"][number];
 export type Viewer = ViewerQuery["viewer"];
 export type Submission = SubmitJobMutation["submitJob"];
+export type Submissions = SubmitJobsMutation["submitJobs"];
 
 /** How a client reaches its Reelay. */
 export interface ReelayOptions {
@@ -124,8 +125,13 @@ export class Reelay {
 
   /** Asks for a job. The idempotency key, a new one if there is none, makes one job of it however often it is sent. */
   async submitJob(input: SubmitJobInput, options?: CallOptions): Promise<Submission> {
-    const keyed = { ...input, idempotencyKey: input.idempotencyKey ?? `ts-${crypto.randomUUID()}` };
-    return (await this.ask<SubmitJobMutation>(operations.submitJob, { input: keyed }, options)).submitJob;
+    return (await this.ask<SubmitJobMutation>(operations.submitJob, { input: keyed(input) }, options)).submitJob;
+  }
+
+  /** Asks for up to 1000 jobs at once. Each result, in their order, is a job or why it was refused, which stops no other. */
+  async submitJobs(inputs: readonly SubmitJobInput[], options?: CallOptions): Promise<Submissions> {
+    const variables = { inputs: inputs.map(keyed) };
+    return (await this.ask<SubmitJobsMutation>(operations.submitJobs, variables, options)).submitJobs;
   }
 
   /** Cancels a waiting job at once, and asks the worker of a running one to stop. */
@@ -266,6 +272,10 @@ export class Reelay {
       await sleep(Math.max(backoff(failures + 1), Math.min(asked, 30) * 1000), signal);
     }
   }
+}
+
+function keyed(input: SubmitJobInput): SubmitJobInput {
+  return { ...input, idempotencyKey: input.idempotencyKey ?? `ts-${crypto.randomUUID()}` };
 }
 
 function found<T>(value: T | null, kind: string, id: string): T {

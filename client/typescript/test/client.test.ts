@@ -52,6 +52,19 @@ describe("submitJob", { concurrency: true }, () => {
       (error) => code("INVALID_INPUT")(error) && (error as ReelayError).field === "params.durationSeconds");
   });
 
+  it("submits many, and tells of each", async () => {
+    const runAt = new Date(Date.now() + 3_600_000).toISOString();
+    const bad = { ...film, params: { durationSeconds: -1 } };
+
+    const { results, accepted, rejected } = await reelay().submitJobs([{ ...film, runAt }, bad, { ...film, runAt }]);
+
+    assert.deepEqual([accepted, rejected], [2, 1]);
+    assert.equal(results[0]!.job!.status, "SCHEDULED");
+    assert.equal(results[1]!.error!.code, "INVALID_INPUT");
+    assert.deepEqual(results[1]!.error!.field, ["params.durationSeconds"]);
+    await Promise.all([0, 2].map((i) => reelay().cancelJob(results[i]!.job!.id)));
+  });
+
   it("refuses a wrong key everywhere", async () => {
     const stranger = reelay({ apiKey: "rl_wrong" });
 
