@@ -43,6 +43,13 @@ func onBulk(t *testing.T, a *api) string {
 	return onID(at[string](t, started, "startBulkOperation", "id"))
 }
 
+// endpoint makes a webhook endpoint of the client's.
+func (a *api) endpoint(t *testing.T) string {
+	t.Helper()
+	made := a.client(t, `mutation { createWebhookEndpoint(url: "https://example.com/told") { endpoint { id } } }`, nil)
+	return at[string](t, made, "createWebhookEndpoint", "endpoint", "id")
+}
+
 func onEnded(t *testing.T, a *api) string {
 	t.Helper()
 	job, err := a.Canceller.Cancel(t.Context(), a.Client, a.Submit(t).ID)
@@ -54,22 +61,30 @@ func plain(arguments string) act { return func(*testing.T, *api) string { return
 
 // acts are the mutations by which operators act on what is not their own.
 var acts = map[string]act{
-	"pauseQueue":          plain("(tier: PRO) { tier }"),
-	"resumeQueue":         plain("(tier: PRO) { tier }"),
-	"setJobTier":          func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
-	"drainWorker":         onWorker,
-	"terminateWorker":     onWorker,
-	"preemptWorker":       onWorker,
-	"redriveDeadLetter":   onLetter,
-	"discardDeadLetter":   onLetter,
-	"redriveDeadLetters":  plain(""),
-	"startBulkOperation":  plain("(action: CANCEL, filter: {}) { id }"),
-	"pauseBulkOperation":  onBulk,
-	"resumeBulkOperation": onBulk,
-	"cancelBulkOperation": onBulk,
-	"cancelJob":           func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
-	"retryJob":            onEnded,
-	"deleteJob":           onEnded,
+	"pauseQueue":            plain("(tier: PRO) { tier }"),
+	"resumeQueue":           plain("(tier: PRO) { tier }"),
+	"setJobTier":            func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
+	"drainWorker":           onWorker,
+	"terminateWorker":       onWorker,
+	"preemptWorker":         onWorker,
+	"redriveDeadLetter":     onLetter,
+	"discardDeadLetter":     onLetter,
+	"redriveDeadLetters":    plain(""),
+	"startBulkOperation":    plain("(action: CANCEL, filter: {}) { id }"),
+	"pauseBulkOperation":    onBulk,
+	"resumeBulkOperation":   onBulk,
+	"cancelBulkOperation":   onBulk,
+	"cancelJob":             func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
+	"retryJob":              onEnded,
+	"deleteJob":             onEnded,
+	"deleteWebhookEndpoint": func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.endpoint(t)) },
+	"enableWebhookEndpoint": func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
+	"redeliverWebhook": func(t *testing.T, a *api) string {
+		a.endpoint(t)
+		onEnded(t, a)
+		told := a.client(t, `{ webhookDeliveries { edges { node { id } } } }`, nil)
+		return fmt.Sprintf("(deliveryId: %q) { id }", at[string](t, told, "webhookDeliveries", "edges", 0, "node", "id"))
+	},
 	"updateAccount": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q, input: {maxRunning: 3}) { id }", a.Account.ID)
 	},
@@ -82,7 +97,9 @@ var acts = map[string]act{
 
 // ownActs are the other mutations that operators may call: they touch nothing but
 // what is the caller's own.
-var ownActs = []string{"submitJob"}
+var ownActs = []string{
+	"submitJob", "submitJobs", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+}
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`
 

@@ -30,13 +30,18 @@ func (p Principal) audit(ctx context.Context, db bun.IDB, action, target string,
 // hostName is the actor of what was done without a key.
 const hostName = "reelay"
 
-// auditJob is audit for what owners do to their own jobs, too: of that nothing
-// is written down.
-func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *models.Job) error {
-	if job.AccountID == p.AccountID || !p.May(models.RoleOperator) {
+// auditOf is audit for what owners do to their own, too: of that nothing is
+// written down.
+func (p Principal) auditOf(ctx context.Context, tx bun.Tx, action string, owner models.AccountID, target string, more payload) error {
+	if owner == p.AccountID || !p.May(models.RoleOperator) {
 		return nil
 	}
-	return p.audit(ctx, tx, action, string(job.ID), payload{"account": job.AccountID, "status": job.Status})
+	more["account"] = owner
+	return p.audit(ctx, tx, action, target, more)
+}
+
+func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *models.Job) error {
+	return p.auditOf(ctx, tx, action, job.AccountID, string(job.ID), payload{"status": job.Status})
 }
 
 // maxTargetRunes bounds what is looked for in the audit log.

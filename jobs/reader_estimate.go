@@ -107,7 +107,8 @@ func (e *Estimator) knows() (known bool) {
 }
 
 // Estimate guesses for a job that the caller would submit now. It returns what
-// Submit would for input that is not valid or a tier that is above the account's.
+// Submit would for input that is not valid, a tier that is above the account's, or
+// jobs to depend on that are not the account's.
 func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*Estimate, error) {
 	job, err := s.validate(&in)
 	if err != nil {
@@ -119,6 +120,9 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 	}
 	job.AccountID, job.Tier = p.AccountID, in.Tier
 	if err := setTier(job, &account.Account); err != nil {
+		return nil, err
+	}
+	if _, err := s.parents(ctx, s.DB, job, in.DependsOn); err != nil {
 		return nil, err
 	}
 	found, _ := s.Admission.Estimates.submit(job, &account.Account)

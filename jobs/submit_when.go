@@ -76,11 +76,11 @@ func validRetry(p *models.RetryPolicy) error {
 
 // parents reads the jobs that a new one depends on, or returns NOT_FOUND. They
 // are of the account, whose row is locked: none of them ends meanwhile.
-func (s *Submitter) parents(ctx context.Context, tx bun.Tx, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
+func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := models.GetJobs(ctx, tx, ids)
+	found, err := models.GetJobs(ctx, db, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read what the job depends on: %w", err)
 	}

@@ -185,12 +185,16 @@ func (w *Webhooks) RotateAccountSecret(ctx context.Context, p Principal) (secret
 // DeleteEndpoint ends that an endpoint is told anything, and forgets its secrets.
 // What was on its way is given up.
 func (w *Webhooks) DeleteEndpoint(ctx context.Context, p Principal, id models.WebhookEndpointID) error {
-	if _, err := visibleEndpoint(ctx, w.DB, p, id); err != nil {
+	seen, err := visibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
 		return err
 	}
-	err := inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.DeleteWebhookEndpoint(ctx, tx, id); err != nil {
 			return orNotFound(err, "webhook endpoint")
+		}
+		if err := p.auditOf(ctx, tx, "deleteWebhookEndpoint", seen.AccountID, string(id), payload{}); err != nil {
+			return err
 		}
 		_, err := models.GiveUpDeliveries(ctx, tx, id, reasonDeleted, webhookGiveUpMost)
 		return err
@@ -200,13 +204,16 @@ func (w *Webhooks) DeleteEndpoint(ctx context.Context, p Principal, id models.We
 
 // EnableEndpoint has an endpoint be told again that was disabled.
 func (w *Webhooks) EnableEndpoint(ctx context.Context, p Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
-	if _, err := visibleEndpoint(ctx, w.DB, p, id); err != nil {
+	endpoint, err := visibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
 		return nil, err
 	}
-	var endpoint *models.WebhookEndpoint
-	err := inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+	err = inTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.EnableWebhookEndpoint(ctx, tx, id); err != nil {
 			return orNotFound(err, "webhook endpoint")
+		}
+		if err := p.auditOf(ctx, tx, "enableWebhookEndpoint", endpoint.AccountID, string(id), payload{}); err != nil {
+			return err
 		}
 		var err error
 		endpoint, err = models.GetWebhookEndpoint(ctx, tx, id)
@@ -246,6 +253,9 @@ func (w *Webhooks) Redeliver(ctx context.Context, p Principal, id models.Webhook
 			delivery.State, delivery.Once = models.DeliveryPending, true
 		}
 		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, 0); err != nil {
+			return err
+		}
+		if err := p.auditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), payload{"endpoint": endpoint.ID}); err != nil {
 			return err
 		}
 		return models.InsertOutbox(ctx, tx, webhookDueMessage(delivery.EventID))
