@@ -34,13 +34,13 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if !job.Status.Terminal() {
 			return conflict("This job is %s: cancel it first, and delete it once it has ended.", job.Status)
 		}
-		if err := p.auditJob(ctx, tx, "deleteJob", job); err != nil {
-			return err
-		}
 		err = models.RedactJob(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			done, err = newChange(ctx, tx, job) // it was deleted before
 			return err
+		}
+		if err == nil {
+			err = p.auditJob(ctx, tx, "deleteJob", job)
 		}
 		if err != nil {
 			return err
