@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -180,7 +181,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(graphql.Response{Errors: gqlerror.List{shown}})
+	_ = json.NewEncoder(w).Encode(map[string]gqlerror.List{"errors": {shown}})
 }
 
 type answerKey struct{}
@@ -189,17 +190,29 @@ type answerKey struct{}
 type answerWriter struct {
 	http.ResponseWriter
 	method string
-	status int // if not 0, whatever gqlgen thinks
+	status int  // if not 0, whatever gqlgen thinks
+	unrun  bool // gqlgen names a status only where no operation ran
 }
 
 // WriteHeader implements http.ResponseWriter. A client that asked for
 // application/json is told of a query that does not parse or validate with 200:
 // for it, another status means that something in between has answered.
 func (w *answerWriter) WriteHeader(status int) {
+	w.unrun = true
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusOK
 	}
 	w.ResponseWriter.WriteHeader(cmp.Or(w.status, status))
+}
+
+// Write implements http.ResponseWriter. Of an operation that did not run there
+// is no data, not even null.
+func (w *answerWriter) Write(raw []byte) (int, error) {
+	if !w.unrun {
+		return w.ResponseWriter.Write(raw)
+	}
+	_, err := w.ResponseWriter.Write(bytes.Replace(raw, []byte(`,"data":null`), nil, 1))
+	return len(raw), err
 }
 
 var (

@@ -58,6 +58,9 @@ func TestMediaTypes(t *testing.T) {
 			defer res.Body.Close()
 			require.Equal(t, c.status, res.StatusCode)
 			require.Equal(t, c.media, res.Header.Get("Content-Type"))
+			text, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.Equal(t, !strings.Contains(name, ", not") && c.status == 200, strings.Contains(string(text), `"data":`), "of what did not run there is no data: %s", text)
 		})
 	}
 }
