@@ -30,6 +30,7 @@ func (c *console) routes() []route {
 		{pattern: "POST /login", serve: c.logIn, open: true},
 		{pattern: "POST /logout", serve: c.logOut, open: true},
 		{pattern: "GET /static/", serve: c.static, open: true},
+		{pattern: "GET /graphql", serve: c.graphiql, open: true},
 
 		{pattern: "GET /{$}", serve: c.home},
 		{pattern: "GET /jobs", serve: c.jobList},

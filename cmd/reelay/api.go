@@ -123,8 +123,13 @@ func (s *stack) handler(publicURL string) http.Handler {
 	operator := s.operator()
 	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue, Meter: measured}
 
+	console := web.New(web.Config{
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
+		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+	})
+
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", graph.Handler(&graph.Resolver{
+	mux.Handle("/graphql", explored(console, graph.Handler(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   s.deleter(),
 		Holder:    &jobs.Holder{DB: s.workers, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
@@ -132,7 +137,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
-	}, s.keys().Authenticate, graph.Options{HideSchema: s.cfg.introspection == "off"}))
+	}, s.keys().Authenticate, graph.Options{HideSchema: s.cfg.introspection == "off"})))
 	mux.Handle("/api/", rest.New(rest.Config{
 		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
 		PublicURL: strings.TrimRight(publicURL, "/"),
@@ -145,11 +150,19 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
-	mux.Handle("/", web.New(web.Config{
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
-		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
-	}))
+	mux.Handle("/", console)
 	return mux
+}
+
+// explored shows GraphiQL to browsers that open the address of the GraphQL API.
+func explored(console, api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if web.AsksForGraphiQL(r) {
+			console.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
 }
 
 // scraped lets in who shows an operator's key, or everybody if so configured.
