@@ -117,6 +117,33 @@ func eventPages(r *jobs.Reader) func(context.Context, []eventPage) (map[eventPag
 	}
 }
 
+// scalingPage is the newest decisions of one pool.
+type scalingPage struct {
+	pool  models.PoolID
+	first int
+}
+
+// scalingPages reads the newest decisions of many pools, most often as many of each.
+func scalingPages(r *jobs.Reader) func(context.Context, []scalingPage) (map[scalingPage][]*models.ScalingDecision, error) {
+	return func(ctx context.Context, keys []scalingPage) (map[scalingPage][]*models.ScalingDecision, error) {
+		sizes := map[int][]models.PoolID{}
+		for _, key := range keys {
+			sizes[key.first] = append(sizes[key.first], key.pool)
+		}
+		found := make(map[scalingPage][]*models.ScalingDecision, len(keys))
+		for first, ids := range sizes {
+			histories, err := r.ScalingHistories(ctx, ids, first)
+			if err != nil {
+				return nil, err
+			}
+			for id, history := range histories {
+				found[scalingPage{id, first}] = history
+			}
+		}
+		return found, nil
+	}
+}
+
 // loaders are the edges between rows.
 type loaders struct {
 	prompts   loader[models.JobID, jobs.Prompt]
@@ -135,6 +162,7 @@ type loaders struct {
 	tries     loader[models.WebhookDeliveryID, []*models.WebhookTry]
 	estimates loader[*models.Job, jobs.JobEstimate]
 	waits     loader[queueKey, models.QueueWait]
+	scalings  loader[scalingPage, []*models.ScalingDecision]
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
@@ -143,6 +171,7 @@ func newLoaders(r *jobs.Reader) *loaders {
 	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
 	l.events.fetch = eventPages(r)
+	l.scalings.fetch = scalingPages(r)
 	l.outputs.fetch = grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })
 	l.artifacts.fetch = keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })
 	l.workers.fetch = keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })

@@ -13,7 +13,7 @@ import (
 )
 
 func (r *poolResolver) ScalingHistory(ctx context.Context, obj *jobs.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
-	return r.Reader.ScalingHistory(ctx, obj.ID, valueOr(first, defaultPage))
+	return load(ctx).scalings.load(ctx, scalingPage{obj.ID, valueOr(first, defaultPage)})
 }
 
 func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {

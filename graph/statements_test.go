@@ -2,11 +2,13 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -32,7 +34,7 @@ func TestStatementsOfAPage(t *testing.T) {
 		require.NotEmpty(t, job.ID)
 	}
 	statements := &counter{}
-	a.DB.AddQueryHook(statements)
+	a.Reader.DB = a.DB.WithQueryHook(statements)
 	count := func(first int, node string) int64 {
 		before := statements.n.Load()
 		data := a.as(t, "ADMIN", `query ($n: Int!) { jobs(first: $n) { edges { node { id `+node+` } } } }`, map[string]any{"n": first})
@@ -47,8 +49,53 @@ func TestStatementsOfAPage(t *testing.T) {
 	} {
 		count(1, node) // plans, connections
 		one := count(1, node)
+		require.NotZero(t, one)
 		require.Equal(t, one, count(10, node), node)
 		require.Equal(t, one, count(most, node), node)
 		t.Log(one, "statements")
 	}
+}
+
+func TestStatementsOfPools(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	statements := &counter{}
+	a.Reader.DB = a.DB.WithQueryHook(statements)
+	grow := func(name string) {
+		pool := &models.Pool{ID: models.NewPoolID(), Name: name, Provider: "local", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}
+		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
+		for i := range 4 {
+			require.NoError(t, models.InsertScalingDecision(t.Context(), a.DB, &models.ScalingDecision{
+				PoolID: pool.ID, To: i, Reason: fmt.Sprint(name, " decision ", i), Inputs: json.RawMessage("{}"),
+			}))
+		}
+	}
+	read := func(most int) int64 {
+		before := statements.n.Load()
+		data := a.as(t, models.RoleOperator, `{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } } }`, nil)
+		pools := at[[]any](t, data, "pools")
+		require.Len(t, pools, most)
+		for _, each := range pools {
+			pool := each.(map[string]any)
+			name := pool["name"].(string)
+			require.Equal(t, []any{
+				map[string]any{"reason": name + " decision 3"}, map[string]any{"reason": name + " decision 2"}, map[string]any{"reason": name + " decision 1"},
+			}, pool["scalingHistory"])
+			require.Len(t, pool["all"], 4)
+		}
+		return statements.n.Load() - before
+	}
+
+	grow("p0")
+	read(1) // plans, connections
+	one := read(1)
+	require.NotZero(t, one)
+	for i := 1; i < 10; i++ {
+		grow(fmt.Sprint("p", i))
+	}
+
+	require.Equal(t, one, read(10))
+	refused := ask(t, a.url, a.Secrets[models.RoleOperator], `{ pools { scalingHistory(first: 0) { to } } }`, nil)
+	require.Equal(t, "INVALID_INPUT", refused.codes()[0])
+	require.Len(t, refused.Errors, 10, "a list that is not null is asked of each")
 }

@@ -120,11 +120,16 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 	return found[0], nil
 }
 
-// ScalingHistory returns a pool's newest decisions, newest first.
-func (r *Reader) ScalingHistory(ctx context.Context, pool models.PoolID, first int) ([]*models.ScalingDecision, error) {
+// ScalingHistories returns the newest decisions of each of these pools, newest
+// first, up to first (1 to 200) of each.
+func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision, error) {
 	if _, err := (PageOf{First: first}).read(""); err != nil {
 		return nil, err
 	}
-	found, err := models.ListScalingDecisions(ctx, r.DB, pool, first)
-	return found, wrap(err, "list scaling decisions of pool %s", pool)
+	decisions, err := models.ListScalingDecisions(ctx, r.DB, pools, first)
+	found := make(map[models.PoolID][]*models.ScalingDecision, len(pools))
+	for _, d := range decisions {
+		found[d.PoolID] = append(found[d.PoolID], d)
+	}
+	return found, wrap(err, "list scaling decisions")
 }

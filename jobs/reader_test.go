@@ -86,7 +86,7 @@ func TestReader(t *testing.T) {
 			jobstest.RequireInvalid(t, err, "first")
 			_, err = s.Reader.Workers(t.Context(), models.WorkerFilter{}, jobs.PageOf{First: first})
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reader.ScalingHistory(t.Context(), models.NewPoolID(), first)
+			_, err = s.Reader.ScalingHistories(t.Context(), []models.PoolID{models.NewPoolID()}, first)
 			jobstest.RequireInvalid(t, err, "first")
 		}
 		for _, after := range []string{"%%%", "abc", "MTI", jobs.Cursor("1"), jobs.Cursor(models.NewWorkerID()), jobs.Cursor("job_' OR 1=1"), jobs.Cursor(string(make([]byte, 300)))} {

@@ -98,6 +98,14 @@ func enrol(t *testing.T, s *jobstest.Stack, provider *fakeProvider, pool *models
 	return workers
 }
 
+// scalingHistory is a pool's newest decisions.
+func scalingHistory(t *testing.T, s *jobstest.Stack, pool *models.Pool, first int) []*models.ScalingDecision {
+	t.Helper()
+	found, err := s.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
+	require.NoError(t, err)
+	return found[pool.ID]
+}
+
 func poolStatus(t *testing.T, s *jobstest.Stack, pool *models.Pool) *jobs.PoolStatus {
 	t.Helper()
 	status, err := s.Reader.Pool(t.Context(), pool.ID)
@@ -119,8 +127,7 @@ func TestScale(t *testing.T) {
 
 		require.Equal(t, 2, provider.started)
 		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
-		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 10)
-		require.NoError(t, err)
+		history := scalingHistory(t, s, pool, 10)
 		require.Len(t, history, 1)
 		require.Equal(t, "0 waiting jobs and 0 busy need 0 workers; the pool keeps 2.", history[0].Reason)
 		enrol(t, s, provider, pool)
@@ -140,8 +147,7 @@ func TestScale(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 
 		require.Equal(t, 4, provider.started)
-		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 1)
-		require.NoError(t, err)
+		history := scalingHistory(t, s, pool, 1)
 		require.Equal(t, []int{0, 4}, []int{history[0].From, history[0].To})
 		require.Equal(t, "9 waiting jobs and 0 busy need 9 workers; the pool may have 4.", history[0].Reason)
 		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9}]}`,
@@ -196,8 +202,7 @@ func TestScale(t *testing.T) {
 
 		require.ErrorIs(t, err, provider.refuse)
 		require.Zero(t, poolStatus(t, s, pool).Booting)
-		history, err := s.Reader.ScalingHistory(t.Context(), pool.ID, 1)
-		require.NoError(t, err)
+		history := scalingHistory(t, s, pool, 1)
 		require.Contains(t, history[0].Error, "no capacity in this zone")
 	})
 

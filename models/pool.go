@@ -87,10 +87,14 @@ func InsertScalingDecision(ctx context.Context, db bun.IDB, d *ScalingDecision) 
 	return err
 }
 
-// ListScalingDecisions returns a pool's newest decisions, newest first.
-func ListScalingDecisions(ctx context.Context, db bun.IDB, pool PoolID, limit int) ([]*ScalingDecision, error) {
+// ListScalingDecisions returns the newest decisions of each of these pools,
+// newest first, up to limit of each.
+func ListScalingDecisions(ctx context.Context, db bun.IDB, pools []PoolID, limit int) ([]*ScalingDecision, error) {
 	var found []*ScalingDecision
-	err := db.NewSelect().Model(&found).Where("sd.pool_id = ?", pool).Order("sd.id DESC").Limit(int64(limit)).Scan(ctx)
+	err := db.NewRaw(`
+		SELECT sd.* FROM unnest(?::uuid[]) AS p (id)
+		CROSS JOIN LATERAL (SELECT * FROM scaling_decisions WHERE pool_id = p.id ORDER BY id DESC LIMIT ?) sd
+		ORDER BY sd.pool_id, sd.id DESC`, uuidArray(pools), limit).Scan(ctx, &found)
 	return found, err
 }
 

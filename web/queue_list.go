@@ -53,12 +53,16 @@ func (c *console) readQueues(ctx context.Context) (*queueList, error) {
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]models.PoolID, len(pools))
+	for i, pool := range pools {
+		ids[i] = pool.ID
+	}
+	decisions, err := c.Reader.ScalingHistories(ctx, ids, decisionsShown)
+	if err != nil {
+		return nil, err
+	}
 	for _, pool := range pools {
-		decisions, err := c.Reader.ScalingHistory(ctx, pool.ID, decisionsShown)
-		if err != nil {
-			return nil, err
-		}
-		v.Pools = append(v.Pools, poolView{pool, decisions})
+		v.Pools = append(v.Pools, poolView{pool, decisions[pool.ID]})
 	}
 	return v, nil
 }
