@@ -11,6 +11,6 @@ func benchCommand() *cobra.Command {
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchPickupCommand())
+	cmd.AddCommand(benchPickupCommand(), benchSubscriptionsCommand())
 	return cmd
 }

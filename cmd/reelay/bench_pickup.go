@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
 )
@@ -114,11 +113,11 @@ type pickupWorker struct {
 }
 
 func newPickup(ctx context.Context, keys credentials) (*pickup, error) {
-	c, err := newClient(keys.Endpoint, keys.ClientKey, keys.CAFile)
+	c, err := newClient(keys.Endpoint, keys.OperatorKey, keys.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	others, err := c.WithKey(keys.OperatorKey).Workers(ctx, client.WorkerFilter{
+	others, err := c.Workers(ctx, client.WorkerFilter{
 		Status: []client.WorkerStatus{client.WorkerStatusBooting, client.WorkerStatusIdle, client.WorkerStatusBusy},
 	}, 1, "")
 	if err != nil {
@@ -127,8 +126,16 @@ func newPickup(ctx context.Context, keys credentials) (*pickup, error) {
 	if others.TotalCount > 0 {
 		return nil, fmt.Errorf("%d workers run there, which would take the jobs: start it with `reelay up --agents 0`", others.TotalCount)
 	}
+	account, err := newBenchAccount(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	key, err := account.key(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &pickup{client: c, leases: make(chan leased, pickupWorkers), stop: stop}
+	p := &pickup{client: c.WithKey(key), leases: make(chan leased, pickupWorkers), stop: stop}
 	for range pickupWorkers {
 		if err := p.addWorker(ctx, c.WithKey(keys.WorkerKey)); err != nil {
 			return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
@@ -138,14 +145,11 @@ func newPickup(ctx context.Context, keys credentials) (*pickup, error) {
 }
 
 func (p *pickup) addWorker(ctx context.Context, enrol *client.Client) error {
-	registration, err := enrol.RegisterWorker(ctx, client.RegisterWorkerInput{
-		Provider: "bench", ProviderInstanceId: "bench-" + uuid.NewString(), Region: "local", GpuType: "any",
-		CapacityClass: client.CapacityClassOnDemand, Models: []string{"testcard"}, AgentVersion: version(),
-	})
+	c, id, err := enrolBenchWorker(ctx, enrol)
 	if err != nil {
 		return err
 	}
-	w := &pickupWorker{client: enrol.WithKey(registration.WorkerToken), id: registration.Worker.Id, next: make(chan struct{})}
+	w := &pickupWorker{client: c, id: id, next: make(chan struct{})}
 	p.workers = append(p.workers, w)
 	go w.work(ctx, p.leases)
 	return nil

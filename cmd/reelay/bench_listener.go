@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// benchListener is one socket that follows the events of one job. It does no more
+// than it must, since thousands of it share the machine with what they measure.
+type benchListener struct {
+	conn net.Conn
+	in   *bufio.Reader
+	text []byte // the last message, until the next
+}
+
+const (
+	benchQuery = `subscription jobEvents($jobId: ID!, $afterSeq: Int!) { jobEvents(jobId: $jobId, afterSeq: $afterSeq) ` +
+		`{ seq type attemptId payload createdAt } }`
+	benchBuffer = 512
+	// maxBenchMessage is far above an event of progress.
+	maxBenchMessage = 16 << 10
+)
+
+// openListener opens a socket, says who it is, and follows a job from its first
+// event.
+func openListener(ctx context.Context, endpoint *url.URL, key, job string) (_ *benchListener, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	l := &benchListener{conn: conn, in: bufio.NewReaderSize(conn, benchBuffer)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, conn.Close())
+		}
+	}()
+	if err := l.upgrade(endpoint); err != nil {
+		return nil, err
+	}
+	if err := l.send(map[string]any{"type": "connection_init", "payload": map[string]any{"Authorization": "Bearer " + key}}); err != nil {
+		return nil, err
+	}
+	if text, err := l.next(); err != nil || !bytes.Contains(text, []byte(`"connection_ack"`)) {
+		return nil, fmt.Errorf("the socket was not let in: %q %w", text, err)
+	}
+	return l, l.send(map[string]any{"type": "subscribe", "id": "1", "payload": map[string]any{
+		"query": benchQuery, "variables": map[string]any{"jobId": job, "afterSeq": 0},
+	}})
+}
+
+func (l *benchListener) upgrade(endpoint *url.URL) error {
+	_, err := fmt.Fprintf(l.conn, "GET /graphql HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Key: cmVlbGF5LWJlbmNoLTAwMQ==\r\n\r\n", endpoint.Host)
+	if err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(l.in, nil)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("the API answered %s to a socket", response.Status)
+	}
+	return nil
+}
+
+// send writes one text frame, masked with zeros.
+func (l *benchListener) send(message any) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	frame := append([]byte{0x81, 0x80 | 126, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}, text...)
+	if len(text) < 126 {
+		frame = append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)
+	}
+	_, err = l.conn.Write(frame)
+	return err
+}
+
+// next returns the next message, until it is called again.
+func (l *benchListener) next() ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(l.in, head[:2]); err != nil {
+		return nil, err
+	}
+	size := int(head[1])
+	if size == 126 {
+		if _, err := io.ReadFull(l.in, head[2:]); err != nil {
+			return nil, err
+		}
+		size = int(binary.BigEndian.Uint16(head[2:]))
+	}
+	if head[0] != 0x81 || size > maxBenchMessage || head[1] > 126 {
+		return nil, fmt.Errorf("the API sent a frame that begins with % x, which ends the socket or is no short text", head[:2])
+	}
+	if cap(l.text) < size {
+		l.text = make([]byte, size)
+	}
+	l.text = l.text[:size]
+	_, err := io.ReadFull(l.in, l.text)
+	return l.text, err
+}
+
+var (
+	benchPong    = map[string]any{"type": "pong"}
+	benchCreated = []byte(`"createdAt":"`)
+)
+
+// listen calls heard with every event, whether it tells of progress, and the time
+// since it was written, until the socket ends.
+func (l *benchListener) listen(heard func(progress bool, late time.Duration)) error {
+	for {
+		text, err := l.next()
+		at := time.Now()
+		switch {
+		case err != nil:
+			return err
+		case bytes.Contains(text, []byte(`"type":"next"`)):
+			_, rest, _ := bytes.Cut(text, benchCreated)
+			created, _, _ := bytes.Cut(rest, []byte(`"`))
+			written, err := time.Parse(time.RFC3339Nano, string(created))
+			if err != nil {
+				return fmt.Errorf("the API sent %q, which is no event: %w", text, err)
+			}
+			heard(bytes.Contains(text, []byte(`"PROGRESS"`)), at.Sub(written))
+		case bytes.Contains(text, []byte(`"type":"ping"`)):
+			if err := l.send(benchPong); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("the API ended a subscription: %q", text)
+		}
+	}
+}
