@@ -13,6 +13,10 @@ import (
 // serves too much of each second.
 const playStarts = 1000
 
+// playMoments bounds what is played where jobs come in, but hardly any of them
+// can start.
+const playMoments = 100_000
+
 // start is a moment at which a worker takes a job, or finds none.
 type start struct {
 	at    float64
@@ -55,6 +59,7 @@ type player struct {
 	running map[models.AccountID]int
 	since   map[models.Tier]int // starts since the lane's last promoted one
 	moments moments
+	hands   int
 	idle    []*playedHand
 	now     float64
 }
@@ -98,7 +103,7 @@ func (m *moments) Pop() any {
 }
 
 // play fills starts: until all that is queued was started and there was a worker
-// of each class without work, or playStarts.
+// of each class without work, or nothing more can start, or playStarts.
 func (o *outlook) play() {
 	p := &player{outlook: o, running: map[models.AccountID]int{}, since: map[models.Tier]int{}}
 	for lane, state := range o.lanes {
@@ -108,7 +113,7 @@ func (o *outlook) play() {
 	p.enlist()
 	p.employ()
 	bored := map[*class]bool{}
-	for len(p.moments) > 0 && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)) {
+	for played := 0; len(p.moments) > 0 && played < playMoments && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
 		m := heap.Pop(&p.moments).(moment)
 		p.now = m.at
 		if m.hand != nil {
@@ -130,12 +135,27 @@ func (o *outlook) play() {
 				o.starts = append(o.starts, start{at: p.now, class: h.class, idle: true})
 			}
 		}
+		if len(p.idle) == p.hands && !p.awaits() {
+			return
+		}
 	}
+}
+
+// awaits tells whether an idle worker will take one of the jobs that come in.
+func (p *player) awaits() bool {
+	return slices.ContainsFunc(p.lines, func(l *playedLine) bool {
+		if l.arrival == nil || l.place < l.end || p.running[l.account] >= l.maxRunning {
+			return false
+		}
+		job := l.at(l.place)
+		return !p.paused(job.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.serves(job.Queue) })
+	})
 }
 
 // employ lets the workers come free.
 func (p *player) employ() {
 	for _, c := range p.classes {
+		p.hands += len(c.hands)
 		for _, h := range c.hands {
 			if h.account != "" {
 				p.running[h.account]++

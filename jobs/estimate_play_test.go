@@ -1,0 +1,42 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for all
+	for _, s := range []struct {
+		name    string
+		workers int
+		states  map[models.Tier]models.LaneState
+		starts  int
+	}{
+		{name: "EndsWithoutWorkersThoughJobsComeIn"},
+		{name: "EndsOnceAllAreIdleThoughPausedJobsComeIn", workers: 2, states: map[models.Tier]models.LaneState{models.TierPro: {Paused: true}}, starts: 2},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			queued := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
+			o := &outlook{
+				lanes: s.states,
+				lines: []*line{{Line: queued.Line, account: "a", queued: 1, weight: 1, maxRunning: 1, head: []load{queued}}},
+				arrivals: []*models.Arrival{
+					{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 1, GPUSeconds: 10, Weight: 1, MaxRunning: 1},
+				},
+			}
+			c := &class{reach: reach{ranks: map[string]int{"testcard": 1}}}
+			for range s.workers {
+				c.hands = append(c.hands, hand{})
+				o.classes = []*class{c}
+			}
+
+			played := testing.AllocsPerRun(1, o.play)
+
+			require.Len(t, o.starts, s.starts, "each of the idle workers finds none")
+			require.Less(t, played, 100.0, "nothing goes on after that")
+			require.Equal(t, 1, o.left)
+		})
+	}
+}
