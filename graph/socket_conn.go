@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -50,7 +52,10 @@ const (
 // other that was given the same id.
 type protocolConn struct {
 	ws     *websocket.Conn
+	wire   net.Conn      // under it
 	closed chan struct{} // when the close handshake is over; nil before it began
+
+	writing sync.Mutex // has the wire's deadline
 
 	mu         sync.Mutex
 	deadline   *time.Timer
@@ -65,9 +70,9 @@ var _ interface {
 	transport.WebsocketReadDeadliner
 } = (*protocolConn)(nil)
 
-func newProtocolConn(ws *websocket.Conn) *protocolConn {
+func newProtocolConn(ws *websocket.Conn, wire net.Conn) *protocolConn {
 	ws.SetReadLimit(maxMessage)
-	return &protocolConn{ws: ws, operations: map[string]string{}, names: map[string]string{}}
+	return &protocolConn{ws: ws, wire: wire, operations: map[string]string{}, names: map[string]string{}}
 }
 
 // Subprotocol implements transport.WebsocketConn. Whoever asked for another one
@@ -241,16 +246,12 @@ func (c *protocolConn) takeComplete(m message) ([]byte, error) {
 
 // WriteJSON implements transport.WebsocketConn.
 func (c *protocolConn) WriteJSON(v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var m message
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return err
+	m, ok := parcel(v)
+	if !ok {
+		return fmt.Errorf("gqlgen sends a %T, which is no message", v)
 	}
 	if m.ID == "" {
-		return c.send(raw)
+		return c.write(m)
 	}
 	id, listens := c.told(m)
 	if !listens {
@@ -278,7 +279,7 @@ func (c *protocolConn) told(m message) (id string, listens bool) {
 }
 
 func (c *protocolConn) write(m message) error {
-	raw, err := json.Marshal(m)
+	raw, err := m.appendTo(make([]byte, 0, 64+len(m.ID)+len(m.Payload)))
 	if err != nil {
 		return err
 	}
@@ -287,9 +288,15 @@ func (c *protocolConn) write(m message) error {
 
 // send ends the connection if the other side does not read.
 func (c *protocolConn) send(raw []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-	defer cancel()
-	return c.ws.Write(ctx, websocket.MessageText, raw)
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_ = c.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails if it is closed, as the write then does
+	defer c.wire.SetWriteDeadline(time.Time{})                // a close frame has a time of its own
+	err := c.ws.Write(context.Background(), websocket.MessageText, raw)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.ws.CloseNow()
+	}
+	return err
 }
 
 // SetReadDeadline implements transport.WebsocketReadDeadliner.
