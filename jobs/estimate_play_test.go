@@ -40,3 +40,28 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 		})
 	}
 }
+
+// An account that was busy has a virtual time far ahead of a lane that is empty
+// now: what it submits has to be counted from there, or its next job is taken for
+// one that comes behind all of those that are expected of it.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+
+	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
+	c := &class{reach: reach{ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1, account: "a"}, {free: 2, account: "a"}}}
+	o := &outlook{
+		classes: []*class{c},
+		arrivals: []*models.Arrival{
+			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1, MaxRunning: 100},
+		},
+	}
+	o.play()
+	q := query{load: job, account: "a", weight: 1, maxRunning: 100, running: 2}
+
+	o.enter(q)
+	o.catchUp()
+	q.ownAhead = 1
+	_, wait := o.estimate(q)
+
+	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
+}

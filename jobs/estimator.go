@@ -220,7 +220,7 @@ func (o *outlook) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
 	if at < 0 {
 		o.lines = append(o.lines, &line{
-			Line: q.Line, account: q.account, virtualTime: laneTime(o.lines, q.Line),
+			Line: q.Line, account: q.account, virtualTime: o.startTag(query{load: q.load, account: q.account}),
 			weight: q.weight, running: q.running, maxRunning: q.maxRunning,
 		})
 		at = len(o.lines) - 1
