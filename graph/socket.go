@@ -82,8 +82,7 @@ type acceptSocket struct{}
 
 // Accept implements transport.WebsocketImplementation.
 func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, _ transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
-	under := &wire{ResponseWriter: w}
-	ws, err := websocket.Accept(under, r, &websocket.AcceptOptions{
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // welcomes has looked at the origin
 		CompressionMode:    websocket.CompressionDisabled,
@@ -91,7 +90,7 @@ func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, _ transport.W
 	if err != nil {
 		return nil, err
 	}
-	conn := newProtocolConn(ws, under.conn)
+	conn := newProtocolConn(ws)
 	if ws.Subprotocol() != subprotocol {
 		_ = conn.WriteClose(closeSubprotocol, "Subprotocol not acceptable")
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -52,10 +50,7 @@ const (
 // other that was given the same id.
 type protocolConn struct {
 	ws     *websocket.Conn
-	wire   net.Conn      // under it
 	closed chan struct{} // when the close handshake is over; nil before it began
-
-	writing sync.Mutex // has the wire's deadline
 
 	mu         sync.Mutex
 	deadline   *time.Timer
@@ -70,9 +65,9 @@ var _ interface {
 	transport.WebsocketReadDeadliner
 } = (*protocolConn)(nil)
 
-func newProtocolConn(ws *websocket.Conn, wire net.Conn) *protocolConn {
+func newProtocolConn(ws *websocket.Conn) *protocolConn {
 	ws.SetReadLimit(maxMessage)
-	return &protocolConn{ws: ws, wire: wire, operations: map[string]string{}, names: map[string]string{}}
+	return &protocolConn{ws: ws, operations: map[string]string{}, names: map[string]string{}}
 }
 
 // Subprotocol implements transport.WebsocketConn. Whoever asked for another one
@@ -246,12 +241,16 @@ func (c *protocolConn) takeComplete(m message) ([]byte, error) {
 
 // WriteJSON implements transport.WebsocketConn.
 func (c *protocolConn) WriteJSON(v any) error {
-	m, ok := parcel(v)
-	if !ok {
-		return fmt.Errorf("gqlgen sends a %T, which is no message", v)
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var m message
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return err
 	}
 	if m.ID == "" {
-		return c.write(m)
+		return c.send(raw)
 	}
 	id, listens := c.told(m)
 	if !listens {
@@ -279,7 +278,7 @@ func (c *protocolConn) told(m message) (id string, listens bool) {
 }
 
 func (c *protocolConn) write(m message) error {
-	raw, err := m.appendTo(make([]byte, 0, 64+len(m.ID)+len(m.Payload)))
+	raw, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -288,15 +287,9 @@ func (c *protocolConn) write(m message) error {
 
 // send ends the connection if the other side does not read.
 func (c *protocolConn) send(raw []byte) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	_ = c.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails if it is closed, as the write then does
-	defer c.wire.SetWriteDeadline(time.Time{})                // a close frame has a time of its own
-	err := c.ws.Write(context.Background(), websocket.MessageText, raw)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = c.ws.CloseNow()
-	}
-	return err
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	return c.ws.Write(ctx, websocket.MessageText, raw)
 }
 
 // SetReadDeadline implements transport.WebsocketReadDeadliner.
