@@ -306,7 +306,7 @@ func (b *subscriptions) happen(ctx context.Context, account *benchAccount, ids [
 	if err != nil {
 		return err
 	}
-	b.result.CPU.PerEvent = (after - before).Seconds()/float64(b.o.events) - b.result.CPU.Idle*benchPause.Seconds()
+	b.result.CPU.PerEvent = (after-before).Seconds()/float64(b.o.events) - b.result.CPU.Idle*benchPause.Seconds()
 	return b.conclude(all, last)
 }
 
