@@ -61,8 +61,9 @@ func (v *Videos) Repeated(ctx context.Context, p Principal, key *string, request
 }
 
 // Create submits a video. A request that its sender counts as a retry, and that
-// equals one of the last 15 minutes, returns that one's job, and true; so does
-// one with the idempotency key of an equal one. Its errors are Submit's.
+// equals one of the last 15 minutes, returns that one's job, and true; so does a
+// first request whose retry came before it, and one with the idempotency key of
+// an equal one. Its errors are Submit's.
 func (v *Videos) Create(ctx context.Context, p Principal, in Submission, request VideoRequest) (*Video, bool, error) {
 	in.Video = &request
 	job, repeated, err := v.Submitter.Submit(ctx, p, in)
@@ -88,7 +89,7 @@ func (r *VideoRequest) first(ctx context.Context, tx bun.Tx, asked *models.Job) 
 	if r.Retry > 0 {
 		id, err = models.ClaimRetriedVideo(ctx, tx, r.Digest, r.Retry, retryWindow)
 	} else {
-		id, err = models.ClaimOvertakenVideo(ctx, tx, r.Digest, r.Age)
+		id, err = models.ClaimOvertakenVideo(ctx, tx, r.Digest, r.Age, retryWindow)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -62,16 +62,20 @@ func ClaimRetriedVideo(ctx context.Context, tx bun.Tx, digest []byte, retry int,
 	return id, err
 }
 
-// ClaimOvertakenVideo answers a first request that was on its way for so long: it
-// returns the job that its own retry made meanwhile, or sql.ErrNoRows.
-func ClaimOvertakenVideo(ctx context.Context, tx bun.Tx, digest []byte, age time.Duration) (JobID, error) {
+// ClaimOvertakenVideo answers a first request that has been here for so long: it
+// returns the job that its own retry made before, or sql.ErrNoRows. That is one
+// made meanwhile, or, since a request may be on its way for a while before it is
+// here, one made within a time that is shown and has not ended.
+func ClaimOvertakenVideo(ctx context.Context, tx bun.Tx, digest []byte, age, within time.Duration) (JobID, error) {
 	var id JobID
 	err := tx.NewRaw(`
 		UPDATE videos SET awaits_first = false WHERE job_id = (
-			SELECT job_id FROM videos
-			WHERE digest = ?0 AND awaits_first AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?1)
+			SELECT job_id FROM videos v
+			WHERE digest = ?0 AND awaits_first AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?2)
+				AND (created_at > (SELECT clock_timestamp()) - make_interval(secs => ?1)
+					OR delete_asked_at IS NULL AND EXISTS (SELECT FROM jobs j WHERE j.id = v.job_id AND j.completed_at IS NULL))
 			ORDER BY created_at, job_id LIMIT 1)
-		RETURNING job_id`, digest, age.Seconds()).Scan(ctx, &id)
+		RETURNING job_id`, digest, age.Seconds(), within.Seconds()).Scan(ctx, &id)
 	return id, err
 }
 

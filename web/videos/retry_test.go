@@ -4,9 +4,11 @@ package videos_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,8 +77,50 @@ func TestRetry(t *testing.T) {
 		second := d.create(t, boat, count, "1")
 
 		require.Equal(t, second, d.create(t, boat, count, "2"))
-		require.NotEqual(t, second, d.create(t, boat), "a request that came later is another one")
+		require.Equal(t, second, d.create(t, boat), "it may be the first one, late")
+		require.NotEqual(t, second, d.create(t, boat), "it came once")
 		require.Equal(t, 2, d.Count(t, "jobs"))
+	})
+
+	t.Run("IsNotGivenToARequestAfterItsEnd", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for name, end := range map[string]func(id string){
+			"rendered": func(string) { d.render(t) },
+			"deleted":  func(id string) { d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil) },
+			"old": func(string) {
+				d.Exec(t, "UPDATE videos SET created_at = created_at - interval '16 minutes'")
+			},
+		} {
+			retry := d.create(t, boat, count, "1")
+			end(retry)
+			require.NotEqual(t, retry, d.create(t, boat), name)
+			d.Exec(t, "DELETE FROM videos")
+		}
+	})
+
+	t.Run("BesideTheFirstMakesOneJobInEitherOrder", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for i := range 50 {
+			body := fmt.Sprintf(`{"prompt": "a paper boat %d"}`, i)
+			counts := []string{"0", "1"}
+			if i%2 == 1 {
+				slices.Reverse(counts)
+			}
+			ids := make([]string, 2)
+			var sent sync.WaitGroup
+			for n, each := range counts {
+				sent.Go(func() { ids[n] = d.create(t, body, count, each) })
+			}
+			sent.Wait()
+
+			require.Equal(t, ids[0], ids[1], body)
+		}
+		require.Equal(t, 50, d.Count(t, "jobs"))
+		d.RequireInvariants(t)
 	})
 
 	t.Run("IsNotWhatIsSentTwiceOnPurpose", func(t *testing.T) {
