@@ -126,8 +126,12 @@ func (s *service) submission(p jobs.Principal, asked *jobRequest) (jobs.Submissi
 	if err != nil {
 		return jobs.Submission{}, err
 	}
+	callback, err := readCallback(asked.CallbackURL)
+	if err != nil {
+		return jobs.Submission{}, err
+	}
 	submission := jobs.Submission{
-		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: value(asked.CallbackURL),
+		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: callback,
 	}
 	switch value(asked.Priority) {
 	case "critical":

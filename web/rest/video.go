@@ -34,26 +34,34 @@ type videoRequest struct {
 // IdempotencyHeader is the part of a request that has a field's meaning, too.
 type IdempotencyHeader struct {
 	Key string `header:"Idempotency-Key" doc:"As idempotency_key in the body; if both are there, they must be equal."`
+	// sent tells an empty key from none.
+	sent bool
 }
 
-// Resolve implements huma.Resolver. huma itself would take the first of many.
-func (IdempotencyHeader) Resolve(ctx huma.Context) []error {
+// Resolve implements huma.Resolver. huma itself would take the first of many,
+// and an empty one for none.
+func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 	n := 0
 	ctx.EachHeader(func(name, _ string) {
 		if strings.EqualFold(name, "Idempotency-Key") {
 			n++
 		}
 	})
+	h.sent = n > 0
 	if n > 1 {
 		return []error{badRequest("The header Idempotency-Key is there twice: send it once.")}
 	}
 	return nil
 }
 
-// with returns the key of header and body together.
-func (h IdempotencyHeader) with(body *string) (*string, error) {
+// with returns the key of header and body together; nil if there is none.
+func (h *IdempotencyHeader) with(body *string) (*string, error) {
 	switch {
-	case h.Key == "":
+	case h.sent && strings.TrimSpace(h.Key) == "":
+		return nil, invalid("idempotency_key", "The header Idempotency-Key is empty: send a key of 1 to 255 printable characters, or no such header.")
+	case body != nil && strings.TrimSpace(*body) == "":
+		return nil, invalid("idempotency_key", "idempotency_key is empty: send a key of 1 to 255 printable characters, or none.")
+	case !h.sent:
 		return body, nil
 	case body != nil && *body != h.Key:
 		return nil, invalid("idempotency_key", "idempotency_key and the header Idempotency-Key differ: send one of them.")
@@ -144,6 +152,10 @@ func (s *service) createVideo(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, renamed(err, names)
 	}
+	callback, err := readCallback(asked.CallbackURL)
+	if err != nil {
+		return nil, err
+	}
 	fields := asked.fields()
 	params, err := merge(model, asked.Params, fields)
 	if err != nil {
@@ -155,7 +167,7 @@ func (s *service) createVideo(ctx context.Context, in *struct {
 	}
 	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, jobs.Submission{
 		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
-		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: value(asked.CallbackURL),
+		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
 	})
 	if err != nil {
 		return nil, renamed(err, withParams(names, fields))
@@ -207,6 +219,15 @@ func value(text *string) string {
 		return ""
 	}
 	return *text
+}
+
+// readCallback refuses the empty URL, which the domain takes for none: who sends
+// it waits for a call that would never come.
+func readCallback(url *string) (string, error) {
+	if url != nil && *url == "" {
+		return "", invalid("callback_url", "callback_url is empty: send an https URL, or leave it out.")
+	}
+	return value(url), nil
 }
 
 // model returns the model of that name, or the first of the catalogue that does

@@ -129,6 +129,31 @@ func TestCreateVideo(t *testing.T) {
 		require.Zero(t, a.Count(t, "jobs"))
 	})
 
+	t.Run("RefusesAnEmptyKeyOrCallback", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for _, sent := range []struct {
+			path, body string
+			header     http.Header
+			code       string
+		}{
+			{videos, `{"prompt": "x"}`, http.Header{"Idempotency-Key": {""}}, "INVALID_INPUT idempotency_key"},
+			{videos, `{"prompt": "x"}`, http.Header{"Idempotency-Key": {"  "}}, "INVALID_INPUT idempotency_key"},
+			{videos, `{"prompt": "x", "idempotency_key": "k"}`, http.Header{"Idempotency-Key": {""}}, "INVALID_INPUT idempotency_key"},
+			{videos, `{"prompt": "x", "idempotency_key": " "}`, nil, "INVALID_INPUT idempotency_key"},
+			{videos, `{"prompt": "x", "callback_url": ""}`, nil, "INVALID_INPUT callback_url"},
+			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}}`, http.Header{"Idempotency-Key": {""}}, "INVALID_INPUT idempotency_key"},
+			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}, "idempotency_key": " "}`, nil, "INVALID_INPUT idempotency_key"},
+			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}, "callback_url": ""}`, nil, "INVALID_INPUT callback_url"},
+		} {
+			got := a.ask(t, http.MethodPost, sent.path, sent.body, sent.header)
+			require.Equal(t, http.StatusUnprocessableEntity, got.status, "%s: %s", sent.body, got.raw)
+			require.Equal(t, sent.code, got.code(), sent.body)
+		}
+		require.Zero(t, a.Count(t, "jobs"))
+	})
+
 	t.Run("SaysWhenToTryAgain", func(t *testing.T) {
 		t.Parallel()
 
