@@ -162,7 +162,7 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.In
 
 // errNoInput is the answer for an image that there is not, or not for this
 // account.
-var errNoInput = notFound("image (" + referenceField + ")")
+var errNoInput = &Error{Code: CodeNotFound, Field: referenceField, Message: "There is no such image (" + referenceField + ")."}
 
 // reference is how a job's params name the image that it begins from: as an
 // artifact, or as a URL. It is empty for a job that begins from none.

@@ -105,6 +105,12 @@ func TestCreate(t *testing.T) {
 			`{"prompt": "x", "input_reference": {"image_url": "data:image/png;base64,%"}}`:    {"invalid_value", "input_reference", "malformed"},
 			`{"prompt": "x", "input_reference": {"image_url": "data:text/html;base64,PGI+"}}`: {"unsupported_file", "input_reference", "text/html"},
 			`{"prompt": "` + strings.Repeat("x", 10_001) + `"}`:                               {"invalid_value", "prompt", "10000"},
+			`{"prompt": "` + strings.Repeat("🎬", 10_000) + `x"}`:                              {"invalid_value", "prompt", "40000 bytes"},
+			`{"prompt": "x \ud800"}`:                      {"invalid_json", "", "half of a character"},
+			"{\"prompt\": \"x \xff\"}":                    {"invalid_json", "", "UTF-8"},
+			`{"prompt": "x", "prompt": "y"}`:              {"duplicate_parameter", "prompt", "'prompt'"},
+			`{"prompt": "x", "p": {"a": 1, "\u0061": 2}}`: {"duplicate_parameter", "a", "'a'"},
+			`{"prompt": "x", "p": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: {"invalid_json", "", "levels deep"},
 			`{"prompt": "x"} {}`: {"invalid_json", "", "JSON"},
 			`null`:               {"invalid_json", "", "JSON"},
 			`[`:                  {"invalid_json", "", "JSON"},
@@ -157,6 +163,24 @@ func TestCreate(t *testing.T) {
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 
+	t.Run("NamesTheReferenceAsItsClientsDo", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for reference, status := range map[string]int{
+			`{"image_url": "https://169.254.169.254/a.png"}`: http.StatusBadRequest,
+			`{"image_url": "a.png"}`:                         http.StatusBadRequest,
+			`{"file_id": "file-1"}`:                          http.StatusBadRequest,
+			`{"file_id": "art_1"}`:                           http.StatusNotFound,
+		} {
+			got := d.json(t, "/v1/videos", `{"prompt": "x", "input_reference": `+reference+`}`)
+
+			require.Equal(t, status, got.Status, "%s: %s", reference, got.Text)
+			require.Equal(t, "input_reference", got.err()["param"], got.Text)
+			require.NotContains(t, got.Text, "referenceImage")
+		}
+	})
+
 	t.Run("TellsOfLimitsSoThatClientsStop", func(t *testing.T) {
 		t.Parallel()
 
@@ -168,6 +192,7 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, got.Status)
 		requireError(t, got, "rate_limit_error", "insufficient_quota", "")
 		require.Equal(t, "false", got.Header.Get("X-Should-Retry"))
+		require.Equal(t, "10", got.Header.Get("Retry-After"))
 	})
 }
 

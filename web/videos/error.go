@@ -22,7 +22,7 @@ type fault struct {
 	code    string
 	param   string
 	message string
-	// final tells that sending the same again cannot help, whatever the status.
+	// final tells that a client shall not send the same again by itself.
 	final bool
 	// retryAfter is in how many seconds it may help.
 	retryAfter int
@@ -81,7 +81,7 @@ func asFault(err error) *fault {
 		if f, ok := kinds[e.Code]; ok {
 			f.message, f.retryAfter, f.param = e.Message, e.RetryAfterSeconds, e.Field
 			if name := params[e.Field]; name != "" {
-				f.param = name
+				f.param, f.message = name, strings.ReplaceAll(e.Message, e.Field, name)
 			}
 			return &f
 		}
@@ -115,7 +115,7 @@ func fail(w http.ResponseWriter, r *http.Request, id string, err error) {
 		slog.WarnContext(r.Context(), "a service cannot be reached", "error", err)
 	}
 	header := w.Header()
-	if f.retryAfter > 0 && !f.final {
+	if f.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(f.retryAfter))
 	}
 	if f.final {

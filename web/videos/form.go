@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reelay/reelay/internal/wellformed"
 )
 
 const (
@@ -72,13 +74,34 @@ func readJSON(body io.Reader) (fields, error) {
 	if err != nil {
 		return nil, errBody(err)
 	}
+	if err := wellformed.JSON(raw); err != nil {
+		return nil, errMalformed(err)
+	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var tree map[string]any
-	if err := decoder.Decode(&tree); err != nil || tree == nil || decoder.More() {
-		return nil, invalid("invalid_json", "", "The body could not be parsed: it must be one JSON object.")
+	if err := decoder.Decode(&tree); err != nil || tree == nil {
+		return nil, errNoObject
 	}
 	return asFields(tree), nil
+}
+
+var errNoObject = invalid("invalid_json", "", "The body could not be parsed: it must be one JSON object.")
+
+// errMalformed says what wellformed found.
+func errMalformed(err error) error {
+	var twice *wellformed.DuplicateError
+	switch {
+	case errors.As(err, &twice):
+		return errTwice(twice.Key)
+	case errors.Is(err, wellformed.ErrNotUTF8):
+		return invalid("invalid_json", "", "The body is not valid UTF-8.")
+	case errors.Is(err, wellformed.ErrLoneSurrogate):
+		return invalid("invalid_json", "", `The body holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
+	case errors.Is(err, wellformed.ErrTooDeep):
+		return invalid("invalid_json", "", "The body is nested more than %d levels deep.", wellformed.MaxDepth)
+	}
+	return errNoObject
 }
 
 func asFields(tree map[string]any) fields {
