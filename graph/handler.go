@@ -121,10 +121,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, status, refused)
 		return
 	}
-	ctx, cancel := context.WithCancel(withPrincipal(r.Context(), p))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(withPrincipal(r.Context(), p))
+	defer cancel(nil)
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		release, ok := d.keys.hold(key, cancel)
+		release, ok := d.keys.hold(key, func() { cancel(errKeyRevoked) })
 		if !ok {
 			refuse(w, r, http.StatusTooManyRequests, errStreams)
 			return

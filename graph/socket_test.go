@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
@@ -267,16 +266,7 @@ func TestSSE(t *testing.T) {
 
 		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
 
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for lines.Scan() {
-			}
-		}()
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			require.Fail(t, "the stream goes on")
-		}
+		until(t, lines, `"UNAUTHENTICATED"`)
+		until(t, lines, "event: complete")
 	})
 }

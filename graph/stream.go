@@ -16,11 +16,15 @@ import (
 // ends with UNAVAILABLE: their clients go on elsewhere.
 var ErrRestart = errors.New("this process ends")
 
+// errKeyRevoked is the cause of the end of a stream of events whose key is not
+// valid any more.
+var errKeyRevoked = errors.New("the key is not valid any more")
+
 // stream is one subscription. err is why it ended, if it failed; it is written
 // before the channel of events is closed, and read after.
 type stream struct {
-	err       error
-	restarted bool // the listener was told of ErrRestart
+	err  error
+	told bool // the listener was told why its context was ended
 }
 
 type streamKey struct{}
@@ -74,9 +78,9 @@ func openStream(ctx context.Context, next graphql.OperationHandler) graphql.Resp
 
 // last is why the stream ends, once, or nil if nothing went wrong.
 func (s *stream) last(ctx context.Context) *graphql.Response {
-	if errors.Is(context.Cause(ctx), ErrRestart) && !s.restarted {
-		s.restarted = true
-		return &graphql.Response{Errors: gqlerror.List{refusal(jobs.Later(jobs.CodeUnavailable, time.Second, "This server is being restarted: connect again."))}}
+	if ended := endOf(context.Cause(ctx)); ended != nil && !s.told {
+		s.told = true
+		return &graphql.Response{Errors: gqlerror.List{refusal(ended)}}
 	}
 	if s.err == nil {
 		return nil
@@ -84,6 +88,17 @@ func (s *stream) last(ctx context.Context) *graphql.Response {
 	err := s.err
 	s.err = nil
 	return &graphql.Response{Errors: gqlerror.List{present(ctx, err)}}
+}
+
+// endOf is what a listener is told of a cause that ended its stream, or nil.
+func endOf(cause error) *jobs.Error {
+	switch {
+	case errors.Is(cause, ErrRestart):
+		return jobs.Later(jobs.CodeUnavailable, time.Second, "This server is being restarted: connect again.")
+	case errors.Is(cause, errKeyRevoked):
+		return &jobs.Error{Code: jobs.CodeUnauthenticated, Message: "The key of this stream is not valid any more: it was revoked, or has expired. Connect with another."}
+	}
+	return nil
 }
 
 // respond makes one response, with loaders of its own, since what an earlier
