@@ -80,13 +80,19 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesASubscription":      {body: `{"query": "subscription { jobChanges { id } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesASubscriptionByGET": {method: "GET", query: url.Values{"query": {"subscription { jobChanges { id } }"}}, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesWhatIsNoQuery":      {body: `{"query": "{ viewer"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesUnknownFields":      {body: `{"query": "{ viewr { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesTooManyTokens":      {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAnUnknownEnum":      {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesTooLargeInts":       {body: `{"query": "{ jobs(first: 2147483648) { totalCount } }"}`, status: 200, code: "INVALID_INPUT"},
-		"RefusesAWrongRole":         {key: "worker", body: `{"query": "{ models { name } }"}`, status: 200, code: "FORBIDDEN"},
-		"RefusesAClientAsWorker":    {body: `{"query": "mutation { deregisterWorker(workerId: \"x\") { id } }"}`, status: 200, code: "FORBIDDEN"},
-		"SurvivesAPanic":            {body: `{"query": "{ job(id: \"x\") { id } }"}`, status: 200, code: "INTERNAL"},
+		"RefusesToGuessTheOperation": {
+			body: `{"query": "query a { viewer { role } } query b { viewer { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED",
+		},
+		"RefusesAnUnknownOperation": {
+			body: `{"query": "query a { viewer { role } }", "operationName": "b"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED",
+		},
+		"RefusesUnknownFields":   {body: `{"query": "{ viewr { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesTooManyTokens":   {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAnUnknownEnum":   {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesTooLargeInts":    {body: `{"query": "{ jobs(first: 2147483648) { totalCount } }"}`, status: 200, code: "INVALID_INPUT"},
+		"RefusesAWrongRole":      {key: "worker", body: `{"query": "{ models { name } }"}`, status: 200, code: "FORBIDDEN"},
+		"RefusesAClientAsWorker": {body: `{"query": "mutation { deregisterWorker(workerId: \"x\") { id } }"}`, status: 200, code: "FORBIDDEN"},
+		"SurvivesAPanic":         {body: `{"query": "{ job(id: \"x\") { id } }"}`, status: 200, code: "INTERNAL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/internal/wellformed"
@@ -50,23 +51,40 @@ func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.
 	if wellformed.HasLoneSurrogate(request.Query) {
 		return refusal(errLoneSurrogate)
 	}
-	if _, passed := l.known.Get(ctx, request.Query); passed {
-		return nil
+	doc, passed := l.known.Get(ctx, request.Query)
+	if !passed {
+		var err error
+		if doc, err = parser.ParseQueryWithTokenLimit(&ast.Source{Input: request.Query}, maxTokens); err != nil {
+			return nil
+		}
+		if excess := outlineOf(doc).excess(); excess != "" {
+			return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
+		}
 	}
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: request.Query}, maxTokens)
-	if err != nil {
-		return nil
-	}
-	if excess := outlineOf(doc).excess(); excess != "" {
-		return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
+	if len(doc.Operations) > 0 && doc.Operations.ForName(request.OperationName) == nil {
+		return refusal(errWhichOperation)
 	}
 	return nil
 }
+
+var (
+	errWhichOperation = &jobs.Error{
+		Code:    codeInvalid,
+		Message: "operationName must be the name of one of the query's operations, and can be left out only if there is but one.",
+	}
+	errOneStream = &jobs.Error{
+		Code:    codeInvalid,
+		Message: "A subscription selects exactly one field, its stream: send one operation for each stream.",
+	}
+)
 
 // MutateOperationContext refuses an operation before any of it runs.
 func (limits) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	if refused := transported(ctx, op.Operation.Operation); refused != nil {
 		return refusal(refused)
+	}
+	if op.Operation.Operation == ast.Subscription && !isOneStream(op) {
+		return refusal(errOneStream)
 	}
 	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]int{}}.of(op.Operation.SelectionSet)
 	if answer > maxAnswer {
@@ -74,6 +92,13 @@ func (limits) MutateOperationContext(ctx context.Context, op *graphql.OperationC
 			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer)})
 	}
 	return nil
+}
+
+// isOneStream tells whether a subscription selects one stream, after its
+// fragments and directives are looked through.
+func isOneStream(op *graphql.OperationContext) bool {
+	fields := graphql.CollectFields(op, op.Operation.SelectionSet, subscriptionImplementors)
+	return len(fields) == 1 && !strings.HasPrefix(fields[0].Name, "__")
 }
 
 func refusal(e *jobs.Error) *gqlerror.Error {

@@ -244,6 +244,32 @@ func TestSSE(t *testing.T) {
 		until(t, lines, "event: complete")
 	})
 
+	t.Run("RefusesWhatIsNotOneStream", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for _, query := range []string{
+			"subscription { a: jobChanges { id } b: jobChanges { id } }",
+			"subscription { ...two } fragment two on Subscription { a: jobChanges { id } ... { b: jobChanges { id } } }",
+			"subscription { jobChanges @skip(if: true) { id } }",
+			"subscription { __typename }",
+		} {
+			body, err := json.Marshal(map[string]any{"query": query})
+			require.NoError(t, err)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(string(body)))
+			require.NoError(t, err)
+			req.Header = http.Header{
+				"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[models.RoleClient]},
+			}
+			res, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			t.Cleanup(func() { res.Body.Close() })
+			lines := bufio.NewScanner(res.Body)
+			until(t, lines, `"GRAPHQL_VALIDATION_FAILED"`)
+			until(t, lines, "event: complete")
+		}
+	})
+
 	t.Run("SaysGoodbyeWhenTheProcessEnds", func(t *testing.T) {
 		t.Parallel()
 
