@@ -106,6 +106,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
+	// A refusal waits for the body, too: net/http reads what is left of it.
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.Method == http.MethodOptions {
 		d.inside.ServeHTTP(w, r)
@@ -121,6 +124,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, status, refused)
 		return
 	}
+	_ = deadline.SetReadDeadline(time.Time{}) // else it would cut a long answer
 	ctx, cancel := context.WithCancelCause(withPrincipal(r.Context(), p))
 	defer cancel(nil)
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {

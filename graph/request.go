@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
@@ -14,6 +15,9 @@ import (
 
 // maxBody bounds a request, and a message on a socket.
 const maxBody = 1 << 20
+
+// bodyTime is how long a body may take to arrive.
+const bodyTime = 30 * time.Second
 
 var (
 	errLoneSurrogate = &jobs.Error{
@@ -29,7 +33,7 @@ var (
 	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
 	errMedia    = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
 	errMethod   = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Use POST, or GET for queries."}
-	errUnread   = &jobs.Error{Code: codeParseFailed, Message: "The request ended before its body did."}
+	errUnread   = &jobs.Error{Code: codeParseFailed, Message: "The request ended, or stopped, before its body did."}
 )
 
 // parts is the shape of a request, as far as it matters before gqlgen reads it.
@@ -78,6 +82,9 @@ func checkPost(r *http.Request) (int, *jobs.Error) {
 }
 
 func checkGet(r *http.Request) (int, *jobs.Error) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it means nothing
+		return http.StatusBadRequest, errUnread
+	}
 	for name, values := range r.URL.Query() {
 		for _, value := range values {
 			if refused := checkText([]byte(value)); refused != nil {
