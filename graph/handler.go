@@ -177,15 +177,20 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	case string(jobs.CodeUnavailable):
 		status = http.StatusServiceUnavailable
 	}
-	if seconds, ok := shown.Extensions["retryAfterSeconds"].(int); ok {
-		w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	}
+	retryAfter(w.Header(), shown)
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", "OPTIONS, GET, POST")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]gqlerror.List{"errors": {shown}})
+}
+
+// retryAfter says in an answer's header when to ask again, if an error knows.
+func retryAfter(header http.Header, shown *gqlerror.Error) {
+	if seconds, ok := shown.Extensions["retryAfterSeconds"].(int); ok {
+		header.Set("Retry-After", strconv.Itoa(seconds))
+	}
 }
 
 type answerKey struct{}

@@ -45,6 +45,7 @@ func TestOutage(t *testing.T) {
 
 			require.Equal(t, []string{"UNAVAILABLE"}, got.codes(), "%+v", got.Errors)
 			require.EqualValues(t, 2, got.Errors[0].Extensions["retryAfterSeconds"])
+			require.Equal(t, "2", got.header.Get("Retry-After"))
 			require.Zero(t, a.Count(t, "jobs"))
 			require.Zero(t, a.Count(t, "outbox"))
 		})

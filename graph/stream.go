@@ -108,5 +108,8 @@ func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *g
 	if response != nil && response.Data == nil && len(response.Errors) > maxErrors {
 		response.Errors = response.Errors[:maxErrors]
 	}
+	if w, ok := ctx.Value(answerKey{}).(*answerWriter); ok && response != nil && len(response.Errors) > 0 {
+		retryAfter(w.Header(), response.Errors[0])
+	}
 	return response
 }
