@@ -15,6 +15,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -101,6 +102,10 @@ type door struct {
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if urlkey.IsIn(r.URL.Query()) {
+		refuse(w, r, http.StatusBadRequest, errKeyInURL)
+		return
+	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		d.serveSocket(w, r)
 		return

@@ -52,6 +52,8 @@ func TestServeHTTP(t *testing.T) {
 	}{
 		"AnswersAQuery":                {body: fine, status: 200},
 		"AnswersAQueryByGET":           {method: "GET", query: url.Values{"query": {"{ viewer { role } }"}}, status: 200},
+		"RefusesAKeyInTheURL":          {key: "-", query: url.Values{"access_token": {"client"}}, body: fine, status: 400, code: "INVALID_INPUT"},
+		"RefusesASecretInTheURL":       {query: url.Values{"x": {"rlw_1"}}, body: fine, status: 400, code: "INVALID_INPUT"},
 		"RefusesAMissingKey":           {key: "-", body: fine, status: 401, code: "UNAUTHENTICATED"},
 		"RefusesAnUnknownKey":          {key: "rl_unknown", body: fine, status: 401, code: "UNAUTHENTICATED"},
 		"SaysThatItCannotCheckKeysNow": {key: "outage", body: fine, status: 503, code: "UNAVAILABLE"},

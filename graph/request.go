@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 )
@@ -30,6 +31,7 @@ var (
 		Message: "The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).",
 	}
 	errBatch    = &jobs.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
+	errKeyInURL = &jobs.Error{Code: jobs.CodeInvalidInput, Message: urlkey.Refusal}
 	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
 	errMedia    = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
 	errMethod   = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Use POST, or GET for queries."}

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"path"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -128,11 +128,10 @@ func checkQuery(u *url.URL) (url.Values, error) {
 	if err != nil {
 		return nil, badRequest("The part of the URL behind the question mark cannot be read.")
 	}
-	for name, values := range query {
-		named := slices.Contains([]string{"key", "api_key", "apikey", "token", "access_token", "authorization"}, strings.ToLower(name))
-		if named || strings.HasPrefix(values[0], "rl_") || strings.HasPrefix(values[0], "rlw_") {
-			return nil, badRequest("Send the key in the header Authorization: Bearer rl_…, never in the URL, which logs keep. If this one was real, revoke it.")
-		}
+	if urlkey.IsIn(query) {
+		return nil, badRequest(urlkey.Refusal)
+	}
+	for _, values := range query {
 		if len(values) > 1 {
 			return nil, badRequest("A parameter of the URL is there twice: send it once.")
 		}
