@@ -60,7 +60,7 @@ func newStrained(t *testing.T) *strained {
 	caller := func(role models.Role) *client.Client {
 		_, secret, err := s.keys().Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test"})
 		require.NoError(t, err)
-		c, err := client.New(publicURL, secret)
+		c, err := client.New(publicURL, secret, client.WithTries(1))
 		require.NoError(t, err)
 		return c
 	}
