@@ -12,7 +12,7 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// Account includes the requested fields of the GraphQL type Account.
+// Account includes the GraphQL fields of Account requested by the fragment Account.
 type Account struct {
 	Id               string `json:"id"`
 	Name             string `json:"name"`
@@ -2142,6 +2142,8 @@ type SubmitJobInput struct {
 	UserId *string `json:"userId,omitempty"`
 	// Up to 64 keys of yours, kept with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
+	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
+	CallbackUrl *string `json:"callbackUrl,omitempty"`
 	// Not before this time, at most 366 days ahead.
 	RunAt *time.Time `json:"runAt,omitempty"`
 	// Not worth starting later than this: it then fails with TIMEOUT.
@@ -2153,8 +2155,6 @@ type SubmitJobInput struct {
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
-	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
-	CallbackUrl *string `json:"callbackUrl,omitempty"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -2190,6 +2190,9 @@ func (v *SubmitJobInput) GetUserId() *string { return v.UserId }
 // GetMetadata returns SubmitJobInput.Metadata, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetMetadata() *json.RawMessage { return v.Metadata }
 
+// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
+
 // GetRunAt returns SubmitJobInput.RunAt, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRunAt() *time.Time { return v.RunAt }
 
@@ -2207,9 +2210,6 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
-
-// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
 
 // Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
 type Tier string
@@ -3595,8 +3595,7 @@ query accounts ($first: Int, $after: String) {
 			}
 		}
 		pageInfo {
-			hasNextPage
-			endCursor
+			... PageInfo
 		}
 	}
 }
@@ -3607,6 +3606,10 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
 }
 `
 
@@ -3700,10 +3703,13 @@ query auditLog ($target: String, $first: Int, $after: String) {
 			}
 		}
 		pageInfo {
-			hasNextPage
-			endCursor
+			... PageInfo
 		}
 	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
 }
 `
 
@@ -6008,14 +6014,17 @@ query viewer {
 	viewer {
 		role
 		account {
-			id
-			name
-			tier
-			maxQueued
-			maxRunning
-			submitsPerMinute
+			... Account
 		}
 	}
+}
+fragment Account on Account {
+	id
+	name
+	tier
+	maxQueued
+	maxRunning
+	submitsPerMinute
 }
 `
 

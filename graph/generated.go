@@ -16991,7 +16991,7 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 		asMap["requireRegion"] = false
 	}
 
-	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "runAt", "expiresAt", "dependsOn", "region", "requireRegion", "retry", "callbackUrl"}
+	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "callbackUrl", "runAt", "expiresAt", "dependsOn", "region", "requireRegion", "retry"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -17075,6 +17075,13 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Metadata = data
+		case "callbackUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("callbackUrl"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CallbackURL = data
 		case "runAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("runAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
@@ -17117,13 +17124,6 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Retry = data
-		case "callbackUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("callbackUrl"))
-			data, err := ec.unmarshalOString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.CallbackURL = data
 		}
 	}
 	return it, nil

@@ -163,6 +163,8 @@ export type SubmitJobInput = {
   userId?: InputMaybe<Scalars['String']['input']>;
   /** Up to 64 keys of yours, kept with the job. */
   metadata?: InputMaybe<Scalars['JSON']['input']>;
+  /** An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret). */
+  callbackUrl?: InputMaybe<Scalars['String']['input']>;
   /** Not before this time, at most 366 days ahead. */
   runAt?: InputMaybe<Scalars['Time']['input']>;
   /** Not worth starting later than this: it then fails with TIMEOUT. */
@@ -174,8 +176,6 @@ export type SubmitJobInput = {
   requireRegion?: InputMaybe<Scalars['Boolean']['input']>;
   /** Narrows the retry table of docs/states.md; never makes a class retry that must not. */
   retry?: InputMaybe<RetryPolicyInput>;
-  /** An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret). */
-  callbackUrl?: InputMaybe<Scalars['String']['input']>;
 };
 
 export type JobFilter = {
