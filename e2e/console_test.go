@@ -135,7 +135,7 @@ func TestConsole(t *testing.T) {
 			chromedp.Text("h1", &heading),
 		))
 
-		require.Equal(t, "id", focused)
+		require.Equal(t, "q", focused)
 		require.Equal(t, "Workers", heading)
 	})
 }

@@ -108,7 +108,7 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 		done, err = s.insert(ctx, tx, job, in, badInput)
 		return err
 	})
-	if err != nil {
+	if err != nil || first != nil {
 		admitted.giveBack(ctx, 1)
 	}
 	if err == nil && first != nil {

@@ -118,10 +118,13 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 		Model: o.Model, Size: o.Size, Seconds: o.Seconds, RemixOf: o.remixOf,
 		Digest: digest(c.secret, o.identity), Retry: retryCount(c.Header),
 	}
-	if o.image != nil {
+	// What was made before needs no image stored anew, and no limit refuses it.
+	if o.image != nil || request.Retry > 0 {
 		if found, err := a.Videos.Repeated(c.Context(), c.caller, key, request); err != nil || found != nil {
 			return a.found(w, c, found, err)
 		}
+	}
+	if o.image != nil {
 		if o.params["referenceImage"], err = a.put(c.Context(), c.caller, o.model, o.image); err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ describe("submitJob", { concurrency: true }, () => {
     assert.deepEqual([accepted, rejected], [2, 1]);
     assert.equal(results[0]!.job!.status, "SCHEDULED");
     assert.equal(results[1]!.error!.code, "INVALID_INPUT");
-    assert.deepEqual(results[1]!.error!.field, ["params.durationSeconds"]);
+    assert.deepEqual(results[1]!.error!.field, ["params", "durationSeconds"]);
     await Promise.all([0, 2].map((i) => reelay().cancelJob(results[i]!.job!.id)));
   });
 
