@@ -17,7 +17,7 @@ import (
 )
 
 // maxRefusalCPU is what a query of at most 16 kB may cost before it is refused.
-const maxRefusalCPU = 50 * time.Millisecond
+const maxRefusalCPU = 50 * time.Millisecond * raceFactor
 
 // threadCPU is the processor time of this thread: what others do at the same time
 // does not count.
