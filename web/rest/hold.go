@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -49,10 +48,8 @@ func (o *open) begin(key models.KeyID) (end func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.n[key] >= maxOpen {
-		return nil, &jobs.Error{
-			Code: codeRateLimited, RetryAfterSeconds: 1,
-			Message: fmt.Sprintf("This key holds %d answers open here: end some streams or waits, or ask without them.", maxOpen),
-		}
+		return nil, jobs.Later(jobs.CodeRateLimited, time.Second,
+			"This key holds %d answers open here: end some streams or waits, or ask without them.", maxOpen)
 	}
 	o.n[key]++
 	return func() {

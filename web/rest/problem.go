@@ -28,8 +28,6 @@ type problem struct {
 	RequestID         string `json:"request_id,omitempty" doc:"Finds an error of ours in the server's log."`
 }
 
-const codeRateLimited jobs.Code = "RATE_LIMITED"
-
 // statuses is how each of the domain's codes is answered; others are 500.
 var statuses = map[jobs.Code]int{
 	jobs.CodeUnauthenticated:     http.StatusUnauthorized,
@@ -40,10 +38,9 @@ var statuses = map[jobs.Code]int{
 	jobs.CodeIdempotencyConflict: http.StatusConflict,
 	jobs.CodeConflict:            http.StatusConflict,
 	jobs.CodeLeaseLost:           http.StatusConflict,
-	codeRateLimited:              http.StatusTooManyRequests,
+	jobs.CodeRateLimited:         http.StatusTooManyRequests,
 	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
-	"BUDGET_EXCEEDED":            http.StatusTooManyRequests,
-	"OVERLOADED":                 http.StatusServiceUnavailable,
+	jobs.CodeOverloaded:          http.StatusServiceUnavailable,
 	jobs.CodeUnavailable:         http.StatusServiceUnavailable,
 }
 

@@ -37,13 +37,6 @@ const (
 	kindServer  = "server_error"
 )
 
-// Codes of the domain that have no constant of their own there.
-const (
-	codeRateLimited jobs.Code = "RATE_LIMITED"
-	codeBudget      jobs.Code = "BUDGET_EXCEEDED"
-	codeOverloaded  jobs.Code = "OVERLOADED"
-)
-
 // kinds is how each of the domain's errors is answered. No status is 409, which
 // clients take for a reason to send the same again.
 var kinds = map[jobs.Code]fault{
@@ -55,9 +48,8 @@ var kinds = map[jobs.Code]fault{
 	jobs.CodeIdempotencyConflict: {status: http.StatusBadRequest, kind: kindInvalid, code: "idempotency_key_reused"},
 	jobs.CodeConflict:            {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_state"},
 	jobs.CodeQuotaExceeded:       {status: http.StatusTooManyRequests, kind: kindLimited, code: "insufficient_quota", final: true},
-	codeBudget:                   {status: http.StatusTooManyRequests, kind: kindLimited, code: "insufficient_quota", final: true},
-	codeRateLimited:              {status: http.StatusTooManyRequests, kind: kindLimited, code: "rate_limit_exceeded"},
-	codeOverloaded:               {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_overloaded"},
+	jobs.CodeRateLimited:         {status: http.StatusTooManyRequests, kind: kindLimited, code: "rate_limit_exceeded"},
+	jobs.CodeOverloaded:          {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_overloaded"},
 	jobs.CodeUnavailable:         {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_unavailable"},
 }
 
