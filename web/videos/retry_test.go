@@ -85,18 +85,17 @@ func TestRetry(t *testing.T) {
 	t.Run("IsNotGivenToARequestAfterItsEnd", func(t *testing.T) {
 		t.Parallel()
 
-		d := open(t)
-		for name, end := range map[string]func(id string){
-			"rendered": func(string) { d.render(t) },
-			"deleted":  func(id string) { d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil) },
-			"old": func(string) {
+		for name, end := range map[string]func(d *desk, id string){
+			"rendered": func(d *desk, _ string) { d.render(t) },
+			"deleted":  func(d *desk, id string) { d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil) },
+			"old": func(d *desk, _ string) {
 				d.Exec(t, "UPDATE videos SET created_at = created_at - interval '16 minutes'")
 			},
 		} {
+			d := open(t) // no other job is there to be rendered
 			retry := d.create(t, boat, count, "1")
-			end(retry)
+			end(d, retry)
 			require.NotEqual(t, retry, d.create(t, boat), name)
-			d.Exec(t, "DELETE FROM videos")
 		}
 	})
 
