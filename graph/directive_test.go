@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -49,8 +50,8 @@ func TestWorkerDirectives(t *testing.T) {
 		a := newAPI(t)
 		id, token := a.worker(t, "i-1")
 		// its token is revoked, too: here the stream is quicker
-		patient := httptest.NewServer(graph.Handler(&graph.Resolver{Reader: a.Reader, Watcher: a.Watcher},
-			a.Keys.Authenticate, graph.Options{CheckKeysEvery: time.Minute}))
+		patient := httptest.NewServer(graph.New(&graph.Resolver{Reader: a.Reader, Watcher: a.Watcher},
+			&jobs.KeyWatch{Authenticate: a.Keys.Authenticate, Every: time.Minute}, graph.Options{}))
 		t.Cleanup(patient.Close)
 		a.url = patient.URL
 		s := listen(t, a, id, token)

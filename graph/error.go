@@ -65,8 +65,10 @@ func public(ctx context.Context, err error) *jobs.Error {
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
 		return jobs.ErrUnavailable
 	}
-	return &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
+	return errInternal
 }
+
+var errInternal = &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
 
 func extensions(e *jobs.Error, path ast.Path) map[string]any {
 	shown := map[string]any{"code": string(e.Code)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -38,12 +39,12 @@ func serve(t *testing.T, s *jobstest.Stack) string {
 	return server.URL
 }
 
-func handler(s *jobstest.Stack) http.Handler {
-	return graph.Handler(&graph.Resolver{
+func handler(s *jobstest.Stack) *graph.API {
+	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
-	}, s.Keys.Authenticate, graph.Options{CheckKeysEvery: 20 * time.Millisecond})
+	}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{})
 }
 
 // newEndingAPI is an API whose process ends when restart is called.
@@ -59,7 +60,10 @@ func newEndingAPI(t *testing.T) (a *api, restart func()) {
 		inside.ServeHTTP(w, r.WithContext(request))
 	}))
 	t.Cleanup(server.Close)
-	return &api{s, server.URL}, func() { end(graph.ErrRestart) }
+	return &api{s, server.URL}, func() {
+		end(graph.ErrRestart)
+		require.NoError(t, inside.Close(t.Context()))
+	}
 }
 
 type answer struct {

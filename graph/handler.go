@@ -21,46 +21,39 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Authenticate returns who holds a key, or jobs.ErrUnauthenticated.
-type Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
-
 // Options are what a place that serves the API may change.
 type Options struct {
 	// Origins are the hosts whose pages may open sockets, besides the API's own:
 	// patterns such as app.example.com or *.example.com.
 	Origins []string
-	// CheckKeysEvery is how often the key of an open stream is checked again: 3
-	// seconds if it is 0.
-	CheckKeysEvery time.Duration
-	// StreamsPerKey is how many streams (sockets, and event streams) may be open
-	// under one key at once: 1000 if it is 0.
-	StreamsPerKey int
 	// HideSchema answers no introspection, and does not guess which field was
 	// meant.
 	HideSchema bool
 }
 
 const (
-	pingEvery      = 10 * time.Second
-	initTimeout    = 5 * time.Second
-	checkKeysEvery = 3 * time.Second
-	streamsPerKey  = 1000
+	// pingEvery keeps proxies from closing a silent stream.
+	pingEvery = 10 * time.Second
 	// Only small queries are cached, and not too many: a caller's text must not
 	// fill the memory.
 	cachedQueries  = 500
 	maxCachedQuery = 16 << 10
 )
 
-// Handler serves the GraphQL API: over HTTP (POST, and GET for queries),
-// server-sent events and graphql-transport-ws sockets. Nothing runs for a caller
-// whose key is not valid: HTTP answers 401, a socket closes with 4401. The key
-// of a stream is checked again and again; a revoked one ends it.
-func Handler(resolver *Resolver, authenticate Authenticate, options Options) http.Handler {
-	keys := &keyWatch{
-		authenticate: authenticate,
-		every:        cmp.Or(options.CheckKeysEvery, checkKeysEvery), most: cmp.Or(options.StreamsPerKey, streamsPerKey),
-	}
-	door := &door{authenticate: authenticate, origins: options.Origins, keys: keys}
+// API serves the GraphQL API: over HTTP (POST, and GET for queries), server-sent
+// events and graphql-transport-ws sockets. Nothing runs for a caller whose key is
+// not valid: HTTP answers 401, a socket closes with 4401. The key of a stream is
+// watched; once it is not valid any more the stream ends.
+type API struct {
+	inside  http.Handler
+	keys    *jobs.KeyWatch
+	origins []string
+	sockets sockets
+}
+
+// New returns the API.
+func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
+	api := &API{keys: keys, origins: options.Origins}
 	server := handler.New(NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
@@ -69,10 +62,7 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 	server.AddTransport(transport.Options{})
 	server.AddTransport(transport.GET{})
 	server.AddTransport(transport.POST{})
-	server.AddTransport(transport.Websocket{
-		Implementation: acceptSocket{}, InitFunc: door.openSocket, InitTimeout: initTimeout,
-		PingPongInterval: pingEvery,
-	})
+	server.AddTransport(socketTransport{api})
 	server.SetParserTokenLimit(maxTokens)
 	queries := queryCache{lru.New[*ast.QueryDocument](cachedQueries)}
 	server.SetQueryCache(queries)
@@ -89,25 +79,18 @@ func Handler(resolver *Resolver, authenticate Authenticate, options Options) htt
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
 	server.AroundFields(showField)
-	door.inside = server
-	return door
+	api.inside = server
+	return api
 }
 
-// door lets requests in.
-type door struct {
-	inside       http.Handler
-	authenticate Authenticate
-	origins      []string
-	keys         *keyWatch
-}
-
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if urlkey.IsIn(r.URL.Query()) {
 		refuse(w, r, http.StatusBadRequest, errKeyInURL)
 		return
 	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		d.serveSocket(w, r)
+		a.serveSocket(w, r)
 		return
 	}
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
@@ -116,11 +99,11 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.Method == http.MethodOptions {
-		d.inside.ServeHTTP(w, r)
+		a.inside.ServeHTTP(w, r)
 		return
 	}
 	key := bearer(r.Header.Get("Authorization"))
-	p, err := d.authenticate(r.Context(), key)
+	p, err := a.keys.Authenticate(r.Context(), key)
 	if err != nil {
 		refuse(w, r, http.StatusInternalServerError, err)
 		return
@@ -130,15 +113,15 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = deadline.SetReadDeadline(time.Time{}) // else it would cut a long answer
-	ctx, cancel := context.WithCancelCause(withPrincipal(r.Context(), p))
-	defer cancel(nil)
+	ctx := withPrincipal(r.Context(), p)
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		release, ok := d.keys.hold(key, func() { cancel(errKeyRevoked) })
-		if !ok {
-			refuse(w, r, http.StatusTooManyRequests, errStreams)
+		while, end, err := a.keys.While(ctx, key)
+		if err != nil {
+			refuse(w, r, http.StatusTooManyRequests, err)
 			return
 		}
-		defer release()
+		defer end(nil)
+		ctx = while
 		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 		defer patient.end()
 		w = patient
@@ -146,11 +129,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer := &answerWriter{ResponseWriter: w, method: r.Method}
 		ctx, w = context.WithValue(ctx, answerKey{}, answer), answer
 	}
-	d.inside.ServeHTTP(w, r.WithContext(ctx))
+	a.inside.ServeHTTP(w, r.WithContext(ctx))
 }
-
-var errStreams = jobs.Later(jobs.CodeRateLimited, time.Second,
-	"Too many streams are open under this key: end some, or send more operations over one socket.")
 
 // patientWriter writes to a listener that may be slow, but not for ever.
 type patientWriter struct {

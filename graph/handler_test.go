@@ -22,7 +22,7 @@ import (
 // before a resolver runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(graph.Handler(&graph.Resolver{}, func(_ context.Context, secret string) (jobs.Principal, error) {
+	server := httptest.NewServer(graph.New(&graph.Resolver{}, &jobs.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 		switch secret {
 		case "client":
 			return jobs.Principal{Role: models.RoleClient}, nil
@@ -34,7 +34,7 @@ func serveAlone(t *testing.T) string {
 			return jobs.Principal{}, errors.New("relation api_keys does not exist")
 		}
 		return jobs.Principal{}, jobs.ErrUnauthenticated
-	}, graph.Options{Origins: []string{"*.example.com"}}))
+	}}, graph.Options{Origins: []string{"*.example.com"}}))
 	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -111,7 +112,7 @@ func TestPersistedQueries(t *testing.T) {
 func TestHideSchema(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.Handler(&graph.Resolver{Reader: s.Reader}, s.Keys.Authenticate, graph.Options{HideSchema: true}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate}, graph.Options{HideSchema: true}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 

@@ -30,9 +30,9 @@ func threadCPU(t *testing.T) time.Duration {
 
 func TestRefusalIsCheap(t *testing.T) {
 	// Not parallel: a garbage collection for others would be counted here.
-	served := Handler(&Resolver{}, func(context.Context, string) (jobs.Principal, error) {
+	served := New(&Resolver{}, &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
-	}, Options{})
+	}}, Options{})
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for name, query := range hostile {

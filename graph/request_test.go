@@ -40,9 +40,9 @@ func (c *slowConn) Read(p []byte) (int, error) {
 
 func TestBodyDeadline(t *testing.T) {
 	t.Parallel()
-	handler := graph.Handler(&graph.Resolver{}, func(context.Context, string) (jobs.Principal, error) {
+	handler := graph.New(&graph.Resolver{}, &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
-	}, graph.Options{})
+	}}, graph.Options{})
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		for _, accept := range []string{"application/json", "text/event-stream"} {
 			t.Run("EndsWhatStops/"+method+"/"+accept, func(t *testing.T) {

@@ -1,44 +1,34 @@
 package graph
 
 import (
+	"bufio"
+	"bytes"
 	"context"
-	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
-	"github.com/reelay/reelay/jobs"
 )
 
-// socket is one open connection.
-type socket struct {
-	request context.Context
-	conn    transport.WebsocketConn
-	end     func()
-}
-
-type socketKey struct{}
-
-// serveSocket serves one connection until it ends. Who calls is found out from
-// its first message.
-func (d *door) serveSocket(w http.ResponseWriter, r *http.Request) {
-	if !d.welcomes(r) {
+// serveSocket opens a connection for who may have one. Who calls is found out
+// from its first message.
+func (a *API) serveSocket(w http.ResponseWriter, r *http.Request) {
+	if !a.welcomes(r) {
 		refuse(w, r, http.StatusForbidden, forbidden("Pages of this origin may not open sockets here."))
 		return
 	}
-	// The end of the request's context is told to the other side first.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	ctx = context.WithValue(ctx, socketKey{}, &socket{request: r.Context(), end: cancel})
-	d.inside.ServeHTTP(w, r.WithContext(ctx))
+	a.inside.ServeHTTP(w, r)
 }
 
 // welcomes tells whether the page that opens a socket, if it is one, may.
-func (d *door) welcomes(r *http.Request) bool {
+func (a *API) welcomes(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return true // not a browser
@@ -47,66 +37,113 @@ func (d *door) welcomes(r *http.Request) bool {
 	if err != nil || page.Host == "" {
 		return false
 	}
-	return strings.EqualFold(page.Host, r.Host) || slices.ContainsFunc(d.origins, func(pattern string) bool {
+	return strings.EqualFold(page.Host, r.Host) || slices.ContainsFunc(a.origins, func(pattern string) bool {
 		matches, _ := path.Match(strings.ToLower(pattern), strings.ToLower(page.Host))
 		return matches
 	})
 }
 
-// openSocket reads the key from a connection's first message.
-func (d *door) openSocket(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
-	key := bearer(payload.Authorization())
-	p, err := d.authenticate(ctx, key)
-	if err != nil {
-		code, reason := closeTryAgain, "UNAVAILABLE"
-		if errors.Is(err, jobs.ErrUnauthenticated) {
-			code, reason = closeUnauthenticated, "UNAUTHENTICATED"
-		}
-		// gqlgen needs the ctx even here.
-		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, code), reason), nil, present(ctx, err)
-	}
-	s := ctx.Value(socketKey{}).(*socket)
-	release, ok := d.keys.hold(key, func() {
-		_ = s.conn.WriteClose(closeUnauthenticated, "UNAUTHENTICATED")
-		s.end()
-	})
-	if !ok {
-		return transport.AppendCloseReason(transport.WithWebsocketCloseCode(ctx, closeTryAgain), string(jobs.CodeRateLimited)), nil, present(ctx, errStreams)
-	}
-	context.AfterFunc(ctx, release)
-	return withPrincipal(ctx, p), nil, nil
-}
+// socketTransport makes sockets of requests.
+type socketTransport struct{ *API }
 
-// acceptSocket makes connections that hold the other side to the protocol.
-type acceptSocket struct{}
+var _ graphql.Transport = socketTransport{}
 
-// Accept implements transport.WebsocketImplementation.
-func (acceptSocket) Accept(w http.ResponseWriter, r *http.Request, _ transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+// Supports implements graphql.Transport.
+func (socketTransport) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// Do implements graphql.Transport. It returns once the connection is open: what
+// net/http keeps for a request is not kept for a socket.
+func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+	ws, err := websocket.Accept(lean{w}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // welcomes has looked at the origin
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {
-		return nil, err
+		return // it is answered
 	}
-	conn := newProtocolConn(ws)
-	if ws.Subprotocol() != subprotocol {
-		_ = conn.WriteClose(closeSubprotocol, "Subprotocol not acceptable")
-	}
-	s := r.Context().Value(socketKey{}).(*socket)
-	s.conn = conn
-	context.AfterFunc(s.request, s.leave)
-	return conn, nil
-}
-
-// leave ends the connection when its request's context does. With ErrRestart it
-// says goodbye, and the other side's answer, or its lack, ends the rest: nothing
-// that runs may look complete.
-func (s *socket) leave() {
-	if errors.Is(context.Cause(s.request), ErrRestart) {
-		_ = s.conn.WriteClose(closeRestart, "RESTART")
+	s := newSocket(ws, executor, t.keys, &t.sockets.told)
+	if !t.sockets.add(s) {
+		go s.close(closeRestart, "RESTART")
 		return
 	}
-	s.end()
+	go func() {
+		defer t.sockets.remove(s)
+		s.serve()
+	}()
+}
+
+// socketBuffer is what a socket reads and writes at once: most messages are
+// smaller, and thousands of sockets wait.
+const socketBuffer = 1 << 10
+
+// lean hands connections over with small buffers.
+type lean struct{ http.ResponseWriter }
+
+// Hijack implements http.Hijacker.
+func (w lean) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // what came with the request
+	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn), max(socketBuffer, len(early)))
+	_, err = reader.Peek(len(early))
+	return conn, bufio.NewReadWriter(reader, bufio.NewWriterSize(conn, socketBuffer)), err
+}
+
+// sockets are those that are open.
+type sockets struct {
+	told told
+
+	mu     sync.Mutex
+	open   map[*socket]bool
+	closed bool          // no more are taken
+	empty  chan struct{} // closed when the last one is gone, once closed
+}
+
+func (all *sockets) add(s *socket) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return false
+	}
+	if all.open == nil {
+		all.open = map[*socket]bool{}
+	}
+	all.open[s] = true
+	return true
+}
+
+func (all *sockets) remove(s *socket) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, s)
+	if all.closed && len(all.open) == 0 {
+		close(all.empty)
+	}
+}
+
+// Close closes every socket with 1012, so that its client goes on elsewhere, and
+// takes no more. It returns once they are gone, or ctx's error if that ends before.
+// Event streams end with their requests' contexts, see [ErrRestart].
+func (a *API) Close(ctx context.Context) error {
+	all := &a.sockets
+	all.mu.Lock()
+	if !all.closed {
+		all.closed, all.empty = true, make(chan struct{})
+		for s := range all.open {
+			go s.close(closeRestart, "RESTART")
+		}
+		if len(all.open) == 0 {
+			close(all.empty)
+		}
+	}
+	all.mu.Unlock()
+	select {
+	case <-all.empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -5,12 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -21,8 +20,6 @@ const subprotocol = "graphql-transport-ws"
 
 // Close codes, those of the protocol and those of RFC 6455.
 const (
-	closeNormal          = 1000
-	closeProtocol        = 1002
 	closeRestart         = 1012
 	closeTryAgain        = 1013
 	closeBadMessage      = 4400
@@ -34,45 +31,117 @@ const (
 )
 
 const (
+	// initTimeout is how long a socket may be open before connection_init comes.
+	initTimeout = 5 * time.Second
 	// maxOperations bounds what one socket may have running.
 	maxOperations = 20
 	// maxMessage bounds a message on a socket.
 	maxMessage = 64 << 10
+	// A socket may send maxMessages at once, and messagesPerSecond on average.
+	maxMessages       = 200
+	messagesPerSecond = 50
+	// maxUnanswered pings end a socket, whose other side is gone.
+	maxUnanswered = 2
 	// writeTimeout is how long the other side may leave a stream unread, with the
 	// buffers in between full, before it is ended. Nothing is kept for it: it may
 	// go on elsewhere from where it was.
 	writeTimeout = 10 * time.Second
 )
 
-// protocolConn is one connection as graphql-transport-ws has it: what gqlgen is
-// less strict about is refused here, before it sees it. It gives operations names
-// of its own, so that whatever a late message of an ended one says reaches no
-// other that was given the same id.
-type protocolConn struct {
-	ws     *websocket.Conn
-	closed chan struct{} // when the close handshake is over; nil before it began
+// socket is one connection as graphql-transport-ws has it. It keeps one goroutine,
+// which reads, and that on a small stack: thousands are open and silent.
+type socket struct {
+	ws       *websocket.Conn
+	executor graphql.GraphExecutor
+	keys     *jobs.KeyWatch
+	told     *told
 
-	mu         sync.Mutex
-	deadline   *time.Timer
-	begun      bool              // connection_init came
-	operations map[string]string // the client's ids by our names; "" once the client gave one up
-	names      map[string]string // our names by the client's ids
-	last       int
+	// ctx is that of all that runs on it. It is only written before the first
+	// operation.
+	ctx     context.Context
+	end     context.CancelFunc
+	release func() // gives its place under its key back
+	closing atomic.Bool
+	timer   *time.Timer // until connection_init, then until the next ping
+
+	mu         sync.Mutex // also orders what is written
+	begun      bool       // connection_init came
+	acked      bool       // it was answered
+	unanswered int        // pings
+	operations map[string]*operation
+
+	// Only the reader's.
+	budget   float64 // messages that it may still send at once
+	lastRead time.Time
 }
 
-var _ interface {
-	transport.WebsocketConn
-	transport.WebsocketReadDeadliner
-} = (*protocolConn)(nil)
-
-func newProtocolConn(ws *websocket.Conn) *protocolConn {
+func newSocket(ws *websocket.Conn, executor graphql.GraphExecutor, keys *jobs.KeyWatch, told *told) *socket {
 	ws.SetReadLimit(maxMessage)
-	return &protocolConn{ws: ws, operations: map[string]string{}, names: map[string]string{}}
+	s := &socket{ws: ws, executor: executor, keys: keys, told: told, release: func() {}, budget: maxMessages}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.timer = time.AfterFunc(initTimeout, s.tick)
+	return s
 }
 
-// Subprotocol implements transport.WebsocketConn. Whoever asked for another one
-// is told so already.
-func (c *protocolConn) Subprotocol() string { return subprotocol }
+// serve reads until the connection is over.
+func (s *socket) serve() {
+	defer s.leave()
+	if s.ws.Subprotocol() != subprotocol {
+		s.close(closeSubprotocol, "Subprotocol not acceptable")
+		return
+	}
+	for {
+		kind, raw, err := s.ws.Read(context.Background())
+		if err != nil {
+			return
+		}
+		// A goroutine's stack stays as large as it once was for long.
+		taken := make(chan *violation)
+		go func() { taken <- s.take(kind, raw) }()
+		if v := <-taken; v != nil {
+			s.close(v.code, v.reason)
+			return
+		}
+	}
+}
+
+// leave ends what runs on the connection, and it.
+func (s *socket) leave() {
+	s.end()
+	s.timer.Stop()
+	s.release()
+	if !s.closing.Load() { // else a close handshake is under way, which has its own few seconds
+		_ = s.ws.CloseNow()
+	}
+}
+
+// close ends the connection for a reason, unless it has another already. It waits
+// some seconds for the other side's answer.
+func (s *socket) close(code int, reason string) {
+	if !s.closing.CompareAndSwap(false, true) {
+		return
+	}
+	s.end()
+	_ = s.ws.Close(websocket.StatusCode(code), clip(reason, 123))
+}
+
+// tick is called when connection_init is late, and then whenever a ping is due.
+func (s *socket) tick() {
+	s.mu.Lock()
+	begun := s.begun
+	s.unanswered++
+	gone := s.unanswered > maxUnanswered
+	s.mu.Unlock()
+	switch {
+	case !begun:
+		s.close(closeInitTimeout, "Connection initialisation timeout")
+	case gone:
+		_ = s.ws.CloseNow()
+	default:
+		s.send(message{Type: "ping"})
+		s.timer.Reset(pingEvery)
+	}
+}
 
 // message is one message of the protocol.
 type message struct {
@@ -87,261 +156,183 @@ type violation struct {
 	reason string
 }
 
-// Error implements error.
-func (v *violation) Error() string { return v.reason }
+var (
+	errBadMessage      = &violation{closeBadMessage, "Invalid message received"}
+	errTooManyMessages = &violation{closeTryAgain, string(jobs.CodeRateLimited)}
+)
 
-var errBadMessage = &violation{closeBadMessage, "Invalid message received"}
-
-// NextReader implements transport.WebsocketConn: it returns the next message that
-// is for gqlgen.
-func (c *protocolConn) NextReader() (int, io.Reader, error) {
-	for {
-		kind, raw, err := c.ws.Read(context.Background())
-		if err != nil {
-			return 0, nil, closedOr(err)
-		}
-		var bad *violation
-		passed, err := c.take(kind, raw)
-		if errors.As(err, &bad) {
-			_ = c.WriteClose(bad.code, bad.reason)
-			return 0, nil, transport.ErrWebsocketClosed
-		}
-		if err != nil {
-			return 0, nil, closedOr(err)
-		}
-		if passed != nil {
-			return int(websocket.MessageText), bytes.NewReader(passed), nil
-		}
+// take does what a message asks for.
+func (s *socket) take(kind websocket.MessageType, raw []byte) *violation {
+	if !s.mayCome(time.Now()) {
+		return errTooManyMessages
 	}
-}
-
-func closedOr(err error) error {
-	switch websocket.CloseStatus(err) {
-	case websocket.StatusNormalClosure, websocket.StatusNoStatusRcvd:
-		return transport.ErrWebsocketClosed
-	}
-	return err
-}
-
-// take looks at a message and returns what gqlgen is given of it, if anything.
-func (c *protocolConn) take(kind websocket.MessageType, raw []byte) ([]byte, error) {
 	if kind != websocket.MessageText || checkText(raw) != nil {
-		return nil, errBadMessage
+		return errBadMessage
 	}
 	var m message
 	if json.Unmarshal(raw, &m) != nil || !isObject(raw) {
-		return nil, errBadMessage
+		return errBadMessage
 	}
+	s.mu.Lock()
+	s.unanswered = 0
+	s.mu.Unlock()
 	switch m.Type {
 	case "connection_init":
-		return c.takeInit(m, raw)
+		return s.takeInit(m)
 	case "ping", "pong":
-		return c.takePing(m, raw)
+		return s.takePing(m)
 	case "subscribe":
-		return c.takeSubscribe(m)
+		return s.takeSubscribe(m)
 	case "complete":
-		return c.takeComplete(m)
+		return s.takeComplete(m)
 	}
-	return nil, errBadMessage
+	return errBadMessage
+}
+
+// mayCome tells whether another message may come now.
+func (s *socket) mayCome(now time.Time) bool {
+	if !s.lastRead.IsZero() {
+		s.budget = min(maxMessages, s.budget+messagesPerSecond*now.Sub(s.lastRead).Seconds())
+	}
+	s.lastRead = now
+	s.budget--
+	return s.budget >= 0
 }
 
 func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 
 func isNothing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-func (c *protocolConn) takeInit(m message, raw []byte) ([]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.begun {
-		return nil, &violation{closeInitAgain, "Too many initialisation requests"}
+// takeInit finds out who calls.
+func (s *socket) takeInit(m message) *violation {
+	s.mu.Lock()
+	again := s.begun
+	s.begun = true
+	s.mu.Unlock()
+	var payload struct{ Authorization json.RawMessage }
+	switch {
+	case again:
+		return &violation{closeInitAgain, "Too many initialisation requests"}
+	case !isNothing(m.Payload) && (!isObject(m.Payload) || json.Unmarshal(m.Payload, &payload) != nil):
+		return errBadMessage
 	}
-	c.begun = true
-	if isNothing(m.Payload) {
-		return []byte(`{"type":"connection_init"}`), nil
+	var authorization string
+	_ = json.Unmarshal(payload.Authorization, &authorization) // what is no string is no key
+	key := bearer(authorization)
+	ctx, cancel := context.WithTimeout(s.ctx, initTimeout)
+	defer cancel()
+	p, err := s.keys.Authenticate(ctx, key)
+	switch {
+	case errors.Is(err, jobs.ErrUnauthenticated):
+		return &violation{closeUnauthenticated, "UNAUTHENTICATED"}
+	case err != nil:
+		_ = present(ctx, err) // reports it
+		return &violation{closeTryAgain, "UNAVAILABLE"}
 	}
-	if !isObject(m.Payload) {
-		return nil, errBadMessage
+	release, err := s.keys.Hold(key, func() { s.close(closeUnauthenticated, "UNAUTHENTICATED") })
+	if err != nil {
+		return &violation{closeTryAgain, string(jobs.CodeRateLimited)}
 	}
-	return raw, nil
+	s.release = release
+	s.ctx = withPrincipal(s.ctx, p)
+	s.mu.Lock()
+	s.acked = true
+	s.mu.Unlock()
+	s.send(message{Type: "connection_ack"})
+	s.timer.Reset(pingEvery)
+	return nil
 }
 
 // takePing answers pings, which may come before connection_init.
-func (c *protocolConn) takePing(m message, raw []byte) ([]byte, error) {
+func (s *socket) takePing(m message) *violation {
 	if !isNothing(m.Payload) && !isObject(m.Payload) {
-		return nil, errBadMessage
+		return errBadMessage
 	}
-	c.mu.Lock()
-	begun := c.begun
-	c.mu.Unlock()
-	switch {
-	case begun:
-		return raw, nil
-	case m.Type == "ping":
-		return nil, c.write(message{Type: "pong", Payload: m.Payload})
+	if m.Type == "ping" {
+		s.send(message{Type: "pong", Payload: m.Payload})
 	}
-	return nil, nil
+	return nil
 }
 
-func (c *protocolConn) takeSubscribe(m message) ([]byte, error) {
-	c.mu.Lock()
-	begun := c.begun
-	_, running := c.names[m.ID]
-	full := len(c.operations) >= maxOperations
-	c.mu.Unlock()
+func (s *socket) takeSubscribe(m message) *violation {
+	request, ok := readRequest(m.Payload)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, running := s.operations[m.ID]
 	switch {
-	case !begun: // whoever comes after connection_init is read after its answer
-		return nil, &violation{closeUnauthenticated, "Unauthorized"}
-	case m.ID == "" || !isRequest(m.Payload):
-		return nil, errBadMessage
+	case !s.acked:
+		return &violation{closeUnauthenticated, "Unauthorized"}
+	case m.ID == "" || !ok:
+		return errBadMessage
 	case running:
-		return nil, &violation{closeDuplicate, "Subscriber for " + clip(m.ID, 64) + " already exists"}
-	case full:
-		return nil, c.refuse(m.ID, errOperations)
+		return &violation{closeDuplicate, "Subscriber for " + clip(m.ID, 64) + " already exists"}
+	case len(s.operations) >= maxOperations:
+		refused, _ := json.Marshal(gqlerror.List{refusal(errOperations)})
+		s.write(message{ID: m.ID, Type: "error", Payload: refused})
+		return nil
 	}
-	c.mu.Lock()
-	c.last++
-	name := fmt.Sprint(c.last)
-	c.operations[name], c.names[m.ID] = m.ID, name
-	c.mu.Unlock()
-	return json.Marshal(message{Type: m.Type, ID: name, Payload: m.Payload})
+	if s.operations == nil {
+		s.operations = map[string]*operation{}
+	}
+	o := newOperation(s, m.ID, m.Payload)
+	s.operations[m.ID] = o
+	go o.begin(request)
+	return nil
 }
 
-// isRequest tells whether a payload has the shape of a request.
-func isRequest(payload json.RawMessage) bool {
-	var request parts
-	return isObject(payload) && json.Unmarshal(payload, &request) == nil && (request.Query != nil || request.Extensions != nil)
+// readRequest reads a payload that has the shape of a request.
+func readRequest(payload json.RawMessage) (*graphql.RawParams, bool) {
+	var shape parts
+	if !isObject(payload) || json.Unmarshal(payload, &shape) != nil || shape.Query == nil && shape.Extensions == nil {
+		return nil, false
+	}
+	var request graphql.RawParams
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.UseNumber()
+	return &request, decoder.Decode(&request) == nil
 }
 
 var errOperations = jobs.Later(jobs.CodeRateLimited, time.Second,
 	"%d operations run on this connection, which is all that it may have: end some, or open another.", maxOperations)
 
-// refuse ends an operation that never began.
-func (c *protocolConn) refuse(id string, e *jobs.Error) error {
-	payload, err := json.Marshal(gqlerror.List{refusal(e)})
-	if err != nil {
-		return err
-	}
-	return c.write(message{ID: id, Type: "error", Payload: payload})
-}
-
-func (c *protocolConn) takeComplete(m message) ([]byte, error) {
+func (s *socket) takeComplete(m message) *violation {
 	if m.ID == "" {
-		return nil, errBadMessage
+		return errBadMessage
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	name, running := c.names[m.ID]
-	if !running {
-		return nil, nil // it ended at the same moment
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.operations[m.ID]; o != nil { // else it ended at the same moment
+		delete(s.operations, m.ID)
+		o.end()
 	}
-	delete(c.names, m.ID)
-	c.operations[name] = ""
-	return json.Marshal(message{Type: m.Type, ID: name})
+	return nil
 }
 
-// WriteJSON implements transport.WebsocketConn.
-func (c *protocolConn) WriteJSON(v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var m message
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return err
-	}
-	if m.ID == "" {
-		return c.send(raw)
-	}
-	id, listens := c.told(m)
-	if !listens {
-		return nil
-	}
-	m.ID = id
-	return c.write(m)
+// send writes a message that is about no operation.
+func (s *socket) send(m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(m)
 }
 
-// told returns the client's id of an operation that a message is about, if the
-// client still wants to hear of it. An error is an operation's last message.
-func (c *protocolConn) told(m message) (id string, listens bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id = c.operations[m.ID]
-	switch m.Type {
-	case "complete":
-		delete(c.operations, m.ID)
-		delete(c.names, id)
-	case "error":
-		c.operations[m.ID] = ""
-		delete(c.names, id)
-	}
-	return id, id != ""
-}
-
-func (c *protocolConn) write(m message) error {
+// write writes a message. mu is held.
+func (s *socket) write(m message) {
 	raw, err := json.Marshal(m)
-	if err != nil {
-		return err
+	if err == nil {
+		s.writeRaw(raw)
 	}
-	return c.send(raw)
 }
 
-// send ends the connection if the other side does not read.
-func (c *protocolConn) send(raw []byte) error {
+// writeRaw ends the connection if the other side does not read. mu is held.
+func (s *socket) writeRaw(raw []byte) {
+	if s.closing.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	return c.ws.Write(ctx, websocket.MessageText, raw)
-}
-
-// SetReadDeadline implements transport.WebsocketReadDeadliner.
-func (c *protocolConn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.deadline != nil {
-		c.deadline.Stop()
-		c.deadline = nil
+	if err := s.ws.Write(ctx, websocket.MessageText, raw); err != nil {
+		s.end() // the reader learns of it, too
 	}
-	if !t.IsZero() && c.closed == nil {
-		c.deadline = time.AfterFunc(time.Until(t), func() { _ = c.ws.CloseNow() })
-	}
-	return nil
-}
-
-// WriteClose implements transport.WebsocketConn: the first reason counts. The
-// other side's answer is not waited for.
-func (c *protocolConn) WriteClose(code int, reason string) error {
-	if code == closeProtocol {
-		code = closeBadMessage
-		if reason == "connection initialisation timeout" {
-			code, reason = closeInitTimeout, "Connection initialisation timeout"
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.deadline != nil {
-		c.deadline.Stop()
-	}
-	if c.closed != nil {
-		return nil
-	}
-	closed := make(chan struct{})
-	c.closed = closed
-	go func() {
-		defer close(closed)
-		_ = c.ws.Close(websocket.StatusCode(code), clip(reason, 123))
-	}()
-	return nil
-}
-
-// Close implements transport.WebsocketConn. It leaves a close handshake its few
-// seconds.
-func (c *protocolConn) Close() error {
-	c.mu.Lock()
-	closing := c.closed != nil
-	c.mu.Unlock()
-	if closing {
-		return nil
-	}
-	return c.ws.CloseNow()
 }
 
 // clip shortens text to some bytes of whole characters.

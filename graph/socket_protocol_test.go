@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -172,7 +173,7 @@ func TestSocketProtocol(t *testing.T) {
 func TestStreamsPerKey(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.Handler(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher}, s.Keys.Authenticate, graph.Options{StreamsPerKey: 2}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 

@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -16,15 +17,16 @@ import (
 // ends with UNAVAILABLE: their clients go on elsewhere.
 var ErrRestart = errors.New("this process ends")
 
-// errKeyRevoked is the cause of the end of a stream of events whose key is not
-// valid any more.
-var errKeyRevoked = errors.New("the key is not valid any more")
-
 // stream is one subscription. err is why it ended, if it failed; it is written
 // before the channel of events is closed, and read after.
 type stream struct {
 	err  error
 	told bool // the listener was told why its context was ended
+
+	// parks is whether the transport goes on with parked streams, and parked the
+	// one that is.
+	parks  bool
+	parked parked
 }
 
 type streamKey struct{}
@@ -52,6 +54,66 @@ func follow[T any](ctx context.Context, run func(send func(T) error) error) <-ch
 	return events
 }
 
+// parked is what a subscription follows that waits on no goroutine: its transport
+// answers when there is something to answer, and calls the methods in turn.
+type parked interface {
+	// fetch tells whether there is something to answer, be it that it is over.
+	fetch(ctx context.Context) bool
+	// wake has f called, once, when fetch may have something.
+	wake(f func())
+	// first is the event to answer with, or nil if it is over.
+	first() any
+	// offer has the next response be about that event.
+	offer()
+}
+
+// followStream runs a subscription to what is followed, and closes that with ctx.
+func followStream[T any](ctx context.Context, from jobs.Stream[T]) <-chan T {
+	s, _ := ctx.Value(streamKey{}).(*stream)
+	if !s.parks {
+		return follow(ctx, func(send func(T) error) error { return jobs.Each(ctx, from, send) })
+	}
+	context.AfterFunc(ctx, from.Close)
+	p := &parkedStream[T]{from: from, events: make(chan T, 1)}
+	s.parked = p
+	return p.events
+}
+
+type parkedStream[T any] struct {
+	from    jobs.Stream[T]
+	events  chan T // what gqlgen reads
+	items   []T
+	current T
+	over    bool
+}
+
+func (p *parkedStream[T]) fetch(ctx context.Context) bool {
+	if len(p.items) > 0 || p.over || ctx.Err() != nil {
+		return true
+	}
+	var err error
+	if p.items, err = p.from.Next(ctx); err != nil {
+		p.over = true
+		close(p.events)
+		if !errors.Is(err, io.EOF) {
+			fail(ctx, err)
+		}
+	}
+	return p.over || len(p.items) > 0
+}
+
+func (p *parkedStream[T]) wake(f func()) { p.from.Wake(f) }
+
+func (p *parkedStream[T]) first() any {
+	if len(p.items) == 0 {
+		return nil
+	}
+	p.current, p.items = p.items[0], p.items[1:]
+	return p.current
+}
+
+func (p *parkedStream[T]) offer() { p.events <- p.current }
+
 // fail notes why a stream ends. The end of its listener is no failure.
 func fail(ctx context.Context, err error) {
 	if s, ok := ctx.Value(streamKey{}).(*stream); ok && ctx.Err() == nil {
@@ -66,8 +128,12 @@ func openStream(ctx context.Context, next graphql.OperationHandler) graphql.Resp
 	if graphql.GetOperationContext(ctx).Operation.Operation != ast.Subscription {
 		return next(ctx)
 	}
-	s := &stream{}
-	events := next(context.WithValue(ctx, streamKey{}, s))
+	s, ok := ctx.Value(streamKey{}).(*stream)
+	if !ok {
+		s = &stream{}
+		ctx = context.WithValue(ctx, streamKey{}, s)
+	}
+	events := next(ctx)
 	return func(ctx context.Context) *graphql.Response {
 		if event := events(ctx); event != nil {
 			return event
@@ -95,7 +161,7 @@ func endOf(cause error) *jobs.Error {
 	switch {
 	case errors.Is(cause, ErrRestart):
 		return jobs.Later(jobs.CodeUnavailable, time.Second, "This server is being restarted: connect again.")
-	case errors.Is(cause, errKeyRevoked):
+	case errors.Is(cause, jobs.ErrUnauthenticated):
 		return &jobs.Error{Code: jobs.CodeUnauthenticated, Message: "The key of this stream is not valid any more: it was revoked, or has expired. Connect with another."}
 	}
 	return nil

@@ -12,15 +12,17 @@ import (
 )
 
 func (r *subscriptionResolver) JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error) {
-	p := principal(ctx)
-	return follow(ctx, func(send func(*models.JobEvent) error) error {
-		return r.Watcher.Events(ctx, p, models.JobID(jobID), int64(valueOr(afterSeq, 0)), send)
-	}), nil
+	events, err := r.Watcher.Events(ctx, principal(ctx), models.JobID(jobID), int64(valueOr(afterSeq, 0)))
+	if err != nil {
+		return nil, err
+	}
+	return followStream(ctx, events), nil
 }
 
 func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error) {
-	p, only := principal(ctx), valueOr(filter, models.JobFilter{})
-	return follow(ctx, func(send func(*models.Job) error) error {
-		return r.Watcher.Changes(ctx, p, only, send)
-	}), nil
+	changes, err := r.Watcher.Changes(ctx, principal(ctx), valueOr(filter, models.JobFilter{}))
+	if err != nil {
+		return nil, err
+	}
+	return followStream(ctx, changes), nil
 }

@@ -19,10 +19,7 @@ func (w *Watcher) Directives(ctx context.Context, p Principal, id models.WorkerI
 		return err
 	}
 	// News of what is wanted after the first look must not be missed.
-	news, stop, err := w.News.Subscribe(ctx, string(id))
-	if err != nil {
-		return fmt.Errorf("watch worker %s: %w", id, err)
-	}
+	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
 	var sent []Directive
 	for {

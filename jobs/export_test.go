@@ -17,7 +17,10 @@ var (
 func Feeds(w *Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.feeds)
+	if w.events == nil {
+		return 0
+	}
+	return len(w.events.feeds)
 }
 
 // MaxRing bounds a Ring.
@@ -29,9 +32,15 @@ type Ring struct{ inside *ring[int] }
 // NewRing makes an empty ring.
 func NewRing() Ring { return Ring{newRing(MaxRing, func(n int) int { return n })} }
 
-func (r Ring) Add(n int)             { r.inside.add(n) }
-func (r Ring) Age()                  { r.inside.age() }
-func (r Ring) More() <-chan struct{} { return r.inside.after(0).more }
+func (r Ring) Add(n int) { r.inside.add(n) }
+func (r Ring) Age()      { r.inside.age() }
+
+// Wait waits, under some name, until there is something after n.
+func (r Ring) Wait(who any, n int) {
+	more := make(chan struct{})
+	r.inside.wake(who, n, func() { close(more) })
+	<-more
+}
 func (r Ring) After(n int) (held []int, behind bool) {
 	h := r.inside.after(n)
 	return h.items, h.behind

@@ -118,9 +118,9 @@ type ReadyIndex interface {
 // something new. It may lose messages: who listens also looks from time to time.
 type News interface {
 	Publish(ctx context.Context, ids ...string)
-	// Subscribe returns a channel that holds a value whenever there was news,
-	// and a function that ends it.
-	Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error)
+	// Subscribe has told called whenever there was news, and returns a function
+	// that ends it. told must not wait for anything.
+	Subscribe(ctx context.Context, id string, told func()) (stop func())
 }
 
 // ErrProviderGone means that a provider is shutting down: its pools are left as

@@ -14,16 +14,18 @@ type ring[T any] struct {
 
 	mu    sync.Mutex
 	items []T
-	floor int           // the number before the first item
-	head  int           // the number of the newest item there ever was
-	aged  int           // how many of the items were there when age was last called
-	over  bool          // nothing comes after head
-	err   error         // why nothing comes any more, if it failed
-	more  chan struct{} // closed when something of the above changed
+	floor int   // the number before the first item
+	head  int   // the number of the newest item there ever was
+	aged  int   // how many of the items were there when age was last called
+	over  bool  // nothing comes after head
+	err   error // why nothing comes any more, if it failed
+
+	// waiting are whom to call, once, when something of the above changes.
+	waiting map[any]func()
 }
 
 func newRing[T any](most int, number func(T) int) *ring[T] {
-	return &ring[T]{most: most, number: number, more: make(chan struct{})}
+	return &ring[T]{most: most, number: number}
 }
 
 // heard is what a ring says to one who has everything up to a number.
@@ -33,20 +35,51 @@ type heard[T any] struct {
 	floor  int  // up to here it has to be read elsewhere
 	over   bool
 	err    error
-	more   <-chan struct{}
 }
+
+// isNothing tells whether there is nothing to say yet.
+func (h heard[T]) isNothing() bool { return len(h.items) == 0 && !h.behind && !h.over && h.err == nil }
 
 // after returns what comes after a number.
 func (r *ring[T]) after(at int) heard[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := heard[T]{floor: r.floor, more: r.more, err: r.err}
+	return r.afterLocked(at)
+}
+
+func (r *ring[T]) afterLocked(at int) heard[T] {
+	h := heard[T]{floor: r.floor, err: r.err}
 	if h.behind = at < r.floor; !h.behind {
 		from, _ := slices.BinarySearchFunc(r.items, at+1, func(item T, n int) int { return r.number(item) - n })
 		h.items = r.items[from:]
 		h.over = r.over && at >= r.head
 	}
 	return h
+}
+
+// wake has f called once there may be something after a number: at once if there
+// is. It is called on a goroutine of the ring's writer and must not wait for
+// anything. Who waits already under the same name waits for this instead.
+func (r *ring[T]) wake(who any, at int, f func()) {
+	r.mu.Lock()
+	if r.afterLocked(at).isNothing() {
+		if r.waiting == nil {
+			r.waiting = map[any]func(){}
+		}
+		r.waiting[who] = f
+		f = nil
+	}
+	r.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// forget has nobody called who waits under that name.
+func (r *ring[T]) forget(who any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, who)
 }
 
 // newest is the number of the newest item.
@@ -68,12 +101,11 @@ func (r *ring[T]) add(items ...T) {
 	if len(items) == 0 {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.items = append(r.items, items...)
-	r.head, r.over = r.number(items[len(items)-1]), false
-	r.drop(len(r.items) - r.most)
-	r.tell()
+	r.change(func() {
+		r.items = append(r.items, items...)
+		r.head, r.over = r.number(items[len(items)-1]), false
+		r.drop(len(r.items) - r.most)
+	})
 }
 
 // age drops the items that were there when it was last called: those who keep
@@ -98,22 +130,26 @@ func (r *ring[T]) drop(n int) {
 // end notes whether the stream is over at its head, and how far that is.
 func (r *ring[T]) end(head int, over bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if over != r.over || head > r.head {
-		r.over, r.head = over, max(head, r.head)
-		r.tell()
+	same := over == r.over && head <= r.head
+	r.mu.Unlock()
+	if !same { // only the ring's writer changes them
+		r.change(func() { r.over, r.head = over, max(head, r.head) })
 	}
 }
 
 // fail ends the stream for all who follow it.
 func (r *ring[T]) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = err
-	r.tell()
+	r.change(func() { r.err = err })
 }
 
-func (r *ring[T]) tell() {
-	close(r.more)
-	r.more = make(chan struct{})
+// change does something to the ring and calls those who wait.
+func (r *ring[T]) change(do func()) {
+	r.mu.Lock()
+	do()
+	waiting := r.waiting
+	r.waiting = nil
+	r.mu.Unlock()
+	for _, f := range waiting {
+		f()
+	}
 }

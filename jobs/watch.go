@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ type Watcher struct {
 	News   News
 
 	mu      sync.Mutex
-	feeds   map[models.JobID]*feed // of the jobs whose events somebody follows
-	changes *changeFeed            // there while somebody follows changes
+	events  *eventReader // there while somebody follows a job's events
+	changes *changeFeed  // there while somebody follows changes
 }
 
 const (
@@ -36,10 +35,7 @@ func (w *Watcher) Job(ctx context.Context, p Principal, id models.JobID, every t
 		return invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
 	}
 	// News of what changes after the first look must not be missed.
-	news, stop, err := w.News.Subscribe(ctx, string(id))
-	if err != nil {
-		return fmt.Errorf("watch job %s: %w", id, err)
-	}
+	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
 	var sent *models.Job
 	for {
@@ -60,6 +56,18 @@ func (w *Watcher) Job(ctx context.Context, p Principal, id models.JobID, every t
 			return err
 		}
 	}
+}
+
+// newsOf returns a channel that holds a value whenever there was news since it was
+// last read, and a function that ends it.
+func newsOf(ctx context.Context, from News, id string) (news <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, from.Subscribe(ctx, id, func() {
+		select {
+		case c <- struct{}{}:
+		default: // there is news to read already
+		}
+	})
 }
 
 func changed(a, b *models.Job) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -30,49 +31,67 @@ var errTooSlow = &Error{
 	Message: "Changes were not read as fast as they came, and some are gone: read the list of jobs again, and subscribe anew.",
 }
 
-// Changes calls send with a job whenever the status of one changed that the
-// caller may see and the filter matches: the row as it is read then, with the
-// status that it had come to. It begins with what changes after the call, ends
-// with ctx, and returns send's error if it fails, or UNAVAILABLE if send is so
-// slow that changes were lost to it. It returns NOT_FOUND for an account that the
-// caller may not see.
-func (w *Watcher) Changes(ctx context.Context, p Principal, f models.JobFilter, send func(*models.Job) error) error {
+// Changes follows the jobs whose status changed that the caller may see and the
+// filter matches: each comes as its row is read then, with the status that it had
+// come to. It begins with what changes after the call, is never over, and fails
+// with UNAVAILABLE for one who is so slow that changes were lost to him. It
+// returns NOT_FOUND for an account that the caller may not see.
+func (w *Watcher) Changes(ctx context.Context, p Principal, f models.JobFilter) (Stream[*models.Job], error) {
 	f, err := narrow(ctx, w.Reader.DB, p, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.Dead {
-		return invalid("filter.dead", "Dead letters cannot be followed: list them.")
+		return nil, invalid("filter.dead", "Dead letters cannot be followed: list them.")
 	}
 	if f.Terms.WorkerID != "" {
-		return invalid("filter.search", "Changes cannot be followed by worker: list the jobs.")
+		return nil, invalid("filter.search", "Changes cannot be followed by worker: list the jobs.")
 	}
 	feed, changes, at := w.joinChanges(f.AccountID)
-	defer w.leaveChanges(feed, f.AccountID)
-	for {
-		heard := changes.after(at)
+	return &changeStream{w: w, feed: feed, changes: changes, at: at, filter: f}, nil
+}
+
+// changeStream is one who follows changes.
+type changeStream struct {
+	w       *Watcher
+	feed    *changeFeed
+	changes *ring[jobChange]
+	at      int
+	filter  models.JobFilter
+	closed  atomic.Bool
+}
+
+// Next implements Stream.
+func (s *changeStream) Next(context.Context) ([]*models.Job, error) {
+	var matching []*models.Job
+	for len(matching) == 0 {
+		heard := s.changes.after(s.at)
 		switch {
 		case heard.err != nil:
-			return heard.err
+			return nil, heard.err
 		case heard.behind:
-			return errTooSlow
+			return nil, errTooSlow
+		case len(heard.items) == 0:
+			return nil, nil
 		}
 		for _, c := range heard.items {
-			if f.Matches(c.job) {
-				if err := send(c.job); err != nil {
-					return err
-				}
+			if s.filter.Matches(c.job) {
+				matching = append(matching, c.job)
 			}
-			at = c.n
+			s.at = c.n
 		}
-		if len(heard.items) > 0 {
-			continue
-		}
-		select {
-		case <-heard.more:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	}
+	return matching, nil
+}
+
+// Wake implements Stream.
+func (s *changeStream) Wake(f func()) { s.changes.wake(s, s.at, f) }
+
+// Close implements Stream.
+func (s *changeStream) Close() {
+	if s.closed.CompareAndSwap(false, true) {
+		s.changes.forget(s)
+		s.w.leaveChanges(s.feed, s.filter.AccountID)
 	}
 }
 
@@ -87,6 +106,8 @@ type jobChange struct {
 type changeFeed struct {
 	shared
 	db    bun.IDB
+	from  News
+	quit  func()                    // ends its news; nil before the first look
 	since time.Time                 // what was written before was read
 	seen  map[models.JobID]lastSeen // of the jobs that changed since then
 	n     int
@@ -115,7 +136,7 @@ func (w *Watcher) joinChanges(account models.AccountID) (f *changeFeed, changes 
 		f = w.newChangeFeed()
 		w.changes = f
 	}
-	f.enter(w.News)
+	f.enter()
 	changes = f.of(account)
 	after = changes.newest()
 	w.mu.Unlock()
@@ -124,14 +145,15 @@ func (w *Watcher) joinChanges(account models.AccountID) (f *changeFeed, changes 
 }
 
 func (w *Watcher) newChangeFeed() *changeFeed {
-	f := &changeFeed{db: w.Reader.DB, accounts: map[models.AccountID]*accountChanges{}}
+	f := &changeFeed{db: w.Reader.DB, from: w.News, accounts: map[models.AccountID]*accountChanges{}}
 	f.shared = shared{
-		topic: topicChanges, pause: changePause, look: f.read,
+		pause: changePause, look: f.read,
 		age: func() { f.each((*ring[jobChange]).age) },
 		fail: func(err error) {
 			w.mu.Lock()
 			w.forgetChanges(f)
 			w.mu.Unlock()
+			f.quit()
 			f.each(func(changes *ring[jobChange]) { changes.fail(err) })
 		},
 	}
@@ -191,8 +213,11 @@ func (f *changeFeed) each(do func(*ring[jobChange])) {
 }
 
 // read tells of the changes since the last look. The first look only notes those
-// that were there before.
-func (f *changeFeed) read(ctx context.Context) error {
+// that were there before; news of what changes after it must not be missed.
+func (f *changeFeed) read(ctx context.Context, _ bool) error {
+	if f.quit == nil {
+		f.quit = f.from.Subscribe(ctx, topicChanges, f.heard)
+	}
 	now, err := models.Now(ctx, f.db)
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)

@@ -15,20 +15,19 @@ import (
 // changes notes what it is sent.
 type changes struct {
 	told chan *models.Job
-	done chan error
 }
 
 func follow(t *testing.T, s *jobstest.Stack, w *jobs.Watcher, p jobs.Principal, f models.JobFilter) *changes {
 	t.Helper()
-	c := &changes{told: make(chan *models.Job, 10_000), done: make(chan error, 1)}
+	c := &changes{told: make(chan *models.Job, 10_000)}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	before := jobs.ChangeFollowers(w)
+	changed, err := w.Changes(ctx, p, f)
+	require.NoError(t, err)
 	go func() {
 		defer close(c.told)
-		c.done <- w.Changes(ctx, p, f, func(j *models.Job) error { c.told <- j; return nil })
+		jobs.Each(ctx, changed, func(j *models.Job) error { c.told <- j; return nil })
 	}()
-	require.Eventually(t, func() bool { return jobs.ChangeFollowers(w) > before }, 10*time.Second, time.Millisecond)
 	return c
 }
 
@@ -86,7 +85,7 @@ func TestChanges(t *testing.T) {
 
 		ended.next(t, job.ID, models.JobCancelled)
 		others.next(t, theirs.ID, models.JobQueued)
-		err = s.Watcher.Changes(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID}, nil)
+		_, err = s.Watcher.Changes(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID})
 		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeNotFound})
 	})
 
@@ -96,9 +95,10 @@ func TestChanges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 
-		err := s.Watcher.Changes(ctx, s.Client, models.JobFilter{}, nil)
+		changed, err := s.Watcher.Changes(t.Context(), s.Client, models.JobFilter{})
+		require.NoError(t, err)
 
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, jobs.Each(ctx, changed, nil), context.Canceled)
 		require.Zero(t, jobs.ChangeFollowers(s.Watcher))
 	})
 }

@@ -2,9 +2,9 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"io"
+	"sync/atomic"
 
 	"github.com/reelay/reelay/models"
 )
@@ -14,145 +14,151 @@ const (
 	eventPage = 200
 	// maxEvents bounds the events of a job that are held for those who are slow.
 	maxEvents = 256
+	// maxLook bounds the jobs that one look reads.
+	maxLook = 1000
 )
 
-// Events calls send with every event of a job after afterSeq, in order, each
-// once: first those of the past, then live ones. It returns nil after the newest
-// event was sent, if that one ended the job, and send's error if it fails. Events
-// that retention removed are not sent.
+// Events follows the events of a job after afterSeq: first come those of the
+// past, then live ones, in order, each once. The stream is over after the newest
+// event if that one ended the job. Events that retention removed do not come.
 //
 // It returns NOT_FOUND for a job that the caller may not see, and INVALID_INPUT
 // for an afterSeq below 0 or beyond the newest event.
 //
 // PostgreSQL alone says what comes next: news only tell when to look, so it does
 // not matter which of them are lost, or through which process the caller came
-// before. All followers of a job in one process share one reader; whoever cannot
-// keep up with it reads his pages himself.
-func (w *Watcher) Events(ctx context.Context, p Principal, id models.JobID, afterSeq int64, send func(*models.JobEvent) error) error {
+// before. All followers in one process share one reader, which looks at all jobs
+// that there was news of at once; whoever cannot keep up with it reads his pages
+// himself.
+func (w *Watcher) Events(ctx context.Context, p Principal, id models.JobID, afterSeq int64) (Stream[*models.JobEvent], error) {
 	job, err := w.Reader.Job(ctx, p, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if afterSeq < 0 || afterSeq > int64(job.EventSeq) {
-		return invalid("afterSeq", "afterSeq must be from 0 to the seq of the job's newest event, which is %d; it is %d.", job.EventSeq, afterSeq)
+		return nil, invalid("afterSeq", "afterSeq must be from 0 to the seq of the job's newest event, which is %d; it is %d.", job.EventSeq, afterSeq)
 	}
-	f := w.join(id)
-	defer w.leave(f)
-	at := int(afterSeq)
+	return &eventStream{w: w, feed: w.join(ctx, job), at: int(afterSeq)}, nil
+}
+
+// eventStream is one who follows a job.
+type eventStream struct {
+	w      *Watcher
+	feed   *feed
+	at     int
+	closed atomic.Bool
+}
+
+// Next implements Stream.
+func (s *eventStream) Next(ctx context.Context) ([]*models.JobEvent, error) {
 	for {
-		heard := f.events.after(at)
+		heard := s.feed.events.after(s.at)
 		if heard.behind {
-			if heard.items, err = models.ListJobEvents(ctx, w.Reader.DB, id, at, eventPage); err != nil {
-				return fmt.Errorf("read events of job %s: %w", id, err)
+			var err error
+			if heard.items, err = models.ListJobEvents(ctx, s.w.Reader.DB, s.feed.id, s.at, eventPage); err != nil {
+				return nil, fmt.Errorf("read events of job %s: %w", s.feed.id, err)
 			}
 			if len(heard.items) == 0 {
-				at = heard.floor // they were removed
+				s.at = heard.floor // they were removed
+				continue
 			}
 		}
-		for _, e := range heard.items {
-			if err := send(e); err != nil {
-				return err
-			}
-			at = e.Seq
+		switch n := len(heard.items); {
+		case n > 0:
+			s.at = heard.items[n-1].Seq
+			return heard.items, nil
+		case heard.err != nil:
+			return nil, heard.err
+		case heard.over:
+			return nil, io.EOF
 		}
-		if heard.behind || len(heard.items) > 0 {
-			continue
-		}
-		if heard.over || heard.err != nil {
-			return heard.err
-		}
-		select {
-		case <-heard.more:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return nil, nil
 	}
 }
 
-// feed reads one job's events for all who follow them in this process.
+// Wake implements Stream.
+func (s *eventStream) Wake(f func()) { s.feed.events.wake(s, s.at, f) }
+
+// Close implements Stream.
+func (s *eventStream) Close() {
+	if s.closed.CompareAndSwap(false, true) {
+		s.feed.events.forget(s)
+		s.w.leave(s.feed)
+	}
+}
+
+// feed is one job whose events somebody in this process follows.
 type feed struct {
-	shared
+	reader *eventReader
 	id     models.JobID
 	events *ring[*models.JobEvent]
+
+	// guarded by the watcher's mu
+	followers int
+	quit      func() // ends its news; nil before they are heard
+	due       bool   // it is among those that the next look reads
 }
 
-// join follows a job's feed.
-func (w *Watcher) join(id models.JobID) *feed {
+// join follows a job from how it was just read.
+func (w *Watcher) join(ctx context.Context, job *models.Job) *feed {
 	w.mu.Lock()
-	f := w.feeds[id]
-	if f == nil {
-		f = w.newFeed(id)
-		w.feeds[id] = f
+	if w.events == nil {
+		w.events = w.newEventReader()
 	}
-	f.enter(w.News)
+	r := w.events
+	r.enter()
+	f := r.feeds[job.ID]
+	first := f == nil
+	if first {
+		f = &feed{reader: r, id: job.ID, events: newRing(maxEvents, func(e *models.JobEvent) int { return e.Seq })}
+		f.events.begin(job.EventSeq)
+		r.feeds[job.ID] = f
+	}
+	f.followers++
 	w.mu.Unlock()
-	<-f.ready
-	return f
-}
-
-func (w *Watcher) newFeed(id models.JobID) *feed {
-	if w.feeds == nil {
-		w.feeds = map[models.JobID]*feed{}
-	}
-	f := &feed{id: id, events: newRing(maxEvents, func(e *models.JobEvent) int { return e.Seq })}
-	f.shared = shared{
-		topic: string(id), age: f.events.age,
-		look: func(ctx context.Context) error { return f.read(ctx, w.Reader) },
-		fail: func(err error) {
-			w.mu.Lock()
-			w.forget(f)
-			w.mu.Unlock()
-			f.events.fail(err)
-		},
+	if first {
+		w.listen(ctx, f)
 	}
 	return f
 }
 
+// listen has the feed read whenever there is news of its job, and once before:
+// nothing that happened since the job was read may be missed.
+func (w *Watcher) listen(ctx context.Context, f *feed) {
+	told := func() { f.reader.isDue(f) }
+	quit := w.News.Subscribe(ctx, string(f.id), told)
+	w.mu.Lock()
+	gone := f.followers == 0
+	if !gone {
+		f.quit = quit
+	}
+	w.mu.Unlock()
+	if gone {
+		quit()
+		return
+	}
+	told()
+}
+
+// leave ends what nobody follows any more.
 func (w *Watcher) leave(f *feed) {
 	w.mu.Lock()
-	f.followers--
-	last := f.followers == 0
-	if last {
-		w.forget(f)
+	r, quit := f.reader, func() {}
+	if f.followers--; f.followers == 0 {
+		r.forget(f)
+		if f.quit != nil {
+			quit = f.quit
+		}
+	}
+	r.followers--
+	last := r.followers == 0
+	if last && w.events == r {
+		w.events = nil
 	}
 	w.mu.Unlock()
+	quit()
 	if last {
-		f.stop()
-		<-f.done
+		r.stop()
+		<-r.done
 	}
-}
-
-// forget has the next follower of the job begin a new feed. The watcher's mu is
-// held.
-func (w *Watcher) forget(f *feed) {
-	if w.feeds[f.id] == f {
-		delete(w.feeds, f.id)
-	}
-}
-
-// read adds what is new up to the job's own counter, which no lost news can
-// change. The first look only notes where the feed begins.
-func (f *feed) read(ctx context.Context, r *Reader) error {
-	job, err := models.GetJob(ctx, r.DB, f.id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return notFound("job")
-	}
-	if err != nil {
-		return fmt.Errorf("read job %s: %w", f.id, err)
-	}
-	if !f.hasBegun() {
-		f.events.begin(job.EventSeq)
-	}
-	for f.events.head < job.EventSeq { // only this goroutine writes it
-		events, err := models.ListJobEvents(ctx, r.DB, f.id, f.events.head, eventPage)
-		if err != nil {
-			return fmt.Errorf("read events of job %s: %w", f.id, err)
-		}
-		if len(events) == 0 {
-			break
-		}
-		f.events.add(events...)
-	}
-	f.events.end(job.EventSeq, job.Status.Terminal() && f.events.head <= job.EventSeq)
-	return nil
 }

@@ -26,13 +26,22 @@ func listen(t *testing.T, w *jobs.Watcher, p jobs.Principal, id models.JobID, af
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(l.seqs)
-		l.done <- w.Events(ctx, p, id, after, func(e *models.JobEvent) error {
+		l.done <- each(ctx, w, p, id, after, func(e *models.JobEvent) error {
 			l.seqs <- e.Seq
 			return nil
 		})
 	}()
 	t.Cleanup(cancel)
 	return l
+}
+
+// each follows a job's events.
+func each(ctx context.Context, w *jobs.Watcher, p jobs.Principal, id models.JobID, after int64, send func(*models.JobEvent) error) error {
+	events, err := w.Events(ctx, p, id, after)
+	if err != nil {
+		return err
+	}
+	return jobs.Each(ctx, events, send)
 }
 
 // next takes the events of the seqs from one to another, and no others.
@@ -55,10 +64,8 @@ func (l *listener) ended(t *testing.T) {
 // quiet is news that nobody ever gets.
 type quiet struct{}
 
-func (quiet) Publish(context.Context, ...string) {}
-func (quiet) Subscribe(context.Context, string) (<-chan struct{}, func(), error) {
-	return nil, func() {}, nil
-}
+func (quiet) Publish(context.Context, ...string)               {}
+func (quiet) Subscribe(context.Context, string, func()) func() { return func() {} }
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
@@ -164,7 +171,7 @@ func TestEvents(t *testing.T) {
 			done    = make(chan error, 1)
 		)
 		go func() {
-			done <- s.Watcher.Events(t.Context(), s.Client, job.ID, 0, func(e *models.JobEvent) error {
+			done <- each(t.Context(), s.Watcher, s.Client, job.ID, 0, func(e *models.JobEvent) error {
 				once.Do(func() { close(stuck); <-release })
 				seqs = append(seqs, e.Seq)
 				return nil
@@ -195,7 +202,7 @@ func TestEvents(t *testing.T) {
 		job := s.Submit(t)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		for _, id := range []models.JobID{job.ID, models.NewJobID(), "job_x", ""} {
-			err := s.Watcher.Events(t.Context(), stranger, id, 0, nil)
+			_, err := s.Watcher.Events(t.Context(), stranger, id, 0)
 			require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeNotFound})
 		}
 	})
@@ -205,7 +212,7 @@ func TestEvents(t *testing.T) {
 		s := jobstest.New(t)
 		job := s.Submit(t)
 		for _, after := range []int64{-1, 2, 1 << 40} {
-			err := s.Watcher.Events(t.Context(), s.Client, job.ID, after, nil)
+			_, err := s.Watcher.Events(t.Context(), s.Client, job.ID, after)
 			require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeInvalidInput}, after)
 		}
 	})
@@ -216,7 +223,7 @@ func TestEvents(t *testing.T) {
 		job := s.Submit(t)
 		gone := errors.New("gone")
 
-		err := s.Watcher.Events(t.Context(), s.Client, job.ID, 0, func(*models.JobEvent) error { return gone })
+		err := each(t.Context(), s.Watcher, s.Client, job.ID, 0, func(*models.JobEvent) error { return gone })
 
 		require.ErrorIs(t, err, gone)
 		require.Zero(t, jobs.Feeds(s.Watcher), "a feed without followers")
@@ -268,7 +275,6 @@ func TestRing(t *testing.T) {
 			for i := range sums {
 				wait.Go(func() {
 					for at := 0; at < 300; {
-						more := r.More()
 						held, behind := r.After(at)
 						if behind {
 							panic(fmt.Sprintf("behind at %d", at))
@@ -277,7 +283,7 @@ func TestRing(t *testing.T) {
 							at, sums[i] = n, sums[i]+n
 						}
 						if len(held) == 0 {
-							<-more
+							r.Wait(i, at)
 						}
 					}
 				})

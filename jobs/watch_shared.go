@@ -8,16 +8,17 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// shared is one reader for all who follow the same thing in this process. It
+// shared is one reader for all who follow things of one kind in this process. It
 // begins with the first of them and ends with the last, who waits for that.
 type shared struct {
-	topic string        // whose news tell when to look
 	pause time.Duration // how long news gather before a look
-	look  func(context.Context) error
-	age   func()      // is called every ageLooks looks
-	fail  func(error) // is called when it cannot go on
+	// look reads what is new: of what there was news of, or of all.
+	look func(ctx context.Context, all bool) error
+	age  func()      // is called every ageLooks looks
+	fail func(error) // is called when it cannot go on
 
-	followers int           // guarded by the watcher's mu
+	followers int // guarded by the watcher's mu
+	news      chan struct{}
 	ready     chan struct{} // closed after the first look
 	stop      context.CancelFunc
 	done      chan struct{}
@@ -32,42 +33,47 @@ const outagePause = time.Second
 const ageLooks = 6
 
 // enter adds a follower. The watcher's mu is held.
-func (s *shared) enter(news News) {
+func (s *shared) enter() {
 	s.followers++
 	if s.followers > 1 {
 		return
 	}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
-	s.ready, s.done = make(chan struct{}), make(chan struct{})
+	s.news, s.ready, s.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.done)
-		s.fail(s.run(ctx, news))
+		s.fail(s.run(ctx))
 		s.begun()
 	}()
 }
 
-// run reads until ctx ends, or look fails for a reason that does not pass.
-func (s *shared) run(ctx context.Context, from News) error {
-	// News of what changes after the first look must not be missed.
-	news, stop, err := from.Subscribe(ctx, s.topic)
-	if err != nil {
-		return wrap(err, "subscribe to news of %s", s.topic)
+// heard has the reader look. It waits for nothing.
+func (s *shared) heard() {
+	select {
+	case s.news <- struct{}{}:
+	default: // it has news already
 	}
-	defer stop()
+}
+
+// run reads until ctx ends, or look fails for a reason that does not pass.
+func (s *shared) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	all := true
 	for looks := 1; ; {
 		var again <-chan time.Time
-		if err := s.look(ctx); models.IsOutage(err) && ctx.Err() == nil && s.hasBegun() {
-			slog.DebugContext(ctx, "a stream is late", "of", s.topic, "error", err)
+		if err := s.look(ctx, all); models.IsOutage(err) && ctx.Err() == nil && s.hasBegun() {
+			slog.DebugContext(ctx, "streams are late", "error", err)
 			again = time.After(outagePause)
 		} else if err != nil {
 			return err
 		}
 		s.begun()
+		all = true
 		select {
-		case <-news:
+		case <-s.news:
+			all = again != nil // what the outage kept from being read is not forgotten
 			if s.pause > 0 {
 				time.Sleep(s.pause) // short: nobody who ends it minds
 			}

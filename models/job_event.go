@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // JobEventType is what happened to a job.
@@ -68,6 +69,44 @@ func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, l
 		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > ? ORDER BY seq LIMIT ?) e
 		ORDER BY e.job_id, e.seq`, uuidArray(jobs), afterSeq, limit).Scan(ctx, &events)
 	return events, err
+}
+
+// JobHead is how far a job's events are.
+type JobHead struct {
+	ID       JobID     `bun:"id"`
+	EventSeq int       `bun:"event_seq"` // of the newest event
+	Status   JobStatus `bun:"status"`
+}
+
+// ListJobHeads returns how far the events of some jobs are, by job; of one that
+// is not there nothing.
+func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
+	var found []JobHead
+	err := db.NewRaw("SELECT id, event_seq, status FROM jobs WHERE id = ANY (?::uuid[])", uuidArray(jobs)).Scan(ctx, &found)
+	heads := make(map[JobID]JobHead, len(found))
+	for _, head := range found {
+		heads[head.ID] = head
+	}
+	return heads, err
+}
+
+// ListEventsAfter returns of each job up to limit events after its EventSeq,
+// oldest first, by job.
+func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
+	jobs, seqs := make([]JobID, len(from)), make([]int, len(from))
+	for i, f := range from {
+		jobs[i], seqs[i] = f.ID, f.EventSeq
+	}
+	var events []*JobEvent
+	err := db.NewRaw(`
+		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
+		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
+		ORDER BY e.job_id, e.seq`, uuidArray(jobs), pgdialect.Array(seqs), limit).Scan(ctx, &events)
+	found := make(map[JobID][]*JobEvent, len(from))
+	for _, e := range events {
+		found[e.JobID] = append(found[e.JobID], e)
+	}
+	return found, err
 }
 
 // MakeEventPartitions makes the partitions of the months to come.

@@ -102,6 +102,13 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group.Go(func() error { return jobs.Every(ctx, "estimates", jobs.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
+		<-ctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		_ = s.graphql.Close(drain) // what does not answer is cut off
+		return nil
+	})
+	group.Go(func() error {
 		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
 	})
 	group.Go(func() error {
@@ -128,8 +135,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
-	mux := http.NewServeMux()
-	mux.Handle("/graphql", explored(console, graph.Handler(&graph.Resolver{
+	keys := &jobs.KeyWatch{Authenticate: s.keys().Authenticate}
+	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   s.deleter(),
 		Holder:    &jobs.Holder{DB: s.workers, Objects: s.objects, Catalogue: s.catalogue, Leaser: leaser},
@@ -137,9 +144,12 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
-	}, s.keys().Authenticate, graph.Options{HideSchema: s.cfg.introspection == "off"})))
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off"})
+
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", explored(console, s.graphql))
 	mux.Handle("/api/", rest.New(rest.Config{
-		Authenticate: s.keys().Authenticate, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
+		Keys: keys, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
 		PublicURL: strings.TrimRight(publicURL, "/"),
 	}))
 	mux.Handle("/v1/", videos.New(videos.Config{

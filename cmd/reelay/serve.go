@@ -78,7 +78,7 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.inside.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// wait waits for the streams, sockets among them, which http.Server forgets.
+// wait waits for the streams.
 func (d *drainer) wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { d.streams.Wait(); close(done) }()
@@ -91,8 +91,8 @@ func (d *drainer) wait(ctx context.Context) error {
 }
 
 // isStream tells whether a request's answer may go on for ever, or is held for
-// long (REST's ?wait).
+// long (REST's ?wait). Sockets are closed by what serves them.
 func isStream(r *http.Request) bool {
-	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || strings.Contains(r.Header.Get("Accept"), "text/event-stream") ||
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream") ||
 		strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Query().Has("wait")
 }

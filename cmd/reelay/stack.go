@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/rate"
@@ -35,6 +36,7 @@ type stack struct {
 	videoModels videos.Models
 	estimates   *jobs.Estimator
 	rates       *rate.Limiter
+	graphql     *graph.API // once its handler is made
 
 	closers []func()
 }

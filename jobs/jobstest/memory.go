@@ -151,35 +151,36 @@ func (x *Index) Wakes(ctx context.Context, _ func(models.Queue)) error {
 // News is news within one process.
 type News struct {
 	mu        sync.Mutex
-	listeners map[string][]chan struct{}
+	listeners map[string]map[*func()]bool
 }
 
 // NewNews makes news that nobody follows yet.
-func NewNews() *News { return &News{listeners: map[string][]chan struct{}{}} }
+func NewNews() *News { return &News{listeners: map[string]map[*func()]bool{}} }
 
 // Publish implements jobs.News.
 func (n *News) Publish(_ context.Context, ids ...string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	var all []*func()
 	for _, id := range ids {
-		for _, c := range n.listeners[id] {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
-		}
+		all = slices.AppendSeq(all, maps.Keys(n.listeners[id]))
+	}
+	n.mu.Unlock()
+	for _, told := range all {
+		(*told)()
 	}
 }
 
 // Subscribe implements jobs.News.
-func (n *News) Subscribe(_ context.Context, id string) (<-chan struct{}, func(), error) {
+func (n *News) Subscribe(_ context.Context, id string, told func()) (stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := make(chan struct{}, 1)
-	n.listeners[id] = append(n.listeners[id], c)
-	return c, func() {
+	if n.listeners[id] == nil {
+		n.listeners[id] = map[*func()]bool{}
+	}
+	n.listeners[id][&told] = true
+	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.listeners[id] = slices.DeleteFunc(n.listeners[id], func(other chan struct{}) bool { return other == c })
-	}, nil
+		delete(n.listeners[id], &told)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,9 +155,8 @@ func TestFault(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		woken, ended := make(chan models.Queue, 100), make(chan error, 1)
 		go func() { ended <- b.Notifier.Index.Wakes(ctx, func(q models.Queue) { woken <- q }) }()
-		follower, leave, err := b.Notifier.News.Subscribe(t.Context(), "job_1")
-		require.NoError(t, err)
-		defer leave()
+		var told atomic.Int32
+		defer b.Notifier.News.Subscribe(t.Context(), "job_1", func() { told.Add(1) })()
 
 		b.restart(t)
 
@@ -165,7 +165,7 @@ func TestFault(t *testing.T) {
 			_ = b.Readier.Mend(t.Context())
 			other := ready.New(b.direct, "test")
 			_ = other.Add(t.Context(), job("other", models.TierPro, "other", 1, 1))
-			return len(follower) > 0 && len(woken) > 0
+			return told.Load() > 0 && len(woken) > 0
 		}, 10*time.Second, 50*time.Millisecond)
 		end()
 		require.NoError(t, receive(t, ended))

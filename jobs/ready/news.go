@@ -3,6 +3,8 @@ package ready
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -23,8 +25,8 @@ type News struct {
 
 // topic is one row that somebody here follows.
 type topic struct {
-	followers map[chan struct{}]bool
-	confirmed chan struct{} // closed when Redis says that news will come
+	followers map[*func()]bool // whom to tell
+	confirmed chan struct{}    // closed when Redis says that news will come
 }
 
 var _ jobs.News = (*News)(nil)
@@ -49,13 +51,13 @@ func (n *News) Publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// Subscribe returns a channel that holds a value whenever there was news since
-// it was last read, and a function that ends the subscription. News published
-// after it returned are not missed while Redis can be reached; when it can again
-// after an outage, that is news too. It returns no error: without Redis there is
-// no news.
-func (n *News) Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error) {
-	channel, follower := n.prefix+id, make(chan struct{}, 1)
+// Subscribe has told called whenever there was news, on a goroutine that tells
+// everybody, and returns a function that ends that; told may be called once more
+// at that moment. News published after it returned are not missed while Redis can
+// be reached; when it can again after an outage, that is news too. Without Redis
+// there is no news.
+func (n *News) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
+	channel, follower := n.prefix+id, &told
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 
@@ -64,15 +66,15 @@ func (n *News) Subscribe(ctx context.Context, id string) (<-chan struct{}, func(
 	case <-followed.confirmed:
 	case <-ctx.Done():
 	}
-	return follower, sync.OnceFunc(func() { n.leave(channel, followed, follower) }), nil
+	return sync.OnceFunc(func() { n.leave(channel, followed, follower) })
 }
 
-func (n *News) follow(ctx context.Context, channel string, follower chan struct{}) *topic {
+func (n *News) follow(ctx context.Context, channel string, follower *func()) *topic {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	followed := n.topics[channel]
 	if followed == nil {
-		followed = &topic{followers: map[chan struct{}]bool{}, confirmed: make(chan struct{})}
+		followed = &topic{followers: map[*func()]bool{}, confirmed: make(chan struct{})}
 		n.topics[channel] = followed
 		if n.conn == nil {
 			n.conn = n.client.Subscribe(ctx)
@@ -85,7 +87,7 @@ func (n *News) follow(ctx context.Context, channel string, follower chan struct{
 	return followed
 }
 
-func (n *News) leave(channel string, followed *topic, follower chan struct{}) {
+func (n *News) leave(channel string, followed *topic, follower *func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout) // of the wait for others, too
 	defer cancel()
 	n.mu.Lock()
@@ -134,35 +136,37 @@ func (n *News) receive(messages <-chan any) {
 
 func (n *News) tell(channel string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	var followers []*func()
 	if followed := n.topics[channel]; followed != nil {
-		followed.tell()
+		followers = slices.Collect(maps.Keys(followed.followers))
+	}
+	n.mu.Unlock()
+	for _, told := range followers {
+		(*told)()
 	}
 }
 
 // confirm notes that news will come. If they came before, the connection was
 // lost, and some of them may be.
 func (n *News) confirm(channel string) {
+	if n.reconnected(channel) {
+		n.tell(channel)
+	}
+}
+
+func (n *News) reconnected(channel string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	followed := n.topics[channel]
 	if followed == nil {
-		return
+		return false
 	}
 	select {
 	case <-followed.confirmed:
-		followed.tell()
+		return true
 	default:
 		close(followed.confirmed)
-	}
-}
-
-func (t *topic) tell() {
-	for follower := range t.followers {
-		select {
-		case follower <- struct{}{}:
-		default: // it has news to read already
-		}
+		return false
 	}
 }
 

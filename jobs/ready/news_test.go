@@ -19,8 +19,13 @@ func newNews(t *testing.T, server *services.Redis) *ready.News {
 
 // follow subscribes until the test ends or the function is called.
 func follow(t *testing.T, news *ready.News, id string) (<-chan struct{}, func()) {
-	follower, stop, err := news.Subscribe(t.Context(), id)
-	require.NoError(t, err)
+	follower := make(chan struct{}, 1)
+	stop := news.Subscribe(t.Context(), id, func() {
+		select {
+		case follower <- struct{}{}:
+		default:
+		}
+	})
 	t.Cleanup(stop)
 	return follower, stop
 }
@@ -46,22 +51,6 @@ func TestNews(t *testing.T) {
 		receive(t, other)
 		require.Empty(t, other, "the news of one job must not reach those of another")
 		require.Empty(t, one)
-	})
-
-	t.Run("WaitsForAFollowerThatIsBusyOnce", func(t *testing.T) {
-		t.Parallel()
-
-		news := newNews(t, shared)
-		busy, _ := follow(t, news, "job_1")
-		quick, _ := follow(t, news, "job_1")
-
-		for range 3 {
-			news.Publish(t.Context(), "job_1")
-			receive(t, quick)
-		}
-
-		receive(t, busy)
-		require.Empty(t, busy)
 	})
 
 	t.Run("EndsItsConnectionWithTheLastFollower", func(t *testing.T) {

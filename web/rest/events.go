@@ -92,14 +92,13 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 	if job.Status.Terminal() && after == int64(job.EventSeq) {
 		return &huma.StreamResponse{Body: func(out huma.Context) { out.SetStatus(http.StatusNoContent) }}, nil
 	}
-	release, err := s.open.begin(p.KeyID)
+	watched, end, err := s.Keys.While(ctx, p.secret)
 	if err != nil {
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(out huma.Context) {
-		defer release()
 		_, w := humago.Unwrap(out)
-		s.stream(ctx, w, in.ID, after)
+		s.stream(watched, end, w, in.ID, after)
 	}}, nil
 }
 
@@ -146,8 +145,7 @@ func newEvent(e *models.JobEvent) event {
 
 // stream sends events until the job's last, or until the request or the key
 // ends.
-func (s *service) stream(ctx context.Context, w http.ResponseWriter, id models.JobID, after int64) {
-	ctx, end := s.whileKeyIsValid(ctx)
+func (s *service) stream(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, id models.JobID, after int64) {
 	out := &stream{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
@@ -158,7 +156,7 @@ func (s *service) stream(ctx context.Context, w http.ResponseWriter, id models.J
 	beats.Go(func() { out.beat(ctx, end) })
 	err := out.write([]byte("retry: 1000\n\n"))
 	if err == nil {
-		err = s.Watcher.Events(ctx, callerOf(ctx).Principal, id, after, func(e *models.JobEvent) error { return out.send(newEvent(e)) })
+		err = s.follow(ctx, out, id, after)
 	}
 	ended := ctx.Err() != nil
 	end(nil)
@@ -168,6 +166,15 @@ func (s *service) stream(ctx context.Context, w http.ResponseWriter, id models.J
 	if err != nil && !ended && !errors.Is(err, errSlow) {
 		slog.WarnContext(ctx, "a stream of events ended", "job", id, "error", err)
 	}
+}
+
+// follow sends what happens to a job.
+func (s *service) follow(ctx context.Context, out *stream, id models.JobID, after int64) error {
+	events, err := s.Watcher.Events(ctx, callerOf(ctx).Principal, id, after)
+	if err != nil {
+		return err
+	}
+	return jobs.Each(ctx, events, func(e *models.JobEvent) error { return out.send(newEvent(e)) })
 }
 
 // errSlow means that the reader did not take what was sent.

@@ -276,8 +276,7 @@ type subscribed struct {
 }
 
 // Subscribe implements jobs.News.
-func (s *subscribed) Subscribe(ctx context.Context, id string) (<-chan struct{}, func(), error) {
-	news, stop, err := s.News.Subscribe(ctx, id)
-	close(s.looked)
-	return news, stop, err
+func (s *subscribed) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
+	defer close(s.looked)
+	return s.News.Subscribe(ctx, id, told)
 }

@@ -8,32 +8,9 @@ import (
 
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
-
-func TestOpenAnswers(t *testing.T) {
-	t.Parallel()
-
-	open, key := rest.NewOpen(), models.NewKeyID()
-	var end func()
-	for range rest.MaxOpen {
-		var err error
-		end, err = open.Begin(key)
-		require.NoError(t, err)
-	}
-	_, err := open.Begin(key)
-	jobstest.RequireCode(t, err, "RATE_LIMITED")
-	_, err = open.Begin(models.NewKeyID())
-	require.NoError(t, err, "another key has its own")
-
-	end()
-
-	_, err = open.Begin(key)
-	require.NoError(t, err)
-}
 
 // FuzzFields puts any params and payload through what REST does with them before
 // the domain sees them.

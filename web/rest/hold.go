@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -32,35 +31,6 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 }
 
-// maxOpen is how many answers one key may have open at once in this process,
-// held ones and streams together.
-const maxOpen = 1000
-
-// open counts the answers that are open, by key.
-type open struct {
-	mu sync.Mutex
-	n  map[models.KeyID]int
-}
-
-// begin counts one more of the caller's, until end is called, or returns
-// RATE_LIMITED.
-func (o *open) begin(key models.KeyID) (end func(), err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.n[key] >= maxOpen {
-		return nil, jobs.Later(jobs.CodeRateLimited, time.Second,
-			"This key holds %d answers open here: end some streams or waits, or ask without them.", maxOpen)
-	}
-	o.n[key]++
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.n[key]--; o.n[key] == 0 {
-			delete(o.n, key)
-		}
-	}, nil
-}
-
 // hold returns a job once it has ended, or as it is after so many seconds, or
 // when the request is cut short: a process that ends keeps nobody waiting.
 func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
@@ -68,12 +38,10 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 	if seconds == 0 {
 		return s.Reader.Job(ctx, p.Principal, id)
 	}
-	release, err := s.open.begin(p.KeyID)
+	watched, end, err := s.Keys.While(ctx, p.secret)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	watched, end := s.whileKeyIsValid(ctx)
 	defer end(nil)
 	limited, cancel := context.WithTimeout(watched, time.Duration(seconds)*time.Second)
 	defer cancel()
@@ -89,29 +57,6 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 		return last, nil
 	}
 	return last, err
-}
-
-// whileKeyIsValid is a context that ends, for that reason, when the caller's key
-// is not valid any more.
-func (s *service) whileKeyIsValid(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	secret := callerOf(ctx).secret
-	ctx, end := context.WithCancelCause(ctx)
-	go func() {
-		ticker := time.NewTicker(s.CheckKeysEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-			if _, err := s.Authenticate(ctx, secret); errors.Is(err, jobs.ErrUnauthenticated) {
-				end(jobs.ErrUnauthenticated)
-				return
-			}
-		}
-	}()
-	return ctx, end
 }
 
 // IfNoneMatch is what the caller knows already.

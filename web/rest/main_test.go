@@ -38,8 +38,9 @@ func newAPI(t *testing.T) *api {
 	t.Helper()
 	s := jobstest.New(t)
 	inside := rest.New(rest.Config{
-		Authenticate: s.Keys.Authenticate, Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
-		PublicURL: publicURL, CheckKeysEvery: 20 * time.Millisecond,
+		Keys:      &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
+		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
+		PublicURL: publicURL,
 	})
 	asked, end := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,33 +16,26 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
 )
 
 // Config is what the REST API calls.
 type Config struct {
-	// Authenticate returns who holds a key, or jobs.ErrUnauthenticated.
-	Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
-	Submitter    *jobs.Submitter
-	Canceller    *jobs.Canceller
-	Reader       *jobs.Reader
-	Watcher      *jobs.Watcher
+	// Keys knows who holds a key, and ends what is open under one that is not
+	// valid any more.
+	Keys      *jobs.KeyWatch
+	Submitter *jobs.Submitter
+	Canceller *jobs.Canceller
+	Reader    *jobs.Reader
+	Watcher   *jobs.Watcher
 	// PublicURL is where clients reach this API, without a path.
 	PublicURL string
-	// CheckKeysEvery is how often the key of a held or streamed answer is checked
-	// again: 4 seconds if it is 0, so that a revoked one is noticed within 5.
-	CheckKeysEvery time.Duration
 }
 
 // service answers the operations.
-type service struct {
-	Config
-	open open
-}
+type service struct{ Config }
 
 const (
-	openAPIPath    = "/api/openapi.json"
-	checkKeysEvery = 4 * time.Second
+	openAPIPath = "/api/openapi.json"
 	// linkTTL is how long the links in an answer are good for.
 	linkTTL = 24 * time.Hour
 )
@@ -50,17 +43,14 @@ const (
 // New serves the REST API under /api/. A request whose context ends is answered
 // at once: a held one with the job as it is then.
 func New(config Config) http.Handler {
-	if config.CheckKeysEvery == 0 {
-		config.CheckKeysEvery = checkKeysEvery
-	}
 	mux := http.NewServeMux()
-	s := &service{Config: config, open: open{n: map[models.KeyID]int{}}}
+	s := &service{config}
 	document := s.register(mux)
 	mux.HandleFunc("GET "+openAPIPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	return &door{inside: mux, authenticate: config.Authenticate}
+	return &door{inside: mux, authenticate: config.Keys.Authenticate}
 }
 
 // register puts the operations on a mux and returns the document that describes

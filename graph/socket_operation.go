@@ -1,0 +1,152 @@
+package graph
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"runtime"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// operation is one operation of a socket. It runs on a goroutine while there is
+// something to answer; a subscription that waits for what it follows has none.
+type operation struct {
+	socket *socket
+	id     []byte // as JSON
+	name   string
+	digest [sha256.Size]byte // of what was asked
+	ctx    context.Context
+	end    context.CancelFunc
+	next   graphql.ResponseHandler
+	parked parked // nil if it is not one of those
+}
+
+func newOperation(s *socket, id string, request []byte) *operation {
+	o := &operation{socket: s, name: id, digest: sha256.Sum256(request)}
+	o.id, _ = json.Marshal(id)
+	o.ctx, o.end = context.WithCancel(s.ctx)
+	return o
+}
+
+// begin runs the operation.
+func (o *operation) begin(request *graphql.RawParams) {
+	defer o.recover()
+	executor := o.socket.executor
+	ctx := graphql.StartOperationTrace(o.ctx)
+	now := graphql.Now()
+	request.ReadTime = graphql.TraceTiming{Start: now, End: now}
+	operation, refused := executor.CreateOperationContext(ctx, request)
+	if refused != nil {
+		o.fail(executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused).Errors)
+		return
+	}
+	s := &stream{parks: true}
+	o.next, o.ctx = executor.DispatchOperation(context.WithValue(graphql.WithOperationContext(ctx, operation), streamKey{}, s), operation)
+	o.parked = s.parked
+	o.goOn()
+}
+
+// goOn answers with what there is, until the operation is over, or waits for more.
+func (o *operation) goOn() {
+	defer o.recover()
+	for {
+		if o.parked != nil && !o.parked.fetch(o.ctx) {
+			o.parked.wake(func() { go o.goOn() })
+			return
+		}
+		answer := o.answer()
+		if answer == nil {
+			o.say("complete", nil)
+			o.forget()
+			return
+		}
+		if !o.say("next", answer) {
+			o.end()
+			return
+		}
+	}
+}
+
+// encoding bounds how many answers to events are made at once. Thousands may be
+// due at the same moment, and each takes a large stack while it is made.
+var encoding = make(chan struct{}, 8*runtime.GOMAXPROCS(0))
+
+// answer is the next answer, or nil if there is none. What others asked in the
+// same words, and were told of the same event a moment ago, is told again.
+func (o *operation) answer() []byte {
+	if o.parked == nil {
+		return encode(o.next(o.ctx))
+	}
+	encoding <- struct{}{}
+	defer func() { <-encoding }()
+	event := o.parked.first()
+	if event == nil {
+		return encode(o.next(o.ctx))
+	}
+	return o.socket.told.once(question{principal(o.ctx), o.digest, event}, func() []byte {
+		o.parked.offer()
+		return encode(o.next(o.ctx))
+	})
+}
+
+// encode is a response on the wire, or nil if it is none.
+func encode(response *graphql.Response) []byte {
+	if response == nil {
+		return nil
+	}
+	raw, err := json.Marshal(response)
+	if err != nil {
+		raw, _ = json.Marshal(graphql.Response{Errors: gqlerror.List{refusal(errInternal)}})
+	}
+	return raw
+}
+
+// say writes a message of the operation, if the client still wants to hear of it:
+// what a late message of an ended one says must not reach another that was given
+// the same id.
+func (o *operation) say(kind string, payload []byte) bool {
+	raw := make([]byte, 0, len(`{"id":,"type":"complete","payload":}`)+len(o.id)+len(payload))
+	raw = append(append(append(raw, `{"id":`...), o.id...), `,"type":"`+kind+`"`...)
+	if payload != nil {
+		raw = append(append(raw, `,"payload":`...), payload...)
+	}
+	raw = append(raw, '}')
+	s := o.socket
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.operations[o.name] != o || s.ctx.Err() != nil {
+		return false
+	}
+	s.writeRaw(raw)
+	return true
+}
+
+// fail says why the operation does not run, which is its last message.
+func (o *operation) fail(errors gqlerror.List) {
+	raw, err := json.Marshal(errors)
+	if err != nil {
+		raw = []byte("[]")
+	}
+	o.say("error", raw)
+	o.forget()
+}
+
+// forget gives the operation's id and all that it holds back.
+func (o *operation) forget() {
+	s := o.socket
+	s.mu.Lock()
+	if s.operations[o.name] == o {
+		delete(s.operations, o.name)
+	}
+	s.mu.Unlock()
+	o.end()
+}
+
+// recover makes a panic the operation's end.
+func (o *operation) recover() {
+	if p := recover(); p != nil {
+		o.fail(gqlerror.List{present(o.ctx, recovered(o.ctx, p))})
+	}
+}
