@@ -1,0 +1,188 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// gatherLeaders is how many batches of a verb are under way at once: while one
+	// waits for the disk, the next is made.
+	gatherLeaders = 2
+	// gatherSize bounds a batch: a longer transaction holds its locks longer, and
+	// gains little.
+	gatherSize = 200
+)
+
+// errGivenUp is of a call whose batch ended in a panic.
+var errGivenUp = errors.New("the batch that this call was a part of was given up")
+
+// gather joins concurrent calls into batches, each run by one of its callers, so
+// that one transaction serves many. Who finds fewer than gatherLeaders at work
+// runs at once: a call that comes alone waits for nobody, and there is no timer.
+// Who finds more waits, and whoever is done hands all that waits by then to the
+// first of those. Nothing runs beside the calls: there is nothing to start or to
+// stop.
+type gather[T comparable] struct {
+	mu      sync.Mutex
+	waiting []*caller[T]
+	leading int
+}
+
+// caller is one call in a gather.
+type caller[T comparable] struct {
+	ctx  context.Context
+	own  T
+	size int
+	// cue says what is next for it; it holds one at a time.
+	cue  chan cue[T]
+	gone bool
+}
+
+// cue tells a caller that it was served, or to run a batch that it is in.
+type cue[T comparable] struct {
+	batch []*caller[T]
+	// queued is a batch that counts as one of gatherLeaders.
+	queued bool
+	err    error
+}
+
+// do runs own in a batch with others, no larger than gatherSize by their sizes
+// unless it is alone in it. run notes in each what became of it, and returns
+// what it left: groups that shall be run each by itself and beside the others,
+// since they would keep those waiting or spoil their batch.
+//
+// When ctx ends, so does the call; own may be carried out nevertheless. Only who
+// runs a batch for others too stays until it is over. The batch's ctx ends when
+// none of its callers is there any more.
+func (g *gather[T]) do(ctx context.Context, own T, size int, run func(context.Context, []T) [][]T) error {
+	me := &caller[T]{ctx: ctx, own: own, size: size, cue: make(chan cue[T], 1)}
+	g.join(me)
+	for {
+		select {
+		case next := <-me.cue:
+			if next.batch == nil {
+				return next.err
+			}
+			g.lead(next, run)
+		case <-ctx.Done():
+			return g.leave(me)
+		}
+	}
+}
+
+func (g *gather[T]) join(me *caller[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, me)
+	if g.leading < gatherLeaders {
+		g.leading++
+		g.next()
+	}
+}
+
+// next has the first of those who wait run a batch of them, in the place of a
+// leader who is done.
+func (g *gather[T]) next() {
+	n, size := 0, 0
+	for n < len(g.waiting) && (n == 0 || size+g.waiting[n].size <= gatherSize) {
+		size += g.waiting[n].size
+		n++
+	}
+	if n == 0 {
+		g.leading--
+		return
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	g.hand(cue[T]{batch: batch, queued: true})
+}
+
+// hand gives a batch to the first of its callers who is still there.
+func (g *gather[T]) hand(next cue[T]) {
+	if i := slices.IndexFunc(next.batch, func(c *caller[T]) bool { return !c.gone }); i >= 0 {
+		next.batch[i].cue <- next
+	} else if next.queued {
+		g.next()
+	}
+}
+
+// leave ends a call that does not wait any longer. What it was to run is
+// another's to run.
+func (g *gather[T]) leave(me *caller[T]) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	me.gone = true
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *caller[T]) bool { return c == me })
+	select {
+	case next := <-me.cue:
+		if next.batch == nil {
+			return next.err // it was served just now
+		}
+		g.hand(next)
+	default:
+	}
+	return me.ctx.Err()
+}
+
+// lead runs a batch, and tells its callers.
+func (g *gather[T]) lead(own cue[T], run func(context.Context, []T) [][]T) {
+	ctx, end := whileAny(own.batch)
+	defer end()
+	callers, items := make(map[T]*caller[T], len(own.batch)), make([]T, len(own.batch))
+	for i, c := range own.batch {
+		callers[c.own], items[i] = c, c.own
+	}
+	err := errGivenUp
+	var left [][]T
+	defer func() { // of a panic, too: nobody shall wait for ever
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, items := range left {
+			group := cue[T]{}
+			for _, item := range items {
+				group.batch = append(group.batch, callers[item])
+				delete(callers, item)
+			}
+			g.hand(group)
+		}
+		for _, c := range callers {
+			if !c.gone {
+				c.cue <- cue[T]{err: err}
+			}
+		}
+		if own.queued {
+			g.next()
+		}
+	}()
+	left = run(ctx, items)
+	err = nil
+}
+
+// whileAny is a context that ends when those of all callers did, or by the
+// function that comes with it.
+func whileAny[T comparable](batch []*caller[T]) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 {
+		return batch[0].ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
+	var left atomic.Int32
+	left.Store(int32(len(batch)))
+	stops := make([]func() bool, len(batch))
+	for i, c := range batch {
+		stops[i] = context.AfterFunc(c.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}

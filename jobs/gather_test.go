@@ -1,0 +1,234 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slowVerb is a verb whose batches wait until the test lets them go.
+type slowVerb struct {
+	gather[*int]
+	mu      sync.Mutex
+	batches [][]int
+	let     chan struct{}
+}
+
+func newSlowVerb() *slowVerb { return &slowVerb{let: make(chan struct{})} }
+
+func (h *slowVerb) run(ctx context.Context, items []*int) [][]*int {
+	var batch []int
+	for _, item := range items {
+		batch = append(batch, *item)
+	}
+	h.mu.Lock()
+	h.batches = append(h.batches, batch)
+	h.mu.Unlock()
+	select {
+	case <-h.let:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// call does n beside the test, as if it were that large.
+func (h *slowVerb) call(ctx context.Context, n, size int) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- h.do(ctx, &n, size, h.run) }()
+	synctest.Wait()
+	return done
+}
+
+func TestGather(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RunsAtOnceWhatComesAloneAndTogetherWhatWaits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			var calls []<-chan error
+			for n := range 6 {
+				calls = append(calls, h.call(t.Context(), n, 1))
+			}
+			require.Equal(t, [][]int{{0}, {1}}, h.batches, "as many as may lead")
+
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+
+			require.Equal(t, [][]int{{0}, {1}, {2, 3, 4, 5}}, h.batches)
+			require.Zero(t, h.leading)
+		})
+	})
+
+	t.Run("BoundsABatch", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			var calls []<-chan error
+			for n, size := range []int{1, 1, gatherSize / 2, gatherSize / 2, 1, gatherSize + 1, 1} {
+				calls = append(calls, h.call(t.Context(), n, size))
+			}
+
+			for _, done := range calls[:2] {
+				h.let <- struct{}{}
+				synctest.Wait()
+				_ = done
+			}
+			require.Equal(t, [][]int{{0}, {1}, {2, 3}, {4}}, h.batches, "in their order")
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+
+			require.Equal(t, [][]int{{5}, {6}}, h.batches[4:], "what is too large runs alone")
+		})
+	})
+
+	t.Run("LetsGoWhoWaitsNoLonger", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			ctx, cancel := context.WithCancel(t.Context())
+			first, second := h.call(t.Context(), 0, 1), h.call(t.Context(), 1, 1)
+			left, stays := h.call(ctx, 2, 1), h.call(t.Context(), 3, 1)
+
+			cancel()
+			require.ErrorIs(t, <-left, context.Canceled)
+			close(h.let)
+
+			for _, done := range []<-chan error{first, second, stays} {
+				require.NoError(t, <-done)
+			}
+			require.NotContains(t, slices.Concat(h.batches...), 2, "it was not begun")
+		})
+	})
+
+	t.Run("EndsABatchWhenNoneOfItsCallersIsThere", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			one, leaveOne := context.WithCancel(t.Context())
+			two, leaveTwo := context.WithCancel(t.Context())
+			alone, other := h.call(one, 0, 1), h.call(t.Context(), 1, 1)
+			leads, follows, third := h.call(one, 2, 1), h.call(two, 3, 1), h.call(t.Context(), 4, gatherSize)
+			h.let <- struct{}{}
+			h.let <- struct{}{}
+			synctest.Wait()
+			require.NoError(t, <-alone)
+			require.NoError(t, <-other)
+			require.Equal(t, [][]int{{2, 3}, {4}}, h.batches[2:])
+
+			leaveOne()
+			synctest.Wait()
+			require.Empty(t, leads, "who runs it for another stays")
+			leaveTwo()
+			require.ErrorIs(t, <-follows, context.Canceled)
+			require.NoError(t, <-leads, "it was over, for the one who ran it")
+
+			close(h.let)
+			require.NoError(t, <-third)
+			require.Zero(t, h.leading)
+		})
+	})
+
+	t.Run("RunsWhatABatchLeavesByItself", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			var blocked []<-chan error
+			for n := range gatherLeaders {
+				blocked = append(blocked, h.call(t.Context(), n, 1))
+			}
+			var groups [][]int
+			run := func(_ context.Context, items []*int) [][]*int {
+				var group []int
+				for _, item := range items {
+					group = append(group, *item)
+				}
+				h.mu.Lock()
+				groups = append(groups, group)
+				h.mu.Unlock()
+				if len(items) == 4 {
+					return [][]*int{{items[1], items[3]}, {items[2]}}
+				}
+				return nil
+			}
+			done := make(chan error, 4)
+			for n := range 4 {
+				go func() { done <- h.do(t.Context(), &n, 1, run) }()
+				synctest.Wait()
+			}
+
+			close(h.let)
+			for range 4 {
+				require.NoError(t, <-done)
+			}
+
+			require.Equal(t, []int{0, 1, 2, 3}, groups[0])
+			require.ElementsMatch(t, [][]int{{1, 3}, {2}}, groups[1:])
+			for _, one := range blocked {
+				require.NoError(t, <-one)
+			}
+		})
+	})
+
+	t.Run("KeepsNobodyWaitingAfterAPanic", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			first, second := h.call(t.Context(), 0, 1), h.call(t.Context(), 1, 1)
+			panicked, follower := make(chan any, 1), make(chan error, 1)
+			broken := func(context.Context, []*int) [][]*int { panic("broken") }
+			go func() {
+				defer func() { panicked <- recover() }()
+				_ = h.do(t.Context(), new(int), 1, broken)
+			}()
+			synctest.Wait()
+			go func() { follower <- h.do(t.Context(), new(int), 1, broken) }()
+			synctest.Wait()
+
+			close(h.let)
+
+			require.Equal(t, "broken", <-panicked)
+			require.ErrorIs(t, <-follower, errGivenUp)
+			require.NoError(t, <-first)
+			require.NoError(t, <-second)
+			require.Zero(t, h.leading)
+		})
+	})
+
+	t.Run("ServesAllHoweverManyCallAndLeave", func(t *testing.T) {
+		t.Parallel()
+
+		var g gather[*int]
+		var calls sync.WaitGroup
+		for i := range 64 {
+			calls.Go(func() {
+				for n := range 200 {
+					ctx, cancel := context.WithCancel(t.Context())
+					if (i+n)%7 == 0 {
+						cancel()
+					}
+					served := new(int)
+					err := g.do(ctx, served, 1+n%50, func(_ context.Context, items []*int) [][]*int {
+						for _, item := range items {
+							*item = 1
+						}
+						if len(items) > 2 {
+							return [][]*int{{items[1]}, {items[2]}}
+						}
+						return nil
+					})
+					if err == nil && *served != 1 {
+						t.Errorf("call %d of %d was not served", n, i)
+					}
+					cancel()
+				}
+			})
+		}
+		calls.Wait()
+
+		require.Zero(t, g.leading)
+		require.Empty(t, g.waiting)
+	})
+}
