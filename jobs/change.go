@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -11,12 +13,13 @@ import (
 )
 
 // change is what one transaction does to one locked job: moves along edges of
-// the state machine and the events that tell of them. save writes both, keeps
-// the account's counters, and puts news of a queued job into the outbox.
+// the state machine and the events that tell of them. saveAll writes both, keeps
+// the accounts' counters, and puts news of queued jobs into the outbox.
 type change struct {
 	tx     bun.Tx
 	now    time.Time // PostgreSQL's clock, after the locks were had
 	job    *models.Job
+	before models.Job // when it was locked
 	from   models.JobStatus
 	was    ReadyJob // where it stood, if from is QUEUED
 	events []*models.JobEvent
@@ -43,7 +46,11 @@ func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*change, error)
 	if err != nil {
 		return nil, err
 	}
-	return &change{tx: tx, now: now, job: job, from: job.Status, was: *readyJob(job, 0)}, nil
+	return changeAt(tx, now, job), nil
+}
+
+func changeAt(tx bun.Tx, now time.Time, job *models.Job) *change {
+	return &change{tx: tx, now: now, job: job, before: *job, from: job.Status, was: *readyJob(job, 0)}
 }
 
 // note adds an event. Its attempt is the one that holds the job at this moment.
@@ -142,44 +149,90 @@ func (c *change) over() {
 }
 
 // save writes the job, and what its end means for those that wait for it.
-func (c *change) save(ctx context.Context) error {
-	if err := c.write(ctx); err != nil {
-		return err
-	}
-	if !c.job.Status.Terminal() || c.from.Terminal() {
-		return nil
-	}
-	return c.settle(ctx)
-}
+func (c *change) save(ctx context.Context) error { return saveAll(ctx, c.tx, []*change{c}) }
 
-func (c *change) write(ctx context.Context) error {
-	if err := models.UpdateJob(ctx, c.tx, c.job, c.from); err != nil {
-		return fmt.Errorf("update the job: %w", err)
+// saveAll is save for many changes of one transaction: it takes the same few
+// statements for one as for a hundred, and a few more for each that enters or
+// leaves a lane, failed for good, or is awaited by others.
+func saveAll(ctx context.Context, tx bun.Tx, changes []*change) error {
+	var rows []models.Changed[models.Job]
+	var events []*models.JobEvent
+	for _, c := range changes {
+		rows, events = append(rows, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(events, c.events...)
 	}
-	if len(c.events) > 0 {
-		if err := models.InsertJobEvents(ctx, c.tx, c.events); err != nil {
+	if err := models.UpdateJobs(ctx, tx, rows); err != nil {
+		return fmt.Errorf("update the jobs: %w", err)
+	}
+	if len(events) > 0 {
+		if err := models.InsertJobEvents(ctx, tx, events); err != nil {
 			return fmt.Errorf("write the events: %w", err)
 		}
 	}
-	if c.dead != nil {
-		if err := models.InsertDeadLetter(ctx, c.tx, c.dead); err != nil {
+	for _, c := range changes {
+		if c.dead == nil {
+			continue
+		}
+		if err := models.InsertDeadLetter(ctx, tx, c.dead); err != nil {
 			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
-	if c.job.Status.Terminal() && !c.from.Terminal() {
-		if err := announce(ctx, c.tx, []*models.Job{c.job}, c.now); err != nil {
+	for _, ofAccount := range byAccount(changes) {
+		if err := saveOnAccount(ctx, tx, ofAccount); err != nil {
 			return err
 		}
 	}
-	return c.count(ctx)
+	return settleAll(ctx, tx, changes)
 }
 
-// count keeps the counters of the account and of its lanes.
-func (c *change) count(ctx context.Context) error {
-	to := c.job.Status
-	if err := c.countOnAccount(ctx, b2i(to.Waiting())-b2i(c.from.Waiting()), b2i(to.Live())-b2i(c.from.Live())); err != nil {
+// byAccount groups changes by their jobs' accounts, in the order of those.
+func byAccount(changes []*change) [][]*change {
+	if len(changes) == 1 {
+		return [][]*change{changes}
+	}
+	groups := map[models.AccountID][]*change{}
+	for _, c := range changes {
+		groups[c.job.AccountID] = append(groups[c.job.AccountID], c)
+	}
+	var ordered [][]*change
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		ordered = append(ordered, groups[id])
+	}
+	return ordered
+}
+
+// ended tells whether the change is the end of the job's run.
+func (c *change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
+
+// saveOnAccount announces the ends of an account's jobs, and keeps its counters
+// and those of its lanes.
+func saveOnAccount(ctx context.Context, tx bun.Tx, changes []*change) error {
+	var over []*models.Job
+	queued, running := 0, 0
+	for _, c := range changes {
+		if c.ended() {
+			over = append(over, c.job)
+		}
+		to := c.job.Status
+		queued += b2i(to.Waiting()) - b2i(c.from.Waiting())
+		running += b2i(to.Live()) - b2i(c.from.Live())
+	}
+	if err := announce(ctx, tx, over, changes[0].now); err != nil {
 		return err
 	}
+	if err := changes[0].countOnAccount(ctx, queued, running); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if err := c.moveLanes(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveLanes keeps the counters of the lanes that the job leaves and enters.
+func (c *change) moveLanes(ctx context.Context) error {
+	to := c.job.Status
 	moved := c.job.Queue() != c.was.Queue
 	if c.from == models.JobQueued && (to != models.JobQueued || moved) {
 		given := 0.0
@@ -199,6 +252,31 @@ func (c *change) count(ctx context.Context) error {
 			return err
 		}
 		c.ready = ready
+	}
+	return nil
+}
+
+// settleAll settles what waits for the jobs that ended.
+func settleAll(ctx context.Context, tx bun.Tx, changes []*change) error {
+	var ended []models.JobID
+	for _, c := range changes {
+		if c.ended() {
+			ended = append(ended, c.job.ID)
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	awaited, err := models.ListAwaited(ctx, tx, ended)
+	if err != nil {
+		return fmt.Errorf("find what waits for the jobs: %w", err)
+	}
+	for _, c := range changes {
+		if slices.Contains(awaited, c.job.ID) {
+			if err := c.settle(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

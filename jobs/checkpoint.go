@@ -72,14 +72,14 @@ func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.Arti
 	if complete != nil {
 		complete(verified)
 	}
-	l, err := h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		kept, err := l.keep(ctx, verified)
 		if err != nil {
 			return err
 		}
 		then(l, kept, kept == verified)
 		return nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,12 @@ func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.Arti
 // RejectCheckpoint marks a checkpoint that did not restore: it is never handed
 // out again.
 func (h *Holder) RejectCheckpoint(ctx context.Context, p Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
-	l, err := h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		if !id.Valid() {
 			return notFound("checkpoint")
 		}
 		return l.rejectCheckpoint(ctx, id, reason)
-	})
+	}})
 	if err != nil {
 		return nil, wrap(err, "reject a checkpoint of attempt %s", f.AttemptID)
 	}

@@ -53,7 +53,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, writes: len(verified) > 0, act: func(ctx context.Context, l *held) error {
 		if err := l.change.completing(); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 		l.change.over()
 		l.job.Progress.Percent, l.job.Progress.Message = 100, ""
 		return nil
-	})
+	}})
 	if errors.Is(err, ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
 	}
@@ -171,14 +171,14 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		logs = append(logs, log)
 	}
 	failure.Message, failure.ErrorDetail = clip(printable(failure.Message), maxReasonBytes), clip(printable(failure.ErrorDetail), maxDetailBytes)
-	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		if err := l.publish(ctx, logs); err != nil {
 			return err
 		}
 		l.end(models.AttemptFailed, failure.Class, failure.Message)
 		l.attempt.ErrorDetail = failure.ErrorDetail
 		return l.failed(ctx, h.Catalogue, failure)
-	})
+	}})
 	if errors.Is(err, ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
 	}
@@ -207,11 +207,11 @@ func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason model
 	if reason != models.FailPreempted && reason != models.FailWorkerLost {
 		return nil, invalid("reason", "A job is handed back for PREEMPTED or WORKER_LOST; use failJob for %s.", reason)
 	}
-	l, err := h.finish(ctx, p, f, func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		l.end(models.AttemptReleased, reason, "handed back by its worker")
 		l.change.note(models.EventReleased, payload{"reason": reason})
 		return l.requeue("handed back by its worker, waiting for another")
-	})
+	}})
 	if errors.Is(err, ErrLeaseLost) {
 		return h.releasedBefore(ctx, p, f)
 	}
@@ -227,18 +227,6 @@ func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*mod
 		return nil, err
 	}
 	return end.Job, nil
-}
-
-// finish runs the transaction that ends an attempt. If a cancel was asked for,
-// that is how it ends, whatever the worker wanted.
-func (h *Holder) finish(ctx context.Context, p Principal, f Fence, act func(ctx context.Context, l *held) error) (*held, error) {
-	return h.fenced(ctx, p, f, lockHeld, func(ctx context.Context, l *held) error {
-		if !l.job.CancelRequestedAt.IsZero() {
-			l.end(models.AttemptCancelled, "", "")
-			return l.change.cancelled()
-		}
-		return act(ctx, l)
-	})
 }
 
 // again answers a repeated call about an attempt that is over, be it that two

@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +25,9 @@ type Holder struct {
 	Objects   Objects
 	Catalogue *Catalogue
 	Leaser    *Leaser
+
+	beats           gather[*beat]
+	keeping, ending gather[*fencedCall]
 }
 
 // Answer is what a fenced call learns: how long the lease lasts now, and what
@@ -42,14 +43,30 @@ type held struct {
 	job     *models.Job
 	attempt *models.Attempt
 	change  *change
-	was     models.WorkerStatus
+
+	wasWorker  models.Worker
+	wasAttempt models.Attempt
 }
+
+// check returns why a call may not be about an attempt that was found, live or
+// ended: NOT_FOUND or ErrLeaseLost.
+func (f Fence) check(p Principal, found *models.Attempt) error {
+	switch {
+	case found == nil || found.WorkerID != p.WorkerID:
+		return notFound("attempt")
+	case !f.Token.Valid() || found.FencingToken != f.Token:
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+var errNotAWorker = forbidden("This call takes the worker's own token, which registerWorker returned.")
 
 // find returns the caller's attempt, live or ended, or NOT_FOUND or
 // ErrLeaseLost.
 func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attempt, error) {
 	if p.WorkerID == "" {
-		return nil, forbidden("This call takes the worker's own token, which registerWorker returned.")
+		return nil, errNotAWorker
 	}
 	if !f.AttemptID.Valid() {
 		return nil, notFound("attempt")
@@ -58,13 +75,7 @@ func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	if err != nil {
 		return nil, orNotFound(err, "attempt")
 	}
-	if attempt.WorkerID != p.WorkerID {
-		return nil, notFound("attempt")
-	}
-	if !f.Token.Valid() || attempt.FencingToken != f.Token {
-		return nil, ErrLeaseLost
-	}
-	return attempt, nil
+	return attempt, f.check(p, attempt)
 }
 
 // live is find for an attempt that must not be over.
@@ -79,36 +90,57 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 // lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	job, err := models.GetJob(ctx, tx, attempt.JobID)
+	all, err := lockAll(ctx, tx, []*models.Attempt{attempt}, true)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := models.LockAccount(ctx, tx, job.AccountID); err != nil {
-		return nil, fmt.Errorf("lock the account: %w", err)
+	if l := all[attempt.ID]; l != nil {
+		return l, nil
 	}
-	return lockLease(ctx, tx, attempt)
+	return nil, ErrLeaseLost
 }
 
-// lockLease is lockHeld without the account, for what keeps its counters as
-// they are.
-func lockLease(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	h := &held{}
-	var err error
-	if h.worker, err = models.LockWorker(ctx, tx, attempt.WorkerID); err != nil {
-		return nil, fmt.Errorf("lock the worker: %w", err)
+// lockAll locks all rows of attempts, with their accounts if those's counters may
+// change. One that ended meanwhile is not in the answer.
+func lockAll(ctx context.Context, tx bun.Tx, attempts []*models.Attempt, accounts bool) (map[models.AttemptID]*held, error) {
+	var workerIDs []models.WorkerID
+	var jobIDs []models.JobID
+	var ids []models.AttemptID
+	for _, a := range attempts {
+		workerIDs, jobIDs, ids = append(workerIDs, a.WorkerID), append(jobIDs, a.JobID), append(ids, a.ID)
 	}
-	if h.job, err = models.LockJob(ctx, tx, attempt.JobID); err != nil {
-		return nil, fmt.Errorf("lock the job: %w", err)
+	if accounts {
+		if err := models.LockAccountsOf(ctx, tx, jobIDs); err != nil {
+			return nil, fmt.Errorf("lock the accounts: %w", err)
+		}
 	}
-	if h.attempt, err = models.LockAttempt(ctx, tx, attempt.ID); err != nil {
-		return nil, fmt.Errorf("lock the attempt: %w", err)
+	workers, err := models.LockWorkers(ctx, tx, workerIDs)
+	if err != nil {
+		return nil, fmt.Errorf("lock the workers: %w", err)
 	}
-	if !h.attempt.EndedAt.IsZero() {
-		return nil, ErrLeaseLost
+	jobs, err := models.LockJobs(ctx, tx, jobIDs)
+	if err != nil {
+		return nil, fmt.Errorf("lock the jobs: %w", err)
 	}
-	h.was = h.worker.Status
-	h.change, err = newChange(ctx, tx, h.job)
-	return h, err
+	locked, err := models.LockAttempts(ctx, tx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("lock the attempts: %w", err)
+	}
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	worker, job := keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID }), keyedBy(jobs, func(j *models.Job) models.JobID { return j.ID })
+	all := make(map[models.AttemptID]*held, len(locked))
+	for _, a := range locked {
+		if !a.EndedAt.IsZero() {
+			continue
+		}
+		l := &held{worker: worker[a.WorkerID], job: job[a.JobID], attempt: a, wasAttempt: *a}
+		l.wasWorker, l.change = *l.worker, changeAt(tx, now, l.job)
+		all[a.ID] = l
+	}
+	return all, nil
 }
 
 // started notes the first sign of work.
@@ -165,18 +197,28 @@ func (h *held) requeue(message string) error {
 }
 
 // save writes every row of the lease.
-func (h *held) save(ctx context.Context) error {
-	tx := h.change.tx
-	if h.worker.Status != h.was && !CanWorkerMove(h.was, h.worker.Status) {
-		return fmt.Errorf("worker %s cannot go from %s to %s", h.worker.ID, h.was, h.worker.Status)
+func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.tx, []*held{h}) }
+
+// saveHeld is save for many leases.
+func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
+	var workers []models.Changed[models.Worker]
+	var attempts []models.Changed[models.Attempt]
+	var changes []*change
+	for _, h := range all {
+		if was := h.wasWorker.Status; h.worker.Status != was && !CanWorkerMove(was, h.worker.Status) {
+			return fmt.Errorf("worker %s cannot go from %s to %s", h.worker.ID, was, h.worker.Status)
+		}
+		workers = append(workers, models.Changed[models.Worker]{Was: &h.wasWorker, Is: h.worker})
+		attempts = append(attempts, models.Changed[models.Attempt]{Was: &h.wasAttempt, Is: h.attempt})
+		changes = append(changes, h.change)
 	}
-	if err := models.UpdateWorker(ctx, tx, h.worker, h.was); err != nil {
-		return fmt.Errorf("update the worker: %w", err)
+	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
+		return fmt.Errorf("update the workers: %w", err)
 	}
-	if err := models.UpdateAttempt(ctx, tx, h.attempt); err != nil {
-		return fmt.Errorf("update the attempt: %w", err)
+	if err := models.UpdateAttempts(ctx, tx, attempts); err != nil {
+		return fmt.Errorf("update the attempts: %w", err)
 	}
-	return h.change.save(ctx)
+	return saveAll(ctx, tx, changes)
 }
 
 func (h *held) answer() *Answer {
@@ -194,78 +236,10 @@ func directive(job models.JobID, cancelled time.Time, why string, status models.
 	return Directive{Action: DirectContinue}
 }
 
-// fenced runs one transaction over a live lease: it extends it, lets act change
-// it, and saves it.
-func (h *Holder) fenced(ctx context.Context, p Principal, f Fence, lock func(context.Context, bun.Tx, *models.Attempt) (*held, error),
-	act func(ctx context.Context, l *held) error,
-) (*held, error) {
-	attempt, err := f.live(ctx, h.DB, p)
-	if err != nil {
-		return nil, err
-	}
-	var l *held
-	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
-		if l, err = lock(ctx, tx, attempt); err != nil {
-			return err
-		}
-		l.extend()
-		if err := l.started(); err != nil {
-			return err
-		}
-		if err := act(ctx, l); err != nil {
-			return err
-		}
-		return l.save(ctx)
-	})
-	if err != nil {
-		return nil, err
-	}
-	h.Leaser.Notifier.after(ctx, l.change)
-	return l, nil
-}
-
 // delivered notes that the worker is being told of a cancel.
 func (h *Holder) delivered(ctx context.Context, a *Answer, at time.Time) error {
 	if a.Directive.Action != DirectCancel || !at.IsZero() {
 		return nil
 	}
 	return models.DeliverCancel(ctx, h.DB, a.Directive.JobID)
-}
-
-// Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
-// still the newest one, so it is extended: a worker cut off for a minute keeps
-// an hour of work. The first one begins the job. samples are the newest of the
-// worker's GPUs, or nil.
-func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
-	answer, err := h.heartbeat(ctx, p, f, samples)
-	return answer, wrap(err, "heartbeat of attempt %s", f.AttemptID)
-}
-
-func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
-	utilization, err := utilization(samples)
-	if err != nil {
-		return nil, err
-	}
-	if !f.AttemptID.Valid() || !f.Token.Valid() || p.WorkerID == "" {
-		_, err := f.live(ctx, h.DB, p)
-		return nil, err
-	}
-	beat, err := models.ExtendLease(ctx, h.DB, p.WorkerID, f.AttemptID, f.Token, LeaseTTL)
-	if errors.Is(err, sql.ErrNoRows) { // the first one of an attempt, or none of the caller's
-		l, err := h.fenced(ctx, p, f, lockLease, func(context.Context, *held) error { return nil })
-		if err != nil {
-			return nil, err
-		}
-		answer := l.answer()
-		return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := models.TouchWorker(ctx, h.DB, p.WorkerID, nil, utilization); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
-	}
-	answer := &Answer{LeaseExpiresAt: beat.LeaseExpiresAt, Directive: directive(
-		beat.JobID, beat.CancelRequestedAt, beat.CancelReason, beat.WorkerStatus, beat.DrainReason, beat.DrainDeadline)}
-	return answer, h.delivered(ctx, answer, beat.CancelDeliveredAt)
 }

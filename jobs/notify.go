@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -20,22 +21,30 @@ type Notifier struct {
 // notifyTimeout bounds what a slow Redis can cost the caller.
 const notifyTimeout = 200 * time.Millisecond
 
-// after tells of a change once it is committed.
+// after tells of changes once they are committed.
 func (n *Notifier) after(ctx context.Context, changes ...*change) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
+	var news []string
 	for _, c := range changes {
 		if c == nil {
 			continue
 		}
-		n.change(ctx, c)
+		n.index(ctx, c)
+		news = append(news, c.news()...)
 		for _, other := range c.others {
-			n.change(ctx, other)
+			n.index(ctx, other)
+			news = append(news, other.news()...)
 		}
+	}
+	if len(news) > 0 {
+		slices.Sort(news)
+		n.News.Publish(ctx, slices.Compact(news)...)
 	}
 }
 
-func (n *Notifier) change(ctx context.Context, c *change) {
+// index keeps the ready index as the change left the job.
+func (n *Notifier) index(ctx context.Context, c *change) {
 	if c.left != nil {
 		n.log(ctx, n.Index.Remove(ctx, *c.left))
 	}
@@ -45,6 +54,10 @@ func (n *Notifier) change(ctx context.Context, c *change) {
 	if c.standing != nil {
 		n.stand(ctx, *c.standing)
 	}
+}
+
+// news are the ids of whom the change says something new of.
+func (c *change) news() []string {
 	news := []string{string(c.job.ID)}
 	if len(c.events) > 0 || c.job.Status != c.from {
 		news = append(news, topicChanges)
@@ -52,7 +65,7 @@ func (n *Notifier) change(ctx context.Context, c *change) {
 	if c.tell != "" {
 		news = append(news, string(c.tell))
 	}
-	n.News.Publish(ctx, news...)
+	return news
 }
 
 // worker tells a worker that something is wanted of it: through its lease call if

@@ -28,7 +28,7 @@ func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, repor
 	if err := report.valid(); err != nil {
 		return nil, err
 	}
-	l, err := h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		if report.ResumedFrom != "" {
 			if err := l.resumed(ctx, report.ResumedFrom); err != nil {
 				return err
@@ -39,7 +39,7 @@ func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, repor
 			return l.change.completing()
 		}
 		return nil
-	})
+	}})
 	if err != nil {
 		return nil, wrap(err, "progress of attempt %s", f.AttemptID)
 	}

@@ -89,7 +89,7 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *chang
 
 // giveUpWorker makes the worker LOST: it is idle again by its own next call.
 func (h *held) giveUpWorker() {
-	if h.was != models.WorkerTerminated {
+	if h.wasWorker.Status != models.WorkerTerminated {
 		h.worker.Status, h.worker.IdleSince, h.worker.LostAt = models.WorkerLost, time.Time{}, h.change.now
 	}
 }

@@ -144,7 +144,7 @@ func (c *change) failWithParent(ctx context.Context, parent *models.Job) error {
 	if parent == nil {
 		return nil
 	}
-	c.events = nil // they are written
+	c.before, c.events = *c.job, nil // they are written
 	if err := c.parentOver(parent, parent.ID); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	if err := r.valid(); err != nil {
 		return "", UploadLink{}, err
 	}
-	_, err = h.fenced(ctx, p, f, lockLease, func(ctx context.Context, l *held) error {
+	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		key = objectKey(l.attempt, r.Type)
 		n, err := models.CountUploads(ctx, l.change.tx, l.attempt.ID)
 		if err != nil {
@@ -76,7 +76,7 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 			return l.change.completing()
 		}
 		return nil
-	})
+	}})
 	if err != nil {
 		return "", UploadLink{}, wrap(err, "upload of attempt %s", f.AttemptID)
 	}

@@ -73,17 +73,9 @@ func LockAttempt(ctx context.Context, tx bun.Tx, id AttemptID) (*Attempt, error)
 	return a, err
 }
 
-// UpdateAttempt writes all that may change of an attempt that is still live, or
-// returns sql.ErrNoRows.
-func UpdateAttempt(ctx context.Context, tx bun.Tx, a *Attempt) error {
-	return mustChange(tx.NewUpdate().Model(a).
-		ExcludeColumn("id", "job_id", "run", "attempt_no", "worker_id", "fencing_token", "lease_request_id", "leased_at").
-		Where("a.id = ? AND a.fencing_token = ? AND a.ended_at IS NULL", a.ID, a.FencingToken).
-		Exec(ctx))
-}
-
 // Beat is a heartbeat's answer as PostgreSQL gives it.
 type Beat struct {
+	Hold
 	JobID             JobID        `bun:"job_id"`
 	LeaseExpiresAt    time.Time    `bun:"lease_expires_at"`
 	CancelRequestedAt time.Time    `bun:"cancel_requested_at"`
@@ -92,25 +84,6 @@ type Beat struct {
 	WorkerStatus      WorkerStatus `bun:"worker_status"`
 	DrainReason       string       `bun:"drain_reason"`
 	DrainDeadline     time.Time    `bun:"drain_deadline"`
-}
-
-// ExtendLease restarts the lease of a RUNNING attempt that the worker holds
-// under that token, or returns sql.ErrNoRows.
-func ExtendLease(ctx context.Context, db bun.IDB, worker WorkerID, id AttemptID, token FencingToken, ttl time.Duration) (*Beat, error) {
-	b := new(Beat)
-	err := db.NewRaw(`
-		WITH beat AS (
-			UPDATE job_attempts SET
-				last_heartbeat_at = clock_timestamp(),
-				lease_expires_at = greatest(lease_expires_at, clock_timestamp() + make_interval(secs => ?))
-			WHERE id = ? AND worker_id = ? AND fencing_token = ? AND status = 'RUNNING'
-			RETURNING job_id, worker_id, lease_expires_at)
-		SELECT beat.job_id, beat.lease_expires_at,
-			j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
-			w.status AS worker_status, w.drain_reason, w.drain_deadline
-		FROM beat JOIN jobs j ON j.id = beat.job_id JOIN workers w ON w.id = beat.worker_id`,
-		ttl.Seconds(), id, worker, token).Scan(ctx, b)
-	return b, err
 }
 
 // FindLiveAttempt returns the attempt that a worker holds, or sql.ErrNoRows.

@@ -29,16 +29,22 @@ func TestUpdate(t *testing.T) {
 		stale.FencingToken = models.NewFencingToken()
 
 		for name, update := range map[string]func(tx bun.Tx) error{
-			"a job in another state":      func(tx bun.Tx) error { return models.UpdateJob(t.Context(), tx, &job, models.JobRunning) },
-			"a worker in another state":   func(tx bun.Tx) error { return models.UpdateWorker(t.Context(), tx, &worker, models.WorkerIdle) },
-			"an attempt of another token": func(tx bun.Tx) error { return models.UpdateAttempt(t.Context(), tx, &stale) },
+			"a job in another state": func(tx bun.Tx) error {
+				was, is := job, job
+				was.Status, is.Run = models.JobRunning, 7
+				return models.UpdateJobs(t.Context(), tx, []models.Changed[models.Job]{{Was: &was, Is: &is}})
+			},
+			"a worker in another state": func(tx bun.Tx) error { return models.UpdateWorker(t.Context(), tx, &worker, models.WorkerIdle) },
+			"an attempt of another token": func(tx bun.Tx) error {
+				is := stale
+				is.Counted = !stale.Counted
+				return models.UpdateAttempts(t.Context(), tx, []models.Changed[models.Attempt]{{Was: &stale, Is: &is}})
+			},
 			"a heartbeat of another token": func(tx bun.Tx) error {
-				_, err := models.ExtendLease(t.Context(), tx, attempt.WorkerID, attempt.ID, stale.FencingToken, 0)
-				return err
+				return extended(t, tx, models.Hold{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: stale.FencingToken})
 			},
 			"a heartbeat of another worker": func(tx bun.Tx) error {
-				_, err := models.ExtendLease(t.Context(), tx, models.NewWorkerID(), attempt.ID, attempt.FencingToken, 0)
-				return err
+				return extended(t, tx, models.Hold{WorkerID: models.NewWorkerID(), AttemptID: attempt.ID, Token: attempt.FencingToken})
 			},
 		} {
 			err := db.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error { return update(tx) })
@@ -46,4 +52,14 @@ func TestUpdate(t *testing.T) {
 			require.ErrorIs(t, err, sql.ErrNoRows, name)
 		}
 	})
+}
+
+// extended extends one lease.
+func extended(t *testing.T, tx bun.Tx, hold models.Hold) error {
+	t.Helper()
+	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, 0)
+	if err == nil && found[hold] == nil {
+		return sql.ErrNoRows
+	}
+	return err
 }

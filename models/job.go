@@ -274,16 +274,6 @@ func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 	return j, err
 }
 
-// UpdateJob writes all that may change of a job that is still in state from,
-// or returns sql.ErrNoRows.
-func UpdateJob(ctx context.Context, tx bun.Tx, j *Job, from JobStatus) error {
-	return mustChange(tx.NewUpdate().Model(j).
-		ExcludeColumn("id", "account_id", "created_by", "type", "model", "params", "queue_order", "metadata", "user_id",
-			"idempotency_key", "request_digest", "callback_url", "created_at", "predicted_wait_seconds").
-		Where("j.id = ? AND j.status = ?", j.ID, from).
-		Exec(ctx))
-}
-
 // EditJobParams writes the params of a job's next run.
 func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage) error {
 	return mustChange(tx.NewRaw("UPDATE jobs SET params = ? WHERE id = ?", string(params), id).Exec(ctx))

@@ -135,7 +135,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
-	keys := &jobs.KeyWatch{Authenticate: s.keys().Authenticate}
+	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   s.deleter(),

@@ -1,0 +1,173 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// fencedCall is one call over a live lease.
+type fencedCall struct {
+	p     Principal
+	fence Fence
+	// act changes the rows of the lease in memory.
+	act func(ctx context.Context, l *held) error
+	// writes is whether act writes other rows, too: such a call shares its
+	// transaction with no other, which its failure would undo.
+	writes bool
+
+	attempt *models.Attempt
+	l       *held
+	err     error
+}
+
+// fenced runs a call in a transaction, with others that come at the same time: it
+// extends the lease, lets act change it, and saves it.
+func (h *Holder) fenced(ctx context.Context, c *fencedCall) (*held, error) {
+	return h.run(ctx, &h.keeping, c, false)
+}
+
+// finish is fenced for a call that ends the attempt. If a cancel was asked for,
+// that is how it ends, whatever the worker wanted.
+func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
+	act := c.act
+	c.act = func(ctx context.Context, l *held) error {
+		if !l.job.CancelRequestedAt.IsZero() {
+			l.end(models.AttemptCancelled, "", "")
+			return l.change.cancelled()
+		}
+		return act(ctx, l)
+	}
+	return h.run(ctx, &h.ending, c, true)
+}
+
+func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCall, accounts bool) (*held, error) {
+	if c.p.WorkerID == "" {
+		return nil, errNotAWorker
+	}
+	if !c.fence.AttemptID.Valid() {
+		return nil, notFound("attempt")
+	}
+	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall) [][]*fencedCall {
+		return h.together(ctx, calls, accounts)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.l, c.err
+}
+
+// together runs calls in one transaction, and returns those that need one of their
+// own: all, one by one, if it failed.
+func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts bool) (alone [][]*fencedCall) {
+	if len(calls) > 1 {
+		calls = slices.DeleteFunc(calls, func(c *fencedCall) bool {
+			if c.writes {
+				alone = append(alone, []*fencedCall{c})
+			}
+			return c.writes
+		})
+	}
+	if len(calls) == 0 {
+		return alone
+	}
+	switch err := h.transact(ctx, calls, accounts); {
+	case err == nil:
+	case len(calls) == 1:
+		calls[0].l, calls[0].err = nil, err
+	default:
+		for _, c := range calls {
+			alone = append(alone, []*fencedCall{c})
+		}
+	}
+	return alone
+}
+
+// transact runs calls in one transaction. A call that is refused changes nothing,
+// and stops no other.
+func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool) error {
+	live, err := h.find(ctx, calls)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	var attempts []*models.Attempt
+	for _, c := range live {
+		attempts = append(attempts, c.attempt)
+	}
+	var changed []*held
+	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+		all, err := lockAll(ctx, tx, attempts, accounts)
+		if err != nil {
+			return err
+		}
+		changed = nil
+		for _, c := range live {
+			c.l, c.err = nil, ErrLeaseLost
+			if l := all[c.fence.AttemptID]; l != nil && l.attempt.EndedAt.IsZero() {
+				c.err = c.try(ctx, l)
+			}
+			switch {
+			case c.err != nil && c.writes:
+				return c.err
+			case c.err == nil && !slices.Contains(changed, c.l):
+				changed = append(changed, c.l)
+			}
+		}
+		if len(changed) == 0 {
+			return nil
+		}
+		return saveHeld(ctx, tx, changed)
+	})
+	if err != nil {
+		return err
+	}
+	var changes []*change
+	for _, l := range changed {
+		changes = append(changes, l.change)
+	}
+	h.Leaser.Notifier.after(ctx, changes...)
+	return nil
+}
+
+// find reads the calls' attempts, refuses the calls whose are not theirs or over,
+// and returns the others.
+func (h *Holder) find(ctx context.Context, calls []*fencedCall) (live []*fencedCall, err error) {
+	var ids []models.AttemptID
+	for _, c := range calls {
+		ids = append(ids, c.fence.AttemptID)
+	}
+	rows, err := models.GetAttempts(ctx, h.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the attempts: %w", err)
+	}
+	found := keyedBy(rows, func(a *models.Attempt) models.AttemptID { return a.ID })
+	for _, c := range calls {
+		c.attempt = found[c.fence.AttemptID]
+		if c.err = c.fence.check(c.p, c.attempt); c.err == nil && !c.attempt.EndedAt.IsZero() {
+			c.err = ErrLeaseLost
+		}
+		if c.err == nil {
+			live = append(live, c)
+		}
+	}
+	return live, nil
+}
+
+// try lets the call change the lease, which is as it was if it is refused.
+func (c *fencedCall) try(ctx context.Context, l *held) error {
+	worker, job, attempt, change := *l.worker, *l.job, *l.attempt, *l.change
+	l.extend()
+	err := l.started()
+	if err == nil {
+		err = c.act(ctx, l)
+	}
+	if err != nil {
+		*l.worker, *l.job, *l.attempt, *l.change = worker, job, attempt, change
+		return err
+	}
+	c.l = l
+	return nil
+}

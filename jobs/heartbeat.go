@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
+// still the newest one, so it is extended: a worker cut off for a minute keeps
+// an hour of work. The first one begins the job. samples are the newest of the
+// worker's GPUs, or nil.
+func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
+	answer, err := h.heartbeat(ctx, p, f, samples)
+	return answer, wrap(err, "heartbeat of attempt %s", f.AttemptID)
+}
+
+func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
+	utilization, err := utilization(samples)
+	if err != nil {
+		return nil, err
+	}
+	if !f.AttemptID.Valid() || !f.Token.Valid() || p.WorkerID == "" {
+		_, err := f.live(ctx, h.DB, p)
+		return nil, err
+	}
+	b := &beat{LeaseBeat: models.LeaseBeat{Hold: models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}, GPUUtilization: utilization}}
+	if err := h.beats.do(ctx, b, 1, h.beatAll); err != nil {
+		return nil, err
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	if b.found == nil { // the first one of an attempt, or none of the caller's
+		l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *held) error { return nil }})
+		if err != nil {
+			return nil, err
+		}
+		answer := l.answer()
+		return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
+	}
+	found := b.found
+	answer := &Answer{LeaseExpiresAt: found.LeaseExpiresAt, Directive: directive(
+		found.JobID, found.CancelRequestedAt, found.CancelReason, found.WorkerStatus, found.DrainReason, found.DrainDeadline)}
+	return answer, h.delivered(ctx, answer, found.CancelDeliveredAt)
+}
+
+// beat is one heartbeat, and what PostgreSQL answered, if it extended a lease.
+type beat struct {
+	models.LeaseBeat
+	found *models.Beat
+	err   error
+}
+
+// beatAll extends the leases of heartbeats that came together.
+func (h *Holder) beatAll(ctx context.Context, all []*beat) [][]*beat {
+	beats := make([]models.LeaseBeat, len(all))
+	for i, b := range all {
+		beats[i] = b.LeaseBeat
+	}
+	found, err := models.ExtendLeases(ctx, h.DB, beats, LeaseTTL)
+	var alive []models.LeaseBeat
+	of := map[models.WorkerID]bool{}
+	for _, b := range slices.Backward(all) { // the newest of a worker's samples
+		if b.found, b.err = found[b.Hold], err; b.found != nil && !of[b.WorkerID] {
+			of[b.WorkerID] = true
+			alive = append(alive, b.LeaseBeat)
+		}
+	}
+	if len(alive) == 0 {
+		return nil
+	}
+	err = models.TouchWorkers(ctx, h.DB, alive)
+	for _, b := range all {
+		b.err = cmp.Or(b.err, err)
+	}
+	return nil
+}
