@@ -150,13 +150,13 @@ func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		}
 	}
 	for _, s := range o.starts {
-		if s.account == q.account && s.account != "" && capped && (s.lane != q.Lane || s.tag < tag) {
+		if s.account == q.account && s.account != "" && capped && (s.Line != q.Line || s.place < q.ownAhead) {
 			ends = append(ends, s.end)
 		}
 		if !s.class.serves(q.Queue) {
 			continue
 		}
-		if s.after(q.Line, q.account, tag) {
+		if s.after(q, tag) {
 			running := 0
 			for _, end := range ends {
 				running += b2i(end > s.at)
@@ -294,12 +294,16 @@ func (o *outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	return new(float64(depth) * work / float64(jobs) / float64(workers))
 }
 
-// remaining is what is left of a job that was reckoned at total seconds: by its
-// progress if it told of any, else by the time that it is held. There is always
-// something left.
-func remaining(total, held, percent, silent float64) float64 {
+// remaining is what is left of a job that was reckoned at total seconds, and is
+// held for so long: by its progress if it told of any, else by that time. The more
+// it has done since it was resumed, the more the pace of that counts. There is
+// always something left.
+func remaining(total, held, resumed, percent, silent float64) float64 {
 	left := total - held
 	if percent > 0 {
+		if done, took := (percent-resumed)/100, held-silent; done > 0 && took > 0 {
+			total = (1-done)*total + took // took is done × what the whole takes at this pace
+		}
 		left = total*(1-percent/100) - silent
 	}
 	return max(left, total/20)

@@ -27,6 +27,7 @@ type start struct {
 	lane    models.Tier
 	tag     float64
 	account models.AccountID
+	place   int // among the account's jobs in the line
 	end     float64
 	// turn tells that it was a promoted job's turn.
 	turn bool
@@ -36,18 +37,18 @@ type start struct {
 	fresh, alone bool
 }
 
-// after tells whether a job of that line, account and virtual start would have
-// been taken in place of this one, or is it.
-func (s start) after(of models.Line, account models.AccountID, tag float64) bool {
+// after tells whether that job, with that virtual start, would have been taken in
+// place of this one, or is it.
+func (s start) after(q query, tag float64) bool {
 	switch {
-	case s.idle || above(of.Lane, s.lane):
+	case s.idle || above(q.Lane, s.lane):
 		return true
-	case s.lane != of.Lane:
+	case s.lane != q.Lane:
 		return false
-	case s.Promoted != of.Promoted:
-		return s.turn == of.Promoted
-	case s.account == account:
-		return s.tag >= tag
+	case s.Promoted != q.Promoted:
+		return s.turn == q.Promoted
+	case s.account == q.account && s.account != "":
+		return s.place >= q.ownAhead
 	}
 	return s.tag > tag || s.alone || s.fresh && s.tag == tag
 }
@@ -67,11 +68,54 @@ type player struct {
 // playedLine is a line as it goes on: place is the next job's.
 type playedLine struct {
 	line
-	place   int
-	end     int
-	arrival *models.Arrival
-	gap     float64 // seconds between its new jobs
-	alone   bool    // see start
+	place int
+	end   int
+	// taken are places behind place whose jobs were started: a worker passes over
+	// what it cannot run.
+	taken   map[int]bool
+	comings []*coming
+	came    []load // behind those that are queued
+	alone   bool   // see start
+}
+
+// coming is jobs of one model that come into a line.
+type coming struct {
+	load
+	gap float64 // seconds between two
+}
+
+// reaches is behind how many jobs of an account that it cannot run a worker is
+// seen to find one.
+const reaches = standbySample
+
+// job is the line's job of that place.
+func (l *playedLine) job(place int) load {
+	if place < l.queued {
+		return l.at(place)
+	}
+	return l.came[place-l.queued]
+}
+
+// seek returns the place of the line's first job that a worker may take, or -1.
+func (l *playedLine) seek(may func(models.Queue) bool) int {
+	for place := l.place; place < min(l.end, l.place+reaches); place++ {
+		if !l.taken[place] && may(l.job(place).Queue) {
+			return place
+		}
+	}
+	return -1
+}
+
+// take starts the job of that place.
+func (l *playedLine) take(place int) {
+	if l.taken == nil {
+		l.taken = map[int]bool{}
+	}
+	l.taken[place] = true
+	for l.taken[l.place] {
+		delete(l.taken, l.place)
+		l.place++
+	}
 }
 
 type playedHand struct {
@@ -86,6 +130,7 @@ type moment struct {
 	order int
 	hand  *playedHand
 	line  *playedLine
+	comes *coming
 }
 
 type moments []moment
@@ -123,7 +168,7 @@ func (o *outlook) play() {
 			m.hand.holds = ""
 			p.idle = append(p.idle, m.hand)
 		} else {
-			p.arrive(m.line)
+			p.arrive(m.line, m.comes)
 		}
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
 			continue // all of a moment first
@@ -144,13 +189,16 @@ func (o *outlook) play() {
 // awaits tells whether an idle worker will take one of the jobs that come in.
 func (p *player) awaits() bool {
 	return slices.ContainsFunc(p.lines, func(l *playedLine) bool {
-		if l.arrival == nil || l.place < l.end || p.running[l.account] >= l.maxRunning {
+		if len(l.comings) == 0 || l.seek(p.unpaused) >= 0 || p.running[l.account] >= l.maxRunning {
 			return false
 		}
-		job := l.at(l.place)
-		return !p.paused(job.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.serves(job.Queue) })
+		return slices.ContainsFunc(l.comings, func(c *coming) bool {
+			return p.unpaused(c.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.serves(c.Queue) })
+		})
 	})
 }
+
+func (p *player) unpaused(q models.Queue) bool { return !p.paused(q) }
 
 // employ lets the workers come free.
 func (p *player) employ() {
@@ -195,34 +243,28 @@ func (p *player) enlist() {
 		if l == nil {
 			l = &playedLine{line: line{
 				Line: job.Line, account: a.AccountID, virtualTime: a.VirtualTime, weight: a.Weight, running: a.Running, maxRunning: a.MaxRunning,
-				head: []load{job},
 			}}
 			put(l)
 		}
-		rate := a.JobsPerSecond
-		if l.gap > 0 {
-			rate += 1 / l.gap // of its other models: they come as the line has them
-		}
-		l.gap = 1 / rate
-		if l.arrival == nil {
-			// The golden ratio spreads the accounts' first jobs out.
-			_, phase := math.Modf(float64(i+1) * math.Phi)
-			l.arrival = a
-			p.push(moment{at: l.gap * phase, line: l})
-		}
+		c := &coming{load: job, gap: 1 / a.JobsPerSecond}
+		l.comings = append(l.comings, c)
+		// The golden ratio spreads the first jobs out.
+		_, phase := math.Modf(float64(i+1) * math.Phi)
+		p.push(moment{at: c.gap * phase, line: l, comes: c})
 	}
 }
 
 // arrive puts one more job into a line.
-func (p *player) arrive(l *playedLine) {
+func (p *player) arrive(l *playedLine, c *coming) {
 	if l.place == l.end {
 		l.virtualTime = max(l.virtualTime, p.laneTime(l.Line))
 		l.alone = !slices.ContainsFunc(p.lines, func(other *playedLine) bool {
 			return other.Line == l.Line && other.place < other.end && !other.alone
 		})
 	}
+	l.came = append(l.came, c.load)
 	l.end++
-	p.push(moment{at: p.now + l.gap, line: l})
+	p.push(moment{at: p.now + c.gap, line: l, comes: c})
 }
 
 func (p *player) laneTime(of models.Line) float64 {
@@ -254,21 +296,21 @@ func (p *player) leave(account models.AccountID) {
 
 // work gives an idle worker its next job, and tells whether there was one.
 func (p *player) work(h *playedHand) bool {
-	l, turn := p.next(h.class)
+	l, place, turn := p.next(h.class)
 	if l == nil {
 		return false
 	}
-	job := l.at(l.place)
+	job := l.job(place)
 	seconds := p.times.ratio(job.kind, h.class.gpuType) * job.gpuSeconds
 	p.starts = append(p.starts, start{
 		at: p.now, class: h.class, Line: l.Line, lane: l.Lane, tag: l.virtualTime, account: l.account, end: p.now + seconds, turn: turn,
-		fresh: l.place >= l.queued, alone: l.alone,
+		place: place, fresh: place >= l.queued, alone: l.alone,
 	})
-	if l.place < l.queued {
+	if place < l.queued {
 		p.left--
 		p.cleared = p.now
 	}
-	l.place++
+	l.take(place)
 	l.virtualTime += job.gpuSeconds / l.weight
 	if l.Promoted {
 		p.since[l.Lane] = 0
@@ -281,21 +323,19 @@ func (p *player) work(h *playedHand) bool {
 	return true
 }
 
-// next is the line whose job a worker of that class takes, and whether it was a
-// promoted job's turn.
-func (p *player) next(c *class) (best *playedLine, turn bool) {
+// next is the line whose job a worker of that class takes, which of its jobs, and
+// whether it was a promoted job's turn.
+func (p *player) next(c *class) (best *playedLine, at int, turn bool) {
+	may := func(q models.Queue) bool { return c.serves(q) && !p.paused(q) }
 	for _, l := range p.lines {
-		if l.place == l.end || p.running[l.account] >= l.maxRunning {
+		if l.place == l.end || p.running[l.account] >= l.maxRunning || best != nil && !p.first(l, best) {
 			continue
 		}
-		if job := l.at(l.place); !c.serves(job.Queue) || p.paused(job.Queue) {
-			continue
-		}
-		if best == nil || p.first(l, best) {
-			best = l
+		if place := l.seek(may); place >= 0 {
+			best, at = l, place
 		}
 	}
-	return best, best != nil && p.since[best.Lane] >= models.PromotedEvery-1
+	return best, at, best != nil && p.since[best.Lane] >= models.PromotedEvery-1
 }
 
 // first tells whether a line's job comes before another's.

@@ -166,7 +166,7 @@ func (o *outlook) hire(classes map[string]*class, h models.Hand) {
 		one.free = max(*h.BootSeconds-h.AgeSeconds, *h.BootSeconds/20)
 	case h.AccountID != "":
 		total := h.EstimatedGPUSeconds * o.times.ratio(h.Kind, h.GPUType)
-		one.free = remaining(total, h.HeldSeconds, h.Percent, h.SilentSeconds)
+		one.free = remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
 	}
 	key := fmt.Sprintf("%q %q %q", h.Models, h.GPUType, h.Region)
 	c := classes[key]

@@ -23,6 +23,8 @@ type Hand struct {
 	Kind
 	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
 	Percent             float64 `bun:"percent"`
+	// ResumedPercent is what it had of that when the worker went on with it.
+	ResumedPercent float64 `bun:"resumed_percent"`
 	// HeldSeconds is since when the worker holds it, SilentSeconds since when
 	// there was no news of its progress.
 	HeldSeconds   float64 `bun:"held_seconds"`
@@ -36,11 +38,12 @@ func ListHands(ctx context.Context, db bun.IDB) ([]Hand, error) {
 		SELECT w.models, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
-			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds
+			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
+			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent
 		FROM workers w
 		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
 		LEFT JOIN LATERAL (
-			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.progress_at FROM jobs j WHERE j.id = a.job_id) held ON true
+			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at FROM jobs j WHERE j.id = a.job_id) held ON true
 		LEFT JOIN LATERAL (
 			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds
 			FROM (
