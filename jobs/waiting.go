@@ -39,6 +39,9 @@ type WaitingReason struct {
 	Until   time.Time
 }
 
+// NothingHolds is said of a job that waits and has no WaitingReason.
+const NothingHolds = "Nothing holds it back: it is about to go on."
+
 // countAhead is up to how many jobs ahead of one are counted.
 const countAhead = 100
 

@@ -3,6 +3,7 @@ package web
 import (
 	"time"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -54,7 +55,7 @@ func (v *jobView) note() string {
 // waits tells what holds a waiting job back, most telling first.
 func (v *jobView) waits() []string {
 	if v.Status.Waiting() && len(v.Waiting) == 0 {
-		return []string{"Nothing holds it back: it is about to go on."}
+		return []string{jobs.NothingHolds}
 	}
 	var reasons []string
 	for _, reason := range v.Waiting {

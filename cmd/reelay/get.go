@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/jobs"
 	"github.com/spf13/cobra"
 )
 
@@ -104,7 +105,7 @@ func waiting(job *client.JobHistory) []string {
 		return nil
 	}
 	if len(job.WaitingFor) == 0 {
-		return []string{"Nothing holds it back: it is about to go on."}
+		return []string{jobs.NothingHolds}
 	}
 	var reasons []string
 	for _, reason := range job.WaitingFor {
