@@ -70,6 +70,9 @@ func TestHotQueries(t *testing.T) {
 		watched := db.WithQueryHook(last)
 		one := models.AccountID("acc_c4ca4238-a0b9-2382-0dcc-509a6f75849b")
 
+		var ahead models.JobID // the last of the longest queue
+		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &ahead))
+
 		for name, c := range map[string]struct {
 			run func() error
 			// scans is how many rows of jobs or attempts the answer may cost.
@@ -115,6 +118,17 @@ func TestHotQueries(t *testing.T) {
 				require.ErrorIs(t, err, sql.ErrNoRows)
 				return nil
 			}, 0},
+			"ListHands": {func() error {
+				found, err := models.ListHands(t.Context(), watched)
+				require.Len(t, found, live)
+				return err
+			}, 3 * live},
+			"CountOwnAhead": {func() error {
+				found, err := models.CountOwnAhead(t.Context(), watched, []models.JobID{ahead}, 50)
+				require.Len(t, found, 1)
+				require.Equal(t, 50, found[0].Count)
+				return err
+			}, 52},
 		} {
 			require.NoError(t, c.run(), name)
 
