@@ -62,14 +62,16 @@ type Submitter struct {
 }
 
 const (
-	maxPromptRunes   = 10_000
-	maxPromptBytes   = 40_000
-	maxKeyRunes      = 255
-	maxUserIDBytes   = 255
-	maxMetadataBytes = 16 << 10
-	maxMetadataKeys  = 64
-	maxPriority      = 100
-	maxMaxAttempts   = 20
+	maxPromptRunes = 10_000
+	maxPromptBytes = 40_000
+	// maxMarks is how many accents, vowel signs and the like one character may
+	// carry: as many as Unicode's Stream-Safe Text Format lets. No script needs more,
+	// and more are drawn over what stands around them.
+	maxMarks       = 30
+	maxKeyRunes    = 255
+	maxUserIDBytes = 255
+	maxPriority    = 100
+	maxMaxAttempts = 20
 )
 
 // Submit accepts a job: once it returns, the job is durable. The same
@@ -365,8 +367,25 @@ func validPrompt(prompt string, model *Model) error {
 	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
 		return invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
 			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
+	case hasPileOfMarks(prompt):
+		return invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
 	}
 	return nil
+}
+
+// hasPileOfMarks tells whether more than maxMarks combining marks follow each
+// other.
+func hasPileOfMarks(text string) bool {
+	pile := 0
+	for _, r := range text {
+		if pile++; !unicode.Is(unicode.M, r) {
+			pile = 0
+		}
+		if pile > maxMarks {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *Submission) validLimits() error {
@@ -386,26 +405,6 @@ func (in *Submission) validLimits() error {
 		return err
 	}
 	return in.validMetadata()
-}
-
-func (in *Submission) validMetadata() error {
-	if len(in.Metadata) == 0 || bytes.Equal(in.Metadata, []byte("null")) {
-		in.Metadata = nil
-		return nil
-	}
-	value, err := readJSON("metadata", in.Metadata, maxMetadataBytes)
-	if err != nil {
-		return err
-	}
-	fields, ok := value.(map[string]any)
-	if !ok {
-		return invalid("metadata", "metadata must be a JSON object.")
-	}
-	if len(fields) > maxMetadataKeys {
-		return invalid("metadata", "metadata may have %d keys; this has %d.", maxMetadataKeys, len(fields))
-	}
-	in.Metadata, err = json.Marshal(fields)
-	return wrap(err, "encode metadata")
 }
 
 // validText tells whether s has so many characters, all of them printable.

@@ -49,6 +49,8 @@ func TestSubmit(t *testing.T) {
 			"blank prompt":                {"prompt", prompt(" \n\t ")},
 			"prompt of 10,001 characters": {"prompt", prompt(strings.Repeat("x", 10_001))},
 			"prompt of 100 kB":            {"prompt", prompt(strings.Repeat("x", 100_000))},
+			"prompt with 31 marks":        {"prompt", prompt("a" + strings.Repeat("\u0301", 31))},
+			"prompt of marks":             {"prompt", prompt(strings.Repeat("\u0e49\u20dd", 4_000))},
 			"prompt with NUL":             {"prompt", prompt("a\x00b")},
 			"prompt that is not UTF-8":    {"prompt", prompt("a\xffb")},
 			"prompt with a surrogate":     {"prompt", prompt("a\xed\xa0\x80b")},
@@ -90,6 +92,13 @@ func TestSubmit(t *testing.T) {
 			"metadata with a NUL name":    {"metadata", metadata(`{"\u0000": 1}`)},
 			"metadata with 1e400000":      {"metadata", metadata(`{"a": 1e400000}`)},
 			"metadata with 1e-400000":     {"metadata", metadata(`{"a": 1e-400000}`)},
+			"metadata of 65 keys, inside": {"metadata", metadata(`{"a": {` + strings.Join(keys[1:33], ",") + `}, "b": [{` + strings.Join(keys[33:], ",") + `}]}`)},
+			"metadata with a long key":    {"metadata", metadata(`{"a": [{"` + strings.Repeat("k", 129) + `": 1}]}`)},
+			"metadata with a long text":   {"metadata", metadata(`{"a": ["` + strings.Repeat("x", 4097) + `"]}`)},
+			"metadata nested 6 deep":      {"metadata", metadata(`{"a": {"b": {"c": {"d": {"e": {}}}}}}`)},
+			"metadata with lists in it":   {"metadata", metadata(`{"a": [[[[[]]]]]}`)},
+			"metadata with __proto__":     {"metadata", metadata(`{"a": {"__proto__": {"isAdmin": true}}}`)},
+			"metadata with \\u005f":       {"metadata", metadata(`{"\u005f_proto__": 1}`)},
 			"metadata nested 7,000 deep":  {"metadata", metadata(`{"a": ` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`)},
 		} {
 			in := request()
@@ -109,8 +118,8 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := request()
-		in.Prompt = "<script>alert(1)</script> \u202e =cmd() {{.}} \x1b[31m\r\n" + strings.Repeat("é", 9_900)
-		in.Metadata = json.RawMessage(`{"__proto__": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
+		in.Prompt = "<script>alert(1)</script> \u202e =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
+		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
 		in.IdempotencyKey = ptr(strings.Repeat("k", 255))
 
@@ -120,7 +129,7 @@ func TestSubmit(t *testing.T) {
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, jobs.Prompt{Text: in.Prompt}, prompts[job.ID])
-		require.JSONEq(t, `{"__proto__": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ufffd", "big": 12345678901234567890}`,
+		require.JSONEq(t, `{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ufffd", "big": 12345678901234567890}`,
 			string(s.Reload(t, job.ID).Metadata))
 	})
 
