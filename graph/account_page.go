@@ -37,15 +37,11 @@ type AuditConnection struct {
 }
 
 func accountConnection(page *jobs.Page[*models.Account]) *AccountConnection {
-	edges, info := connect(page,
-		func(a *models.Account) string { return jobs.Cursor(a.ID) },
-		func(cursor string, a *models.Account) *AccountEdge { return &AccountEdge{cursor, a} })
+	edges, info := connect(page, func(cursor string, a *models.Account) *AccountEdge { return &AccountEdge{cursor, a} })
 	return &AccountConnection{edges, info}
 }
 
 func auditConnection(page *jobs.Page[*models.AuditEntry]) *AuditConnection {
-	edges, info := connect(page,
-		func(e *models.AuditEntry) string { return jobs.Cursor(e.ID) },
-		func(cursor string, e *models.AuditEntry) *AuditEdge { return &AuditEdge{cursor, e} })
+	edges, info := connect(page, func(cursor string, e *models.AuditEntry) *AuditEdge { return &AuditEdge{cursor, e} })
 	return &AuditConnection{edges, info}
 }

@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"testing"
 	"time"
@@ -181,7 +182,7 @@ func TestAuditLog(t *testing.T) {
 		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], newestAct, nil).codes(), role)
 		}
-		for _, bad := range []string{"x", jobs.Cursor(models.NewJobID())} {
+		for _, bad := range []string{"x", base64.RawURLEncoding.EncodeToString([]byte("after:" + string(models.NewAuditID())))} {
 			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleAdmin], search, map[string]any{"after": bad}).codes(), bad)
 		}
 	})

@@ -54,10 +54,11 @@ type API struct {
 // New returns the API.
 func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	api := &API{keys: keys, origins: options.Origins}
-	server := handler.New(NewExecutableSchema(Config{
+	schema := NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
-	}))
+	})
+	server := handler.New(schema)
 	server.AddTransport(transport.SSE{KeepAlivePingInterval: pingEvery})
 	server.AddTransport(transport.Options{})
 	server.AddTransport(transport.GET{})
@@ -75,7 +76,7 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 		server.Use(extension.Introspection{})
 	}
 	server.Use(persisted{lru.New[string](cachedPersisted)})
-	server.Use(limits{known: queries})
+	server.Use(limits{queries, variables{schema.Schema()}})
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
 	server.AroundFields(showField)

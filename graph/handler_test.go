@@ -69,8 +69,20 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesNaN":                   {body: `{"query": "{ viewer { role } }", "variables": {"x": NaN}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesAQueryThatIsNoText":    {body: `{"query": 5}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesBatches":               {body: "[" + fine + "]", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesInvalidUTF8":           {body: "{\"query\": \"{ viewer { role } } # \xff\"}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesHalfACharacter":        {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud800"}}`, status: 400, code: "INVALID_INPUT"},
+		"RefusesAKeyTwice":             {body: `{"query": "{ viewer { role } }", "query": "{ models { name } }"}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAVariableTwice":        {body: `{"query": "{ viewer { role } }", "variables": {"x": {"a": 1, "\u0061": 2}}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAKeyInAnotherCase":     {body: `{"query": "{ viewer { role } }", "Query": "{ models { name } }"}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesJSONThatIsTooDeep":     {body: `{"query": "{ viewer { role } }", "variables": ` + strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001) + "}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAByteOrderMark":        {body: "\ufeff" + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesUTF16":                 {body: "{\x00\"\x00q\x00", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesVariablesThatAreAList": {body: `{"query": "{ viewer { role } }", "variables": []}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"TakesNullForNothing":          {body: `{"query": "{ viewer { role } }", "variables": null, "operationName": null, "extensions": null, "other": 1}`, status: 200},
+		"RefusesAKeyTwiceByGET":        {method: "GET", query: url.Values{"query": {"{ viewer { role } }", "{ models { name } }"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAVariableTwiceByGET": {
+			method: "GET", query: url.Values{"query": {"{ viewer { role } }"}, "variables": {`{"a": 1, "a": 2}`}}, status: 400, code: "GRAPHQL_PARSE_FAILED",
+		},
+		"RefusesInvalidUTF8":    {body: "{\"query\": \"{ viewer { role } } # \xff\"}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesHalfACharacter": {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud800"}}`, status: 400, code: "INVALID_INPUT"},
 		"RefusesHalfACharacterInAQuery": {
 			body: `{"query": "{ job(id: \"\\ud800\") { id } }"}`, status: 200, code: "INVALID_INPUT",
 		},
@@ -134,6 +146,45 @@ func TestServeHTTP(t *testing.T) {
 		require.Equal(t, []string{"INVALID_INPUT"}, got.codes())
 		require.Equal(t, "filter.createdAfter", got.Errors[0].Extensions["field"])
 	})
+}
+
+// Values of variables are of the kinds that GraphQL gives them, as literals are.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	address := serveAlone(t)
+	const submit, jobs, job = "mutation ($x: SubmitJobInput!) { submitJob(input: $x) { deduplicated } }",
+		"query ($x: JobFilter) { jobs(filter: $x) { totalCount } }", "query ($x: ID!) { job(id: $x) { id } }"
+
+	for name, c := range map[string]struct{ query, value, field string }{
+		"a number for a string":       {submit, `{"model": 5, "idempotencyKey": "k"}`, "x.model"},
+		"a boolean for a string":      {submit, `{"model": "m", "idempotencyKey": true}`, "x.idempotencyKey"},
+		"an object for a string":      {submit, `{"model": {}, "idempotencyKey": "k"}`, "x.model"},
+		"a list for a string":         {submit, `{"model": ["m"], "idempotencyKey": "k"}`, "x.model"},
+		"a number for an enum":        {submit, `{"model": "m", "idempotencyKey": "k", "tier": 1}`, "x.tier"},
+		"an enum in another case":     {submit, `{"model": "m", "idempotencyKey": "k", "tier": "pro"}`, "x.tier"},
+		"an enum that is none":        {submit, `{"model": "m", "idempotencyKey": "k", "tier": "BEST"}`, "x.tier"},
+		"an enum in a list":           {jobs, `{"status": ["QUEUED", "queued"]}`, "x.status.1"},
+		"one that stands for a list":  {jobs, `{"status": "queued"}`, "x.status"},
+		"a fraction for an id":        {job, `1.5`, "x"},
+		"a boolean for an id":         {job, `true`, "x"},
+		"a number for a string alone": {"query ($x: String) { jobs(after: $x) { totalCount } }", `5`, "x"},
+	} {
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+
+		require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), name)
+		require.Equal(t, c.field, got.Errors[0].Extensions["field"], name)
+		require.Contains(t, got.Errors[0].Message, "$"+c.field+" must be ", name)
+	}
+	for name, c := range map[string]struct{ query, value string }{
+		"a whole number for an id": {job, `5`},
+		"an id":                    {job, `"x"`},
+		"one for a list":           {jobs, `{"status": "QUEUED"}`},
+		"null":                     {jobs, `null`},
+	} {
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+
+		require.Equal(t, []string{"INTERNAL"}, got.codes(), "%s: it comes to the domain, which is not there", name)
+	}
 }
 
 func TestLimits(t *testing.T) {

@@ -33,7 +33,8 @@ const (
 // validation takes time by the square of a query's fields and fragments: what
 // has too many is refused before.
 type limits struct {
-	known graphql.Cache[*ast.QueryDocument] // queries that passed
+	known     graphql.Cache[*ast.QueryDocument] // queries that passed
+	variables variables
 }
 
 var _ interface {
@@ -44,9 +45,9 @@ var _ interface {
 func (limits) ExtensionName() string                          { return "Limits" }
 func (limits) Validate(schema graphql.ExecutableSchema) error { return nil }
 
-// MutateOperationParameters refuses text that the parser would change, and
-// queries that are too large to be validated. What is no query at all is left to
-// the parser.
+// MutateOperationParameters refuses text that the parser would change, queries that
+// are too large to be validated, and variables of another kind than their own. What
+// is no query at all is left to the parser.
 func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.RawParams) *gqlerror.Error {
 	if wellformed.HasLoneSurrogate(request.Query) {
 		return refusal(errLoneSurrogate)
@@ -61,8 +62,15 @@ func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.
 			return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
 		}
 	}
-	if len(doc.Operations) > 0 && doc.Operations.ForName(request.OperationName) == nil {
+	if len(doc.Operations) == 0 {
+		return nil
+	}
+	op := doc.Operations.ForName(request.OperationName)
+	if op == nil {
 		return refusal(errWhichOperation)
+	}
+	if refused := l.variables.check(op, request.Variables); refused != nil {
+		return refusal(refused)
 	}
 	return nil
 }

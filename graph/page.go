@@ -83,12 +83,10 @@ func pageOf(first *int, after *string) jobs.PageOf {
 }
 
 // connect makes the edges of a page, and tells how the list goes on.
-func connect[T, E any](page *jobs.Page[T], cursor func(T) string, edge func(cursor string, node T) E) ([]E, *PageInfo) {
+func connect[T, E any](page *jobs.Page[T], edge func(cursor string, node T) E) ([]E, *PageInfo) {
 	edges, info := make([]E, 0, len(page.Items)), &PageInfo{HasNextPage: page.More}
-	for _, item := range page.Items {
-		mark := cursor(item)
-		edges = append(edges, edge(mark, item))
-		info.EndCursor = &mark
+	for i, item := range page.Items {
+		edges = append(edges, edge(page.Cursors[i], item))
 	}
 	if page.End != "" {
 		info.EndCursor = &page.End
@@ -97,37 +95,28 @@ func connect[T, E any](page *jobs.Page[T], cursor func(T) string, edge func(curs
 }
 
 func jobConnection(page *jobs.Page[*models.Job], filter models.JobFilter) *JobConnection {
-	edges, info := connect(page,
-		func(j *models.Job) string { return jobs.Cursor(j.ID) },
-		func(cursor string, j *models.Job) *JobEdge { return &JobEdge{cursor, j} })
+	edges, info := connect(page, func(cursor string, j *models.Job) *JobEdge { return &JobEdge{cursor, j} })
 	return &JobConnection{edges, info, filter}
 }
 
 func eventConnection(page *jobs.Page[*models.JobEvent]) *JobEventConnection {
-	edges, info := connect(page, jobs.EventCursor,
-		func(cursor string, e *models.JobEvent) *JobEventEdge { return &JobEventEdge{cursor, e} })
+	edges, info := connect(page, func(cursor string, e *models.JobEvent) *JobEventEdge { return &JobEventEdge{cursor, e} })
 	return &JobEventConnection{edges, info}
 }
 
 func workerConnection(page *jobs.Page[*models.Worker], filter models.WorkerFilter) *WorkerConnection {
-	edges, info := connect(page,
-		func(w *models.Worker) string { return jobs.Cursor(w.ID) },
-		func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
+	edges, info := connect(page, func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
 	return &WorkerConnection{edges, info, filter}
 }
 
 func deadLetterConnection(page *jobs.Page[*models.DeadLetter], filter models.DeadLetterFilter) *DeadLetterConnection {
-	edges, info := connect(page,
-		func(d *models.DeadLetter) string { return jobs.Cursor(d.ID) },
-		func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
+	edges, info := connect(page, func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
 	return &DeadLetterConnection{edges, info, filter}
 }
 
 func bulkConnection(page *jobs.Page[*models.BulkOperation]) *BulkOperationConnection {
-	edges, info := connect(page,
-		func(op *models.BulkOperation) string { return jobs.Cursor(op.ID) },
-		func(cursor string, op *models.BulkOperation) *BulkOperationEdge {
-			return &BulkOperationEdge{cursor, op}
-		})
+	edges, info := connect(page, func(cursor string, op *models.BulkOperation) *BulkOperationEdge {
+		return &BulkOperationEdge{cursor, op}
+	})
 	return &BulkOperationConnection{edges, info}
 }

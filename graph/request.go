@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/internal/urlkey"
@@ -30,6 +32,7 @@ var (
 		Code:    codeParseFailed,
 		Message: "The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).",
 	}
+	errTooDeep  = &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
 	errBatch    = &jobs.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
 	errKeyInURL = &jobs.Error{Code: jobs.CodeInvalidInput, Message: urlkey.Refusal}
 	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
@@ -45,6 +48,9 @@ type parts struct {
 	Variables     map[string]json.RawMessage
 	Extensions    map[string]json.RawMessage
 }
+
+// begins is what JSON of each part's kind begins with.
+var begins = map[string]string{"query": `"`, "operationName": `"`, "variables": "{", "extensions": "{"}
 
 // check refuses requests that gqlgen would misread, and returns the HTTP status
 // to do it with. It leaves the body to be read again.
@@ -71,16 +77,30 @@ func checkPost(r *http.Request) (int, *jobs.Error) {
 		return http.StatusBadRequest, errUnread
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if refused := checkText(body); refused != nil {
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		return http.StatusBadRequest, errBatch
+	}
+	if refused := checkJSON(body); refused != nil {
 		return http.StatusBadRequest, refused
 	}
-	switch trimmed := bytes.TrimSpace(body); {
-	case bytes.HasPrefix(trimmed, []byte("[")):
-		return http.StatusBadRequest, errBatch
-	case !bytes.HasPrefix(trimmed, []byte("{")) || json.Unmarshal(body, &parts{}) != nil:
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || fields == nil || !shaped(fields) {
 		return http.StatusBadRequest, errShape
 	}
 	return 0, nil
+}
+
+// shaped tells whether a request's parts are of their kinds. Names are as they are
+// written: gqlgen would take Query for query.
+func shaped(fields map[string]json.RawMessage) bool {
+	for name, value := range fields {
+		for part, sign := range begins {
+			if strings.EqualFold(name, part) && (name != part || string(value) != "null" && !bytes.HasPrefix(value, []byte(sign))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func checkGet(r *http.Request) (int, *jobs.Error) {
@@ -88,26 +108,59 @@ func checkGet(r *http.Request) (int, *jobs.Error) {
 		return http.StatusBadRequest, errUnread
 	}
 	for name, values := range r.URL.Query() {
-		for _, value := range values {
-			if refused := checkText([]byte(value)); refused != nil {
+		sign, known := begins[name]
+		if !known {
+			continue
+		}
+		if len(values) > 1 {
+			return http.StatusBadRequest, errTwice(name)
+		}
+		value := []byte(values[0])
+		if sign == "{" && len(value) > 0 {
+			if refused := checkJSON(value); refused != nil {
 				return http.StatusBadRequest, refused
 			}
-			var object map[string]json.RawMessage
-			if (name == "variables" || name == "extensions") && value != "" && json.Unmarshal([]byte(value), &object) != nil {
+			if value = bytes.TrimSpace(value); value[0] != '{' && string(value) != "null" {
 				return http.StatusBadRequest, errShape
 			}
+		} else if refused := checkText(value); refused != nil {
+			return http.StatusBadRequest, refused
 		}
 	}
 	return 0, nil
 }
 
+// checkJSON refuses what is not one JSON document, and what a decoder would
+// silently read as something else than was sent.
+func checkJSON(raw []byte) *jobs.Error { return malformed(wellformed.JSON(raw)) }
+
 // checkText refuses what a JSON decoder would silently replace by U+FFFD.
-func checkText(raw []byte) *jobs.Error {
-	switch err := wellformed.Text(raw); {
+func checkText(raw []byte) *jobs.Error { return malformed(wellformed.Text(raw)) }
+
+// malformed says what is wrong with a request's text.
+func malformed(err error) *jobs.Error {
+	var twice *wellformed.DuplicateError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &twice):
+		return errTwice(twice.Key)
 	case errors.Is(err, wellformed.ErrNotUTF8):
 		return errNotUTF8
-	case err != nil:
+	case errors.Is(err, wellformed.ErrLoneSurrogate):
 		return errLoneSurrogate
+	case errors.Is(err, wellformed.ErrTooDeep):
+		return errTooDeep
 	}
-	return nil
+	return errShape
+}
+
+// maxShown bounds what is repeated of a caller's own words.
+const maxShown = 64
+
+func errTwice(key string) *jobs.Error {
+	if len(key) > maxShown {
+		return &jobs.Error{Code: codeParseFailed, Message: "The request has a key twice: send it once."}
+	}
+	return &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request has the key %q twice: send it once.", key)}
 }

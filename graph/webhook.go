@@ -32,10 +32,8 @@ type WebhookDeliveryConnection struct {
 }
 
 func deliveryConnection(page *jobs.Page[*models.WebhookDelivery]) *WebhookDeliveryConnection {
-	edges, info := connect(page,
-		func(d *models.WebhookDelivery) string { return jobs.Cursor(d.ID) },
-		func(cursor string, d *models.WebhookDelivery) *WebhookDeliveryEdge {
-			return &WebhookDeliveryEdge{cursor, d}
-		})
+	edges, info := connect(page, func(cursor string, d *models.WebhookDelivery) *WebhookDeliveryEdge {
+		return &WebhookDeliveryEdge{cursor, d}
+	})
 	return &WebhookDeliveryConnection{edges, info}
 }

@@ -32,7 +32,8 @@ func (a *Accounts) List(ctx context.Context, p Principal, of PageOf) (*Page[*mod
 	if err := p.isOperator(); err != nil {
 		return nil, err
 	}
-	mark, err := of.read("acc")
+	all := listOf("acc")
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (a *Accounts) List(ctx context.Context, p Principal, of PageOf) (*Page[*mod
 	if err != nil {
 		return nil, wrap(err, "list accounts")
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(account *models.Account) string { return string(account.ID) }), nil
 }
 
 // Create makes an account, which needs a name and a tier. It is for ADMIN.

@@ -56,7 +56,8 @@ func (r *Reader) AuditLog(ctx context.Context, p Principal, target string, of Pa
 	if !validText(target, 0, maxTargetRunes) {
 		return nil, invalid("target", "target may have %d printable characters.", maxTargetRunes)
 	}
-	mark, err := of.read("aud")
+	all := listOf("aud", target)
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -64,5 +65,5 @@ func (r *Reader) AuditLog(ctx context.Context, p Principal, target string, of Pa
 	if err != nil {
 		return nil, fmt.Errorf("list the audit log: %w", err)
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(e *models.AuditEntry) string { return string(e.ID) }), nil
 }

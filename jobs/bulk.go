@@ -250,7 +250,8 @@ func (b *Bulk) Get(ctx context.Context, p Principal, id models.BulkID) (*models.
 // List lists the operations that the caller may see, newest first; or those of
 // them that are not finished.
 func (b *Bulk) List(ctx context.Context, p Principal, open bool, of PageOf) (*Page[*models.BulkOperation], error) {
-	mark, err := of.read("bulk")
+	all := listOf("bulk", p.scope(), open)
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +263,7 @@ func (b *Bulk) List(ctx context.Context, p Principal, open bool, of PageOf) (*Pa
 	if err != nil {
 		return nil, fmt.Errorf("list bulk operations: %w", err)
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(op *models.BulkOperation) string { return string(op.ID) }), nil
 }
 
 func seesBulk(p Principal, op *models.BulkOperation) bool {

@@ -126,7 +126,7 @@ func TestDeadLetters(t *testing.T) {
 		page, err := s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, jobs.PageOf{First: 1})
 		require.NoError(t, err)
 		require.True(t, page.More)
-		page, err = s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, jobs.PageOf{First: 1, After: jobs.Cursor(page.Items[0].ID)})
+		page, err = s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, jobs.PageOf{First: 1, After: page.End})
 		require.NoError(t, err)
 		require.Equal(t, a.ID, page.Items[0].ID)
 		require.False(t, page.More)

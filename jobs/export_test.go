@@ -55,6 +55,14 @@ var (
 // PlanWebhookRetry is when to try a delivery again.
 var PlanWebhookRetry = planWebhookRetry
 
+// CursorOf is the cursor of a mark in the list that a value narrows.
+func CursorOf(kind, mark string, narrowed any) string { return listOf(kind, narrowed).cursor(mark) }
+
+// ReadCursor reads it again.
+func ReadCursor(cursor, kind string, narrowed any) (string, error) {
+	return listOf(kind, narrowed).read(cursor)
+}
+
 // ChangeFollowers is how many follow changes in this process, and are told of
 // those to come.
 func ChangeFollowers(w *Watcher) int {

@@ -30,6 +30,15 @@ func (p Principal) May(role models.Role) bool {
 	return p.Role == role
 }
 
+// scope is the account to which the caller's lists are kept: "" for operators,
+// who see all.
+func (p Principal) scope() models.AccountID {
+	if p.May(models.RoleOperator) {
+		return ""
+	}
+	return p.AccountID
+}
+
 // sees tells whether rows of an account are the caller's to read.
 func (p Principal) sees(account models.AccountID) bool {
 	return p.May(models.RoleOperator) || p.Role == models.RoleClient && p.AccountID == account

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,56 +33,6 @@ const (
 	CountLimit = 10_000
 )
 
-// Page is a part of a list.
-type Page[T any] struct {
-	Items []T
-	More  bool
-	// End is the cursor to go on from, if it is not that of the last item.
-	End string
-}
-
-// PageOf asks for the first items after a cursor.
-type PageOf struct {
-	First int
-	After string
-}
-
-// Cursor is an opaque mark in a list.
-func Cursor[T ~string](id T) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("after:" + string(id)))
-}
-
-func readCursor(cursor string) (string, error) {
-	if cursor == "" {
-		return "", nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	mark, ok := strings.CutPrefix(string(raw), "after:")
-	if err != nil || !ok || len(cursor) > 200 {
-		return "", invalid("after", "The cursor is not one that this API gave: use pageInfo.endCursor of the page before.")
-	}
-	return mark, nil
-}
-
-// read checks a page's size and returns the mark that it begins after.
-func (p PageOf) read(kind string) (string, error) {
-	if p.First < 1 || p.First > MaxPage {
-		return "", invalid("first", "first must be from 1 to %d; it is %d.", MaxPage, p.First)
-	}
-	mark, err := readCursor(p.After)
-	if err == nil && mark != "" && kind != "" && models.IDKind(mark) != kind {
-		return "", invalid("after", "The cursor is one of another list.")
-	}
-	return mark, err
-}
-
-func page[T any](items []T, first int) *Page[T] {
-	if len(items) > first {
-		return &Page[T]{Items: items[:first], More: true}
-	}
-	return &Page[T]{Items: items}
-}
-
 // visibleJob returns a job that the caller may see, or NOT_FOUND: its owner and
 // operators may.
 func visibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
@@ -111,7 +60,8 @@ func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models
 // Jobs lists jobs, newest first. A page may be shorter than asked for, or empty,
 // though there are more: End is then how far it has looked.
 func (r *Reader) Jobs(ctx context.Context, p Principal, f models.JobFilter, of PageOf) (*Page[*models.Job], error) {
-	mark, err := of.read("job")
+	jobs := listOf("job", p.scope(), f)
+	mark, err := jobs.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +72,11 @@ func (r *Reader) Jobs(ctx context.Context, p Principal, f models.JobFilter, of P
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	jobs := page(found.Jobs, of.First)
-	if !jobs.More && found.Edge != "" {
-		jobs.More, jobs.End = true, Cursor(found.Edge)
+	some := page(jobs, found.Jobs, of.First, func(j *models.Job) string { return string(j.ID) })
+	if !some.More && found.Edge != "" {
+		some.More, some.End = true, jobs.cursor(string(found.Edge))
 	}
-	return jobs, nil
+	return some, nil
 }
 
 // CountJobs counts up to CountLimit jobs; one more means more, or that too many
@@ -140,25 +90,38 @@ func (r *Reader) CountJobs(ctx context.Context, p Principal, f models.JobFilter)
 	return n, wrap(err, "count jobs")
 }
 
-// Events lists a job's events, oldest first.
-func (r *Reader) Events(ctx context.Context, job models.JobID, of PageOf) (*Page[*models.JobEvent], error) {
-	pages, err := r.EventPages(ctx, []models.JobID{job}, of)
+// Events lists up to first of a job's events, oldest first: those after one of
+// that number.
+func (r *Reader) Events(ctx context.Context, job models.JobID, after, first int) (*Page[*models.JobEvent], error) {
+	if err := validFirst(first); err != nil {
+		return nil, err
+	}
+	pages, err := r.eventPages(ctx, []models.JobID{job}, after, first)
 	return pages[job], err
 }
 
-// EventPages is Events for many jobs.
+// EventPages lists the events of jobs by page, oldest first.
 func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of PageOf) (map[models.JobID]*Page[*models.JobEvent], error) {
-	mark, err := of.read("")
-	if err != nil {
-		return nil, err
-	}
 	after := 0
-	if mark != "" {
+	for _, job := range jobs {
+		mark, err := eventListOf(job).begin(of)
+		if err != nil {
+			return nil, err
+		}
+		if mark == "" {
+			continue
+		}
 		if after, err = strconv.Atoi(mark); err != nil || after < 0 {
-			return nil, invalid("after", "The cursor is one of another list.")
+			return nil, errCursor
 		}
 	}
-	events, err := models.ListEventsOfJobs(ctx, r.DB, jobs, after, of.First+1)
+	return r.eventPages(ctx, jobs, after, of.First)
+}
+
+func eventListOf(job models.JobID) list { return listOf(eventKind, job) }
+
+func (r *Reader) eventPages(ctx context.Context, jobs []models.JobID, after, first int) (map[models.JobID]*Page[*models.JobEvent], error) {
+	events, err := models.ListEventsOfJobs(ctx, r.DB, jobs, after, first+1)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
@@ -168,13 +131,10 @@ func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of PageOf)
 	}
 	pages := make(map[models.JobID]*Page[*models.JobEvent], len(jobs))
 	for _, id := range jobs {
-		pages[id] = page(found[id], of.First)
+		pages[id] = page(eventListOf(id), found[id], first, func(e *models.JobEvent) string { return strconv.Itoa(e.Seq) })
 	}
 	return pages, nil
 }
-
-// EventCursor is the mark after an event.
-func EventCursor(e *models.JobEvent) string { return Cursor(strconv.Itoa(e.Seq)) }
 
 // Prompt is a job's prompt, or why it cannot be read.
 type Prompt struct {

@@ -21,7 +21,8 @@ func (r *Reader) DeadLetter(ctx context.Context, p Principal, id models.DeadLett
 
 // DeadLetters lists dead letters, newest first.
 func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of PageOf) (*Page[*models.DeadLetter], error) {
-	mark, err := of.read("dead")
+	all := listOf("dead", f)
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of 
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(d *models.DeadLetter) string { return string(d.ID) }), nil
 }
 
 // CountDeadLetters counts up to CountLimit dead letters; one more means more.

@@ -9,7 +9,8 @@ import (
 
 // Workers lists workers, newest first. It is for operators.
 func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of PageOf) (*Page[*models.Worker], error) {
-	mark, err := of.read("wrk")
+	all := listOf("wrk", f)
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +21,7 @@ func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of PageOf) 
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(w *models.Worker) string { return string(w.ID) }), nil
 }
 
 // CountWorkers counts up to CountLimit workers; one more means more.
@@ -123,7 +124,7 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 // ScalingHistories returns the newest decisions of each of these pools, newest
 // first, up to first (1 to 200) of each.
 func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision, error) {
-	if _, err := (PageOf{First: first}).read(""); err != nil {
+	if err := validFirst(first); err != nil {
 		return nil, err
 	}
 	decisions, err := models.ListScalingDecisions(ctx, r.DB, pools, first)

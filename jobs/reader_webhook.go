@@ -62,7 +62,8 @@ func (r *Reader) WebhookDelivery(ctx context.Context, p Principal, id models.Web
 // WebhookDeliveries lists deliveries, newest first; a client sees its own, an
 // operator all.
 func (r *Reader) WebhookDeliveries(ctx context.Context, p Principal, f models.WebhookDeliveryFilter, of PageOf) (*Page[*models.WebhookDelivery], error) {
-	mark, err := of.read("whd")
+	all := listOf("whd", p.scope(), f)
+	mark, err := all.begin(of)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (r *Reader) WebhookDeliveries(ctx context.Context, p Principal, f models.We
 	if err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
-	return page(found, of.First), nil
+	return page(all, found, of.First, func(d *models.WebhookDelivery) string { return string(d.ID) }), nil
 }
 
 // WebhookTries returns the tries of deliveries that the caller was shown before,

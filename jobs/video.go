@@ -175,12 +175,12 @@ func (v *Videos) List(ctx context.Context, p Principal, of VideoPage) (*Page[*Vi
 	if err != nil {
 		return nil, fmt.Errorf("list videos: %w", err)
 	}
-	some := page(found, of.Limit)
-	videos, err := v.showAll(ctx, some.Items)
+	more := len(found) > of.Limit
+	videos, err := v.showAll(ctx, found[:min(len(found), of.Limit)])
 	if err != nil {
 		return nil, err
 	}
-	return &Page[*Video]{Items: videos, More: some.More}, nil
+	return &Page[*Video]{Items: videos, More: more}, nil
 }
 
 func (v *Videos) show(ctx context.Context, job *models.Job) (*Video, error) {

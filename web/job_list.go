@@ -186,9 +186,7 @@ func (c *console) readJobList(ctx context.Context, p jobs.Principal, q jobQuery,
 	}
 	if found.More {
 		older := q
-		if older.After = found.End; older.After == "" {
-			older.After = jobs.Cursor(found.Items[len(found.Items)-1].ID)
-		}
+		older.After = found.End
 		v.Older = older.path("/jobs")
 	}
 	v.Facets, err = c.facets(ctx, p, q)

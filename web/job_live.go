@@ -121,7 +121,7 @@ func (c *console) advance(ctx context.Context, v *jobView, job *models.Job, seen
 		return nil
 	}
 	for more := true; more; {
-		page, err := c.Reader.Events(ctx, job.ID, jobs.PageOf{First: jobs.MaxPage, After: jobs.Cursor(strconv.Itoa(seen))})
+		page, err := c.Reader.Events(ctx, job.ID, seen, jobs.MaxPage)
 		if err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (c *console) readEvents(r *http.Request, v *jobView) error {
 		last, v.Later = n, true
 	}
 	first := max(last-eventsShown, 0)
-	page, err := c.Reader.Events(r.Context(), v.ID, jobs.PageOf{First: max(last-first, 1), After: jobs.Cursor(strconv.Itoa(first))})
+	page, err := c.Reader.Events(r.Context(), v.ID, first, max(last-first, 1))
 	if err != nil {
 		return err
 	}

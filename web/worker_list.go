@@ -63,7 +63,7 @@ func (c *console) readWorkers(ctx context.Context, r *http.Request) (*workerList
 		return nil, err
 	}
 	if page.More {
-		v.Older = v.path("/workers", jobs.Cursor(page.Items[len(page.Items)-1].ID))
+		v.Older = v.path("/workers", page.End)
 	}
 	v.Rows, err = c.workerRows(ctx, page.Items)
 	return v, err

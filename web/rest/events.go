@@ -119,15 +119,14 @@ func (in *eventsInput) after() (int64, error) {
 
 func (s *service) listEvents(ctx context.Context, id models.JobID, after int64) (*events, error) {
 	listed := &events{Events: []event{}, More: true}
-	of := jobs.PageOf{First: jobs.MaxPage, After: jobs.Cursor(strconv.FormatInt(after, 10))}
 	for listed.More && len(listed.Events) < maxEvents {
-		page, err := s.Reader.Events(ctx, id, of)
+		page, err := s.Reader.Events(ctx, id, int(after), jobs.MaxPage)
 		if err != nil {
-			return nil, renamed(err, map[string]string{"after": "after"})
+			return nil, err
 		}
 		for _, e := range page.Items {
 			listed.Events = append(listed.Events, newEvent(e))
-			of.After = jobs.EventCursor(e)
+			after = int64(e.Seq)
 		}
 		listed.More = page.More
 	}
