@@ -114,7 +114,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = deadline.SetReadDeadline(time.Time{}) // else it would cut a long answer
-	ctx := withPrincipal(r.Context(), p)
+	ctx := withPrincipal(r.Context(), p.From(r.RemoteAddr))
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		while, end, err := a.keys.While(ctx, key)
 		if err != nil {

@@ -17,6 +17,9 @@ func (p Principal) audit(ctx context.Context, db bun.IDB, action, target string,
 	if p.bulk != "" {
 		more["bulkOperation"] = p.bulk
 	}
+	if p.address != "" {
+		more["address"] = p.address
+	}
 	data, err := json.Marshal(more)
 	if err != nil {
 		return fmt.Errorf("encode what %s did: %w", action, err)

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
@@ -170,8 +173,41 @@ func schemaError(err error) error {
 		failed = failed.Causes[0]
 	}
 	field := strings.Join(append([]string{"params"}, failed.InstanceLocation...), ".")
-	reason := failed.ErrorKind.LocalizedString(english)
+	reason := bound(failed.ErrorKind)
 	return invalid(clip(field, 128), "%s is not what this model takes: %s. The models query shows its schema.", clip(field, 128), clip(reason, 300))
+}
+
+// bound says what a schema refuses; numbers as they are written, without the
+// groups and powers that the package's own sentences have.
+func bound(found jsonschema.ErrorKind) string {
+	says := func(name string, got, want *big.Rat) string {
+		return fmt.Sprintf("%s: got %s, want %s", name, digits(got), digits(want))
+	}
+	switch k := found.(type) {
+	case *kind.Minimum:
+		return says("minimum", k.Got, k.Want)
+	case *kind.Maximum:
+		return says("maximum", k.Got, k.Want)
+	case *kind.ExclusiveMinimum:
+		return says("exclusiveMinimum", k.Got, k.Want)
+	case *kind.ExclusiveMaximum:
+		return says("exclusiveMaximum", k.Got, k.Want)
+	case *kind.MultipleOf:
+		return says("multipleOf", k.Got, k.Want)
+	}
+	return found.LocalizedString(english)
+}
+
+// digits writes a number without an exponent, unless it is very long or small.
+func digits(n *big.Rat) string {
+	f, _ := n.Float64()
+	if size := math.Abs(f); size != 0 && (size >= 1e21 || size < 1e-6) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if n.IsInt() {
+		return n.Num().String()
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
 // clip bounds what is shown of a caller's own text.

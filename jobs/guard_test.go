@@ -90,12 +90,12 @@ func TestKeys(t *testing.T) {
 			_, err := s.Keys.Authenticate(t.Context(), bad)
 			require.ErrorIs(t, err, jobs.ErrUnauthenticated, "%q", bad)
 		}
-		session, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator])
+		session, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
 		require.NoError(t, err)
 		operator, err := s.Keys.Session(t.Context(), session)
 		require.NoError(t, err)
 		require.Equal(t, models.RoleOperator, operator.Role)
-		_, err = s.Keys.LogIn(t.Context(), secret)
+		_, err = s.Keys.LogIn(t.Context(), secret, "")
 		jobstest.RequireCode(t, err, jobs.CodeForbidden)
 
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID))
@@ -125,7 +125,7 @@ func TestKeys(t *testing.T) {
 			"over":       func(string) { s.Exec(t, "UPDATE sessions SET expires_at = clock_timestamp()") },
 			"logged out": func(token string) { require.NoError(t, s.Keys.LogOut(t.Context(), token)) },
 		} {
-			token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator])
+			token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
 			require.NoError(t, err)
 			_, err = s.Keys.Session(t.Context(), token)
 			require.NoError(t, err)

@@ -194,9 +194,9 @@ func TestSessions(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator])
+		token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
 		require.NoError(t, err)
-		other, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator])
+		other, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
 		require.NoError(t, err)
 		p, err := s.Keys.Session(t.Context(), token)
 		require.NoError(t, err)
@@ -268,7 +268,7 @@ func TestAudit(t *testing.T) {
 				return err
 			},
 			"revoke": func() error { return s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID) },
-			"login":  func() error { _, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator]); return err },
+			"login":  func() error { _, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], ""); return err },
 		} {
 			require.ErrorContains(t, act(), "no_room", name)
 			require.Equal(t, before, s.Dump(t), "%s: what cannot be written down is not done", name)

@@ -1,6 +1,10 @@
 package jobs
 
-import "github.com/reelay/reelay/models"
+import (
+	"net/netip"
+
+	"github.com/reelay/reelay/models"
+)
 
 // Principal is who calls: a key's role and account, and for a worker with its
 // own token, which worker.
@@ -10,6 +14,8 @@ type Principal struct {
 	KeyID     models.KeyID
 	WorkerID  models.WorkerID
 
+	// address is where he calls from, if that is known: see From.
+	address string
 	// bulk is the operation in which he does what he does, if it is one.
 	bulk models.BulkID
 }
@@ -28,6 +34,16 @@ func (p Principal) May(role models.Role) bool {
 		return role == models.RoleOperator || role == models.RoleClient
 	}
 	return p.Role == role
+}
+
+// From is the caller with the address (host:port) that his connection comes from,
+// for the audit log. Behind a proxy that is the proxy's: what a header says, anybody
+// can write.
+func (p Principal) From(remote string) Principal {
+	if at, err := netip.ParseAddrPort(remote); err == nil {
+		p.address = at.Addr().Unmap().String()
+	}
+	return p
 }
 
 // scope is the account to which the caller's lists are kept: "" for operators,

@@ -19,7 +19,7 @@ const (
 // LogIn opens a session of the console under an operator's key and returns the
 // session's secret. It returns ErrUnauthenticated for an unknown key and
 // FORBIDDEN for one without that role.
-func (k *Keys) LogIn(ctx context.Context, secret string) (string, error) {
+func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error) {
 	p, err := k.Authenticate(ctx, secret)
 	if err != nil {
 		return "", err
@@ -33,7 +33,7 @@ func (k *Keys) LogIn(ctx context.Context, secret string) (string, error) {
 		if err := models.InsertSession(ctx, tx, session, sessionTTL); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, "logIn", string(session.ID), payload{})
+		return p.From(remote).audit(ctx, tx, "logIn", string(session.ID), payload{})
 	})
 	if err != nil {
 		return "", wrap(err, "open a session")

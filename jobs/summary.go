@@ -15,7 +15,7 @@ type Summary struct {
 	JobID                models.JobID `json:"job_id" doc:"The job's id." example:"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"Where the job is; completed, failed and cancelled are its ends."`
 	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"How much of the work is done. It may go back, when a worker is lost and another goes on from a checkpoint."`
-	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done"`
+	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What is being done. done is the phase of every job that has ended: status tells how."`
 	ProgressMessage      *string      `json:"progress_message" doc:"A sentence for people."`
 	ETASeconds           *float64     `json:"eta_seconds" doc:"Seconds until the work should be done."`
 	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin, while the job waits."`

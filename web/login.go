@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -38,10 +39,11 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 		w.Header().Set("Retry-After", "60")
 		return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "Too many wrong keys came from your address: wait a minute, then try again."}))
 	}
-	token, err := c.Keys.LogIn(r.Context(), r.PostForm.Get("key"))
+	token, err := c.Keys.LogIn(r.Context(), r.PostForm.Get("key"), r.RemoteAddr)
 	var refused *jobs.Error
 	if errors.As(err, &refused) {
 		c.attempts.failed(caller)
+		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
 		return render(w, r, statuses[refused.Code], loginPage(loginView{Next: next, Error: refusal(refused)}))
 	}
 	if err != nil {

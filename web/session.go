@@ -26,7 +26,8 @@ func (c *console) principal(r *http.Request) (jobs.Principal, error) {
 	if err != nil {
 		return jobs.Principal{}, jobs.ErrUnauthenticated
 	}
-	return c.Keys.Session(r.Context(), cookie.Value)
+	p, err := c.Keys.Session(r.Context(), cookie.Value)
+	return p.From(r.RemoteAddr), err
 }
 
 func (c *console) setSession(w http.ResponseWriter, token string) {

@@ -61,6 +61,7 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 		defer stop()
 		served <- serve(ctx, listener, door)
 	}()
+	cfg.outbound = cfg.outbound.Except(listener.Addr().String())
 	s, err := openStack(ctx, cfg, publicURL)
 	if err != nil {
 		stop()
@@ -136,6 +137,14 @@ func (s *stack) handler(publicURL string) http.Handler {
 	})
 
 	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: s.keys().Authenticate}).Get}
+	restAPI := rest.New(rest.Config{
+		Keys: keys, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
+		PublicURL: strings.TrimRight(publicURL, "/"),
+	})
+	videosAPI := videos.New(videos.Config{
+		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
+		PublicURL: publicURL, Inputs: s.inputs(),
+	})
 	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
 		Deleter:   s.deleter(),
@@ -148,20 +157,28 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", explored(console, s.graphql))
-	mux.Handle("/api/", rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
-		PublicURL: strings.TrimRight(publicURL, "/"),
-	}))
-	mux.Handle("/v1/", videos.New(videos.Config{
-		Authenticate: s.keys().Authenticate, Videos: s.videos(submitter), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
-		PublicURL: publicURL, Inputs: s.inputs(),
-	}))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
 	mux.Handle("/", console)
-	return mux
+	return byPrefix(restAPI, videosAPI, mux)
+}
+
+// byPrefix leads to the APIs for programs also what http.ServeMux would answer
+// with a page and another address: //api/v1/jobs, /v1/x/../videos, /api. They say
+// in their own words that there is no such path.
+func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); first {
+		case "api":
+			restAPI.ServeHTTP(w, r)
+		case "v1":
+			videosAPI.ServeHTTP(w, r)
+		default:
+			others.ServeHTTP(w, r)
+		}
+	})
 }
 
 // explored shows GraphiQL to browsers that open the address of the GraphQL API.

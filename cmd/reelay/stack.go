@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -46,6 +49,7 @@ const queueTimeout = time.Second
 
 // openStack connects to all stores. publicURL is where links to objects lead.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL))
 	s := &stack{cfg: cfg, notifier: &jobs.Notifier{Waiters: &jobs.Waiters{}}}
 	defer func() {
 		if err != nil {
@@ -85,6 +89,15 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	return s, nil
+}
+
+// hostPort is where a URL leads; "" for one that does not parse.
+func hostPort(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme]))
 }
 
 // openDatabase connects to PostgreSQL, and waits for one that is away or starts:

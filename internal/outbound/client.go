@@ -14,10 +14,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -27,6 +30,38 @@ type Policy struct {
 	// AllowLoopback lets this machine itself be called, by plain HTTP too: for a
 	// laptop, never for a server that strangers use.
 	AllowLoopback bool
+	// own are Reelay's own addresses: see Except.
+	own map[string]bool
+}
+
+// ErrOwn means that a URL leads to Reelay itself, which would call itself without
+// end.
+const ErrOwn = Refusal("The URL leads to Reelay itself: name a server of your own.")
+
+// Except is the policy without these addresses (host:port), which are Reelay's own.
+func (p Policy) Except(addresses ...string) Policy {
+	own := map[string]bool{}
+	maps.Copy(own, p.own)
+	for _, address := range addresses {
+		if host, port, err := net.SplitHostPort(address); err == nil {
+			own[place(host, port)] = true
+		}
+	}
+	p.own = own
+	return p
+}
+
+// place is one spelling of a host and a port. All addresses of this machine to
+// itself are one: who listens at 0.0.0.0 listens at each.
+func place(host, port string) string {
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	if a, err := netip.ParseAddr(name); err == nil {
+		name = a.Unmap().String()
+		if a = a.Unmap(); a.IsLoopback() || a.IsUnspecified() {
+			name = "localhost"
+		}
+	}
+	return net.JoinHostPort(name, port)
 }
 
 // ErrTooLarge means that a body has more bytes than may be read of it.
@@ -73,6 +108,9 @@ func (p Policy) control(_ context.Context, network, address string, _ syscall.Ra
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" || !p.allows(to.Addr()) {
 		return ErrNotPublic
+	}
+	if p.own[place(to.Addr().String(), strconv.Itoa(int(to.Port())))] {
+		return ErrOwn
 	}
 	return nil
 }
@@ -124,6 +162,8 @@ func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrNotPublic):
 		return "it leads to an address that is not public"
+	case errors.Is(err, ErrOwn):
+		return "it leads to Reelay itself"
 	case errors.Is(err, ErrTooLarge):
 		return "the answer is too large"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -41,6 +42,9 @@ func (p Policy) CheckURL(raw string) (*url.URL, error) {
 		return nil, Refusal("The URL has a fragment (#…), which no server is ever sent: leave it out.")
 	}
 	u, err := url.Parse(raw)
+	if err == nil && u.Scheme != "" && u.Scheme != "https" && u.Scheme != "http" {
+		return nil, p.errScheme()
+	}
 	if err != nil || u.Opaque != "" || u.Host == "" {
 		return nil, Refusal("This is not an absolute URL: write https://host/path.")
 	}
@@ -51,18 +55,30 @@ func (p Policy) checkParsed(u *url.URL) error {
 	if u.User != nil {
 		return Refusal("The URL holds a user or password: leave them out.")
 	}
+	if u.Scheme != "https" && u.Scheme != "http" {
+		return p.errScheme()
+	}
 	local, err := p.checkHost(u.Hostname())
 	if err != nil {
 		return err
 	}
-	switch {
-	case u.Scheme == "https", u.Scheme == "http" && local:
-	case p.AllowLoopback:
-		return Refusal("The URL must begin with https://, or with http:// for this machine itself (localhost).")
-	default:
-		return Refusal("The URL must begin with https://.")
+	if u.Scheme == "http" && !local {
+		return p.errScheme()
 	}
-	return checkPort(u)
+	if err := checkPort(u); err != nil {
+		return err
+	}
+	if p.own[place(u.Hostname(), cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme]))] {
+		return ErrOwn
+	}
+	return nil
+}
+
+func (p Policy) errScheme() error {
+	if p.AllowLoopback {
+		return Refusal("The URL must begin with https://, or with http:// for this machine itself (localhost).")
+	}
+	return Refusal("The URL must begin with https://.")
 }
 
 // checkHost tells whether the host is this machine itself, if that is allowed.

@@ -89,6 +89,37 @@ func TestCheckURL_RefusesInSentencesWithoutRepeatingTheURL(t *testing.T) {
 	}
 }
 
+func TestCheckURL_SaysWhichSchemesItTakes(t *testing.T) {
+	t.Parallel()
+
+	for _, raw := range []string{"ftp://host.example/", "ftp://10.0.0.1/", "ftp://user:pw@host.example/", "file:///etc/passwd", "gopher://host.example/", "javascript:alert(1)", "data:image/png;base64,AAAA"} {
+		_, err := outbound.Policy{}.CheckURL(raw)
+		require.EqualError(t, err, "The URL must begin with https://.", raw)
+		_, err = outbound.Policy{AllowLoopback: true}.CheckURL(raw)
+		require.EqualError(t, err, "The URL must begin with https://, or with http:// for this machine itself (localhost).", raw)
+	}
+}
+
+func TestExcept(t *testing.T) {
+	t.Parallel()
+	before := outbound.Policy{AllowLoopback: true}.Except("reelay.example:443")
+	p := before.Except("0.0.0.0:8080", "[2606:4700::1111]:8443", "no address")
+
+	for _, raw := range []string{
+		"https://reelay.example/", "https://REELAY.example.:443/graphql", "http://localhost:8080/", "http://127.0.0.1:8080/", "http://127.9.9.9:8080/", "http://[::1]:8080/",
+		"https://[::ffff:127.0.0.1]:8080/", "https://[2606:4700:0::1111]:8443/",
+	} {
+		_, err := p.CheckURL(raw)
+		require.ErrorIs(t, err, outbound.ErrOwn, raw)
+	}
+	for _, raw := range []string{"https://reelay.example:8443/", "https://www.reelay.example/", "http://localhost:8081/", "http://localhost/", "https://[2606:4700::1111]/"} {
+		_, err := p.CheckURL(raw)
+		require.NoError(t, err, raw)
+	}
+	_, err := before.CheckURL("http://localhost:8080/")
+	require.NoError(t, err, "a policy does not change")
+}
+
 // cAddress reads an IPv4 address as resolvers of the C library do: one to four
 // numbers, decimal, octal or hexadecimal, of which the last fills up the rest.
 func cAddress(host string) (netip.Addr, bool) {

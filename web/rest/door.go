@@ -154,7 +154,7 @@ func (d *door) admit(r *http.Request) (caller, error) {
 	if !p.May(models.RoleClient) {
 		return caller{}, &jobs.Error{Code: jobs.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
 	}
-	return caller{Principal: p, secret: secret}, nil
+	return caller{Principal: p.From(r.RemoteAddr), secret: secret}, nil
 }
 
 // bearer is the key in an Authorization header, or nothing.

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -71,7 +72,12 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 	if err := json.Unmarshal(source.Params, &s.params); err != nil {
 		return nil, fmt.Errorf("read the params of %s: %w", id, err)
 	}
-	return a.submit(w, c, order{prompt: prompt, settings: s, remixOf: id, identity: []any{"remix", id, prompt}})
+	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, remixOf: id, identity: []any{"remix", id, prompt}})
+	var gone *jobs.Error
+	if errors.As(err, &gone) && gone.Code == jobs.CodeNotFound && s.params["referenceImage"] != nil {
+		return nil, invalid("invalid_state", "video_id", "The image that this video begins with is there no more, so it cannot be remixed: create a video with the image anew.")
+	}
+	return answer, err
 }
 
 func readPrompt(f fields) (string, error) {

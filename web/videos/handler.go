@@ -90,6 +90,7 @@ func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	if !c.caller.May(models.RoleClient) {
 		return nil, &jobs.Error{Code: jobs.CodeForbidden, Message: "This takes a key of the role CLIENT; this key's role is " + string(c.caller.Role) + "."}
 	}
+	c.caller = c.caller.From(c.RemoteAddr)
 	byMethod := a.route(c.URL.Path)
 	if byMethod == nil {
 		return nil, errNoRoute(c.Method, c.URL.Path)
