@@ -66,6 +66,7 @@ func TestVideos(t *testing.T) {
 		require.Equal(t, openai.VideoStatusCompleted, made.Data[0].Status)
 
 		run(t, "node", filepath.Join(filepath.Dir(packages), "check.mjs"), made.Data[0].ID)
+		run(t, "node", filepath.Join(filepath.Dir(packages), "webhooks.mjs"))
 		dir := run(t, "node", filepath.Join(filepath.Dir(packages), "example.mjs"))
 
 		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))

@@ -142,6 +142,7 @@ func TestAuditLog(t *testing.T) {
 				require.Equal(t, field.Name, row["action"])
 				require.Equal(t, "test "+string(role), row["actor"])
 				require.NotEmpty(t, row["keyId"])
+				require.Equal(t, "127.0.0.1", at[string](t, row, "payload", "address"))
 				require.NotEmpty(t, row["target"])
 				a.requireNoSecrets(t)
 			})

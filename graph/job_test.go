@@ -103,13 +103,18 @@ func TestJobs(t *testing.T) {
 
 		a := newAPI(t)
 
-		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 10000"}, "after": {`after: "x"`}} {
+		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 201", "first: 10000", "first: 2147483648"}, "after": {`after: "x"`}} {
 			for _, argument := range arguments {
 				got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
 
 				require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), argument)
 				require.Equal(t, field, got.Errors[0].Extensions["field"])
 			}
+		}
+		for _, argument := range []string{"first: 1e2", `first: "1"`, "first: 1, last: 1", "last: 1"} {
+			got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
+
+			require.Equal(t, "GRAPHQL_VALIDATION_FAILED", got.codes()[0], argument)
 		}
 	})
 

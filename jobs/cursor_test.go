@@ -129,6 +129,25 @@ func TestCursors(t *testing.T) {
 	})
 }
 
+// Who comes back to a job that has ended asks for what comes after its last event.
+func TestEventsAfterTheLast(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	job := s.Submit(t)
+	_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+	require.NoError(t, err)
+	last := int64(s.Reload(t, job.ID).EventSeq)
+	send := func(e *models.JobEvent) error {
+		t.Errorf("event %d was sent again", e.Seq)
+		return nil
+	}
+
+	require.NoError(t, s.Watcher.Events(t.Context(), s.Client, job.ID, last, send), "the stream ends at once")
+	for _, after := range []int64{-1, last + 1, 1<<31 - 1, 1<<63 - 1} {
+		jobstest.RequireInvalid(t, s.Watcher.Events(t.Context(), s.Client, job.ID, after, send), "afterSeq")
+	}
+}
+
 func FuzzCursor(f *testing.F) {
 	job := models.NewJobID()
 	f.Add(jobs.CursorOf("job", string(job), "a filter"))

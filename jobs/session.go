@@ -18,7 +18,8 @@ const (
 
 // LogIn opens a session of the console under an operator's key and returns the
 // session's secret. It returns ErrUnauthenticated for an unknown key and
-// FORBIDDEN for one without that role.
+// FORBIDDEN for one without that role. remote is the address that he calls from,
+// for the audit log: see Principal.From.
 func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error) {
 	p, err := k.Authenticate(ctx, secret)
 	if err != nil {

@@ -113,12 +113,32 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
+	t.Run("SaysNumbersAsTheyAreWritten", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for params, says := range map[string]string{
+			`{"durationSeconds": 1000000000000000}`: "got 1000000000000000, want",
+			`{"durationSeconds": 12345.5}`:          "got 12345.5, want",
+			`{"durationSeconds": -0.25}`:            "got -0.25, want",
+			`{"fps": 1e300}`:                        "1e+300",
+		} {
+			in := request()
+			in.Params = json.RawMessage(params)
+
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+			jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
+			require.ErrorContains(t, err, says)
+		}
+	})
+
 	t.Run("TakesWhatIsOddButRight", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
 		in := request()
-		in.Prompt = "<script>alert(1)</script> \u202e =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
+		in.Prompt = "<script>alert(1)</script> \u202e \ufffe =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
 		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
 		in.IdempotencyKey = ptr(strings.Repeat("k", 255))

@@ -7,6 +7,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func FuzzIDKind(f *testing.F) {
+	for _, seed := range []string{string(models.NewJobID()), "JOB_x", "job_", "_", "job_01A1FD5F-E5D2-75B1-9880-583B498AFCE4", "job_\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		kind := models.IDKind(id)
+
+		value, err := models.JobID(id).Value()
+		if id == "" {
+			return
+		}
+		require.Equal(t, kind == "job", err == nil, "what is valid can be asked for, and nothing else")
+		if err == nil {
+			var read models.JobID
+			require.NoError(t, read.Scan(value))
+			require.Equal(t, id, string(read))
+			require.Len(t, id, len("job_")+36)
+		}
+	})
+}
+
 func TestID(t *testing.T) {
 	t.Parallel()
 

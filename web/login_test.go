@@ -73,9 +73,10 @@ func TestLogIn(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, b.post(t, "/login", url.Values{"key": {"rl_wrong"}}).Status)
 		}
 
-		got := b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}})
+		elsewhere := http.Header{"X-Forwarded-For": {"198.51.100.7"}, "X-Real-Ip": {"198.51.100.7"}, "Forwarded": {"for=198.51.100.7"}}
+		got := b.request(t, http.MethodPost, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}}, elsewhere)
 
-		require.Equal(t, http.StatusTooManyRequests, got.Status)
+		require.Equal(t, http.StatusTooManyRequests, got.Status, "what a header says of the address counts for nothing")
 		require.Equal(t, "60", got.Header.Get("Retry-After"))
 		require.Empty(t, got.Header.Get("Set-Cookie"))
 	})

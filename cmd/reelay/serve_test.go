@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +27,52 @@ func serving(t *testing.T, handler http.HandlerFunc) (address string, end func()
 	go func() { done <- serve(ctx, listener, handler) }()
 	t.Cleanup(cancel)
 	return "http://" + listener.Addr().String(), cancel, done
+}
+
+// raw sends these bytes and returns what is answered until the connection ends.
+func raw(t *testing.T, address, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, _ = io.WriteString(conn, request) // it may be cut off
+	answer, err := io.ReadAll(conn)
+	if !errors.Is(err, syscall.ECONNRESET) {
+		require.NoError(t, err)
+	}
+	return string(answer)
+}
+
+func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
+	t.Parallel()
+	address, _, _ := serving(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s came through", r.Method, r.URL) })
+	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+
+	for name, c := range map[string]struct{ request, status string }{
+		"a header of 64 kB":     {head + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "431"},
+		"two hosts":             {head + "Host: b\r\n\r\n", "400"},
+		"no host":               {"GET / HTTP/1.1\r\n\r\n", "400"},
+		"two lengths":           {head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx", "400"},
+		"a length that is none": {head + "Content-Length: -1\r\n\r\n", "400"},
+		"an unknown encoding":   {head + "Transfer-Encoding: xchunked\r\n\r\n", "501"},
+		"two encodings":         {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", "501"},
+		"a folded line":         {"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "400"},
+		"a NUL in a header":     {head + "X: a\x00b\r\n\r\n", "400"},
+		"no HTTP":               {"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			require.Regexp(t, "^HTTP/1.[01] "+c.status+" ", raw(t, address, c.request))
+		})
+	}
+
+	t.Run("a head that never ends", func(t *testing.T) {
+		t.Parallel()
+
+		require.Empty(t, raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "), "the server hangs up by itself")
+	})
 }
 
 func TestServe(t *testing.T) {

@@ -27,7 +27,7 @@ type videoRequest struct {
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: at most the account's own tier, which is the default."`
 	UserID         *string `json:"user_id,omitempty" doc:"The end user behind this account."`
-	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job."`
+	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job: see docs/limits.md."`
 	Params         object  `json:"params,omitempty" doc:"Further parameters, as the model's schema has them. None may be one of the fields above."`
 }
 

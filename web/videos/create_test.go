@@ -3,6 +3,7 @@
 package videos_test
 
 import (
+	"image/color"
 	"io"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -248,6 +250,23 @@ func TestRemix(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "invalid_state", "video_id")
 		unknown := d.json(t, "/v1/videos/"+models.VideoID(models.NewJobID())+"/remix", `{"prompt": "x"}`)
 		require.Equal(t, http.StatusNotFound, unknown.Status)
+	})
+
+	t.Run("SaysThatTheImageIsGone", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		image := d.UploadInput(t, d.Client, jobstest.Picture(t, color.White))
+		id := d.create(t, `{"prompt": "a paper boat", "input_reference": {"file_id": "`+string(image)+`"}}`)
+		d.render(t)
+		d.Exec(t, "DELETE FROM input_uses")
+		d.Exec(t, "DELETE FROM artifacts WHERE id = ?", image)
+
+		got := d.json(t, "/v1/videos/"+id+"/remix", `{"prompt": "x"}`)
+
+		require.Equal(t, http.StatusBadRequest, got.Status, got.Text)
+		requireError(t, got, "invalid_request_error", "invalid_state", "video_id")
+		require.Contains(t, got.Text, "The image that this video begins with")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -82,6 +83,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
+	if urlkey.IsIn(c.URL.Query()) {
+		return nil, invalid("invalid_value", "", "%s", urlkey.Refusal)
+	}
 	var err error
 	c.secret = bearer(c.Header.Get("Authorization"))
 	if c.caller, err = a.Authenticate(c.Context(), c.secret); err != nil {

@@ -264,6 +264,8 @@ func TestRoutes(t *testing.T) {
 			code   string
 		}{
 			"GET /v1/":                                    {404, "unknown_url"},
+			"GET /v1/videos?api_key=x":                    {400, "invalid_value"},
+			"GET /v1/videos?after=rl_live_x":              {400, "invalid_value"},
 			"GET /v1/chat/completions":                    {404, "unknown_url"},
 			"GET /v1/videos/":                             {404, "not_found"},
 			"GET /v1/videos/video_1":                      {404, "not_found"},

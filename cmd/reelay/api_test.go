@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	s := newStrained(t)
+	account := jobs.NewAccount("house", models.TierCritical)
+	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
+	keys := map[models.Role]string{}
+	for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
+		_, secret, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test"})
+		require.NoError(t, err)
+		keys[role] = secret
+	}
+	handler := s.handler("http://127.0.0.1:8080")
+	get := func(path, key string) *http.Response {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		if key != "" {
+			request.Header.Set("Authorization", "Bearer "+key)
+		}
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		return answer.Result()
+	}
+
+	t.Run("ServesMetricsToOperatorsUnlessTheyAreOpen", func(t *testing.T) {
+		for key, status := range map[string]int{
+			"": http.StatusUnauthorized, "rl_live_x": http.StatusUnauthorized,
+			keys[models.RoleClient]: http.StatusForbidden, keys[models.RoleWorker]: http.StatusForbidden, keys[models.RoleOperator]: http.StatusOK,
+		} {
+			answer := get("/metrics", key)
+
+			require.Equal(t, status, answer.StatusCode)
+			body, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			if status == http.StatusOK {
+				require.Contains(t, string(body), "reelay_queue_depth")
+			} else {
+				require.NotContains(t, string(body), "reelay_")
+			}
+		}
+		require.Equal(t, "Bearer", get("/metrics", "").Header.Get("WWW-Authenticate"))
+
+		unlocked := *s.stack
+		unlocked.cfg.metricsOpen = true
+		handler = unlocked.handler("http://127.0.0.1:8080")
+		require.Equal(t, http.StatusOK, get("/metrics", "").StatusCode)
+	})
+
+	// Programs read no pages, and follow no redirect with their key.
+	t.Run("AnswersUncleanPathsInTheWordsOfTheirAPI", func(t *testing.T) {
+		for path, media := range map[string]string{
+			"//api/v1/jobs": "application/problem+json", "/api/v1/../x": "application/problem+json", "/api//v1/jobs": "application/problem+json",
+			"/api/../healthz": "application/problem+json", "/api/v1/%2e%2e/%2e%2e/healthz": "application/problem+json", "/api": "application/problem+json",
+			"/api/v1/jobs/%00": "application/problem+json", "/api/v1/jobs/;a=b": "application/problem+json", "/api/./v1/jobs": "application/problem+json",
+			"//v1/videos": "application/json", "/v1/videos//": "application/json", "/v1/../v1/videos": "application/json", "/v1": "application/json",
+		} {
+			answer := get(path, keys[models.RoleClient])
+
+			require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
+			require.Equal(t, media, answer.Header.Get("Content-Type"), path)
+			require.NoError(t, json.NewDecoder(answer.Body).Decode(&map[string]any{}), path)
+		}
+	})
+
+	t.Run("IsNotToCallItself", func(t *testing.T) {
+		cfg := s.cfg
+		cfg.outbound.AllowLoopback = true
+		own, err := openStack(t.Context(), cfg, "https://reelay.example")
+		require.NoError(t, err)
+		defer own.Close()
+		caller := jobs.Principal{Role: models.RoleClient, AccountID: account.ID}
+
+		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "https://Reelay.example:443/graphql", models.FormatStandard, nil)
+		require.ErrorContains(t, err, "leads to Reelay itself")
+		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
+		_, _, err = own.submitter().Submit(t.Context(), caller, jobs.Submission{Model: "testcard", Prompt: "x", Params: params})
+		require.ErrorContains(t, err, "leads to Reelay itself")
+		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://127.0.0.1:9999/", models.FormatStandard, nil)
+		require.NoError(t, err)
+	})
+}

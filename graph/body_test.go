@@ -1,0 +1,52 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/stretchr/testify/require"
+)
+
+// What the door takes means the same to every decoder: to gqlgen, which knows
+// names in any case and the last of those that are there twice, too.
+func FuzzCheckPost(f *testing.F) {
+	for _, seed := range []string{
+		`{"query": "{ viewer { role } }"}`, `{"query": "a", "query": "b"}`, `{"query": "a", "Query": "b"}`, `{"query": "a", "variables": {"x": [1, {"y": null}]}}`,
+		`{"query": "a", "\u0071uery": "b"}`, `{"operationName": null, "extensions": {}}`, `{"variables": []}`, `[{}]`, `null`, "\ufeff{}", `{"query": "\ud800"}`, `{} {}`,
+		`{"ſ": 1, "variableſ": {"x": 1}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+
+		status, refused := check(request)
+
+		if refused != nil {
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Less(t, len(refused.Message), 300, "it repeats no long input")
+			return
+		}
+		left, err := io.ReadAll(request.Body)
+		require.NoError(t, err)
+		require.Equal(t, body, left)
+		var exact map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(body, &exact))
+		var known graphql.RawParams
+		decoder := json.NewDecoder(bytes.NewReader(body))
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&known))
+		var query string
+		if raw, ok := exact["query"]; ok {
+			require.NoError(t, json.Unmarshal(raw, &query))
+		}
+		require.Equal(t, query, known.Query)
+		require.Equal(t, len(exact["variables"]) > len("null"), known.Variables != nil, "%s", body)
+	})
+}
