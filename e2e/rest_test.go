@@ -1,13 +1,17 @@
 package e2e
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/reelay/reelay/client"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,5 +47,45 @@ func TestREST(t *testing.T) {
 		require.Contains(t, outputs[1], `"status":"scheduled"`)
 		require.Contains(t, outputs[1], `"status":"cancelled"`)
 		require.Contains(t, outputs[1], `"paused":`)
+	})
+
+	t.Run("LeadsToTheStillsOfAFilm", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		c := s.client(t)
+		id := submit(t, c, "a still life", 0.5, 0)
+		until(t, c, id, time.Minute, completed)
+		served := func(link string) string {
+			res, err := http.Get(link)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			return res.Header.Get("Content-Type")
+		}
+
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.keys.Endpoint+"/api/video-generations/"+id, nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+s.keys.ClientKey)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		var shown struct {
+			Thumbnail string `json:"thumbnail_url"`
+		}
+		require.NoError(t, json.NewDecoder(res.Body).Decode(&shown))
+		history, err := c.JobHistory(t.Context(), id)
+		require.NoError(t, err)
+
+		require.Equal(t, "image/webp", served(shown.Thumbnail))
+		stills := map[client.ArtifactType]string{}
+		for _, artifact := range history.Artifacts {
+			if strings.HasPrefix(artifact.ContentType, "image/") {
+				require.Equal(t, artifact.ContentType, served(artifact.Url))
+				stills[artifact.Type] = artifact.ContentType
+			}
+		}
+		require.Equal(t, map[client.ArtifactType]string{
+			client.ArtifactTypeThumbnail: "image/webp", client.ArtifactTypeSpritesheet: "image/jpeg",
+		}, stills)
 	})
 }

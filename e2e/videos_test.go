@@ -5,6 +5,7 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -53,6 +54,28 @@ func TestVideos(t *testing.T) {
 		dir := run(t, program)
 
 		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+	})
+
+	t.Run("GivesTheGoPackageEachVariant", func(t *testing.T) {
+		made, err := client.Videos.List(t.Context(), openai.VideoListParams{})
+		require.NoError(t, err)
+
+		for variant, want := range map[openai.VideoDownloadContentParamsVariant]string{
+			openai.VideoDownloadContentParamsVariantVideo:       "video/mp4 h264,720,1280,96",
+			openai.VideoDownloadContentParamsVariantThumbnail:   "image/webp webp,360,640",
+			openai.VideoDownloadContentParamsVariantSpritesheet: "image/jpeg mjpeg,675,1200",
+		} {
+			content, err := client.Videos.DownloadContent(t.Context(), made.Data[0].ID, openai.VideoDownloadContentParams{Variant: variant})
+			require.NoError(t, err)
+			defer content.Body.Close()
+			path := filepath.Join(t.TempDir(), string(variant))
+			file, err := os.Create(path)
+			require.NoError(t, err)
+			_, err = file.ReadFrom(content.Body)
+			require.NoError(t, errors.Join(err, file.Close()))
+
+			require.True(t, strings.HasPrefix(content.Header.Get("Content-Type")+" "+probeFilm(t, path), want), variant)
+		}
 	})
 
 	t.Run("IsWhatTheNodePackageExpects", func(t *testing.T) {

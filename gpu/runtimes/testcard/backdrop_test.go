@@ -32,7 +32,7 @@ func withPicture(t *testing.T, job runtime.Start, left, right color.Color) runti
 	return job
 }
 
-const fromPicture = `{"durationSeconds":0.5,"fps":8,"pace":0,"seed":7,"referenceImage":"art_1"}`
+const fromPicture = `{"durationSeconds":0.5,"fps":8,"pace":0,"seed":7,"aspectRatio":"1:1","referenceImage":"art_1"}`
 
 func TestBackdrop(t *testing.T) {
 	t.Parallel()
@@ -44,17 +44,15 @@ func TestBackdrop(t *testing.T) {
 
 		p := launch(t)
 		first := render(t, p, withPicture(t, newJob(t, "A calm sea", fromPicture), red, blue))
-		one, same := frames(t, first.Video), frames(t, render(t, p, withPicture(t, newJob(t, "A calm sea", fromPicture), red, blue)).Video)
+		one := frames(t, first.Video)
 		other := frames(t, render(t, p, withPicture(t, newJob(t, "A calm sea", fromPicture), blue, red)).Video)
-		none := frames(t, render(t, p, newJob(t, "A calm sea", fast)).Video)
 
-		require.Equal(t, one, same)
 		require.NotEqual(t, one, other)
-		require.NotEqual(t, one, none)
+		require.NotEqual(t, one, undisturbed(t))
 		file, err := os.Open(first.Thumbnail)
 		require.NoError(t, err)
 		defer file.Close()
-		thumbnail, err := jpeg.Decode(file)
+		thumbnail, _, err := image.Decode(file)
 		require.NoError(t, err)
 		at := func(x int) (r, b uint32) { r, _, b, _ = thumbnail.At(x, 20).RGBA(); return r, b }
 		leftRed, leftBlue := at(100)
@@ -66,7 +64,7 @@ func TestBackdrop(t *testing.T) {
 	t.Run("IsTheSameAfterAResume", func(t *testing.T) {
 		t.Parallel()
 
-		slowly := `{"durationSeconds":0.5,"fps":8,"pace":2.4,"seed":7,"referenceImage":"art_1"}`
+		slowly := `{"durationSeconds":0.5,"fps":8,"pace":2.4,"seed":7,"aspectRatio":"1:1","referenceImage":"art_1"}`
 		taken := interrupted(t, withPicture(t, newJob(t, "A calm sea", slowly), red, blue), step(9))
 		job := withPicture(t, newJob(t, "A calm sea", fromPicture), red, blue)
 		job.Checkpoints = []runtime.Restorable{taken}

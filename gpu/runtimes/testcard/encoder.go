@@ -4,18 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"image"
-	"image/jpeg"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/image/draw"
 
 	"github.com/reelay/reelay/gpu/runtime"
 )
@@ -31,8 +25,8 @@ type encoder struct {
 
 // startEncoder starts an encoder to an MP4 whose decoded frames depend on the
 // frames alone: the number of threads is fixed, and nothing of the host or the
-// hour gets in.
-func startEncoder(ctx context.Context, f film, path string) (*encoder, error) {
+// hour gets in. The stills are made on the way.
+func startEncoder(ctx context.Context, f film, to files) (*encoder, error) {
 	ffmpeg, err := findFFmpeg()
 	if err != nil {
 		return nil, err
@@ -40,13 +34,18 @@ func startEncoder(ctx context.Context, f film, path string) (*encoder, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &encoder{cancel: cancel}
 	fps := strconv.Itoa(f.fps)
-	e.cmd = exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-nostdin", "-y",
+	args := []string{"-hide_banner", "-loglevel", "error", "-nostdin", "-y",
 		"-f", "rawvideo", "-pix_fmt", "rgb24", "-s", fmt.Sprintf("%dx%d", f.width, f.height), "-r", fps, "-i", "pipe:0",
-		"-vf", "scale=out_color_matrix=bt709:out_range=tv:flags=bilinear+accurate_rnd+bitexact",
-		"-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p", "-threads", "2",
-		"-g", strconv.Itoa(2*f.fps), "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709",
+		"-filter_complex", "split=3[frames][middle][sample];" +
+			"[frames]scale=out_color_matrix=bt709:out_range=tv:flags=bilinear+accurate_rnd+bitexact[film];" +
+			"[middle]" + f.thumbnailFilter() + "[thumbnail];[sample]" + f.spritesheetFilter() + "[spritesheet]",
+		"-map", "[film]", "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p", "-threads", "2",
+		"-g", strconv.Itoa(2 * f.fps), "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709",
 		"-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", "-movflags", "+faststart",
-		"-f", "mp4", path)
+		"-f", "mp4", to.video}
+	args = append(args, still("[thumbnail]", to.thumbnail)...)
+	args = append(args, still("[spritesheet]", to.spritesheet)...)
+	e.cmd = exec.CommandContext(ctx, ffmpeg, args...)
 	e.cmd.Stderr = &e.said
 	e.cmd.WaitDelay = 5 * time.Second
 	if e.frames, err = e.cmd.StdinPipe(); err == nil {
@@ -81,31 +80,4 @@ func (e *encoder) finish() error {
 		said = "…" + strings.ToValidUTF8(said[len(said)-1000:], "")
 	}
 	return runtime.Failf(runtime.ModelCrash, "ffmpeg ended before the film was encoded (%v): %s", err, said)
-}
-
-// abort gives the film up.
-func (e *encoder) abort() {
-	e.cancel()
-	_ = e.finish()
-}
-
-// writeThumbnail makes a JPEG of a frame, at most 640 pixels long.
-func writeThumbnail(path string, f film, pixels []byte) error {
-	full := image.NewRGBA(image.Rect(0, 0, f.width, f.height))
-	for from, to := 0, 0; from < len(pixels); from, to = from+3, to+4 {
-		copy(full.Pix[to:], pixels[from:from+3])
-		full.Pix[to+3] = 255
-	}
-	longest := max(f.width, f.height)
-	small := image.NewRGBA(image.Rect(0, 0, f.width*640/longest, f.height*640/longest))
-	draw.ApproxBiLinear.Scale(small, small.Rect, full, full.Rect, draw.Src, nil)
-
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write the thumbnail: %w", err)
-	}
-	if err := errors.Join(jpeg.Encode(file, small, &jpeg.Options{Quality: 88}), file.Close()); err != nil {
-		return fmt.Errorf("write the thumbnail: %w", err)
-	}
-	return nil
 }

@@ -131,29 +131,21 @@ func (r *render) encode(ctx context.Context) (runtime.Result, error) {
 	}
 }
 
-// write makes the film and the thumbnail.
+// write makes the film, its thumbnail and its spritesheet.
 func (r *render) write(ctx context.Context) (runtime.Result, error) {
-	video := filepath.Join(r.job.Workdir, "film.mp4")
-	thumbnail := filepath.Join(r.job.Workdir, "thumbnail.jpg")
+	to := filesIn(r.job.Workdir)
 	began := time.Now()
 	card, err := newCard(r.film, r.state)
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	encoder, err := startEncoder(ctx, r.film, video)
+	encoder, err := startEncoder(ctx, r.film, to)
 	if err != nil {
 		return runtime.Result{}, err
 	}
 	for frame := range r.film.frames {
-		pixels := card.paint(frame)
-		if err := encoder.write(pixels); err != nil {
+		if err := encoder.write(card.paint(frame)); err != nil {
 			return runtime.Result{}, err
-		}
-		if frame == r.film.frames/2 {
-			if err := writeThumbnail(thumbnail, r.film, pixels); err != nil {
-				encoder.abort()
-				return runtime.Result{}, err
-			}
 		}
 		r.reportFrame(began, frame+1)
 	}
@@ -164,7 +156,7 @@ func (r *render) write(ctx context.Context) (runtime.Result, error) {
 		"width": r.film.width, "height": r.film.height, "fps": r.film.fps, "frames": r.film.frames,
 		"durationSeconds": r.film.seconds(), "seed": r.film.seed, "steps": r.state.steps,
 	})
-	return runtime.Result{Video: video, Thumbnail: thumbnail, Output: output}, err
+	return runtime.Result{Video: to.video, Thumbnail: to.thumbnail, Spritesheet: to.spritesheet, Output: output}, err
 }
 
 func (r *render) reportFrame(began time.Time, frames int) {

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"image/jpeg"
+	"image"
+	_ "image/jpeg"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	_ "golang.org/x/image/webp"
 
 	"github.com/reelay/reelay/gpu/runtime"
 )
@@ -24,12 +26,12 @@ func TestRender(t *testing.T) {
 
 		p := launch(t)
 		for params, want := range map[string]string{
-			`{"pace":0,"durationSeconds":1.5}`:                                                      "h264 854x480 yuv420p 24/1 36",
-			`{"pace":0,"durationSeconds":0.5,"aspectRatio":"9:16","fps":10}`:                        "h264 480x854 yuv420p 10/1 5",
+			`{"pace":0,"durationSeconds":0.5}`:                                                      "h264 854x480 yuv420p 24/1 12",
+			`{"pace":0,"durationSeconds":0.5,"aspectRatio":"9:16","fps":5}`:                         "h264 480x854 yuv420p 5/1 3",
 			`{"pace":0,"durationSeconds":5e-1,"aspectRatio":"1:1","fps":1}`:                         "h264 480x480 yuv420p 1/1 1",
-			`{"pace":0,"durationSeconds":0.5,"size":"1024x1792","fps":4}`:                           "h264 1024x1792 yuv420p 4/1 2",
-			`{"pace":0,"durationSeconds":0.5,"resolution":"720p","fps":12.0}`:                       "h264 1280x720 yuv420p 12/1 6",
-			`{"pace":0,"durationSeconds":0.5,"resolution":"1080p","fps":4,"seed":9007199254740992}`: "h264 1920x1080 yuv420p 4/1 2",
+			`{"pace":0,"durationSeconds":0.5,"size":"1024x1792","fps":2}`:                           "h264 1024x1792 yuv420p 2/1 1",
+			`{"pace":0,"durationSeconds":0.5,"resolution":"720p","fps":2.0}`:                        "h264 1280x720 yuv420p 2/1 1",
+			`{"pace":0,"durationSeconds":0.5,"resolution":"1080p","fps":2,"seed":9007199254740992}`: "h264 1920x1080 yuv420p 2/1 1",
 		} {
 			result := render(t, p, newJob(t, "A calm sea", params))
 
@@ -38,18 +40,14 @@ func TestRender(t *testing.T) {
 		}
 	})
 
-	t.Run("MakesAThumbnailAndSaysWhatTheFilmIs", func(t *testing.T) {
+	t.Run("MakesStillsAndSaysWhatTheFilmIs", func(t *testing.T) {
 		t.Parallel()
 
-		result := render(t, launch(t), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"seed":9007199254740991}`))
+		result := render(t, launch(t), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"fps":4,"seed":9007199254740991}`))
 
-		file, err := os.Open(result.Thumbnail)
-		require.NoError(t, err)
-		defer file.Close()
-		picture, err := jpeg.DecodeConfig(file)
-		require.NoError(t, err)
-		require.Equal(t, 640, picture.Width)
-		require.JSONEq(t, `{"width":854,"height":480,"fps":24,"frames":12,"durationSeconds":0.5,
+		require.Equal(t, "webp (640,359)", picture(t, result.Thumbnail))
+		require.Equal(t, "jpeg (480,134)", picture(t, result.Spritesheet))
+		require.JSONEq(t, `{"width":854,"height":480,"fps":4,"frames":2,"durationSeconds":0.5,
 			"seed":9007199254740991,"steps":24}`, string(result.Output))
 	})
 
@@ -58,7 +56,7 @@ func TestRender(t *testing.T) {
 
 		p := launch(t)
 		film := func(prompt string, seed int) string {
-			params := fmt.Sprintf(`{"pace":0,"durationSeconds":0.5,"seed":%d}`, seed)
+			params := fmt.Sprintf(`{"pace":0,"durationSeconds":0.5,"fps":4,"aspectRatio":"1:1","seed":%d}`, seed)
 			return frames(t, render(t, p, newJob(t, prompt, params)).Video)
 		}
 
@@ -77,7 +75,7 @@ func TestRender(t *testing.T) {
 			"", " \t\r\n ", "🎬👩‍👩‍👧‍👦 sunrise 🇯🇵", "שלום עולם مرحبا بالعالم", "a\x00b\x1b[31mc\u202e\ufeff", "東京の夜",
 			string(bytes.Repeat([]byte("W"), 10_000)), string(bytes.Repeat([]byte("a storm "), 1250)), "e\u0301\u0301\u0301",
 		} {
-			require.NotEmpty(t, render(t, p, newJob(t, prompt, `{"pace":0,"durationSeconds":0.5,"fps":4}`)).Video)
+			require.NotEmpty(t, render(t, p, newJob(t, prompt, `{"pace":0,"durationSeconds":0.5,"fps":1,"aspectRatio":"1:1"}`)).Video)
 		}
 	})
 
@@ -85,7 +83,7 @@ func TestRender(t *testing.T) {
 		t.Parallel()
 
 		began := time.Now()
-		render(t, launch(t), newJob(t, "A calm sea", `{"pace":2,"durationSeconds":0.5,"fps":4}`))
+		render(t, launch(t), newJob(t, "A calm sea", `{"pace":2,"durationSeconds":0.5,"fps":2}`))
 
 		require.GreaterOrEqual(t, time.Since(began), time.Second)
 	})
@@ -139,16 +137,47 @@ func TestFFmpeg(t *testing.T) {
 	t.Run("HasItsOwnWordsReportedWhenItDies", func(t *testing.T) {
 		t.Parallel()
 
-		bin := t.TempDir()
-		dying := "#!/bin/sh\necho 'No space left on device' >&2\nexit 28\n"
-		require.NoError(t, os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte(dying), 0o755))
-		p := launch(t, "PATH="+bin+":"+os.Getenv("PATH"))
-		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5}`)))
+		p := launch(t, withFFmpeg(t, "echo 'No space left on device' >&2; exit 28"))
+		require.NoError(t, p.Start(newJob(t, "A calm sea", fast)))
 
 		failure := one[*runtime.Failure](t, until(t, p, isEnd))
 
 		require.Equal(t, "ffmpeg ended before the film was encoded (exit status 28): No space left on device", failure.Message)
 	})
+
+	t.Run("MakesAJPEGWhereItHasNoWebP", func(t *testing.T) {
+		t.Parallel()
+
+		ffmpeg, err := exec.LookPath("ffmpeg")
+		require.NoError(t, err)
+		script := `case "$*" in *-encoders) echo " V....D mjpeg ";; *libwebp*) exit 1;; *) exec ` + ffmpeg + ` "$@";; esac`
+
+		result := render(t, launch(t, withFFmpeg(t, script)), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"fps":1}`))
+
+		require.Equal(t, "thumbnail.jpg", filepath.Base(result.Thumbnail))
+		require.Equal(t, "jpeg (640,359)", picture(t, result.Thumbnail))
+	})
+}
+
+// picture is the format of a file and its size.
+func picture(t *testing.T, path string) string {
+	t.Helper()
+
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	found, format, err := image.DecodeConfig(file)
+	require.NoError(t, err)
+	return fmt.Sprintf("%s (%d,%d)", format, found.Width, found.Height)
+}
+
+// withFFmpeg is the environment in which ffmpeg is a shell script.
+func withFFmpeg(t *testing.T, script string) string {
+	t.Helper()
+
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
 // probe is the video stream's codec, size, pixel format, rate and frame count.

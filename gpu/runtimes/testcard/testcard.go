@@ -48,7 +48,7 @@ func (model) Load(_ context.Context, name string) error {
 	return err
 }
 
-// Render makes the film, its thumbnail, and the output: what the film is.
+// Render makes the film, its stills, and the output: what the film is.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if err := m.Load(ctx, job.Model); err != nil {
 		return runtime.Result{}, err

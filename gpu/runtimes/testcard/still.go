@@ -1,0 +1,74 @@
+package testcard
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// files are where the parts of a result go.
+type files struct{ video, thumbnail, spritesheet string }
+
+// filesIn names the files of a result in a folder. The thumbnail is a WebP, and a
+// JPEG where ffmpeg was built without that.
+func filesIn(dir string) files {
+	thumbnail := "thumbnail.webp"
+	if !makesWebP() {
+		thumbnail = "thumbnail.jpg"
+	}
+	return files{filepath.Join(dir, "film.mp4"), filepath.Join(dir, thumbnail), filepath.Join(dir, "spritesheet.jpg")}
+}
+
+// makesWebP asks ffmpeg once in a process. An ffmpeg that does not answer fails
+// later, with words of its own.
+var makesWebP = sync.OnceValue(func() bool {
+	ffmpeg, err := findFFmpeg()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	encoders, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").Output()
+	return err == nil && strings.Contains(string(encoders), " libwebp ")
+})
+
+// still writes one picture, in the format that its name ends with.
+func still(from, path string) []string {
+	coder := []string{"-c:v", "mjpeg", "-q:v", "3", "-pix_fmt", "yuvj420p"}
+	if filepath.Ext(path) == ".webp" {
+		coder = []string{"-c:v", "libwebp", "-quality", "85", "-pix_fmt", "bgra"}
+	}
+	args := append([]string{"-map", from}, coder...)
+	return append(args, "-frames:v", "1", "-threads", "1", "-flags:v", "+bitexact", "-f", "image2", "-update", "1", path)
+}
+
+const (
+	thumbnailSide = 640 // the longer one, in pixels
+	spriteSide    = 240
+	sheetColumns  = 5
+	mostSprites   = sheetColumns * sheetColumns
+)
+
+// thumbnailFilter takes the frame in the middle.
+func (f film) thumbnailFilter() string {
+	return fmt.Sprintf("select=eq(n\\,%d),", f.frames/2) + f.scale(thumbnailSide)
+}
+
+// spritesheetFilter takes frames at equal distances, the first of all first, and
+// lays them out in rows.
+func (f film) spritesheetFilter() string {
+	sprites := min(f.frames, mostSprites)
+	columns := min(sprites, sheetColumns)
+	rows := (sprites + columns - 1) / columns
+	return fmt.Sprintf("select=lt(mod(n*%d\\,%d)\\,%d),%s,tile=%dx%d", sprites, f.frames, sprites, f.scale(spriteSide), columns, rows)
+}
+
+// scale makes the longer side of a frame that many pixels.
+func (f film) scale(side int) string {
+	longest := max(f.width, f.height)
+	return fmt.Sprintf("scale=%d:%d", f.width*side/longest, f.height*side/longest)
+}
