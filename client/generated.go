@@ -858,6 +858,18 @@ func (v *HeartbeatPayload) GetLeaseExpiresAt() time.Time { return v.LeaseExpires
 // GetDirective returns HeartbeatPayload.Directive, and is useful for accessing the field via an interface.
 func (v *HeartbeatPayload) GetDirective() Directive { return v.Directive }
 
+// InputUpload includes the requested fields of the GraphQL type InputUpload.
+type InputUpload struct {
+	ArtifactId string       `json:"artifactId"`
+	Target     UploadTarget `json:"target"`
+}
+
+// GetArtifactId returns InputUpload.ArtifactId, and is useful for accessing the field via an interface.
+func (v *InputUpload) GetArtifactId() string { return v.ArtifactId }
+
+// GetTarget returns InputUpload.Target, and is useful for accessing the field via an interface.
+func (v *InputUpload) GetTarget() UploadTarget { return v.Target }
+
 // Job includes the GraphQL fields of Job requested by the fragment Job.
 type Job struct {
 	Id string `json:"id"`
@@ -3038,6 +3050,91 @@ type __reportProgressInput struct {
 // GetInput returns __reportProgressInput.Input, and is useful for accessing the field via an interface.
 func (v *__reportProgressInput) GetInput() ProgressInput { return v.Input }
 
+// __requestInputUploadInput is used internally by genqlient
+type __requestInputUploadInput struct {
+	ContentType string `json:"contentType"`
+	SizeBytes   int64  `json:"-"`
+	Checksum    string `json:"checksum"`
+}
+
+// GetContentType returns __requestInputUploadInput.ContentType, and is useful for accessing the field via an interface.
+func (v *__requestInputUploadInput) GetContentType() string { return v.ContentType }
+
+// GetSizeBytes returns __requestInputUploadInput.SizeBytes, and is useful for accessing the field via an interface.
+func (v *__requestInputUploadInput) GetSizeBytes() int64 { return v.SizeBytes }
+
+// GetChecksum returns __requestInputUploadInput.Checksum, and is useful for accessing the field via an interface.
+func (v *__requestInputUploadInput) GetChecksum() string { return v.Checksum }
+
+func (v *__requestInputUploadInput) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*__requestInputUploadInput
+		SizeBytes json.RawMessage `json:"sizeBytes"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.__requestInputUploadInput = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.SizeBytes
+		src := firstPass.SizeBytes
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal __requestInputUploadInput.SizeBytes: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshal__requestInputUploadInput struct {
+	ContentType string `json:"contentType"`
+
+	SizeBytes json.RawMessage `json:"sizeBytes"`
+
+	Checksum string `json:"checksum"`
+}
+
+func (v *__requestInputUploadInput) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *__requestInputUploadInput) __premarshalJSON() (*__premarshal__requestInputUploadInput, error) {
+	var retval __premarshal__requestInputUploadInput
+
+	retval.ContentType = v.ContentType
+	{
+
+		dst := &retval.SizeBytes
+		src := v.SizeBytes
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal __requestInputUploadInput.SizeBytes: %w", err)
+		}
+	}
+	retval.Checksum = v.Checksum
+	return &retval, nil
+}
+
 // __requestUploadInput is used internally by genqlient
 type __requestUploadInput struct {
 	Input RequestUploadInput `json:"input"`
@@ -3442,6 +3539,15 @@ type reportProgressResponse struct {
 
 // GetReportProgress returns reportProgressResponse.ReportProgress, and is useful for accessing the field via an interface.
 func (v *reportProgressResponse) GetReportProgress() HeartbeatPayload { return v.ReportProgress }
+
+// requestInputUploadResponse is returned by requestInputUpload on success.
+type requestInputUploadResponse struct {
+	// A link to upload an image to (JPEG, PNG or WebP, up to 20 MB); the artifact's id then goes into params.referenceImage. What no job uses within a day is deleted.
+	RequestInputUpload InputUpload `json:"requestInputUpload"`
+}
+
+// GetRequestInputUpload returns requestInputUploadResponse.RequestInputUpload, and is useful for accessing the field via an interface.
+func (v *requestInputUploadResponse) GetRequestInputUpload() InputUpload { return v.RequestInputUpload }
 
 // requestUploadResponse is returned by requestUpload on success.
 type requestUploadResponse struct {
@@ -5444,6 +5550,51 @@ func reportProgress(
 	}
 
 	data_ = &reportProgressResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by requestInputUpload.
+const requestInputUpload_Operation = `
+mutation requestInputUpload ($contentType: String!, $sizeBytes: Int64!, $checksum: String!) {
+	requestInputUpload(contentType: $contentType, sizeBytes: $sizeBytes, checksum: $checksum) {
+		artifactId
+		target {
+			objectKey
+			url
+			method
+			headers
+			expiresAt
+		}
+	}
+}
+`
+
+func requestInputUpload(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	contentType string,
+	sizeBytes int64,
+	checksum string,
+) (data_ *requestInputUploadResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "requestInputUpload",
+		Query:  requestInputUpload_Operation,
+		Variables: &__requestInputUploadInput{
+			ContentType: contentType,
+			SizeBytes:   sizeBytes,
+			Checksum:    checksum,
+		},
+	}
+
+	data_ = &requestInputUploadResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -90,6 +90,41 @@ func TestCLI(t *testing.T) {
 		require.Equal(t, "BLOCKED", field(t, after, "status"))
 	})
 
+	t.Run("SubmitsAFileOnceHoweverOften", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		shots := filepath.Join(t.TempDir(), "shots.jsonl")
+		require.NoError(t, os.WriteFile(shots, []byte(`{"prompt":"a fox","params":{"durationSeconds":1,"pace":0}}
+{"prompt":"an owl","params":{"durationSeconds":-1}}
+{"prompt":"a fox","params":{"durationSeconds":1,"pace":0}}
+`), 0o600))
+		first, errs, refused := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())
+		require.Equal(t, 1, refused)
+		require.Contains(t, errs, "submission 2: INVALID_INPUT")
+		require.Len(t, strings.Fields(first), 2)
+
+		again, _, _ := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())
+
+		require.Equal(t, first, again)
+	})
+
+	t.Run("BeginsAFilmFromAFile", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		still := filepath.Join(t.TempDir(), "still.png")
+		out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1", still).CombinedOutput()
+		require.NoError(t, err, string(out))
+
+		doc := s.document(t, "submit", "--prompt", "it grows", "--image", still, "--duration", "1", "--pace", "0", "--wait")
+		_, refusal, status := s.command(t, "submit", "--prompt", "x", "--image", reelay)
+
+		require.Equal(t, "COMPLETED", field(t, doc, "status"))
+		require.Equal(t, 1, status)
+		require.Contains(t, refusal, "no JPEG, PNG or WebP")
+	})
+
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {
 		t.Parallel()
 

@@ -28,6 +28,7 @@ type submitOptions struct {
 	callback                     string
 	runAt, expiresAt             time.Time
 	after                        []string
+	file, image                  string
 	priority, maxAttempts        int
 	wait, force, asJSON          bool
 	output                       string
@@ -36,16 +37,27 @@ type submitOptions struct {
 func submitCommand() *cobra.Command {
 	var o submitOptions
 	cmd := &cobra.Command{
-		Use:   "submit --prompt TEXT",
-		Short: "Ask for a film",
+		Use:   "submit --prompt TEXT | --file FILE",
+		Short: "Ask for a film, or for many",
 		Long: "Asks for a film. Without --wait it prints the job's id and leaves.\n\n" +
 			"Each call asks once, however often the connection breaks: it carries an idempotency key of its own.\n" +
-			"A --param value is taken as JSON if it is that, else as text; `reelay models` tells which there are.",
+			"A --param value is taken as JSON if it is that, else as text; `reelay models` tells which there are.\n\n" +
+			"With --file it submits all that a file holds, each line or element a SubmitJobInput such as\n" +
+			"{\"prompt\": \"a fox\", \"params\": {\"seed\": 7}}. One that is refused stops no other; the status is then 1. Their\n" +
+			"idempotency keys come from what they hold: the same command again, after an interruption or with lines\n" +
+			"mended or added, submits only what was not accepted. Under another --idempotency-key all is new.",
 		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
+			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
+			"  reelay submit --file shots.jsonl --json\n" +
 			"  generate-prompt | reelay submit --prompt - --json",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.file != "" {
+				return o.runFile(cmd)
+			}
+			return o.run(cmd)
+		},
 	}
 	o.target.addFlags(cmd)
 	o.addFlags(cmd)
@@ -56,6 +68,8 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.prompt, "prompt", "", "what the film shall show; - reads it from the standard input")
 	f.StringVar(&o.promptFile, "prompt-file", "", "file that holds the prompt")
+	f.StringVar(&o.file, "file", "", "file of many submissions, one in JSON on each line or all in one array; - reads the standard input")
+	f.StringVar(&o.image, "image", "", "image that the film begins from: a `file`, or an https URL")
 	f.StringVar(&o.model, "model", "testcard", "model that renders it")
 	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
 	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")
@@ -104,7 +118,13 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	submission, err := submit(cmd.Context(), c, in)
+	again := "--idempotency-key " + *in.IdempotencyKey
+	if id, err := o.upload(cmd.Context(), c, &in); err != nil {
+		return err
+	} else if id != "" {
+		again += " and --param referenceImage=" + id + " instead of --image"
+	}
+	submission, err := submit(cmd.Context(), c, in, again)
 	if err != nil {
 		return err
 	}
@@ -161,6 +181,9 @@ func (o *submitOptions) input(cmd *cobra.Command) (client.SubmitJobInput, error)
 		return in, fmt.Errorf("the parameters cannot be read: %w", err)
 	}
 	if err := o.shorthands(cmd, params); err != nil {
+		return in, err
+	}
+	if err := o.refer(params); err != nil {
 		return in, err
 	}
 	in.Params = params.message()
@@ -245,8 +268,8 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 }
 
 // submit asks for a job. If that fails although the job may exist, the error
-// tells how to find out.
-func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput) (*client.Submission, error) {
+// tells how to find out: by the same command with what again says.
+func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, again string) (*client.Submission, error) {
 	submission, err := c.SubmitJob(ctx, in)
 	if err == nil {
 		return submission, nil
@@ -257,7 +280,7 @@ func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput) (*c
 		err = errors.New("stopped before an answer came")
 	}
 	if ok && e.Unsettled {
-		err = fmt.Errorf("%w\nThe job may have been accepted. The same command with --idempotency-key %s finds it, or submits it, once", err, *in.IdempotencyKey)
+		err = fmt.Errorf("%w\nThe job may have been accepted. The same command with %s finds it, or submits it, once", err, again)
 	}
 	return nil, err
 }

@@ -2,10 +2,11 @@ import { type Download, Checksum, read, verify } from "./download.js";
 import { fromGraphQL, fromStatus, ReelayError, unreachable } from "./error.js";
 import {
   type ArtifactFragment, type ArtifactType, type JobEventFragment, type JobFilter, type JobFragment, type JobStatus,
-  type ModelsQuery, operations, type SubmitJobInput, type SubmitJobMutation, type SubmitJobsMutation, type ViewerQuery,
+  type ModelsQuery, operations, type RequestInputUploadMutation, type SubmitJobInput, type SubmitJobMutation, type SubmitJobsMutation, type ViewerQuery,
 } from "./generated.js";
 import { backoff, repeat, sleep } from "./retry.js";
 import { Sockets } from "./sockets.js";
+import { type Target, write } from "./upload.js";
 
 export type Job = JobFragment;
 export type JobEvent = JobEventFragment;
@@ -132,6 +133,23 @@ export class Reelay {
   async submitJobs(inputs: readonly SubmitJobInput[], options?: CallOptions): Promise<Submissions> {
     const variables = { inputs: inputs.map(keyed) };
     return (await this.ask<SubmitJobsMutation>(operations.submitJobs, variables, options)).submitJobs;
+  }
+
+  /**
+   * Stores an image (image/jpeg, image/png or image/webp) and returns the id that goes into a job's
+   * `params.referenceImage`. The bytes are sent again, to a new link, if the way to the store broke.
+   */
+  async uploadInput(contentType: string, image: Uint8Array, options?: CallOptions): Promise<string> {
+    const sum = new Checksum();
+    sum.update(image);
+    const variables = { contentType, sizeBytes: image.length, checksum: await sum.base64() };
+    return repeat(this.tries, options?.signal, async () => {
+      const asked = await this.call<RequestInputUploadMutation>(operations.requestInputUpload, variables, options?.signal);
+      const { artifactId, target } = asked.requestInputUpload;
+      const url = new URL(target.url, this.endpoint).href;
+      await write(this.fetch, { ...target as Target, url }, image, options?.signal);
+      return artifactId;
+    });
   }
 
   /** Cancels a waiting job at once, and asks the worker of a running one to stop. */

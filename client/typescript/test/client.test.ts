@@ -47,6 +47,23 @@ describe("submitJob", { concurrency: true }, () => {
     way.close();
   });
 
+  it("begins a film from an image", async () => {
+    const png = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGM4ISICRAwQCgAdHgPBfBJ9GQAAAABJRU5ErkJggg==";
+    let lost = 0;
+    const client = reelay({ fetch: async (url, init) => {
+      if (init?.method === "PUT" && lost++ === 0) {
+        throw new TypeError("fetch failed");
+      }
+      return fetch(url, init);
+    } });
+
+    const referenceImage = await client.uploadInput("image/png", Buffer.from(png, "base64"));
+    const { job } = await client.submitJob({ ...film, params: { ...film.params, referenceImage } });
+
+    assert.equal(lost, 2);
+    assert.equal((await client.waitForJob(job.id)).status, "COMPLETED");
+  });
+
   it("names the field that is wrong", async () => {
     await assert.rejects(reelay().submitJob({ ...film, params: { durationSeconds: -1 } }),
       (error) => code("INVALID_INPUT")(error) && (error as ReelayError).field === "params.durationSeconds");

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	// A page is what goes in one call: the API takes 1000 jobs, and 1 MiB in all.
+	pageJobs  = 1000
+	pageBytes = 1000 << 10
+	// maxLine is more than the API takes of one submission.
+	maxLine = 256 << 10
+)
+
+// withFile are the flags that --file leaves a meaning.
+var withFile = map[string]bool{
+	"file": true, "model": true, "idempotency-key": true, "json": true, "endpoint": true, "key": true, "data": true,
+}
+
+// batch is a file on its way, page by page.
+type batch struct {
+	options *submitOptions
+	client  *client.Client
+	display *display
+	seen    map[[sha256.Size]byte]int // how often each submission came up
+
+	page    []client.SubmitJobInput
+	size    int        // of the page, in bytes
+	waiting []*outcome // of the page
+	report  batchReport
+}
+
+// batchReport is what --json prints.
+type batchReport struct {
+	Accepted     int        `json:"accepted"`
+	Deduplicated int        `json:"deduplicated"`
+	Rejected     int        `json:"rejected"`
+	Results      []*outcome `json:"results"`
+}
+
+// outcome is what became of one submission: a job, or an error.
+type outcome struct {
+	// Line counts from 1; in an array it counts the elements.
+	Line           int                       `json:"line"`
+	IdempotencyKey string                    `json:"idempotencyKey,omitempty"`
+	JobID          string                    `json:"jobId,omitempty"`
+	Deduplicated   bool                      `json:"deduplicated"`
+	Error          *client.SubmissionRefusal `json:"error,omitempty"`
+}
+
+func (o *submitOptions) runFile(cmd *cobra.Command) error {
+	var stray error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !withFile[f.Name] {
+			stray = fmt.Errorf("--%s says nothing beside --file: write it into the file's submissions", f.Name)
+		}
+	})
+	if stray != nil {
+		return &usageError{cmd, stray}
+	}
+	in := cmd.InOrStdin()
+	if o.file != "-" {
+		file, err := os.Open(o.file)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	c, err := o.target.client(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	b := &batch{options: o, client: c, display: newDisplay(cmd.ErrOrStderr()), seen: map[[sha256.Size]byte]int{}, report: batchReport{Results: []*outcome{}}}
+	err = b.run(cmd.Context(), in)
+	b.display.erase()
+	return errors.Join(b.print(cmd.OutOrStdout()), err)
+}
+
+// run submits all that in holds. Its error says what to do about the rest.
+func (b *batch) run(ctx context.Context, in io.Reader) error {
+	n := 0
+	for text, err := range submissions(in) {
+		n++
+		if err != nil {
+			if err := b.flush(ctx); err != nil {
+				return err
+			}
+			return fmt.Errorf("%s, submission %d: %w; nothing behind it was submitted", b.options.file, n, err)
+		}
+		if err := b.add(ctx, n, text); err != nil {
+			return err
+		}
+	}
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	if n == 0 {
+		return fmt.Errorf("%s holds no submission", b.options.file)
+	}
+	if b.report.Rejected > 0 {
+		return fmt.Errorf("%d of %d were refused. The same command submits them again once they are mended, or there is room, and no other", b.report.Rejected, n)
+	}
+	return nil
+}
+
+// submissions yields the elements of a JSON array, or else the lines. An error
+// is the last.
+func submissions(in io.Reader) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		from := bufio.NewReaderSize(in, maxLine)
+		for {
+			switch first, err := from.Peek(1); {
+			case errors.Is(err, io.EOF):
+				return
+			case err != nil:
+				yield(nil, err)
+				return
+			case bytes.ContainsAny(first, " \t\r\n"):
+				from.Discard(1)
+			case first[0] == '[':
+				elements(from, yield)
+				return
+			default:
+				lines(from, yield)
+				return
+			}
+		}
+	}
+}
+
+func lines(in io.Reader, yield func(json.RawMessage, error) bool) {
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		if line := bytes.TrimSpace(scanner.Bytes()); len(line) > 0 && !yield(bytes.Clone(line), nil) {
+			return
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		yield(nil, fmt.Errorf("it is longer than %d kB", maxLine>>10))
+	} else if err != nil {
+		yield(nil, err)
+	}
+}
+
+func elements(in io.Reader, yield func(json.RawMessage, error) bool) {
+	decoder := json.NewDecoder(in)
+	_, err := decoder.Token()
+	for err == nil && decoder.More() {
+		var element json.RawMessage
+		if err = decoder.Decode(&element); err == nil && !yield(element, nil) {
+			return
+		}
+	}
+	if err == nil {
+		_, err = decoder.Token()
+	}
+	if err != nil {
+		yield(nil, fmt.Errorf("the array is no JSON: %w", err))
+	}
+}
+
+// add puts a submission on the page, and sends that once it is full. One that
+// cannot be read is refused at once.
+func (b *batch) add(ctx context.Context, n int, text json.RawMessage) error {
+	result := &outcome{Line: n}
+	b.report.Results = append(b.report.Results, result)
+	in, size, err := b.read(text)
+	if err != nil {
+		b.refuse(result, &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is no submission: " + err.Error() + "."})
+		return nil
+	}
+	result.IdempotencyKey = *in.IdempotencyKey
+	if len(b.page) > 0 && b.size+size > pageBytes {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.page, b.waiting, b.size = append(b.page, in), append(b.waiting, result), b.size+size
+	if len(b.page) == pageJobs {
+		return b.flush(ctx)
+	}
+	return nil
+}
+
+// read makes a submission of its JSON, and tells how long it is when it is sent.
+// Its idempotency key, if it has none of its own, is the same whenever and
+// wherever in a file the same is read, and another one for the second of two
+// equal ones.
+func (b *batch) read(text json.RawMessage) (in client.SubmitJobInput, size int, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return in, 0, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return in, 0, errors.New("there is more on the line than one JSON object")
+	}
+	if in.Model == "" {
+		in.Model = b.options.model
+	}
+	canonical, err := json.Marshal(in)
+	if err == nil && in.IdempotencyKey == nil {
+		content := sha256.Sum256(canonical)
+		b.seen[content]++
+		key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", b.options.idempotencyKey, b.seen[content], canonical))
+		in.IdempotencyKey = new(fmt.Sprintf("file-%x", key[:16]))
+	}
+	return in, len(canonical) + 64, err // 64: the key, a comma
+}
+
+func (b *batch) refuse(result *outcome, why *client.SubmissionRefusal) {
+	result.Error = why
+	b.report.Rejected++
+	b.display.note(fmt.Sprintf("submission %d: %s: %s", result.Line, why.Code, why.Message))
+}
+
+// flush sends the page.
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.page) == 0 {
+		return nil
+	}
+	answer, err := b.client.SubmitJobs(ctx, b.page)
+	if err == nil && len(answer.Results) != len(b.page) {
+		err = fmt.Errorf("%d submissions were answered by %d results", len(b.page), len(answer.Results))
+	}
+	if err != nil {
+		return b.stopped(ctx, err)
+	}
+	for i, result := range b.waiting {
+		switch answered := answer.Results[i]; {
+		case answered.Error != nil:
+			b.refuse(result, answered.Error)
+		case answered.Job != nil:
+			result.JobID, result.Deduplicated = answered.Job.Id, answered.Deduplicated
+			b.report.Accepted++
+			if answered.Deduplicated {
+				b.report.Deduplicated++
+			}
+		}
+	}
+	b.page, b.waiting, b.size = nil, nil, 0
+	b.progress()
+	return b.display.err
+}
+
+// stopped is the error of a page that got no answer: its submissions, which may
+// have been accepted or not, are not in the report.
+func (b *batch) stopped(ctx context.Context, err error) error {
+	first := b.waiting[0].Line
+	b.report.Results = b.report.Results[:len(b.report.Results)-len(b.waiting)]
+	err = apiError(err)
+	interrupted := ctx.Err() != nil
+	if interrupted {
+		err = errors.New("stopped before an answer came")
+	}
+	err = fmt.Errorf("%w\nThe submissions from %d on are open: the same command goes on, and submits none twice", err, first)
+	if interrupted {
+		return &statusError{exitInterrupted, err}
+	}
+	return err
+}
+
+func (b *batch) progress() {
+	text := fmt.Sprintf("%d accepted, %d refused", b.report.Accepted, b.report.Rejected)
+	if b.display.tty {
+		b.display.replace(text)
+	} else {
+		b.display.note(text)
+	}
+}
+
+func (b *batch) print(out io.Writer) error {
+	if b.options.asJSON {
+		return printJSON(out, b.report)
+	}
+	for _, result := range b.report.Results {
+		if result.JobID != "" {
+			if _, err := fmt.Fprintln(out, result.JobID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

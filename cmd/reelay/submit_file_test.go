@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// counter takes bulk submits: it keeps the idempotency keys of each call, and
+// refuses what asks for the model "gone".
+type counter struct {
+	mu    sync.Mutex
+	calls [][]string
+	// before is asked about each call by its number, from 0 on.
+	before func(call int) bool
+}
+
+func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Variables struct {
+			Inputs []struct{ Model, IdempotencyKey string }
+		}
+	}
+	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.before != nil && !c.before(len(c.calls)) {
+		panic(http.ErrAbortHandler)
+	}
+	var keys, results []string
+	for _, in := range request.Variables.Inputs {
+		keys = append(keys, in.IdempotencyKey)
+		result := fmt.Sprintf(`{"job":{"id":"job_%s"}}`, in.IdempotencyKey)
+		if in.Model == "gone" {
+			result = `{"error":{"code":"INVALID_INPUT","message":"there is no such model"}}`
+		}
+		results = append(results, result)
+	}
+	c.calls = append(c.calls, keys)
+	fmt.Fprintf(w, `{"data":{"submitJobs":{"results":[%s]}}}`, strings.Join(results, ","))
+}
+
+func serveCounter(t *testing.T) (*counter, []string) {
+	t.Helper()
+	c := &counter{}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	return c, []string{"submit", "--endpoint", server.URL, "--key", "k"}
+}
+
+func shots(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "shots.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestSubmitFile(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SendsPagesOfAThousandAndOfAMebibyte", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		many := strings.Repeat(`{"prompt":"a fox"}`+"\n", 2500) + strings.Repeat(`{"prompt":"`+strings.Repeat("x", 40_000)+`"}`+"\n", 50)
+
+		status, out, errs := call(t, t.Context(), append(args, "--file", shots(t, many))...)
+
+		require.Zero(t, status, errs)
+		require.Len(t, strings.Fields(out), 2550)
+		require.Len(t, c.calls[0], 1000)
+		keys := map[string]bool{}
+		for _, call := range c.calls {
+			for _, key := range call {
+				keys[key] = true
+			}
+		}
+		require.Len(t, keys, 2550, "equal lines are jobs of their own")
+		require.Contains(t, errs, "1000 accepted, 0 refused")
+	})
+
+	t.Run("GivesTheSameKeysToTheSameSubmissions", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		lines := shots(t, "{\"prompt\": \"a fox\"}\n\n{\"prompt\":\"an owl\",\"idempotencyKey\":\"mine\"}\n")
+		array := shots(t, `[{"prompt": "an owl", "idempotencyKey": "mine"}, {"model": "testcard", "prompt": "a fox"}]`)
+		for _, more := range [][]string{{"--file", lines}, {"--file", array}, {"--file", lines, "--idempotency-key", "again"}} {
+			status, _, errs := call(t, t.Context(), append(args, more...)...)
+			require.Zero(t, status, errs)
+		}
+
+		require.Equal(t, c.calls[0][0], c.calls[1][1])
+		require.NotEqual(t, c.calls[0][0], c.calls[2][0])
+		require.Equal(t, []string{"mine", "mine"}, []string{c.calls[0][1], c.calls[1][0]})
+	})
+
+	t.Run("IsStoppedByNoBadLineAndTellsOfEach", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveCounter(t)
+		file := shots(t, `{"prompt":"a fox"}
+{"prompt":
+{"promt":"a typo"}
+{"prompt":"an owl","model":"gone"}
+{"prompt":"a hare"} {}
+{"prompt":"a crow"}`)
+
+		status, out, errs := call(t, t.Context(), append(args, "--file", file, "--json")...)
+
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "4 of 6 were refused")
+		var report batchReport
+		require.NoError(t, json.Unmarshal([]byte(out), &report))
+		require.Equal(t, 2, report.Accepted)
+		require.Equal(t, 4, report.Rejected)
+		for i, refused := range []bool{false, true, true, true, true, false} {
+			require.Equal(t, i+1, report.Results[i].Line)
+			require.Equal(t, refused, report.Results[i].Error != nil, "line %d", i+1)
+			require.Equal(t, refused, report.Results[i].JobID == "", "line %d", i+1)
+		}
+		require.Contains(t, report.Results[2].Error.Message, "promt")
+	})
+
+	t.Run("SaysHowToGoOnAfterAnInterruption", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, args := serveCounter(t)
+		c.before = func(call int) bool {
+			if call == 1 {
+				cancel()
+			}
+			return call < 1
+		}
+
+		status, out, errs := call(t, ctx, append(args, "--file", shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 1500)))...)
+
+		require.Equal(t, exitInterrupted, status)
+		require.Len(t, strings.Fields(out), 1000)
+		require.Contains(t, errs, "The submissions from 1001 on are open: the same command goes on")
+	})
+
+	t.Run("RefusesWhatItCannotRead", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		for text, says := range map[string]string{
+			"":                         "holds no submission",
+			"[]":                       "holds no submission",
+			`[{"prompt":"a fox"}, {]`:  "submission 2: the array is no JSON",
+			strings.Repeat("x", 1<<20): "longer than 256 kB",
+		} {
+			status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, text))...)
+
+			require.Equal(t, 1, status)
+			require.Contains(t, errs, says)
+		}
+		require.Len(t, c.calls, 1, "what came before the fault")
+		status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "{}"), "--prompt", "x")...)
+		require.Equal(t, exitUsage, status)
+		require.Contains(t, errs, "--prompt says nothing beside --file")
+	})
+}
