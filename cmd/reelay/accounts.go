@@ -21,66 +21,24 @@ func accountsCommand() *cobra.Command {
 	return cmd
 }
 
-// part is one page of a list that is not counted, as --json prints it.
-type part[T any] struct {
-	Items       []T     `json:"items"`
-	HasNextPage bool    `json:"hasNextPage"`
-	EndCursor   *string `json:"endCursor"`
-}
-
-func (l part[T]) printMore(cmd *cobra.Command) error {
-	if !l.HasNextPage || l.EndCursor == nil {
-		return nil
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "there are more: --after %s\n", *l.EndCursor)
-	return err
-}
-
 func accountsListCommand() *cobra.Command {
-	t := target{operator: true}
-	var p page
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List accounts, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.check(); err != nil {
-				return &usageError{cmd, err}
-			}
-			c, err := t.client(cmd.ErrOrStderr())
+	list := &lister[client.Account]{
+		target: target{operator: true}, header: accountHeader, row: accountRow,
+		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Account], error) {
+			found, err := c.Accounts(ctx, p.first, p.after)
 			if err != nil {
-				return err
+				return listed[client.Account]{}, err
 			}
-			found, err := c.Accounts(cmd.Context(), p.first, p.after)
-			if err != nil {
-				return apiError(err)
-			}
-			list := part[client.Account]{Items: []client.Account{}, HasNextPage: found.PageInfo.HasNextPage, EndCursor: found.PageInfo.EndCursor}
-			for _, edge := range found.Edges {
-				list.Items = append(list.Items, edge.Node)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			if err := printAccounts(cmd, list.Items...); err != nil {
-				return err
-			}
-			return list.printMore(cmd)
+			return listOf[client.Account](found.Edges, found.PageInfo, nil), nil
 		},
 	}
-	t.addFlags(cmd)
-	p.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	return list.command(&cobra.Command{Use: "list", Short: "List accounts, newest first", Args: cobra.NoArgs})
 }
 
-func printAccounts(cmd *cobra.Command, accounts ...client.Account) error {
-	var rows [][]string
-	for _, a := range accounts {
-		rows = append(rows, []string{a.Id, a.Name, string(a.Tier), fmt.Sprint(a.MaxQueued), fmt.Sprint(a.MaxRunning), fmt.Sprint(a.SubmitsPerMinute)})
-	}
-	return printTable(cmd.OutOrStdout(), []string{"ACCOUNT", "NAME", "TIER", "MAX QUEUED", "MAX RUNNING", "SUBMITS/MIN"}, rows)
+var accountHeader = []string{"ACCOUNT", "NAME", "TIER", "MAX QUEUED", "MAX RUNNING", "SUBMITS/MIN"}
+
+func accountRow(a client.Account) []string {
+	return []string{a.Id, a.Name, string(a.Tier), fmt.Sprint(a.MaxQueued), fmt.Sprint(a.MaxRunning), fmt.Sprint(a.SubmitsPerMinute)}
 }
 
 // accountFlags are what an account can be given.
@@ -202,7 +160,7 @@ func printAccount(cmd *cobra.Command, account *client.Account, err error, asJSON
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), account)
 	}
-	return printAccounts(cmd, *account)
+	return printTable(cmd.OutOrStdout(), accountHeader, [][]string{accountRow(*account)})
 }
 
 // accountID finds the account of a name. An id, or nothing, stays as it is.

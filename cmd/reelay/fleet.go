@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -9,65 +10,45 @@ import (
 )
 
 func workersCommand() *cobra.Command {
-	t := target{operator: true}
-	var p page
 	var status []string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "workers",
 		Short:   "List workers (for operators)",
 		Example: "  reelay workers --status idle,busy",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			states, err := parseEnums("status", status, client.AllWorkerStatus)
-			if err == nil {
-				err = p.check()
+	}
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
+	var states []client.WorkerStatus
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if states, err = parseEnums("status", status, client.AllWorkerStatus); err != nil {
+			return &usageError{cmd, err}
+		}
+		if len(states) == 0 {
+			states = slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool {
+				return s == client.WorkerStatusTerminated
+			})
+		}
+		return nil
+	}
+	list := &lister[client.Worker]{
+		target: target{operator: true},
+		header: []string{"WORKER", "STATUS", "INSTANCE", "GPU", "JOB", "COMPLETED", "SEEN"},
+		row: func(w client.Worker) []string {
+			job := "-"
+			if w.CurrentJob != nil {
+				job = w.CurrentJob.Id
 			}
+			return []string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt)}
+		},
+		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
+			found, err := c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after)
 			if err != nil {
-				return &usageError{cmd, err}
+				return listed[client.Worker]{}, err
 			}
-			if len(states) == 0 {
-				states = slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool {
-					return s == client.WorkerStatusTerminated
-				})
-			}
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			found, err := c.Workers(cmd.Context(), client.WorkerFilter{Status: states}, p.first, p.after)
-			if err != nil {
-				return apiError(err)
-			}
-			return printWorkers(cmd, found, asJSON)
+			return listOf[client.Worker](found.Edges, found.PageInfo, &found.TotalCount), nil
 		},
 	}
-	t.addFlags(cmd)
-	p.addFlags(cmd)
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
-}
-
-func printWorkers(cmd *cobra.Command, found *client.WorkerPage, asJSON bool) error {
-	list := listed[client.Worker]{Items: []client.Worker{}, TotalCount: found.TotalCount, HasNextPage: found.PageInfo.HasNextPage, EndCursor: found.PageInfo.EndCursor}
-	var rows [][]string
-	for _, edge := range found.Edges {
-		w := edge.Node
-		list.Items = append(list.Items, w)
-		job := "-"
-		if w.CurrentJob != nil {
-			job = w.CurrentJob.Id
-		}
-		rows = append(rows, []string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt)})
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), list)
-	}
-	if err := printTable(cmd.OutOrStdout(), []string{"WORKER", "STATUS", "INSTANCE", "GPU", "JOB", "COMPLETED", "SEEN"}, rows); err != nil {
-		return err
-	}
-	return list.printMore(cmd.OutOrStdout())
+	return list.command(cmd)
 }
 
 func queuesCommand() *cobra.Command {

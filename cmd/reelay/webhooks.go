@@ -144,7 +144,6 @@ func webhooksEnableCommand() *cobra.Command {
 
 func webhooksDeliveriesCommand() *cobra.Command {
 	var filter client.WebhookFilter
-	var part page
 	cmd := &cobra.Command{
 		Use:     "deliveries",
 		Short:   "List what was told to whom, newest first",
@@ -154,51 +153,32 @@ func webhooksDeliveriesCommand() *cobra.Command {
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only of this job")
 	cmd.Flags().StringVar(&filter.EndpointID, "to", "", "only to this `endpoint`")
 	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only those that failed so far, or for good")
-	part.addFlags(cmd)
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := part.check(); err != nil {
-			return &usageError{cmd, err}
-		}
-		return nil
+	list := &lister[client.WebhookDelivery]{
+		header: []string{"DELIVERY", "JOB", "EVENT", "URL", "TRIES", "CREATED", "STATE"},
+		row: func(d client.WebhookDelivery) []string {
+			return []string{d.Id, d.JobId, d.Event, d.Url, fmt.Sprint(d.Attempts), ago(&d.CreatedAt), deliveryState(d)}
+		},
+		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.WebhookDelivery], error) {
+			found, err := c.WebhookDeliveries(ctx, filter, p.first, p.after)
+			if err != nil {
+				return listed[client.WebhookDelivery]{}, err
+			}
+			return listOf[client.WebhookDelivery](found.Edges, found.PageInfo, nil), nil
+		},
 	}
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
-		found, err := c.WebhookDeliveries(ctx, filter, part.first, part.after)
-		if err != nil {
-			return nil, nil, err
-		}
-		list := deliveryList{Items: []client.WebhookDelivery{}, HasNextPage: found.PageInfo.HasNextPage, EndCursor: found.PageInfo.EndCursor}
-		for _, edge := range found.Edges {
-			list.Items = append(list.Items, edge.Node)
-		}
-		return list, list.print, nil
-	})
+	return list.command(cmd)
 }
 
-// deliveryList is one page as --json prints it.
-type deliveryList struct {
-	Items       []client.WebhookDelivery `json:"items"`
-	HasNextPage bool                     `json:"hasNextPage"`
-	EndCursor   *string                  `json:"endCursor"`
-}
-
-func (l deliveryList) print(out io.Writer) error {
-	var rows [][]string
-	for _, d := range l.Items {
-		state := "given up: " + orDash(d.LastError)
-		switch {
-		case d.Delivered:
-			state = "delivered"
-		case d.NextAttemptAt != nil && d.LastError != nil:
-			state = "tried again: " + *d.LastError
-		case d.NextAttemptAt != nil:
-			state = "on its way"
-		}
-		rows = append(rows, []string{d.Id, d.JobId, d.Event, d.Url, fmt.Sprint(d.Attempts), ago(&d.CreatedAt), state})
+func deliveryState(d client.WebhookDelivery) string {
+	switch {
+	case d.Delivered:
+		return "delivered"
+	case d.NextAttemptAt != nil && d.LastError != nil:
+		return "tried again: " + *d.LastError
+	case d.NextAttemptAt != nil:
+		return "on its way"
 	}
-	if err := printTable(out, []string{"DELIVERY", "JOB", "EVENT", "URL", "TRIES", "CREATED", "STATE"}, rows); err != nil || !l.HasNextPage {
-		return err
-	}
-	return line("the next with --after %s", orDash(l.EndCursor))(out)
+	return "given up: " + orDash(d.LastError)
 }
 
 func webhooksRedeliverCommand() *cobra.Command {

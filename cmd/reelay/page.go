@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// page is which part of a list is shown.
+type page struct {
+	first int
+	after string
+}
+
+// lister is what the commands have in common that show a page of a list: ask
+// fetches it, and row is an item's line below the header.
+type lister[T any] struct {
+	target target
+	header []string
+	row    func(T) []string
+	ask    func(ctx context.Context, c *client.Client, p page) (listed[T], error)
+	page   page
+	asJSON bool
+}
+
+func (l *lister[T]) command(cmd *cobra.Command) *cobra.Command {
+	l.target.addFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&l.page.first, "first", 50, "how many to show, 1 to 200")
+	f.StringVar(&l.page.after, "after", "", "cursor that the page before ended with")
+	f.BoolVar(&l.asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return l.run(cmd) }
+	return cmd
+}
+
+func (l *lister[T]) run(cmd *cobra.Command) error {
+	if l.page.first < 1 || l.page.first > 200 {
+		return &usageError{cmd, fmt.Errorf("--first is %d: it must be from 1 to 200", l.page.first)}
+	}
+	c, err := l.target.client(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	list, err := l.ask(cmd.Context(), c, l.page)
+	if err != nil {
+		return apiError(err)
+	}
+	if l.asJSON {
+		return printJSON(cmd.OutOrStdout(), list)
+	}
+	var rows [][]string
+	for _, item := range list.Items {
+		rows = append(rows, l.row(item))
+	}
+	if err := printTable(cmd.OutOrStdout(), l.header, rows); err != nil {
+		return err
+	}
+	return list.printMore(cmd.OutOrStdout())
+}
+
+// listed is one page as --json prints it.
+type listed[T any] struct {
+	Items       []T     `json:"items"`
+	TotalCount  *int    `json:"totalCount,omitempty"` // of lists that are counted
+	HasNextPage bool    `json:"hasNextPage"`
+	EndCursor   *string `json:"endCursor"`
+}
+
+// listOf makes a page of what the client returned.
+func listOf[T, E any, N interface {
+	*E
+	GetNode() T
+}](edges []E, info client.PageInfo, total *int) listed[T] {
+	list := listed[T]{Items: []T{}, TotalCount: total, HasNextPage: info.HasNextPage, EndCursor: info.EndCursor}
+	for i := range edges {
+		list.Items = append(list.Items, N(&edges[i]).GetNode())
+	}
+	return list
+}
+
+// printMore tells how to see the next page.
+func (l listed[T]) printMore(out io.Writer) error {
+	if !l.HasNextPage || l.EndCursor == nil {
+		return nil
+	}
+	count := ""
+	if l.TotalCount != nil && *l.TotalCount > 10_000 {
+		count = " of more than 10000"
+	} else if l.TotalCount != nil {
+		count = fmt.Sprintf(" of %d", *l.TotalCount)
+	}
+	_, err := fmt.Fprintf(out, "%d%s; the next with --after %s\n", len(l.Items), count, *l.EndCursor)
+	return err
+}
