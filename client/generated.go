@@ -2430,7 +2430,8 @@ func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
 //
 // An event on its way to one endpoint, or to a job's own callbackUrl.
 type WebhookDelivery struct {
-	Id    string `json:"id"`
+	Id string `json:"id"`
+	// Of a webhook.test: an id that no job has.
 	JobId string `json:"jobId"`
 	// Which of the job's runs ended.
 	Run int `json:"run"`
@@ -3171,6 +3172,14 @@ type __rotateWebhookSecretInput struct {
 // GetId returns __rotateWebhookSecretInput.Id, and is useful for accessing the field via an interface.
 func (v *__rotateWebhookSecretInput) GetId() string { return v.Id }
 
+// __sendTestWebhookInput is used internally by genqlient
+type __sendTestWebhookInput struct {
+	EndpointId string `json:"endpointId"`
+}
+
+// GetEndpointId returns __sendTestWebhookInput.EndpointId, and is useful for accessing the field via an interface.
+func (v *__sendTestWebhookInput) GetEndpointId() string { return v.EndpointId }
+
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -3598,6 +3607,15 @@ type rotateWebhookSecretResponse struct {
 func (v *rotateWebhookSecretResponse) GetRotateWebhookSecret() CreatedWebhookEndpoint {
 	return v.RotateWebhookSecret
 }
+
+// sendTestWebhookResponse is returned by sendTestWebhook on success.
+type sendTestWebhookResponse struct {
+	// Sends a signed webhook.test, in one try, of which the delivery tells. CONFLICT if the endpoint is disabled, or while another test of it is on its way.
+	SendTestWebhook WebhookDelivery `json:"sendTestWebhook"`
+}
+
+// GetSendTestWebhook returns sendTestWebhookResponse.SendTestWebhook, and is useful for accessing the field via an interface.
+func (v *sendTestWebhookResponse) GetSendTestWebhook() WebhookDelivery { return v.SendTestWebhook }
 
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
@@ -5837,6 +5855,61 @@ func rotateWebhookSecret(
 	}
 
 	data_ = &rotateWebhookSecretResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by sendTestWebhook.
+const sendTestWebhook_Operation = `
+mutation sendTestWebhook ($endpointId: ID!) {
+	sendTestWebhook(endpointId: $endpointId) {
+		... WebhookDelivery
+	}
+}
+fragment WebhookDelivery on WebhookDelivery {
+	id
+	jobId
+	run
+	eventId
+	event
+	url
+	attempts
+	delivered
+	lastStatusCode
+	lastError
+	nextAttemptAt
+	createdAt
+	deliveredAt
+	tries {
+		at
+		statusCode
+		error
+		durationMs
+	}
+}
+`
+
+func sendTestWebhook(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	endpointId string,
+) (data_ *sendTestWebhookResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "sendTestWebhook",
+		Query:  sendTestWebhook_Operation,
+		Variables: &__sendTestWebhookInput{
+			EndpointId: endpointId,
+		},
+	}
+
+	data_ = &sendTestWebhookResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

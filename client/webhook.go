@@ -74,6 +74,16 @@ func (c *Client) EnableWebhookEndpoint(ctx context.Context, id string) (*Webhook
 	return &data.EnableWebhookEndpoint, nil
 }
 
+// SendTestWebhook sends an endpoint a signed webhook.test, in one try;
+// WebhookDeliveries tells what came of it.
+func (c *Client) SendTestWebhook(ctx context.Context, endpointID string) (*WebhookDelivery, error) {
+	data, err := sendTestWebhook(ctx, caller{c}, endpointID)
+	if err != nil {
+		return nil, err
+	}
+	return &data.SendTestWebhook, nil
+}
+
 // RedeliverWebhook sends a delivery once more.
 func (c *Client) RedeliverWebhook(ctx context.Context, id string) (*WebhookDelivery, error) {
 	data, err := redeliverWebhook(ctx, caller{c}, id)

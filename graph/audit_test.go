@@ -80,6 +80,7 @@ var acts = map[string]act{
 	"deleteJob":             onEnded,
 	"deleteWebhookEndpoint": func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.endpoint(t)) },
 	"enableWebhookEndpoint": func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
+	"sendTestWebhook":       func(t *testing.T, a *api) string { return fmt.Sprintf("(endpointId: %q) { id }", a.endpoint(t)) },
 	"redeliverWebhook": func(t *testing.T, a *api) string {
 		a.endpoint(t)
 		onEnded(t, a)

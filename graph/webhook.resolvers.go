@@ -31,6 +31,10 @@ func (r *mutationResolver) EnableWebhookEndpoint(ctx context.Context, id string)
 	return r.Webhooks.EnableEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }
 
+func (r *mutationResolver) SendTestWebhook(ctx context.Context, endpointID string) (*models.WebhookDelivery, error) {
+	return r.Webhooks.Test(ctx, principal(ctx), models.WebhookEndpointID(endpointID))
+}
+
 func (r *mutationResolver) RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error) {
 	return r.Webhooks.Redeliver(ctx, principal(ctx), models.WebhookDeliveryID(deliveryID))
 }

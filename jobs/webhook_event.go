@@ -118,6 +118,9 @@ const resultLinkTTL = 24 * time.Hour
 // webhookBody is what a delivery sends. It is the same at each try, but for the
 // signatures of its links, which are good from then on.
 func (r *Reader) webhookBody(ctx context.Context, d *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+	if event.Type == models.WebhookTest {
+		return json.Marshal(testEvent{Type: d.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{d.EndpointID, d.AccountID}})
+	}
 	if format == models.FormatOpenAI {
 		return json.Marshal(openAIEvent{
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: d.Event, Data: openAIVideo{models.VideoID(event.JobID)},
@@ -138,6 +141,18 @@ type standardEvent struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
 	Data      endedJob  `json:"data"`
+}
+
+// testEvent is the body of a test, in either format.
+type testEvent struct {
+	Type      string         `json:"type"`
+	Timestamp time.Time      `json:"timestamp"`
+	Data      testedEndpoint `json:"data"`
+}
+
+type testedEndpoint struct {
+	ID      models.WebhookEndpointID `json:"id"`
+	Account models.AccountID         `json:"account"`
 }
 
 // endedJob is a job as REST shows it, and whose run it was.

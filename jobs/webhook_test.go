@@ -824,3 +824,83 @@ func TestRedeliver(t *testing.T) {
 		require.Equal(t, models.DeliveryPending, deliveries(t, s, job.ID)[0].State, "its tries go on")
 	})
 }
+
+func TestTestWebhook(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsSignedAndSentAsAllOthers", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, secret := hook(t, s, r, "job.failed")
+
+		sent, err := s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.False(t, sent.Delivered())
+		require.Equal(t, 1, deliver(t, s))
+
+		got := r.all()[0]
+		verify(t, secret, got)
+		require.Equal(t, string(sent.EventID), got.id())
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(got.body, &body))
+		require.Equal(t, "webhook.test", body["type"])
+		require.Equal(t, map[string]any{"id": string(endpoint.ID), "account": string(s.Client.AccountID)}, body["data"])
+		d := deliveries(t, s, sent.JobID)[0]
+		require.True(t, d.Delivered())
+		tries, err := s.Reader.WebhookTries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		require.NoError(t, err)
+		require.Len(t, tries, 1)
+		again, err := s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)
+		require.NoError(t, err)
+		require.Equal(t, d.ID, again.ID)
+		require.Equal(t, 1, deliver(t, s))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsTriedOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		r.answersStatus(http.StatusTeapot)
+		endpoint, _ := hook(t, s, r)
+		sent, err := s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		_, twice := s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+		jobstest.RequireCode(t, twice, jobs.CodeConflict)
+
+		deliver(t, s)
+
+		ageWebhooks(t, s, time.Hour)
+		require.Zero(t, deliver(t, s))
+		d := deliveries(t, s, sent.JobID)[0]
+		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Contains(t, d.LastError, "418")
+		_, err = s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err, "after the first is over")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("IsForItsAccountsEnabledEndpoints", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		endpoint, _ := hook(t, s, r)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+
+		_, foreign := s.Webhooks.Test(t.Context(), stranger, endpoint.ID)
+		_, unknown := s.Webhooks.Test(t.Context(), s.Client, "whk_1")
+		r.answersStatus(http.StatusGone)
+		_, err := s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		deliver(t, s)
+		_, disabled := s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
+
+		jobstest.RequireCode(t, foreign, jobs.CodeNotFound)
+		jobstest.RequireCode(t, unknown, jobs.CodeNotFound)
+		jobstest.RequireCode(t, disabled, jobs.CodeConflict)
+	})
+}

@@ -7,14 +7,17 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// WebhookTest is the type of an event by which an endpoint is tried.
+const WebhookTest = "webhook.test"
+
 // WebhookEvent is the end of a run, as it is told, with the job's row as it stood
-// then.
+// then; or a test, which has no job.
 type WebhookEvent struct {
 	bun.BaseModel `bun:"table:webhook_events,alias:wv"`
 
 	ID        WebhookEventID `bun:"id,pk"`
 	AccountID AccountID      `bun:"account_id"`
-	JobID     JobID          `bun:"job_id"`
+	JobID     JobID          `bun:"job_id,nullzero"`
 	Run       int            `bun:"run"`
 	Type      string         `bun:"type"`
 	CreatedAt time.Time      `bun:"created_at"`
@@ -37,13 +40,14 @@ type WebhookDelivery struct {
 	EventID    WebhookEventID    `bun:"event_id"`
 	EndpointID WebhookEndpointID `bun:"endpoint_id"`
 	AccountID  AccountID         `bun:"account_id"`
-	JobID      JobID             `bun:"job_id"`
-	Run        int               `bun:"run"`
+	// JobID is, of a test, one that no job has.
+	JobID JobID `bun:"job_id"`
+	Run   int   `bun:"run"`
 	// Event is as the receiver calls it.
 	Event string        `bun:"event"`
 	URL   string        `bun:"url"`
 	State DeliveryState `bun:"state"`
-	// Once: somebody had it sent again, which is one try.
+	// Once: somebody had it sent, or sent again, which is one try.
 	Once           bool      `bun:"once"`
 	Tries          int       `bun:"tries"`
 	NextAttemptAt  time.Time `bun:"next_attempt_at,nullzero"`
@@ -90,8 +94,14 @@ func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent)
 // InsertWebhookDeliveries writes deliveries that are due at once.
 func InsertWebhookDeliveries(ctx context.Context, tx bun.Tx, deliveries []*WebhookDelivery) error {
 	_, err := tx.NewInsert().Model(&deliveries).
-		Column("id", "event_id", "endpoint_id", "account_id", "job_id", "run", "event", "url").Exec(ctx)
+		Column("id", "event_id", "endpoint_id", "account_id", "job_id", "run", "event", "url", "once").Exec(ctx)
 	return err
+}
+
+// HasPendingTest tells whether a test of an endpoint is on its way.
+func HasPendingTest(ctx context.Context, db bun.IDB, endpoint WebhookEndpointID) (bool, error) {
+	return db.NewSelect().Model((*WebhookDelivery)(nil)).
+		Where("wd.endpoint_id = ? AND wd.state = 'PENDING' AND wd.event = ?", endpoint, WebhookTest).Exists(ctx)
 }
 
 // ClaimedDelivery is a delivery that one process tries now.
@@ -152,12 +162,15 @@ func ClaimDeliveries(ctx context.Context, db bun.IDB, b WebhookBounds, limit int
 	return claimed, err
 }
 
-// GetEventJob returns the job's row as it stood when the event was written, or
-// sql.ErrNoRows if it was deleted since.
+// GetEventJob returns an event and its job's row as it stood when the event was
+// written, or sql.ErrNoRows if it was deleted since. A test's job is nil.
 func GetEventJob(ctx context.Context, db bun.IDB, id WebhookEventID) (*WebhookEvent, *Job, error) {
 	event, job := new(WebhookEvent), new(Job)
 	if err := db.NewSelect().Model(event).Where("wv.id = ?", id).Scan(ctx); err != nil {
 		return nil, nil, err
+	}
+	if event.Type == WebhookTest {
+		return event, nil, nil
 	}
 	err := db.NewRaw("SELECT j.* FROM webhook_events wv, jsonb_populate_record(NULL::jobs, wv.job) j WHERE wv.id = ? AND wv.job IS NOT NULL", id).
 		Scan(ctx, job)

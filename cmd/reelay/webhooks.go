@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ func webhooksCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(webhooksListCommand(), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
-		webhooksEnableCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
+		webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
 	return cmd
 }
 
@@ -140,6 +142,56 @@ func webhooksEnableCommand() *cobra.Command {
 		endpoint, err := c.EnableWebhookEndpoint(ctx, args[0])
 		return endpoint, line("%s is told from now on", args[0]), err
 	})
+}
+
+func webhooksTestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test ENDPOINT",
+		Short: "Send an endpoint a signed webhook.test, and say what came of it",
+		Long:  "Sends a signed webhook.test in one try, and waits for its outcome. The status is 1 if it was not taken.",
+		Args:  cobra.ExactArgs(1),
+	}
+	var sent *client.WebhookDelivery
+	w := new(webhookCall)
+	w.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		var err error
+		if sent, err = c.SendTestWebhook(ctx, args[0]); err == nil {
+			sent, err = outcomeOf(ctx, c, args[0], sent)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return sent, line("%s: %s", sent.Id, deliveryState(*sent)), nil
+	})
+	call := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := call(cmd, args); err != nil || sent.Delivered {
+			return err
+		}
+		return errors.New("the endpoint did not take the test")
+	}
+	return cmd
+}
+
+// outcomeOf waits until a delivery is over.
+func outcomeOf(ctx context.Context, c *client.Client, endpoint string, d *client.WebhookDelivery) (*client.WebhookDelivery, error) {
+	look := time.NewTicker(250 * time.Millisecond)
+	defer look.Stop()
+	for d.NextAttemptAt != nil {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("stopped before %s was over: reelay webhooks deliveries --to %s shows what comes of it", d.Id, endpoint)
+		}
+		found, err := c.WebhookDeliveries(ctx, client.WebhookFilter{JobID: d.JobId, EndpointID: endpoint}, 1, "")
+		if err != nil {
+			return nil, err
+		}
+		if len(found.Edges) == 1 {
+			d = &found.Edges[0].Node
+		}
+	}
+	return d, nil
 }
 
 func webhooksDeliveriesCommand() *cobra.Command {

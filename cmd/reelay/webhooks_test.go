@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,7 @@ func TestWebhooksCommand(t *testing.T) {
 	const delivery = `{"id": "whd_1", "jobId": "job_1", "run": 1, "eventId": "evt_1", "event": "job.failed", "url": "https://example.com/", "attempts": 2,
 		"delivered": false, "lastStatusCode": 500, "lastError": "It answered 500.", "nextAttemptAt": "2026-01-31T12:00:00Z",
 		"createdAt": "2026-01-31T12:00:00Z", "deliveredAt": null, "tries": []}`
+	taken := strings.NewReplacer(`"delivered": false`, `"delivered": true`, `"nextAttemptAt": "2026-01-31T12:00:00Z"`, `"nextAttemptAt": null`).Replace(delivery)
 	for name, c := range map[string]struct {
 		args     []string
 		data     string
@@ -57,6 +59,8 @@ func TestWebhooksCommand(t *testing.T) {
 			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery + `}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
 			[]string{"whd_1", "tried again: It answered 500.", "--after c"}, "failedOnly", true,
 		},
+		"test": {[]string{"test", "whk_1"}, `{"sendTestWebhook": ` + delivery + `, "webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + taken + `}], "pageInfo": {}}}`,
+			[]string{"whd_1: delivered"}, "endpointId", "whk_1"},
 		"redeliver": {[]string{"redeliver", "whd_1"}, `{"redeliverWebhook": ` + delivery + `}`, []string{"whd_1"}, "deliveryId", "whd_1"},
 	} {
 		t.Run(name, func(t *testing.T) {
