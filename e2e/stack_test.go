@@ -61,9 +61,13 @@ type stack struct {
 const readyLimit = 90 * time.Second
 
 // launch starts `reelay up` on a data folder and waits until it is ready.
-func launch(data string, args ...string) (*stack, error) {
+func launch(data string, args ...string) (*stack, error) { return launchWith(nil, data, args...) }
+
+// launchWith is launch, with more in the environment.
+func launchWith(env []string, data string, args ...string) (*stack, error) {
 	s := &stack{data: data, log: &strings.Builder{}, ended: make(chan struct{})}
 	s.cmd = exec.Command(reelay, append([]string{"up", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -95,6 +95,19 @@ func TestVideos(t *testing.T) {
 		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
 	})
 
+	t.Run("MakesAFilmForThePythonPackage", func(t *testing.T) {
+		folder, err := filepath.Abs("clients/python")
+		require.NoError(t, err)
+		python := filepath.Join(folder, "venv/bin/python")
+		if _, err := os.Stat(python); err != nil {
+			t.Skip("there is no Python with its packages: `go tool task clients` fetches them where Python 3 has venv")
+		}
+
+		dir := run(t, python, filepath.Join(folder, "example.py"))
+
+		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+	})
+
 	t.Run("SpeaksHTTP2AndNoPlainHTTP", func(t *testing.T) {
 		res, err := (&http.Client{Transport: transport}).Get(s.keys.Endpoint + "/readyz")
 		require.NoError(t, err)
@@ -129,7 +142,9 @@ func TestMigrating(t *testing.T) {
 
 	guide, err := os.ReadFile("../docs/migrating-from-sora.md")
 	require.NoError(t, err)
-	for program, begins := range map[string]string{"clients/go/main.go": "package main", "clients/node/example.mjs": "import "} {
+	for program, begins := range map[string]string{
+		"clients/go/main.go": "package main", "clients/node/example.mjs": "import ", "clients/python/example.py": "import os",
+	} {
 		text, err := os.ReadFile(program)
 		require.NoError(t, err)
 		_, shown, ok := strings.Cut("\n"+string(text), "\n"+begins)
