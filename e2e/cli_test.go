@@ -118,7 +118,9 @@ func TestCLI(t *testing.T) {
 		require.NoError(t, err, string(out))
 
 		doc := s.document(t, "submit", "--prompt", "it grows", "--image", still, "--duration", "1", "--pace", "0", "--wait")
-		_, refusal, status := s.command(t, "submit", "--prompt", "x", "--image", reelay)
+		text := filepath.Join(t.TempDir(), "still.txt")
+		require.NoError(t, os.WriteFile(text, []byte("a still life"), 0o600))
+		_, refusal, status := s.command(t, "submit", "--prompt", "x", "--image", text)
 
 		require.Equal(t, "COMPLETED", field(t, doc, "status"))
 		require.Equal(t, 1, status)
