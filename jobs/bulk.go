@@ -182,7 +182,7 @@ func (b *Bulk) newOperation(p Principal, r BulkRequest) (*models.BulkOperation, 
 // count is a dry run: an operation that is over, and of which nothing is kept.
 func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
 	var err error
-	if op.Matched, err = models.CountBulkJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
+	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
 		return nil, fmt.Errorf("count the jobs of a dry run: %w", err)
 	}
 	if op.Matched > MaxBulkJobs {
@@ -194,7 +194,7 @@ func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.Job
 	return op, nil
 }
 
-var errTooManyJobs = invalid("filter", "The filter matches more than %d jobs: narrow it, by the time of submit for one.", MaxBulkJobs)
+var errTooManyJobs = invalid("filter", "The filter matches more than %d jobs, or so many have to be looked at to tell: narrow it, by the time of submit for one.", MaxBulkJobs)
 
 func (b *Bulk) start(
 	ctx context.Context, p Principal, as string, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),

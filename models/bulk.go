@@ -91,11 +91,26 @@ func InsertBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) erro
 	return tx.NewInsert().Model(op).Returning("next_at, created_at").Scan(ctx)
 }
 
-// InsertBulkJobs makes items of the first limit jobs that the filter matches,
-// oldest first, and returns how many there are.
+// InsertBulkJobs makes items of the jobs that the filter matches, oldest first,
+// and returns how many there are. It returns limit, and makes no items to go by,
+// if there are as many or that cannot be told from looking at so many.
 func InsertBulkJobs(ctx context.Context, tx bun.Tx, op BulkID, f JobFilter, limit int) (int, error) {
-	matched := f.apply(tx.NewSelect().Model((*Job)(nil)).Column("j.id", "j.run")).Order("j.id").Limit(int64(limit))
-	return insertBulkItems(ctx, tx, op, matched)
+	r, err := f.choose(ctx, tx, "", limit)
+	if err != nil {
+		return 0, err
+	}
+	found, most := r.found(f, limit, limit)
+	query := joined([]clause{found, sqlf(`,
+		looked AS (SELECT count(*) AS n FROM found),
+		items AS (
+			INSERT INTO bulk_items (operation_id, seq, job_id, run)
+			SELECT ?, row_number() OVER (ORDER BY j.id), j.id, j.run
+			FROM (SELECT DISTINCT id FROM found WHERE meets) m JOIN jobs j ON j.id = m.id
+			RETURNING 1)
+		SELECT CASE WHEN n = ? THEN ? ELSE (SELECT count(*) FROM items) END FROM looked`, op, most, limit)}, "")
+	var n int
+	err = tx.NewRaw(query.sql, query.args...).Scan(ctx, &n)
+	return n, err
 }
 
 // InsertBulkDeadLetters makes items of the first limit jobs whose dead letters
@@ -114,15 +129,6 @@ func insertBulkItems(ctx context.Context, tx bun.Tx, op BulkID, matched *bun.Sel
 	}
 	n, err := res.RowsAffected()
 	return int(n), err
-}
-
-// CountBulkJobs counts up to limit jobs that the filter matches, however many
-// have to be looked at.
-func CountBulkJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
-	some := f.apply(db.NewSelect().Model((*Job)(nil)).ColumnExpr("1")).Limit(int64(limit))
-	var n int
-	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
-	return n, err
 }
 
 // SetBulkMatched notes how many items a new operation has. One without any is

@@ -156,7 +156,7 @@ func (f JobFilter) conditions() []clause {
 		all = append(all, sqlf("j.created_at < ?", f.CreatedBefore))
 	}
 	if f.Dead {
-		all = append(all, sqlf("EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.run = j.run AND d.resolved_at IS NULL)"))
+		all = append(all, sqlf("EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.resolved_at IS NULL)"))
 	}
 	for _, word := range f.Terms.Words {
 		all = append(all, word.on())
@@ -168,6 +168,11 @@ func (f JobFilter) conditions() []clause {
 		all = append(all, sqlf("j.wasted_gpu_seconds > ?", *f.Terms.WasteOver))
 	}
 	return all
+}
+
+// plain tells whether all conditions are on a job's own row.
+func (f JobFilter) plain() bool {
+	return !f.Dead && len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
 }
 
 func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {

@@ -49,40 +49,78 @@ const (
 	clockMargin = 10 * time.Minute
 )
 
-// streams are the most selective that there are for the filter, and rest is what
-// they do not know of it.
-func (f JobFilter) streams() (all []stream, rest JobFilter) {
+// reading is one way to find the jobs of a filter: streams that have them all, and
+// what of the filter these do not know.
+type reading struct {
+	streams []stream
+	rest    JobFilter
+}
+
+// readings are the ways that there are, the one that mostly looks at the fewest
+// jobs first.
+func (f JobFilter) readings() (all []reading) {
 	facets := f.facets()
-	rest = JobFilter{CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore, Dead: f.Dead, Terms: f.Terms}
-	rest.Terms.Facets = facets
+	add := func(streams []stream, known func(rest *JobFilter), columns ...string) {
+		rest := JobFilter{CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore, Dead: f.Dead, Terms: f.Terms}
+		rest.Terms.Facets = slices.DeleteFunc(slices.Clone(facets), func(facet Facet) bool { return slices.Contains(columns, facet.Column) })
+		known(&rest)
+		all = append(all, reading{streams, rest})
+	}
+	nothing := func(*JobFilter) {}
 	find := func(column string) int {
 		return slices.IndexFunc(facets, func(facet Facet) bool { return facet.Column == column && !facet.Not && !facet.Prefix })
 	}
-	user, class := find("user_id"), find("failure_class")
-	switch {
-	case len(f.Terms.Words) > 0:
-		all = f.wordStreams(f.Terms.Words[0])
-		rest.Terms.Words = f.Terms.Words[1:]
-	case f.Terms.WorkerID != "":
-		all = []stream{{table: "job_attempts", id: "job_id", keys: []key{{"worker_id", f.Terms.WorkerID}}}}
-		rest.Terms.WorkerID, rest.AccountID = "", f.AccountID
-	case f.Dead:
-		all = []stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}}
-		rest.AccountID = f.AccountID
-	case user >= 0:
-		all = f.ofAccounts("jobs", "id", "user_id", facets[user].Values)
-		rest.Terms.Facets = slices.Delete(facets, user, user+1)
-	case class >= 0:
-		all = []stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.failure_class IS NOT NULL")},
-			heads: []string{"failure_class"}, pick: []clause{facets[class].on("h")}})}
-		rest.Terms.Facets = slices.Delete(facets, class, class+1)
-	case f.Terms.WasteOver != nil:
-		all = []stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.wasted_gpu_seconds > 0")}})}
-	default:
-		all = []stream{f.kinds(facets)}
-		rest.Terms.Facets = slices.DeleteFunc(facets, func(facet Facet) bool { return slices.Contains(kindColumns, facet.Column) })
+	without := func(nth int) func(*JobFilter) {
+		return func(rest *JobFilter) { rest.Terms.Facets = slices.Delete(slices.Clone(facets), nth, nth+1) }
 	}
-	return all, rest
+	if len(f.Terms.Words) > 0 {
+		add(f.wordStreams(f.Terms.Words[0]), func(rest *JobFilter) { rest.Terms.Words = f.Terms.Words[1:] })
+	}
+	if f.Terms.WorkerID != "" {
+		add([]stream{{table: "job_attempts", id: "job_id", keys: []key{{"worker_id", f.Terms.WorkerID}}}},
+			func(rest *JobFilter) { rest.Terms.WorkerID, rest.AccountID = "", f.AccountID })
+	}
+	if f.Dead {
+		add([]stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}},
+			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })
+	}
+	if user := find("user_id"); user >= 0 {
+		add(f.ofAccounts("jobs", "id", "user_id", facets[user].Values), without(user))
+	}
+	if class := find("failure_class"); class >= 0 {
+		add([]stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.failure_class IS NOT NULL")},
+			heads: []string{"failure_class"}, pick: []clause{facets[class].on("h")}})}, without(class))
+	}
+	if f.Terms.WasteOver != nil {
+		add([]stream{f.within(stream{table: "jobs", id: "id", only: []clause{sqlf("t.wasted_gpu_seconds > 0")}})}, nothing)
+	}
+	if kinds := f.kinds(facets); len(all) == 0 || len(kinds.pick) > 0 {
+		add([]stream{kinds}, nothing, kindColumns...)
+	}
+	return all
+}
+
+// choose returns the reading that has to look at the fewest jobs. Those that have
+// to look at most of them, or more, are equals.
+func (f JobFilter) choose(ctx context.Context, db bun.IDB, after JobID, most int) (reading, error) {
+	all := f.readings()
+	if len(all) == 1 || len(all[0].rest.conditions()) == 0 {
+		return all[0], nil
+	}
+	var with, counts []clause
+	for nth, r := range all {
+		var rows []clause
+		for _, s := range r.streams {
+			n := len(with)
+			with = append(with, s.picked(n))
+			rows = append(rows, wrapped(fmt.Sprintf("SELECT FROM picked%d p CROSS JOIN LATERAL (", n), s.under(f, "id", after, sqlf("?", most)), ") x"))
+		}
+		counts = append(counts, wrapped(fmt.Sprintf("SELECT %d AS nth, count(*) AS n FROM (", nth), joined(rows, " UNION ALL "), " LIMIT ?) found", most))
+	}
+	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), " "), wrapped("SELECT nth FROM (", joined(counts, " UNION ALL "), ") counted ORDER BY n, nth LIMIT 1")}, "")
+	var nth int
+	err := db.NewRaw(query.sql, query.args...).Scan(ctx, &nth)
+	return all[nth], err
 }
 
 // within keeps a stream to the filter's account.
@@ -201,11 +239,11 @@ func (s stream) picked(n int) clause {
 	}, "")
 }
 
-// under selects the newest ids under each picked head p, so many at most of each.
-// The streams' indexes have an order of their own: NULLS FIRST, though there are
-// none. By the usual order PostgreSQL, which cannot know how rare a pair of values
-// is, would at times walk the primary key and filter.
-func (s stream) under(f JobFilter, after JobID, limit clause) clause {
+// under selects columns of the newest rows under each picked head p, so many at
+// most of each. The streams' indexes have an order of their own: NULLS FIRST,
+// though there are none. By the usual order PostgreSQL, which cannot know how rare
+// a pair of values is, would at times walk the primary key and filter.
+func (s stream) under(f JobFilter, columns string, after JobID, limit clause) clause {
 	from, to, beyond := f.bounds(s, after)
 	id, order, below := "t."+s.id, " DESC NULLS LAST", "<="
 	if beyond {
@@ -215,12 +253,32 @@ func (s stream) under(f JobFilter, after JobID, limit clause) clause {
 		order = " DESC"
 	}
 	where := slices.Clone(s.only)
-	columns, values := s.columns("t", "p")
-	for i := range columns {
-		where = append(where, wrapped(columns[i]+" = ", values[i], ""))
+	heads, values := s.columns("t", "p")
+	for i := range heads {
+		where = append(where, wrapped(heads[i]+" = ", values[i], ""))
 	}
 	where = append(where, sqlf(id+" >= ?", from), sqlf(id+" "+below+" ?", to))
-	return joined([]clause{wrapped("SELECT "+id+" AS id FROM "+s.table+" t WHERE ", and(where), " ORDER BY "+id+order+" LIMIT "), limit}, "")
+	if columns == "id" {
+		columns = s.id + " AS id"
+	}
+	return joined([]clause{wrapped("SELECT t."+columns+" FROM "+s.table+" t WHERE ", and(where), " ORDER BY "+id+order+" LIMIT "), limit}, "")
+}
+
+// met selects ids as under does, and whether each job meets the rest of the
+// filter. In a stream of jobs that is seen on the row itself, which costs a third
+// of looking the job up.
+func (s stream) met(f, rest JobFilter, after JobID, limit clause) clause {
+	conditions := rest.conditions()
+	switch {
+	case len(conditions) == 0:
+		return wrapped("SELECT x.id, true AS meets FROM (", s.under(f, "id", after, limit), ") x")
+	case s.table == "jobs" && rest.plain():
+		return joined([]clause{wrapped("SELECT j.id, (", and(conditions), ") IS TRUE AS meets FROM ("), wrapped("", s.under(f, "*", after, limit), ") j")}, "")
+	}
+	return joined([]clause{
+		wrapped("SELECT x.id, coalesce((SELECT true FROM jobs j WHERE j.id = x.id AND ", and(conditions), "), false) AS meets FROM ("),
+		wrapped("", s.under(f, "id", after, limit), ") x"),
+	}, "")
 }
 
 // usual tells whether the stream's index is a primary key.
@@ -240,9 +298,12 @@ type JobList struct {
 // (or the newest of all). If they are few for all that was examined, fewer are
 // returned, and an edge to go on from.
 func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) (*JobList, error) {
-	list, err := listJobs(ctx, db, f, after, limit, 0)
+	list, err := listJobs(ctx, db, f, f.readings()[0], after, limit, 0)
 	if err == nil && list.Edge != "" && len(list.Jobs) < limit {
-		list, err = listJobs(ctx, db, f, after, limit, examinedByList)
+		var r reading
+		if r, err = f.choose(ctx, db, after, examinedByList); err == nil {
+			list, err = listJobs(ctx, db, f, r, after, limit, examinedByList)
+		}
 	}
 	if err == nil && len(list.Jobs) == limit {
 		list.Edge = list.Jobs[limit-1].ID
@@ -251,17 +312,16 @@ func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit i
 }
 
 // listJobs looks at examined jobs, or at limit of each head if that is more.
-func listJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit, examined int) (*JobList, error) {
-	streams, rest := f.streams()
+func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after JobID, limit, examined int) (*JobList, error) {
 	var with, rows []clause
-	for n, s := range streams {
+	for n, s := range r.streams {
 		with = append(with, s.picked(n), sqlf(fmt.Sprintf("most%d AS MATERIALIZED (SELECT greatest(?, ? / greatest(count(*), 1)) AS n FROM picked%d)", n, n), limit, examined))
-		under := s.under(f, after, sqlf(fmt.Sprintf("(SELECT n FROM most%d)", n)))
-		rows = append(rows, clause{fmt.Sprintf(
-			"SELECT %d AS stream, p.head, m.n AS most, x.id FROM most%d m, picked%d p CROSS JOIN LATERAL (", n, n, n) + under.sql + ") x", under.args})
+		rows = append(rows, wrapped(
+			fmt.Sprintf("SELECT %d AS stream, p.head, m.n AS most, x.id, x.meets FROM most%d m, picked%d p CROSS JOIN LATERAL (", n, n, n),
+			s.met(f, r.rest, after, sqlf(fmt.Sprintf("(SELECT n FROM most%d)", n))), ") x"))
 	}
 	with = append(with, wrapped("candidates AS MATERIALIZED (", joined(rows, " UNION ALL "), ")"))
-	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), `,
+	query := wrapped("WITH RECURSIVE ", joined(with, ", "), `,
 		-- Under a head that has more than were read nothing is known beyond the last of them.
 		edge AS MATERIALIZED (SELECT (
 			SELECT low FROM (
@@ -270,8 +330,8 @@ func listJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit, 
 		SELECT e.id AS edge, j.*
 		FROM edge e LEFT JOIN LATERAL (
 			SELECT j.* FROM (
-				SELECT DISTINCT id FROM candidates c WHERE e.id IS NULL OR c.id >= e.id ORDER BY id DESC) c
-			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id AND `), wrapped("", and(rest.conditions()), " LIMIT 1) j ORDER BY c.id DESC LIMIT ?) j ON true", limit)}, "")
+				SELECT DISTINCT id FROM candidates c WHERE c.meets AND (e.id IS NULL OR c.id >= e.id) ORDER BY id DESC) c
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id LIMIT 1) j ORDER BY c.id DESC LIMIT ?) j ON true`, limit)
 	var found []*struct {
 		Job
 		Edge JobID `bun:"edge"`
@@ -294,37 +354,78 @@ func wrapped(before string, c clause, behind string, args ...any) clause {
 }
 
 // CountJobs counts up to limit jobs. It returns limit also if that many could not
-// be told from fewer by looking at examinedByCount rows.
+// be told from fewer by looking at so many, or at examinedByCount if that is more.
 func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
-	streams, rest := f.streams()
-	conditions := rest.conditions()
-	most := examinedByCount
-	if len(conditions) == 0 && len(streams) == 1 && streams[0].table != "job_attempts" {
-		most = limit // each counts, and counts once
+	most := max(limit, examinedByCount)
+	r, err := f.choose(ctx, db, "", most)
+	if err != nil {
+		return 0, err
 	}
-	var with, rows []clause
-	for n, s := range streams {
-		with = append(with, s.picked(n))
-		rows = append(rows, wrapped(fmt.Sprintf("SELECT x.id FROM picked%d p CROSS JOIN LATERAL (", n), s.under(f, "", sqlf("?", most)), ") x"))
+	found, most := r.found(f, limit, most)
+	counted := "id"
+	if !r.once() {
+		counted = "DISTINCT id"
 	}
-	looked := wrapped("SELECT id FROM (", joined(rows, " UNION ALL "), ") found LIMIT ?", most)
-	count := wrapped("SELECT count(DISTINCT id) AS n, count(*) = ? AS partly FROM (", looked, ") looked")
-	count.args = append([]any{most}, count.args...)
-	if len(conditions) > 0 {
-		with = append(with, wrapped("looked AS MATERIALIZED (", looked, ")"))
-		count = wrapped(`SELECT count(*) AS n, (SELECT count(*) FROM looked) = ? AS partly FROM (
-			SELECT FROM (SELECT DISTINCT id FROM looked ORDER BY id DESC) c
-			CROSS JOIN LATERAL (SELECT FROM jobs j WHERE j.id = c.id AND `, and(conditions), " LIMIT 1) j LIMIT ?) met", limit)
-		count.args = append([]any{most}, count.args...)
-	}
-	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), " "), count}, "")
-	var counted struct {
+	query := joined([]clause{found, sqlf("SELECT count("+counted+") FILTER (WHERE meets) AS n, count(*) = ? AS partly FROM found", most)}, "")
+	var count struct {
 		N      int  `bun:"n"`
 		Partly bool `bun:"partly"`
 	}
-	err := db.NewRaw(query.sql, query.args...).Scan(ctx, &counted)
-	if counted.Partly {
+	err = db.NewRaw(query.sql, query.args...).Scan(ctx, &count)
+	if count.Partly {
 		return limit, err
 	}
-	return counted.N, err
+	return min(count.N, limit), err
+}
+
+// found writes the common table expression found: the ids of up to most jobs of a
+// reading, and whether they meet the filter. Where each of them does, limit is
+// enough: it returns how many it looks at.
+func (r reading) found(f JobFilter, limit, most int) (clause, int) {
+	if len(r.rest.conditions()) == 0 && r.once() {
+		most = limit
+	}
+	var with, rows []clause
+	for n, s := range r.streams {
+		with = append(with, s.picked(n))
+		for _, part := range s.parts(r.rest) {
+			rows = append(rows, wrapped(fmt.Sprintf("SELECT x.* FROM picked%d p CROSS JOIN LATERAL (", n), part.streams[0].met(f, part.rest, "", sqlf("?", most)), ") x"))
+		}
+	}
+	with = append(with, wrapped("found AS (SELECT * FROM (", joined(rows, " UNION ALL "), ") rows LIMIT ?)", most))
+	return wrapped("WITH RECURSIVE ", joined(with, ", "), " "), most
+}
+
+// parts are a stream in as many as three: of most jobs the id tells that they were
+// created within the filter's bounds, and their rows need no look. The others are
+// as near to a bound as the clocks may be apart.
+func (s stream) parts(rest JobFilter) []reading {
+	certain, sure := s, rest
+	sure.CreatedAfter, sure.CreatedBefore = time.Time{}, time.Time{}
+	parts := []reading{}
+	if !rest.CreatedAfter.IsZero() {
+		first, edge := oldestID(rest.CreatedAfter.Add(clockMargin)), s
+		certain.from, edge.to = max(s.from, first), first
+		if s.to != "" {
+			edge.to = min(s.to, first)
+		}
+		parts = append(parts, reading{[]stream{edge}, rest})
+	}
+	if !rest.CreatedBefore.IsZero() {
+		last, edge := oldestID(rest.CreatedBefore.Add(-clockMargin)), s
+		certain.to, edge.from = last, max(s.from, last)
+		if s.to != "" {
+			certain.to = min(s.to, last)
+		}
+		parts = append(parts, reading{[]stream{edge}, rest})
+	}
+	if len(parts) == 2 && certain.from >= certain.to {
+		return []reading{{[]stream{s}, rest}} // the bounds are too near to each other
+	}
+	return append(parts, reading{[]stream{certain}, sure})
+}
+
+// once tells whether each job comes once.
+func (r reading) once() bool {
+	return len(r.streams) == 1 && (r.streams[0].table == "jobs" || r.streams[0].table == "job_words")
 }

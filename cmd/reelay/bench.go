@@ -11,6 +11,6 @@ func benchCommand() *cobra.Command {
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchPickupCommand(), benchSubscriptionsCommand())
+	cmd.AddCommand(benchPickupCommand(), benchSubscriptionsCommand(), benchListsCommand())
 	return cmd
 }

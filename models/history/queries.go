@@ -1,0 +1,141 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Query is a page, a count or figures that somebody may ask for.
+type Query struct {
+	// List is of what, Filter which of them, and What is asked of them.
+	List, Filter, What string
+	Run                func(context.Context, bun.IDB) error
+}
+
+// What pages and counts ask for, as the API does.
+const (
+	page    = 51
+	counted = 10_001
+	bulk    = 100_001
+	// exact is up to what queue counters count one by one.
+	exact = 100_000
+)
+
+// Queries are all that lists must be quick for, on the history of n jobs in db.
+func Queries(ctx context.Context, db bun.IDB, n int) ([]Query, error) {
+	// Deep is behind nine tenths of all.
+	var deep models.JobID
+	if err := db.NewRaw("SELECT id FROM jobs ORDER BY id OFFSET ? LIMIT 1", n/10).Scan(ctx, &deep); err != nil {
+		return nil, fmt.Errorf("find a job of the history: %w", err)
+	}
+	all := jobQueries(n, deep)
+	all = append(all, deadLetterQueries(deep)...)
+	all = append(all, webhookQueries(deep)...)
+	return append(all, otherQueries(deep)...), nil
+}
+
+func run[T any](ask func(context.Context, bun.IDB) (T, error)) func(context.Context, bun.IDB) error {
+	return func(ctx context.Context, db bun.IDB) error { _, err := ask(ctx, db); return err }
+}
+
+func jobQueries(n int, deep models.JobID) (all []Query) {
+	filters := Filters(n)
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		for list, account := range map[string]models.AccountID{"jobs, everybody's": "", "jobs, one account's": Big} {
+			f := filters[name]
+			f.AccountID = account
+			for what, after := range map[string]models.JobID{"page": "", "deep page": deep} {
+				all = append(all, Query{list, name, what, run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
+					return models.ListJobs(ctx, db, f, after, page)
+				})})
+			}
+			all = append(all, Query{list, name, "count", run(func(ctx context.Context, db bun.IDB) (int, error) {
+				return models.CountJobs(ctx, db, f, counted)
+			})}, Query{list, name, "bulk preview", run(func(ctx context.Context, db bun.IDB) (int, error) {
+				return models.CountJobs(ctx, db, f, bulk)
+			})})
+		}
+	}
+	return all
+}
+
+func deadLetterQueries(deep models.JobID) (all []Query) {
+	const fingerprint = "f2621659785dd90a"
+	for name, f := range map[string]models.DeadLetterFilter{
+		"nothing": {}, "fingerprint": {Fingerprint: fingerprint}, "fingerprint, unknown": {Fingerprint: "none"},
+		"failure class, frequent": {FailureClass: models.FailTimeout}, "failure class, rare": {FailureClass: models.FailPoison},
+		"failure class, none": {FailureClass: models.FailBudget}, "model, unknown": {Model: "none"}, "provider": {Provider: "p2"},
+		"provider, unknown": {Provider: "none"}, "class and model that never meet": {FailureClass: models.FailPoison, Model: "beta"},
+	} {
+		for list, resolved := range map[string]bool{"dead letters, open": false, "dead letters, resolved": true} {
+			f.Resolved = resolved
+			for what, after := range map[string]models.DeadLetterID{"page": "", "deep page": models.DeadLetterID("dead" + deep[3:])} {
+				all = append(all, Query{list, name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.DeadLetter, error) {
+					return models.ListDeadLetters(ctx, db, f, after, page)
+				})})
+			}
+			all = append(all, Query{list, name, "count", run(func(ctx context.Context, db bun.IDB) (int, error) {
+				return models.CountDeadLetters(ctx, db, f, counted)
+			})})
+		}
+	}
+	for list, resolved := range map[string]bool{"dead letters, open": false, "dead letters, resolved": true} {
+		all = append(all, Query{list, "by cause", "figures", run(func(ctx context.Context, db bun.IDB) ([]*models.DeadLetterGroup, error) {
+			return models.GroupDeadLetters(ctx, db, resolved, 500)
+		})})
+	}
+	return append(all, Query{"dead letters, open", "statistics", "figures", run(func(ctx context.Context, db bun.IDB) (*models.DeadLetterStats, error) {
+		return models.CountOpenDeadLetters(ctx, db)
+	})})
+}
+
+func webhookQueries(deep models.JobID) (all []Query) {
+	for name, f := range map[string]models.WebhookDeliveryFilter{
+		"account": {AccountID: Big}, "account, failed": {AccountID: Big, FailedOnly: true},
+		"account of few, failed": {AccountID: few, FailedOnly: true},
+		"endpoint":               {AccountID: Big, EndpointID: Endpoint}, "endpoint, failed": {AccountID: Big, EndpointID: Endpoint, FailedOnly: true},
+		"endpoint, unknown": {AccountID: Big, EndpointID: models.NewWebhookEndpointID()},
+		"job":               {AccountID: Big, JobID: deep}, "job, unknown": {AccountID: Big, JobID: models.NewJobID()},
+		"everybody's, failed": {FailedOnly: true}, "everybody's": {},
+	} {
+		for what, after := range map[string]models.WebhookDeliveryID{"page": "", "deep page": models.WebhookDeliveryID("whd" + deep[3:])} {
+			all = append(all, Query{"webhook deliveries", name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.WebhookDelivery, error) {
+				return models.ListWebhookDeliveries(ctx, db, f, after, page)
+			})})
+		}
+	}
+	return all
+}
+
+func otherQueries(deep models.JobID) (all []Query) {
+	for what, after := range map[string]models.JobID{"page": "", "deep page": deep} {
+		for name, oldestFirst := range map[string]bool{"newest first": false, "oldest first": true} {
+			all = append(all, Query{"videos", name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.Job, error) {
+				return models.ListVideoJobs(ctx, db, Big, after, oldestFirst, page)
+			})})
+		}
+		for name, target := range map[string]string{"everything": "", "target": "target-50", "target, unknown": "none"} {
+			all = append(all, Query{"audit", name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.AuditEntry, error) {
+				before := models.AuditID("")
+				if after != "" {
+					before = models.AuditID("aud" + after[3:])
+				}
+				return models.ListAudit(ctx, db, target, before, page)
+			})})
+		}
+	}
+	return append(all,
+		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.QueueCount, error) { return models.CountQueues(ctx, db) })},
+		Query{"queues", "one", "figures", run(func(ctx context.Context, db bun.IDB) (*models.QueueCount, error) {
+			return models.CountQueue(ctx, db, models.TierPro, "beta")
+		})},
+		Query{"queue statistics", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.StatusCount, error) {
+			return models.CountStatuses(ctx, db, exact)
+		})},
+	)
+}
