@@ -29,6 +29,9 @@ type listsOptions struct {
 // listsTarget is within what any list, filter, count or page is to be answered.
 const listsTarget = 200 * time.Millisecond
 
+// listsLimit is when the API's connections end a statement (models.Open).
+const listsLimit = 10 * time.Second
+
 // listsShown is how many of the slowest are printed.
 const listsShown = 20
 
@@ -192,7 +195,9 @@ func (o *listsOptions) time(ctx context.Context, db bun.IDB, pid int, q history.
 	var took, worked []time.Duration
 	for range o.times {
 		began, before := time.Now(), processorTime(pid)
-		if err := q.Run(ctx, db); err != nil {
+		err := q.Run(ctx, db)
+		// what takes longer than the API allows is a measure too
+		if err != nil && (ctx.Err() != nil || time.Since(began) < listsLimit) {
 			return listsMeasure{}, err
 		}
 		took, worked = append(took, time.Since(began)), append(worked, processorTime(pid)-before)
