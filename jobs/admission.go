@@ -3,13 +3,14 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/models"
-	"github.com/uptrace/bun"
 )
 
 // Rates counts, for all processes together, how much of its rate per minute each
@@ -53,45 +54,113 @@ const maxRetryOverloaded = 10 * time.Minute
 // pass is what a submit, or a list of them, was let in with.
 type pass struct {
 	*Admission
-	account *models.Admission
-	// refused is why each of the jobs may not come in, or nil.
-	refused []error
+	account *models.Account
 	taken   int
 }
 
-// admit judges jobs that one account is about to submit, in their order, and
-// predicts how long those wait that are to start soon. A job whose idempotency key is known may always
-// pass: it is there already, or is in conflict with one that is. What passes and
-// is then not written has to be given back.
-func (a *Admission) admit(ctx context.Context, db bun.IDB, all []candidate) (*pass, error) {
-	p := &pass{Admission: a, refused: make([]error, len(all))}
-	if a.Rates == nil && a.Estimates == nil || len(all) == 0 {
-		return p, nil
+// entry is a call that asks to be let in, and which of its submissions ask for a
+// token.
+type entry struct {
+	pass
+	call   *submitCall
+	asking []*submission
+	err    error
+}
+
+// admit judges the jobs that a call is about to submit, in their order, notes why
+// those are refused that may not come in, and predicts how long those wait that
+// are to start soon. A job whose idempotency key is known may always pass: it is
+// there already, or is in conflict with one that is. What passes and is then not
+// written has to be given back.
+func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
+	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
+	if s.Admission.Rates == nil && s.Admission.Estimates == nil {
+		return &e.pass, nil
 	}
-	var keys []string
-	for _, c := range all {
-		if c.job.IdempotencyKey != "" {
-			keys = append(keys, c.job.IdempotencyKey)
+	if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
+		return nil, err
+	}
+	return &e.pass, e.err
+}
+
+// admitCalls is admit for many calls.
+func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) [][]*entry {
+	if err := s.judge(ctx, entries); err != nil {
+		for _, e := range entries {
+			e.err = err
 		}
 	}
-	var err error
-	if p.account, err = models.ReadAdmission(ctx, db, all[0].job.AccountID, keys); err != nil {
-		return nil, fmt.Errorf("read the account: %w", err)
+	return nil
+}
+
+func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
+	accounts, known, err := s.readEntries(ctx, entries)
+	if err != nil {
+		return err
 	}
-	var asking []int
-	for i, c := range all {
-		if slices.Contains(p.account.Known, c.job.IdempotencyKey) {
+	of := map[models.AccountID][]*entry{}
+	for _, e := range entries {
+		if e.account = accounts[e.call.account]; e.account == nil {
+			e.err = fmt.Errorf("read account %s: %w", e.call.account, sql.ErrNoRows)
 			continue
 		}
-		if p.refused[i] = p.overloaded(c); p.refused[i] == nil {
-			asking = append(asking, i)
+		e.judge(known)
+		of[e.call.account] = append(of[e.call.account], e)
+	}
+	var accountsAsked sync.WaitGroup
+	for _, some := range of {
+		accountsAsked.Go(func() { s.Admission.rate(ctx, some) })
+	}
+	accountsAsked.Wait()
+	return nil
+}
+
+// readEntries reads the accounts, and which of the idempotency keys were used.
+func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[models.AccountID]*models.Account, map[models.JobKey]bool, error) {
+	var ids []models.AccountID
+	var keys []models.JobKey
+	for _, e := range entries {
+		ids = append(ids, e.call.account)
+		for i := range e.call.set {
+			if one := &e.call.set[i]; one.err == nil && one.asked.IdempotencyKey != "" {
+				keys = append(keys, e.call.key(one))
+			}
 		}
 	}
-	p.rate(ctx, asking)
-	for i, refused := range p.refused {
-		a.note(refused, tierOf(all[i].job, &p.account.Account))
+	slices.Sort(ids)
+	accounts, err := models.GetAccounts(ctx, s.DB, slices.Compact(ids))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the accounts: %w", err)
 	}
-	return p, nil
+	used, err := models.FindUsedKeys(ctx, s.DB, keys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up the keys: %w", err)
+	}
+	known := map[models.JobKey]bool{}
+	for _, key := range used {
+		known[key] = true
+	}
+	return keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
+}
+
+// judge finds which of an entry's submissions ask for a token.
+func (e *entry) judge(known map[models.JobKey]bool) {
+	for i := range e.call.set {
+		one := &e.call.set[i]
+		if one.err != nil || known[e.call.key(one)] {
+			continue
+		}
+		if err := e.overloaded(candidate{&one.asked, one.in.soon()}); err != nil {
+			e.refuse(one, err)
+		} else {
+			e.asking = append(e.asking, one)
+		}
+	}
+}
+
+func (e *entry) refuse(one *submission, err error) {
+	one.err = err
+	e.note(err, tierOf(&one.asked, e.account))
 }
 
 // candidate is a job that is about to be submitted, and whether it is to start
@@ -108,9 +177,9 @@ func (p *pass) overloaded(c candidate) error {
 		return nil
 	}
 	seen := *c.job
-	seen.Tier = tierOf(c.job, &p.account.Account)
+	seen.Tier = tierOf(c.job, p.account)
 	seen.Lane = seen.Tier
-	found, system := p.Estimates.submit(&seen, &p.account.Account)
+	found, system := p.Estimates.submit(&seen, p.account)
 	c.job.PredictedWaitSeconds = found.WaitSeconds
 	target := Policies[seen.Tier].WaitTarget
 	if target <= 0 || found.WaitSeconds == nil {
@@ -126,23 +195,28 @@ func (p *pass) overloaded(c candidate) error {
 		seen.Tier, expected.Round(time.Second), most)
 }
 
-// rate takes a token for each of the jobs that ask for one, and refuses those
-// that get none.
-func (p *pass) rate(ctx context.Context, asking []int) {
-	perMinute := p.account.SubmitsPerMinute
-	if p.Rates == nil || len(asking) == 0 || perMinute >= Unlimited {
+// rate takes a token for each of an account's jobs that ask for one, and refuses
+// those that get none.
+func (a *Admission) rate(ctx context.Context, entries []*entry) {
+	account, asking := entries[0].account, 0
+	for _, e := range entries {
+		asking += len(e.asking)
+	}
+	if a.Rates == nil || asking == 0 || account.SubmitsPerMinute >= Unlimited {
 		return
 	}
-	if perMinute == 0 {
-		for _, i := range asking {
-			p.refused[i] = Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0.")
+	refused, taken := Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0."), 0
+	if account.SubmitsPerMinute > 0 {
+		var wait time.Duration
+		taken, wait = a.Rates.Take(ctx, entries[0].bucket(), asking, account.SubmitsPerMinute)
+		refused = Later(CodeRateLimited, wait, "This account may submit %s a minute, and has.", countOf(account.SubmitsPerMinute, "job"))
+	}
+	for _, e := range entries {
+		e.taken = min(taken, len(e.asking))
+		taken -= e.taken
+		for _, one := range e.asking[e.taken:] {
+			e.refuse(one, refused)
 		}
-		return
-	}
-	taken, wait := p.Rates.Take(ctx, p.bucket(), len(asking), perMinute)
-	p.taken = taken
-	for _, i := range asking[taken:] {
-		p.refused[i] = Later(CodeRateLimited, wait, "This account may submit %s a minute, and has.", countOf(perMinute, "job"))
 	}
 }
 
@@ -151,7 +225,7 @@ func (p *pass) bucket() string { return string(p.account.ID) }
 // accepted tells the outlook of a job that was written.
 func (p *pass) accepted(job *models.Job) {
 	if p.account != nil && job.Status == models.JobQueued {
-		p.Estimates.submitted(job, &p.account.Account)
+		p.Estimates.submitted(job, p.account)
 	}
 }
 

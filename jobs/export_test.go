@@ -73,3 +73,10 @@ func ChangeFollowers(w *Watcher) int {
 	}
 	return w.changes.followers
 }
+
+// Submitting is how many calls wait for their jobs to be written, or write them.
+func Submitting(s *Submitter) int {
+	s.writes.mu.Lock()
+	defer s.writes.mu.Unlock()
+	return s.writes.leading + len(s.writes.waiting)
+}

@@ -287,7 +287,7 @@ func useInput(ctx context.Context, tx bun.Tx, job *models.Job) (fetch bool, err 
 		err = models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: known.ID, Reference: string(ref)})
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return true, wrap(models.InsertInputFetch(ctx, tx, job.ID, job.AccountID), "have the image fetched")
+		return true, wrap(models.InsertInputFetches(ctx, tx, job), "have the image fetched")
 	}
 	return false, wrap(err, "read the image of job %s", job.ID)
 }

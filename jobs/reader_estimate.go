@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,20 +115,24 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 	if err != nil {
 		return nil, err
 	}
-	account, err := models.ReadAdmission(ctx, s.DB, p.AccountID, nil)
+	found, err := models.GetAccounts(ctx, s.DB, []models.AccountID{p.AccountID})
+	if err == nil && len(found) == 0 {
+		err = sql.ErrNoRows
+	}
 	if err != nil {
 		return nil, wrap(err, "read the account")
 	}
+	account := found[0]
 	job.AccountID, job.Tier = p.AccountID, in.Tier
-	if err := setTier(job, &account.Account); err != nil {
+	if err := setTier(job, account); err != nil {
 		return nil, err
 	}
 	if _, err := s.parents(ctx, s.DB, job, in.DependsOn); err != nil {
 		return nil, err
 	}
-	found, _ := s.Admission.Estimates.submit(job, &account.Account)
-	found.Position = max(found.Position, 1)
-	return &found, nil
+	guess, _ := s.Admission.Estimates.submit(job, account)
+	guess.Position = max(guess.Position, 1)
+	return &guess, nil
 }
 
 // QueueWaits tells how long jobs waited that were started lately, by lane and

@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 	"unicode"
@@ -59,6 +57,9 @@ type Submitter struct {
 	// Outbound is which URLs may be called back.
 	Outbound  outbound.Policy
 	Admission Admission
+
+	entries gather[*entry]
+	writes  gather[*submitCall]
 }
 
 const (
@@ -74,6 +75,9 @@ const (
 	maxMaxAttempts = 20
 )
 
+// MaxSubmitJobs is how many jobs one call may submit.
+const MaxSubmitJobs = 1000
+
 // Submit accepts a job: once it returns, the job is durable. The same
 // idempotency key with the same request returns the first job, and true; with
 // another request it returns IDEMPOTENCY_CONFLICT. Other refusals are
@@ -81,165 +85,56 @@ const (
 // QUOTA_EXCEEDED, OVERLOADED, and of an image that params name NOT_FOUND and
 // CHECKSUM_MISMATCH; they leave no job behind. A repeated key is refused for none
 // of RATE_LIMITED, QUOTA_EXCEEDED and OVERLOADED.
+//
+// If ctx ends before, the job may be there or not.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
-	job, err = s.validate(&in)
+	answers, err := s.submit(ctx, p, []Submission{in})
 	if err != nil {
 		return nil, false, err
 	}
-	job.AccountID, job.CreatedBy = p.AccountID, p.KeyID
-	job.Tier = in.Tier
-	admitted, err := s.Admission.admit(ctx, s.DB, []candidate{{job, in.soon()}})
-	if err != nil {
-		return nil, false, wrap(err, "admit job %s", job.ID)
+	if refused := answers[0].Refused; refused != nil {
+		return nil, false, refused
 	}
-	if err := admitted.refused[0]; err != nil {
-		return nil, false, err
-	}
-	badInput := s.Inputs.check(ctx, p.AccountID, job.Params)
-
-	var done *change
-	var first *models.Job
-	asked := *job
-	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*job, first = asked, nil
-		if in.Video != nil {
-			if first, err = in.Video.first(ctx, tx, job); err != nil || first != nil {
-				return err
-			}
-		}
-		done, err = s.insert(ctx, tx, job, in, badInput)
-		return err
-	})
-	if err != nil || first != nil {
-		admitted.giveBack(ctx, 1)
-	}
-	if err == nil && first != nil {
-		return first, true, nil
-	}
-	if errors.Is(err, errKeyUsed) {
-		job, err = s.first(ctx, job)
-		return job, true, err
-	}
-	if err != nil {
-		s.Admission.note(err, job.Tier)
-		return nil, false, wrap(err, "submit job %s", job.ID)
-	}
-	admitted.accepted(done.job)
-	s.Notifier.after(ctx, done)
-	return done.job, false, nil
+	return answers[0].Job, answers[0].Deduplicated, nil
 }
 
-var errKeyUsed = errors.New("the idempotency key was used before")
-
-// insert writes the job, unless its input is bad: but even then a repeated submit
-// gets its job.
-func (s *Submitter) insert(ctx context.Context, tx bun.Tx, job *models.Job, in Submission, badInput error) (*change, error) {
-	account, err := models.LockAccount(ctx, tx, job.AccountID)
-	if err != nil {
-		return nil, err
-	}
-	asked := *job
-	tierRefused := setTier(job, account)
-	if job.IdempotencyKey != "" {
-		if job.RequestDigest, err = requestDigests(job, &asked, in); err != nil {
-			return nil, err
-		}
-	}
-	if refused := cmp.Or(tierRefused, badInput); refused != nil {
-		return nil, orKeyUsed(ctx, tx, job, refused)
-	}
-	now, err := models.Now(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	c := &change{tx: tx, now: now, job: job}
-	parents, err := s.parents(ctx, tx, job, in.DependsOn)
-	waits := reckonDependencies(parents)
-	waits.fetch = readReference(job.Params).remote()
-	if err == nil {
-		err = c.begin(in, waits)
-	}
-	if err != nil {
-		return nil, orKeyUsed(ctx, tx, job, err)
-	}
-	if job.Status != models.JobQueued {
-		job.PredictedWaitSeconds = nil // it was for a job that is queued at once
-	}
-	if err := models.InsertJob(ctx, tx, job); errors.Is(err, sql.ErrNoRows) {
-		return nil, errKeyUsed
-	} else if err != nil {
-		return nil, err
-	}
-	// The limit comes after the key: a repeated submit gets its job even then.
-	if account.Queued >= account.MaxQueued {
-		return nil, errQueueFull
-	}
-	if err := s.insertInput(ctx, tx, job, in.Prompt); err != nil {
-		return nil, err
-	}
-	if err := in.Video.keep(ctx, tx, job); err != nil {
-		return nil, err
-	}
-	if _, err := useInput(ctx, tx, job); err != nil {
-		return nil, err
-	}
-	if job.CallbackURL != "" {
-		if err := ensureCallbackEndpoint(ctx, tx, s.Sealer, job.AccountID); err != nil {
-			return nil, err
-		}
-	}
-	if len(parents) > 0 {
-		if err := models.InsertJobDependencies(ctx, tx, job.ID, in.DependsOn); err != nil {
-			return nil, err
-		}
-	}
-	if err := models.InsertJobEvents(ctx, tx, c.events); err != nil {
-		return nil, err
-	}
-	if _, err := models.AddToAccount(ctx, tx, job.AccountID, 1, 0); err != nil {
-		return nil, err
-	}
-	if job.Status != models.JobQueued {
-		return c, c.failWithParent(ctx, waits.failed)
-	}
-	c.ready, err = enterLane(ctx, tx, job)
-	return c, err
+// Submitted is what became of one of many submissions: a job, or why there is
+// none.
+type Submitted struct {
+	Job          *models.Job
+	Deduplicated bool
+	Refused      *Error
 }
 
-var errQueueFull = Later(CodeQuotaExceeded, 10*time.Second,
-	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
-
-// orKeyUsed is the refusal of a request that was accepted before, when its times
-// were not past yet, or the account's tier was higher: the key says so.
-func orKeyUsed(ctx context.Context, tx bun.Tx, job *models.Job, refused error) error {
-	if job.IdempotencyKey == "" {
-		return refused
+// SubmitMany accepts jobs, in one transaction: once it returns, all that were not
+// refused are durable. Each answer, in the order of the submissions, is what
+// Submit would have answered, one after the other: a submission that is refused
+// stops no other, and of two with the same idempotency key the second gets the
+// first one's job. It returns INVALID_INPUT for none or too many.
+func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
+	if len(all) < 1 || len(all) > MaxSubmitJobs {
+		return nil, invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
 	}
-	_, err := models.FindJobByKey(ctx, tx, job.AccountID, job.IdempotencyKey)
-	if errors.Is(err, sql.ErrNoRows) {
-		return refused
-	}
-	return cmp.Or(err, errKeyUsed)
+	return s.submit(ctx, p, all)
 }
 
-func (s *Submitter) insertInput(ctx context.Context, tx bun.Tx, job *models.Job, prompt string) error {
-	input, err := s.seal(job, prompt)
-	if err != nil || input == nil {
-		return err
-	}
-	return models.InsertJobInput(ctx, tx, input)
-}
-
-// seal encrypts a job's prompt, if it has one.
-func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, error) {
-	if prompt == "" {
-		return nil, nil
-	}
-	sealed, err := s.Sealer.Seal([]byte(prompt), []byte(job.ID))
+// submit is the one way in: what the database is asked and told, calls that come
+// at the same time ask and tell together.
+func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
+	call := s.newCall(p, all)
+	admitted, err := s.admit(ctx, call)
 	if err != nil {
-		return nil, err
+		return nil, wrap(err, "admit %s", countOf(len(all), "job"))
 	}
-	return &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}, nil
+	if err := s.write(ctx, call); err != nil {
+		admitted.giveBack(ctx, len(all))
+		return nil, wrap(err, "submit %s", countOf(len(all), "job"))
+	}
+	admitted.giveBack(ctx, admitted.taken-len(call.written))
+	for _, job := range call.written {
+		admitted.accepted(job)
+	}
+	return call.answers, nil
 }
 
 // setTier fills in the tier and what depends on it, and checks it against the
@@ -252,18 +147,6 @@ func setTier(job *models.Job, account *models.Account) error {
 		return forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
 	}
 	return nil
-}
-
-// first returns the job that the account's idempotency key named before.
-func (s *Submitter) first(ctx context.Context, repeated *models.Job) (*models.Job, error) {
-	job, err := models.FindJobByKey(ctx, s.DB, repeated.AccountID, repeated.IdempotencyKey)
-	if err != nil {
-		return nil, wrap(err, "read the job of a repeated key")
-	}
-	if !sameRequest(job.RequestDigest, repeated.RequestDigest) {
-		return nil, errKeyOfAnother
-	}
-	return job, nil
 }
 
 var errKeyOfAnother = &Error{

@@ -3,7 +3,9 @@ package jobs_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -167,26 +169,152 @@ func TestSubmitMany(t *testing.T) {
 	})
 }
 
-// BenchmarkSubmit compares single submits with many in one call.
+// TestSubmits is about calls that come at the same time, and are carried out
+// together.
+func TestSubmits(t *testing.T) {
+	t.Parallel()
+
+	// together runs calls that all wait while an account is held, and returns how
+	// many transactions wrote their jobs.
+	together := func(t *testing.T, s *jobstest.Stack, calls ...func()) (commits int) {
+		held, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for i, call := range calls {
+			wg.Go(call)
+			require.Eventually(t, func() bool { return jobs.Submitting(s.Submitter) == i+1 }, 20*time.Second, time.Millisecond)
+		}
+		require.NoError(t, held.Rollback())
+		wg.Wait()
+		require.NoError(t, s.DB.NewRaw("SELECT count(DISTINCT xmin::text) FROM job_inputs").Scan(t.Context(), &commits))
+		return commits
+	}
+
+	t.Run("AreAnsweredEachByItself", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_queued = 5 WHERE id = ?", s.Account.ID)
+		const callers = 12
+		found, errs := make([]*models.Job, callers), make([]error, callers)
+		var calls []func()
+		for i := range callers {
+			in := request()
+			switch {
+			case i%3 == 1: // one job for all of these
+				in.IdempotencyKey = ptr("the same")
+			case i%3 == 2:
+				in.Tier = models.TierCritical
+			}
+			calls = append(calls, func() { found[i], _, errs[i] = s.Submitter.Submit(t.Context(), s.Client, in) })
+		}
+
+		commits := together(t, s, calls...)
+
+		require.LessOrEqual(t, commits, 3, "two that led, and all the others")
+		for i := range callers {
+			if i%3 == 2 {
+				jobstest.RequireCode(t, errs[i], jobs.CodeForbidden)
+				continue
+			}
+			require.NoError(t, errs[i], i)
+			if i%3 == 1 {
+				require.Equal(t, found[1].ID, found[i].ID)
+			}
+		}
+		require.Equal(t, 5, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+	})
+
+	t.Run("DoNotWaitForAStrangersAccount", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		third := s.NewKey(t, s.NewAccount(t, "third", models.TierPro), models.RoleClient)
+		strangers, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), strangers, stranger.AccountID)
+		require.NoError(t, err)
+		submit := func(p jobs.Principal) func() {
+			return func() {
+				_, _, err := s.Submitter.Submit(t.Context(), p, request())
+				require.NoError(t, err)
+			}
+		}
+		var late sync.WaitGroup
+		strangersCall := func() { late.Go(submit(stranger)) }
+
+		together(t, s, submit(s.Client), submit(s.Client), submit(s.Client), submit(third), strangersCall, strangersCall, submit(third))
+
+		require.Equal(t, 5, s.Count(t, "jobs"), "all but the stranger's")
+		require.NoError(t, strangers.Rollback())
+		late.Wait()
+		require.Equal(t, 7, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("AreSpoiltByNoOther", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poisoned'; END $$`)
+		s.Exec(t, `CREATE TRIGGER refuse AFTER INSERT ON jobs FOR EACH ROW WHEN (NEW.user_id = 'poison') EXECUTE FUNCTION refuse()`)
+		const callers = 6
+		errs := make([]error, callers)
+		var calls []func()
+		for i := range callers {
+			in := request()
+			if i == 4 {
+				in.UserID = "poison"
+			}
+			calls = append(calls, func() { _, _, errs[i] = s.Submitter.Submit(t.Context(), s.Client, in) })
+		}
+
+		together(t, s, calls...)
+
+		for i, err := range errs {
+			if i == 4 {
+				require.ErrorContains(t, err, "poisoned")
+				continue
+			}
+			require.NoError(t, err, i)
+		}
+		require.Equal(t, callers-1, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+}
+
+// BenchmarkSubmit is of callers that submit so many jobs in each call, at the same
+// time.
 func BenchmarkSubmit(b *testing.B) {
-	for _, n := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+	for _, c := range []struct{ callers, jobs int }{{1, 1}, {32, 1}, {128, 1}, {8, 100}} {
+		b.Run(fmt.Sprintf("%dcallers/%djobs", c.callers, c.jobs), func(b *testing.B) {
 			s := jobstest.New(b)
 			s.Exec(b, "UPDATE accounts SET max_queued = 1000000000")
-			all := films(n)
-			for b.Loop() {
-				for i := range all {
-					all[i].IdempotencyKey = nil
-				}
-				var err error
-				if n == 1 {
-					_, _, err = s.Submitter.Submit(b.Context(), s.Client, all[0])
-				} else {
-					_, err = s.Submitter.SubmitMany(b.Context(), s.Client, all)
-				}
-				require.NoError(b, err)
+			all := films(c.jobs)
+			for i := range all {
+				all[i].IdempotencyKey = nil
 			}
-			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "jobs/s")
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ResetTimer()
+			var callers sync.WaitGroup
+			for range c.callers {
+				callers.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := s.Submitter.SubmitMany(b.Context(), s.Client, all); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			b.ReportMetric(float64(c.jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
 		})
 	}
 }

@@ -323,15 +323,18 @@ func TestSubmit(t *testing.T) {
 		require.NoError(t, err)
 		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
 		require.NoError(t, err)
-		const callers = 5
+		const processes, callers = 3, 6
 		var calls sync.WaitGroup
 		refused := make(chan error, callers)
-		for range callers {
-			calls.Go(func() {
-				if _, _, err := s.Submitter.Submit(t.Context(), s.Client, request()); err != nil {
-					refused <- err
-				}
-			})
+		for range processes {
+			submitter := s.AnotherSubmitter()
+			for range callers / processes {
+				calls.Go(func() {
+					if _, _, err := submitter.Submit(t.Context(), s.Client, request()); err != nil {
+						refused <- err
+					}
+				})
+			}
 		}
 		s.WaitForLocks(t, callers)
 		require.NoError(t, tx.Rollback())

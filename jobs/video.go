@@ -5,8 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -47,14 +48,27 @@ func (v *Videos) Repeated(ctx context.Context, p Principal, key *string, request
 	if key == nil && request.Retry == 0 {
 		return nil, nil
 	}
+	asked := models.JobKey{Account: p.AccountID}
+	if key != nil {
+		asked.Key = *key
+	}
 	var found *models.Job
 	err := inTx(ctx, v.Submitter.DB, func(ctx context.Context, tx bun.Tx) error {
-		asked := &models.Job{AccountID: p.AccountID}
-		if key != nil {
-			asked.IdempotencyKey = *key
+		if err := models.Lock(ctx, tx, request.lock()); err != nil {
+			return err
 		}
-		var err error
-		found, err = request.first(ctx, tx, asked)
+		used := map[models.JobKey]*models.Job{}
+		if asked.Key != "" {
+			before, err := models.FindJobsByKeys(ctx, tx, []models.JobKey{asked})
+			if err != nil {
+				return err
+			}
+			for _, job := range before {
+				used[asked] = job
+			}
+		}
+		before, err := madeBefore(ctx, tx, []videoAsked{{&request, asked}}, used)
+		found = before[string(request.Digest)]
 		return err
 	})
 	return found, wrap(err, "look for a repeated request")
@@ -74,58 +88,70 @@ func (v *Videos) Create(ctx context.Context, p Principal, in Submission, request
 	return video, repeated, err
 }
 
-// first returns the job that an equal request made before, or nil. The first
-// request and its retries may be here at the same time: they go one by one from
-// here on to their commit.
-func (r *VideoRequest) first(ctx context.Context, tx bun.Tx, asked *models.Job) (*models.Job, error) {
-	if err := models.Lock(ctx, tx, int64(binary.BigEndian.Uint64(r.Digest))); err != nil {
-		return nil, err
+// lock is the advisory lock of equal requests: the first one and its retries may
+// be here at the same time, and go one by one.
+func (r *VideoRequest) lock() int64 { return int64(binary.BigEndian.Uint64(r.Digest)) }
+
+// videoAsked is a request with its account and idempotency key, if it has one.
+type videoAsked struct {
+	*VideoRequest
+	key models.JobKey
+}
+
+// madeBefore returns the jobs that equal requests made before, by their digests,
+// which are locked. One with an idempotency key is known by that and its digest:
+// by what was asked for it could not be, since each request's input file is stored
+// anew.
+func madeBefore(ctx context.Context, tx bun.Tx, asked []videoAsked, used map[models.JobKey]*models.Job) (map[string]*models.Job, error) {
+	var retried, overtaken []models.VideoClaim
+	digests := map[models.JobID][]byte{}
+	var keyed []models.JobID
+	for _, a := range asked {
+		claim := models.VideoClaim{Digest: a.Digest, Retry: a.Retry, Age: a.Age}
+		switch first := used[a.key]; {
+		case a.key.Key != "" && first != nil:
+			keyed, digests[first.ID] = append(keyed, first.ID), a.Digest
+		case a.key.Key != "":
+		case a.Retry > 0:
+			retried = append(retried, claim)
+		default:
+			overtaken = append(overtaken, claim)
+		}
 	}
-	if asked.IdempotencyKey != "" {
-		return r.firstOfKey(ctx, tx, asked)
-	}
-	var id models.JobID
-	var err error
-	if r.Retry > 0 {
-		id, err = models.ClaimRetriedVideo(ctx, tx, r.Digest, r.Retry, retryWindow)
-	} else {
-		id, err = models.ClaimOvertakenVideo(ctx, tx, r.Digest, r.Age, retryWindow)
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+	again, err := models.ClaimRetriedVideos(ctx, tx, retried, retryWindow)
 	if err != nil {
 		return nil, err
 	}
-	return models.GetJob(ctx, tx, id)
-}
-
-// firstOfKey knows a request with an idempotency key by its digest: by what was
-// asked for it could not, since each request's input file is stored anew.
-func (r *VideoRequest) firstOfKey(ctx context.Context, tx bun.Tx, asked *models.Job) (*models.Job, error) {
-	job, err := models.FindJobByKey(ctx, tx, asked.AccountID, asked.IdempotencyKey)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+	late, err := models.ClaimOvertakenVideos(ctx, tx, overtaken, retryWindow)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := models.GetVideos(ctx, tx, []models.JobID{job.ID})
-	if err != nil || len(kept) == 0 || !bytes.Equal(kept[0].Digest, r.Digest) {
+	kept, err := models.GetVideos(ctx, tx, keyed)
+	if err != nil {
 		return nil, err
 	}
-	return job, nil
+	ids := map[models.JobID]string{}
+	for _, claimed := range append(again, late...) {
+		ids[claimed.JobID] = string(claimed.Digest)
+	}
+	for _, video := range kept {
+		if bytes.Equal(video.Digest, digests[video.JobID]) {
+			ids[video.JobID] = string(video.Digest)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := models.GetJobs(ctx, tx, slices.Collect(maps.Keys(ids)))
+	return keyedBy(found, func(j *models.Job) string { return ids[j.ID] }), err
 }
 
-// keep writes what is kept of the request with its new job.
-func (r *VideoRequest) keep(ctx context.Context, tx bun.Tx, job *models.Job) error {
-	if r == nil {
-		return nil
-	}
-	return models.InsertVideo(ctx, tx, &models.Video{
+// row is what is kept of the request with its new job.
+func (r *VideoRequest) row(job *models.Job) *models.Video {
+	return &models.Video{
 		JobID: job.ID, Model: r.Model, Size: r.Size, Seconds: r.Seconds, RemixOf: r.RemixOf,
 		Digest: r.Digest, Retries: r.Retry, AwaitsFirst: r.Retry > 0,
-	})
+	}
 }
 
 // Video is a job as the Videos API shows it.

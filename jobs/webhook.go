@@ -120,18 +120,29 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 	return [][]byte{secret, old}, err
 }
 
-// ensureCallbackEndpoint gives an account a secret for the callbacks of its jobs,
-// if it has none.
-func ensureCallbackEndpoint(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, account models.AccountID) error {
-	has, err := models.HasCallbackEndpoint(ctx, tx, account)
-	if err != nil || has {
+// ensureCallbackEndpoints gives accounts a secret for the callbacks of their jobs,
+// unless they have one.
+func ensureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, accounts []models.AccountID) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	have, err := models.ListCallbackAccounts(ctx, tx, accounts)
+	if err != nil {
 		return wrap(err, "look for the secret of callbacks")
 	}
-	endpoint, _, err := newEndpoint(sealer, account, "", models.FormatStandard, webhookEvents[models.FormatStandard])
-	if err != nil {
-		return err
+	for _, account := range accounts {
+		if slices.Contains(have, account) {
+			continue
+		}
+		endpoint, _, err := newEndpoint(sealer, account, "", models.FormatStandard, webhookEvents[models.FormatStandard])
+		if err != nil {
+			return err
+		}
+		if err := models.InsertWebhookEndpoint(ctx, tx, endpoint); err != nil {
+			return wrap(err, "make the secret of callbacks")
+		}
 	}
-	return wrap(models.InsertWebhookEndpoint(ctx, tx, endpoint), "make the secret of callbacks")
+	return nil
 }
 
 // RotateSecret gives an endpoint a new secret, which is shown only now; the old

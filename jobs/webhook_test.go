@@ -612,7 +612,7 @@ func TestWebhookEndpoint(t *testing.T) {
 
 		s := jobstest.New(t)
 		strict := &jobs.Webhooks{DB: s.DB, Sealer: s.Webhooks.Sealer}
-		submitter := *s.Submitter
+		submitter := s.AnotherSubmitter()
 		submitter.Outbound = outbound.Policy{}
 		for _, url := range []string{
 			"", "http://example.com", "ftp://example.com", "file:///etc/passwd", "//example.com", "/hook", "https://" + strings.Repeat("a", 2049),

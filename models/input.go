@@ -44,10 +44,12 @@ func InsertInput(ctx context.Context, db bun.IDB, a *Artifact) error {
 
 // InputUse says that a job begins from an input, and how its params name it.
 type InputUse struct {
-	JobID      JobID
-	AccountID  AccountID
-	ArtifactID ArtifactID
-	Reference  string
+	bun.BaseModel `bun:"table:input_uses"`
+
+	JobID      JobID      `bun:"job_id,pk"`
+	ArtifactID ArtifactID `bun:"artifact_id,pk"`
+	Reference  string     `bun:"reference"`
+	AccountID  AccountID  `bun:"-"`
 }
 
 // UseInput has a job of the account begin from an input: nobody deletes it before
@@ -59,6 +61,20 @@ func UseInput(ctx context.Context, tx bun.Tx, u InputUse) error {
 		INSERT INTO input_uses (job_id, artifact_id, reference) SELECT ?, id, ? FROM input
 		ON CONFLICT (job_id, artifact_id) DO UPDATE SET reference = EXCLUDED.reference`,
 		u.ArtifactID, u.AccountID, u.JobID, u.Reference).Exec(ctx))
+}
+
+// LockInputs returns those of these inputs that there are, and their accounts, in
+// the order of their ids: nobody deletes them before the transaction ends.
+func LockInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) (found []*Artifact, err error) {
+	err = tx.NewRaw(`
+		SELECT id, account_id FROM artifacts WHERE id IN (?) AND type = 'INPUT' ORDER BY id FOR KEY SHARE`, bun.List(ids)).Scan(ctx, &found)
+	return found, err
+}
+
+// InsertInputUses has new jobs begin from inputs that are locked.
+func InsertInputUses(ctx context.Context, tx bun.Tx, uses []*InputUse) error {
+	_, err := tx.NewInsert().Model(&uses).Exec(ctx)
+	return err
 }
 
 // FindInputOf returns the input that a job begins from by that reference, or

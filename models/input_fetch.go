@@ -20,9 +20,11 @@ type InputFetch struct {
 	NextAt  time.Time `bun:"next_at,nullzero"`
 }
 
-// InsertInputFetch has an image fetched for a job.
-func InsertInputFetch(ctx context.Context, tx bun.Tx, job JobID, account AccountID) error {
-	_, err := tx.NewRaw("INSERT INTO input_fetches (job_id, account_id) VALUES (?, ?)", job, account).Exec(ctx)
+// InsertInputFetches has images fetched for jobs.
+func InsertInputFetches(ctx context.Context, tx bun.Tx, jobs ...*Job) error {
+	_, err := tx.NewRaw("INSERT INTO input_fetches (job_id, account_id) SELECT * FROM unnest(?::uuid[], ?::uuid[])",
+		uuidArray(column(jobs, func(j *Job) JobID { return j.ID })),
+		uuidArray(column(jobs, func(j *Job) AccountID { return j.AccountID }))).Exec(ctx)
 	return err
 }
 

@@ -201,60 +201,46 @@ type Progress struct {
 	UpdatedAt   time.Time `bun:"progress_at,nullzero"`
 }
 
-// InsertJob writes a new job and reads back what the database chose. It returns
-// sql.ErrNoRows, and writes nothing, if the account has used the idempotency key
-// before.
-func InsertJob(ctx context.Context, tx bun.Tx, j *Job) error {
-	return tx.NewInsert().Model(j).
-		On("CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING").
-		Returning("queue_order, created_at").
-		Scan(ctx)
+// JobKey is an account's idempotency key.
+type JobKey struct {
+	Account AccountID
+	Key     string
 }
 
-// InsertJobs is InsertJob for many jobs of an account whose row is locked, so that
-// it is known that their keys are new.
-func InsertJobs(ctx context.Context, tx bun.Tx, jobs []*Job) error {
-	var chosen []struct {
-		ID         JobID     `bun:"id"`
-		QueueOrder int64     `bun:"queue_order"`
-		CreatedAt  time.Time `bun:"created_at"`
-	}
-	if err := tx.NewInsert().Model(&jobs).Returning("id, queue_order, created_at").Scan(ctx, &chosen); err != nil {
-		return err
-	}
-	byID := make(map[JobID]*Job, len(jobs))
-	for _, j := range jobs {
-		byID[j.ID] = j
-	}
-	for _, c := range chosen {
-		byID[c.ID].QueueOrder, byID[c.ID].CreatedAt = c.QueueOrder, c.CreatedAt
-	}
-	return nil
-}
-
-// FindJobsByKeys returns the account's jobs of these idempotency keys, in no
-// order.
-func FindJobsByKeys(ctx context.Context, db bun.IDB, account AccountID, keys []string) ([]*Job, error) {
+// FindJobsByKeys returns the jobs of these idempotency keys, in no order.
+func FindJobsByKeys(ctx context.Context, db bun.IDB, keys []JobKey) ([]*Job, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	var found []*Job
-	err := db.NewSelect().Model(&found).Where("j.account_id = ? AND j.idempotency_key IN (?)", account, bun.List(keys)).Scan(ctx)
+	err := db.NewRaw(`
+		SELECT j.* FROM unnest(?::uuid[], ?::text[]) AS k (account, key)
+		JOIN jobs j ON j.account_id = k.account AND j.idempotency_key = k.key`, keyArrays(keys)...).Scan(ctx, &found)
 	return found, err
+}
+
+// FindUsedKeys returns those of these idempotency keys that have a job.
+func FindUsedKeys(ctx context.Context, db bun.IDB, keys []JobKey) (used []JobKey, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	err = db.NewRaw(`
+		SELECT j.account_id AS account, j.idempotency_key AS key FROM unnest(?::uuid[], ?::text[]) AS k (account, key)
+		JOIN jobs j ON j.account_id = k.account AND j.idempotency_key = k.key`, keyArrays(keys)...).Scan(ctx, &used)
+	return used, err
+}
+
+func keyArrays(keys []JobKey) []any {
+	return []any{
+		uuidArray(column(keys, func(k JobKey) AccountID { return k.Account })),
+		textArray(column(keys, func(k JobKey) string { return k.Key })),
+	}
 }
 
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	j := new(Job)
 	err := db.NewSelect().Model(j).Where("j.id = ?", id).Scan(ctx)
-	return j, err
-}
-
-// FindJobByKey returns the account's job of that idempotency key, or
-// sql.ErrNoRows.
-func FindJobByKey(ctx context.Context, db bun.IDB, account AccountID, key string) (*Job, error) {
-	j := new(Job)
-	err := db.NewSelect().Model(j).Where("j.account_id = ? AND j.idempotency_key = ?", account, key).Scan(ctx)
 	return j, err
 }
 

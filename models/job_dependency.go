@@ -19,15 +19,6 @@ type JobDependency struct {
 	DependsOn JobID `bun:"depends_on,pk"`
 }
 
-// InsertJobDependencies writes what a new job depends on.
-func InsertJobDependencies(ctx context.Context, tx bun.Tx, job JobID, on []JobID) error {
-	rows := make([]JobDependency, len(on))
-	for i, parent := range on {
-		rows[i] = JobDependency{JobID: job, DependsOn: parent}
-	}
-	return InsertDependencies(ctx, tx, rows)
-}
-
 // InsertDependencies notes what jobs depend on.
 func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) error {
 	_, err := tx.NewInsert().Model(&rows).Exec(ctx)

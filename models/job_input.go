@@ -23,12 +23,6 @@ func InsertJobInput(ctx context.Context, tx bun.Tx, in *JobInput) error {
 	return err
 }
 
-// InsertJobInputs writes the prompts of many jobs.
-func InsertJobInputs(ctx context.Context, tx bun.Tx, inputs []*JobInput) error {
-	_, err := tx.NewInsert().Model(&inputs).Exec(ctx)
-	return err
-}
-
 // GetNewestJobInput returns the prompt that was sealed last, of those that can be
 // read, or sql.ErrNoRows.
 func GetNewestJobInput(ctx context.Context, db bun.IDB) (*JobInput, error) {

@@ -2,9 +2,11 @@ package models
 
 import (
 	"context"
+	"encoding/hex"
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Video is what the Videos API keeps of a job beside the job itself.
@@ -31,9 +33,9 @@ type Video struct {
 	CreatedAt     time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
 }
 
-// InsertVideo writes what is kept of a new job.
-func InsertVideo(ctx context.Context, tx bun.Tx, v *Video) error {
-	_, err := tx.NewInsert().Model(v).Exec(ctx)
+// InsertVideos writes what is kept of new jobs.
+func InsertVideos(ctx context.Context, tx bun.Tx, videos []*Video) error {
+	_, err := tx.NewInsert().Model(&videos).Exec(ctx)
 	return err
 }
 
@@ -47,36 +49,67 @@ func GetVideos(ctx context.Context, db bun.IDB, ids []JobID) ([]*Video, error) {
 	return found, err
 }
 
-// ClaimRetriedVideo answers a request that its sender counts as his retry: it
-// returns the job that the same request, by its digest, made within so long a
-// time, or sql.ErrNoRows. Of several, which equal requests made that were sent
-// beside each other, it is the newest that no retry of this count was given yet.
-func ClaimRetriedVideo(ctx context.Context, tx bun.Tx, digest []byte, retry int, within time.Duration) (JobID, error) {
-	var id JobID
-	err := tx.NewRaw(`
-		UPDATE videos SET retries = greatest(retries, ?1) WHERE job_id = (
-			SELECT job_id FROM videos
-			WHERE digest = ?0 AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?2) AND delete_asked_at IS NULL
-			ORDER BY retries >= ?1, created_at DESC, job_id DESC LIMIT 1)
-		RETURNING job_id`, digest, retry, within.Seconds()).Scan(ctx, &id)
-	return id, err
+// VideoClaim is a request that may be one that was made before. Of those that are
+// claimed together each has another digest.
+type VideoClaim struct {
+	Digest []byte
+	// Retry is which retry of his the sender says that it is, Age for how long the
+	// request has been here.
+	Retry int
+	Age   time.Duration
 }
 
-// ClaimOvertakenVideo answers a first request that has been here for so long: it
-// returns the job that its own retry made before, or sql.ErrNoRows. That is one
-// made meanwhile, or, since a request may be on its way for a while before it is
-// here, one made within a time that is shown and has not ended.
-func ClaimOvertakenVideo(ctx context.Context, tx bun.Tx, digest []byte, age, within time.Duration) (JobID, error) {
-	var id JobID
-	err := tx.NewRaw(`
-		UPDATE videos SET awaits_first = false WHERE job_id = (
-			SELECT job_id FROM videos v
-			WHERE digest = ?0 AND awaits_first AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?2)
-				AND (created_at > (SELECT clock_timestamp()) - make_interval(secs => ?1)
-					OR delete_asked_at IS NULL AND EXISTS (SELECT FROM jobs j WHERE j.id = v.job_id AND j.completed_at IS NULL))
-			ORDER BY created_at, job_id LIMIT 1)
-		RETURNING job_id`, digest, age.Seconds(), within.Seconds()).Scan(ctx, &id)
-	return id, err
+// ClaimedVideo is the job that a request made before.
+type ClaimedVideo struct {
+	JobID  JobID  `bun:"job_id"`
+	Digest []byte `bun:"digest"`
+}
+
+// ClaimRetriedVideos answers requests that their senders count as their retries:
+// it returns the jobs that the same requests, by their digests, made within so
+// long a time. Of several, which equal requests made that were sent beside each
+// other, it is the newest that no retry of this count was given yet.
+func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, within time.Duration) (claimed []ClaimedVideo, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	err = tx.NewRaw(`
+		UPDATE videos v SET retries = greatest(v.retries, found.retry) FROM (
+			SELECT f.job_id, c.retry FROM unnest(?0::text[], ?1::integer[]) AS c (digest, retry) CROSS JOIN LATERAL (
+				SELECT job_id FROM videos
+				WHERE digest = decode(c.digest, 'hex') AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?2)
+					AND delete_asked_at IS NULL
+				ORDER BY retries >= c.retry, created_at DESC, job_id DESC LIMIT 1) f) found
+		WHERE v.job_id = found.job_id
+		RETURNING v.job_id, v.digest`,
+		digestArray(claims), pgdialect.Array(column(claims, func(c VideoClaim) int { return c.Retry })), within.Seconds()).Scan(ctx, &claimed)
+	return claimed, err
+}
+
+// ClaimOvertakenVideos answers first requests that have been here for so long: it
+// returns the jobs that their own retries made before. Those are such as were made
+// meanwhile, or, since a request may be on its way for a while before it is here,
+// made within a time that are shown and have not ended.
+func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, within time.Duration) (claimed []ClaimedVideo, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	err = tx.NewRaw(`
+		UPDATE videos v SET awaits_first = false FROM (
+			SELECT f.job_id FROM unnest(?0::text[], ?1::float8[]) AS c (digest, age) CROSS JOIN LATERAL (
+				SELECT job_id FROM videos v
+				WHERE digest = decode(c.digest, 'hex') AND awaits_first AND created_at > (SELECT clock_timestamp()) - make_interval(secs => ?2)
+					AND (created_at > (SELECT clock_timestamp()) - make_interval(secs => c.age)
+						OR delete_asked_at IS NULL AND EXISTS (SELECT FROM jobs j WHERE j.id = v.job_id AND j.completed_at IS NULL))
+				ORDER BY created_at, job_id LIMIT 1) f) found
+		WHERE v.job_id = found.job_id
+		RETURNING v.job_id, v.digest`,
+		digestArray(claims), floatArray(column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx, &claimed)
+	return claimed, err
+}
+
+func digestArray(claims []VideoClaim) any {
+	return textArray(column(claims, func(c VideoClaim) string { return hex.EncodeToString(c.Digest) }))
 }
 
 // videoJobs are the jobs of an account that the Videos API shows.

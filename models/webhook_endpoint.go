@@ -97,9 +97,12 @@ func LockCallbackEndpoint(ctx context.Context, tx bun.Tx, account AccountID) (*W
 	return e, err
 }
 
-// HasCallbackEndpoint tells whether an account has a secret for callbacks.
-func HasCallbackEndpoint(ctx context.Context, db bun.IDB, account AccountID) (bool, error) {
-	return db.NewSelect().Model((*WebhookEndpoint)(nil)).Where("we.account_id = ? AND we.url IS NULL", account).Exists(ctx)
+// ListCallbackAccounts returns those of these accounts that have a secret for
+// callbacks.
+func ListCallbackAccounts(ctx context.Context, db bun.IDB, accounts []AccountID) (have []AccountID, err error) {
+	err = db.NewSelect().Model((*WebhookEndpoint)(nil)).Column("account_id").
+		Where("we.account_id IN (?) AND we.url IS NULL", bun.List(accounts)).Scan(ctx, &have)
+	return have, err
 }
 
 // RotateWebhookSecret gives a locked endpoint a new secret. The one that it had

@@ -192,6 +192,15 @@ func (s *Stack) Submit(t testing.TB) *models.Job {
 	return job
 }
 
+// AnotherSubmitter is that of another process.
+func (s *Stack) AnotherSubmitter() *jobs.Submitter {
+	own := s.Submitter
+	return &jobs.Submitter{
+		DB: own.DB, Catalogue: own.Catalogue, Sealer: own.Sealer, Notifier: own.Notifier, Inputs: own.Inputs, Outbound: own.Outbound,
+		Admission: own.Admission,
+	}
+}
+
 // Worker registers a worker and returns who it is.
 func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 	t.Helper()

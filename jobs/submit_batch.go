@@ -1,0 +1,330 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// submitBatch is what one transaction makes of the submissions of many calls, in
+// the order in which they came. It takes the same few statements for one job as
+// for a thousand, and a few more for each that depends on a job which failed
+// before.
+type submitBatch struct {
+	tx    bun.Tx
+	calls []*submitCall
+	// left are the calls that others are in the way of: groups to be tried each by
+	// itself.
+	left [][]*submitCall
+
+	// What is known before: the accounts, whose rows are locked, so that no other
+	// submit of them is under way; the clock; the jobs of the keys that were used
+	// before, and of the requests of the Videos API that were made before, by their
+	// digests; the jobs that others depend on; and the images that there are.
+	accounts map[models.AccountID]*models.Account
+	start    change // the clock and the transaction of every change
+	used     map[models.JobKey]*models.Job
+	repeated map[string]*models.Job
+	parents  map[models.JobID]*models.Job
+	images   map[models.ArtifactID]models.AccountID
+
+	// What is decided: the answers to each call, and what is to be written.
+	answers map[*submitCall][]Submitted
+	changes []*change
+	of      map[*change]accepted
+}
+
+// accepted is what a new job came of.
+type accepted struct {
+	call *submitCall
+	*submission
+	// failed is a parent that failed before.
+	failed *models.Job
+}
+
+// writeCalls carries out calls in one transaction, and leaves those that it could
+// not.
+func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall) (left [][]*submitCall) {
+	var b *submitBatch
+	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		b = &submitBatch{tx: tx, calls: calls, start: change{tx: tx}}
+		return b.run(ctx, s)
+	})
+	if err != nil && len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)) {
+		for call := range slices.Chunk(calls, 1) { // one of them spoils it
+			left = append(left, call)
+		}
+		return left
+	}
+	if err != nil {
+		for _, call := range calls {
+			call.err = err
+		}
+		return nil
+	}
+	b.tell(&s.Admission)
+	s.Notifier.submitted(ctx, b.changes)
+	return b.left
+}
+
+func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
+	if err := b.lock(ctx); err != nil {
+		return fmt.Errorf("lock the accounts: %w", err)
+	}
+	if err := b.read(ctx); err != nil {
+		return err
+	}
+	if err := b.decide(); err != nil {
+		return err
+	}
+	return b.write(ctx, s.Sealer)
+}
+
+// lock locks the accounts. A call is left if somebody else holds what it needs,
+// and other calls would wait with it.
+func (b *submitBatch) lock(ctx context.Context) error {
+	if err := b.lockVideos(ctx); err != nil {
+		return err
+	}
+	of := map[models.AccountID][]*submitCall{}
+	for _, call := range b.calls {
+		of[call.account] = append(of[call.account], call)
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	locked, now, err := models.LockAccounts(ctx, b.tx, slices.Collect(maps.Keys(of)))
+	if err != nil {
+		return err
+	}
+	if len(locked) == 0 && len(of) == 1 {
+		return sql.ErrNoRows
+	}
+	b.start.now = now
+	b.accounts = keyedBy(locked, func(a *models.Account) models.AccountID { return a.ID })
+	b.calls = slices.DeleteFunc(slices.Clone(b.calls), func(call *submitCall) bool { return b.accounts[call.account] == nil })
+	for account, calls := range of {
+		if b.accounts[account] == nil {
+			b.left = append(b.left, calls)
+		}
+	}
+	return nil
+}
+
+// lockVideos locks the requests of the Videos API by their digests.
+func (b *submitBatch) lockVideos(ctx context.Context) error {
+	var keys []int64
+	lockOf := map[*submitCall]int64{}
+	for _, call := range b.calls {
+		for i := range call.set {
+			if video := call.set[i].in.Video; video != nil && call.set[i].err == nil {
+				lockOf[call] = video.lock()
+				keys = append(keys, video.lock())
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if len(b.calls) == 1 {
+		return models.Lock(ctx, b.tx, keys[0])
+	}
+	slices.Sort(keys)
+	free, err := models.TryLocks(ctx, b.tx, slices.Compact(keys))
+	if err != nil {
+		return err
+	}
+	b.calls = slices.DeleteFunc(slices.Clone(b.calls), func(call *submitCall) bool {
+		key, is := lockOf[call]
+		i := slices.Index(free, key)
+		if is && i < 0 {
+			b.left = append(b.left, []*submitCall{call})
+			return true
+		}
+		if is {
+			free = slices.Delete(free, i, i+1) // the next one of that digest comes after this one's commit
+		}
+		return false
+	})
+	return nil
+}
+
+// read reads what the submissions refer to.
+func (b *submitBatch) read(ctx context.Context) error {
+	var keys []models.JobKey
+	var on []models.JobID
+	var images []models.ArtifactID
+	var videos []videoAsked
+	for call, one := range b.open() {
+		on = append(on, one.in.DependsOn...)
+		if one.asked.IdempotencyKey != "" {
+			keys = append(keys, call.key(one))
+		}
+		if id, uploaded := one.image.artifact(); uploaded && one.badImage == nil {
+			images = append(images, id)
+		}
+		if one.in.Video != nil {
+			videos = append(videos, videoAsked{one.in.Video, call.key(one)})
+		}
+	}
+	before, err := models.FindJobsByKeys(ctx, b.tx, keys)
+	if err != nil {
+		return fmt.Errorf("look up the keys: %w", err)
+	}
+	b.used = keyedBy(before, func(j *models.Job) models.JobKey { return models.JobKey{Account: j.AccountID, Key: j.IdempotencyKey} })
+	if b.repeated, err = madeBefore(ctx, b.tx, videos, b.used); err != nil {
+		return fmt.Errorf("look for repeated requests: %w", err)
+	}
+	if len(on) > 0 {
+		slices.Sort(on)
+		found, err := models.GetJobs(ctx, b.tx, slices.Compact(on))
+		if err != nil {
+			return fmt.Errorf("read what the jobs depend on: %w", err)
+		}
+		b.parents = keyedBy(found, func(j *models.Job) models.JobID { return j.ID })
+	}
+	if len(images) > 0 {
+		found, err := models.LockInputs(ctx, b.tx, images)
+		if err != nil {
+			return fmt.Errorf("lock the images: %w", err)
+		}
+		b.images = map[models.ArtifactID]models.AccountID{}
+		for _, image := range found {
+			b.images[image.ID] = image.AccountID
+		}
+	}
+	return nil
+}
+
+// open are the submissions that were not refused yet.
+func (b *submitBatch) open() func(yield func(*submitCall, *submission) bool) {
+	return func(yield func(*submitCall, *submission) bool) {
+		for _, call := range b.calls {
+			for i := range call.set {
+				if call.set[i].err == nil && !yield(call, &call.set[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// decide gives each submission its verdict, in their order.
+func (b *submitBatch) decide() error {
+	b.answers, b.of = map[*submitCall][]Submitted{}, map[*change]accepted{}
+	for _, call := range b.calls {
+		answers := make([]Submitted, len(call.set))
+		for i := range call.set {
+			one, answer := &call.set[i], &answers[i]
+			err := one.err
+			if err == nil {
+				err = b.one(call, one, answer)
+			}
+			if answer.Refused = refusal(err); err != nil && answer.Refused == nil {
+				return err
+			}
+		}
+		b.answers[call] = answers
+	}
+	return nil
+}
+
+func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) (err error) {
+	if one.in.Video != nil {
+		if answer.Job = b.repeated[string(one.in.Video.Digest)]; answer.Job != nil {
+			answer.Deduplicated = true
+			return nil
+		}
+	}
+	job, account := new(one.asked), b.accounts[call.account]
+	refused := setTier(job, account)
+	if job.IdempotencyKey != "" {
+		if job.RequestDigest, err = requestDigests(job, &one.asked, one.in); err != nil {
+			return err
+		}
+		if first := b.used[call.key(one)]; first != nil {
+			if !sameRequest(first.RequestDigest, job.RequestDigest) {
+				return errKeyOfAnother
+			}
+			answer.Job, answer.Deduplicated = first, true
+			return nil
+		}
+	}
+	if refused = cmp.Or(refused, one.badImage, b.imageGone(call, one)); refused != nil {
+		return refused
+	}
+	parents, err := b.parentsOf(call, one)
+	if err != nil {
+		return err
+	}
+	waits := reckonDependencies(parents)
+	waits.fetch = one.image.remote()
+	c := &change{tx: b.start.tx, now: b.start.now, job: job}
+	if err := c.begin(one.in, waits); err != nil {
+		return err
+	}
+	if job.Status != models.JobQueued {
+		job.PredictedWaitSeconds = nil // it was for a job that is queued at once
+	}
+	if account.Queued >= account.MaxQueued {
+		return errQueueFull
+	}
+	if waits.failed == nil { // a job that fails with its parent leaves its place at once
+		account.Queued++
+	}
+	if job.IdempotencyKey != "" {
+		b.used[call.key(one)] = job
+	}
+	b.changes = append(b.changes, c)
+	b.of[c] = accepted{call, one, waits.failed}
+	answer.Job = job
+	return nil
+}
+
+var errQueueFull = Later(CodeQuotaExceeded, 10*time.Second,
+	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
+
+// imageGone is the refusal of an image that is not there any more, or is not the
+// account's.
+func (b *submitBatch) imageGone(call *submitCall, one *submission) error {
+	id, uploaded := one.image.artifact()
+	if uploaded && b.images[id] != call.account {
+		return errNoInput
+	}
+	return nil
+}
+
+func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Job, error) {
+	var parents []*models.Job
+	for _, id := range one.in.DependsOn {
+		parent := b.parents[id]
+		if parent == nil || parent.AccountID != call.account {
+			return nil, notFound("job to depend on")
+		}
+		parents = append(parents, parent)
+	}
+	return parents, nil
+}
+
+// tell gives the calls their answers, once they are committed.
+func (b *submitBatch) tell(admission *Admission) {
+	for _, call := range b.calls {
+		call.answers = b.answers[call]
+		for i, answer := range call.answers {
+			if answer.Refused != nil && call.set[i].err == nil {
+				admission.note(answer.Refused, tierOf(&call.set[i].asked, b.accounts[call.account]))
+			}
+		}
+	}
+	for _, c := range b.changes {
+		call := b.of[c].call
+		call.written = append(call.written, c.job)
+	}
+}

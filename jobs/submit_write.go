@@ -1,0 +1,146 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+)
+
+// write writes what was accepted.
+func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
+	if len(b.changes) == 0 {
+		return nil
+	}
+	if err := b.writeJobs(ctx); err != nil {
+		return fmt.Errorf("write the jobs: %w", err)
+	}
+	if err := b.writeImages(ctx); err != nil {
+		return fmt.Errorf("write what the jobs begin from: %w", err)
+	}
+	if err := b.writeRequests(ctx); err != nil {
+		return fmt.Errorf("write what the Videos API was asked for: %w", err)
+	}
+	if err := b.ensureCallbacks(ctx, sealer); err != nil {
+		return fmt.Errorf("write the callbacks' endpoints: %w", err)
+	}
+	return b.writeParents(ctx)
+}
+
+// writeJobs writes the jobs with all that each of them has.
+func (b *submitBatch) writeJobs(ctx context.Context) error {
+	rows := make([]*models.NewJob, len(b.changes))
+	for i, c := range b.changes {
+		c.job.CreatedAt = c.now
+		rows[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
+		if c.job.Status == models.JobQueued {
+			rows[i].Ready = readyMessage(c.job).Payload
+		}
+	}
+	if err := models.InsertJobs(ctx, b.tx, rows); err != nil {
+		return err
+	}
+	for i, c := range b.changes {
+		if c.job.Status == models.JobQueued {
+			c.ready = readyJob(c.job, rows[i].VirtualTime)
+		}
+	}
+	return nil
+}
+
+// writeImages writes which images the jobs begin from, and which are to be
+// fetched.
+func (b *submitBatch) writeImages(ctx context.Context) error {
+	var uses []*models.InputUse
+	var remote []*models.Job
+	for _, c := range b.changes {
+		ref := b.of[c].image
+		if id, uploaded := ref.artifact(); uploaded {
+			uses = append(uses, &models.InputUse{JobID: c.job.ID, ArtifactID: id, Reference: string(ref)})
+		} else if ref != "" {
+			remote = append(remote, c.job)
+		}
+	}
+	if len(uses) > 0 {
+		if err := models.InsertInputUses(ctx, b.tx, uses); err != nil {
+			return err
+		}
+	}
+	if len(remote) > 0 {
+		return models.InsertInputFetches(ctx, b.tx, remote...)
+	}
+	return nil
+}
+
+// writeRequests writes what is kept of requests of the Videos API.
+func (b *submitBatch) writeRequests(ctx context.Context) error {
+	var kept []*models.Video
+	for _, c := range b.changes {
+		if video := b.of[c].in.Video; video != nil {
+			kept = append(kept, video.row(c.job))
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return models.InsertVideos(ctx, b.tx, kept)
+}
+
+// ensureCallbacks gives the accounts whose jobs call back a secret for that.
+func (b *submitBatch) ensureCallbacks(ctx context.Context, sealer *seal.Sealer) error {
+	var accounts []models.AccountID
+	for _, c := range b.changes {
+		if c.job.CallbackURL != "" && !slices.Contains(accounts, c.job.AccountID) {
+			accounts = append(accounts, c.job.AccountID)
+		}
+	}
+	return ensureCallbackEndpoints(ctx, b.tx, sealer, accounts)
+}
+
+// writeParents writes what the jobs depend on, and ends those that depend on one
+// that failed before.
+func (b *submitBatch) writeParents(ctx context.Context) error {
+	var edges []models.JobDependency
+	for _, c := range b.changes {
+		for _, id := range b.of[c].in.DependsOn {
+			edges = append(edges, models.JobDependency{JobID: c.job.ID, DependsOn: id})
+		}
+	}
+	if err := inBatches(edges, func(some []models.JobDependency) error { return models.InsertDependencies(ctx, b.tx, some) }); err != nil {
+		return fmt.Errorf("write what the jobs depend on: %w", err)
+	}
+	for _, c := range b.changes {
+		if err := c.failWithParent(ctx, b.of[c].failed); err != nil {
+			return fmt.Errorf("fail job %s with its parent: %w", c.job.ID, err)
+		}
+	}
+	return nil
+}
+
+// submitted tells of new jobs once they are committed: of all at once. Nobody
+// follows one of them yet.
+func (n *Notifier) submitted(ctx context.Context, changes []*change) {
+	if len(changes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	defer cancel()
+	var ready []ReadyJob
+	for _, c := range changes {
+		if c.ready != nil {
+			ready = append(ready, *c.ready)
+		}
+	}
+	if len(ready) > 0 {
+		n.log(ctx, n.Index.Add(ctx, ready...))
+	}
+	served := map[models.Queue]bool{}
+	for _, job := range ready {
+		if !served[job.Queue] {
+			served[job.Queue] = !n.Waiters.Wake(job.Queue) // nobody is left to wake
+		}
+	}
+	n.News.Publish(ctx, topicChanges)
+}

@@ -1,0 +1,61 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// prepared runs a statement that each connection parses and plans but once. Its
+// arguments travel apart from it, arrays as such: for the few statements that
+// carry whole batches. All others are planned for what they say.
+func prepared(ctx context.Context, db bun.IDB, query string, args ...any) (*sql.Rows, error) {
+	args = append([]any{pgx.QueryExecModeCacheStatement}, args...)
+	switch db := db.(type) {
+	case bun.Tx:
+		return db.Tx.QueryContext(ctx, query, args...)
+	case *bun.DB:
+		return db.DB.QueryContext(ctx, query, args...)
+	}
+	return nil, fmt.Errorf("no prepared statements on a %T", db)
+}
+
+// scan reads all rows.
+func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// column makes an argument of one value of each row.
+func column[R, V any](rows []R, of func(R) V) []V {
+	values := make([]V, len(rows))
+	for i, row := range rows {
+		values[i] = of(row)
+	}
+	return values
+}
+
+// uuidOf is an id as PostgreSQL holds it; nil if there is none.
+func uuidOf[T ~string](id T) *[16]byte {
+	const length = 36
+	if len(id) < length {
+		return nil
+	}
+	parsed, err := uuid.Parse(string(id[len(id)-length:]))
+	if err != nil {
+		return nil
+	}
+	return (*[16]byte)(&parsed)
+}

@@ -1,0 +1,167 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+const lockAccountsSQL = `
+	WITH locked AS MATERIALIZED (
+		SELECT id, tier, max_queued, queued FROM accounts WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
+
+// LockAccounts is LockAccount for several, in the order of their ids, with what
+// decides on a submit: their tier and how many jobs wait and may. now is
+// PostgreSQL's clock after that. Of several, those that another transaction holds
+// are left out: nobody shall wait for a stranger's account.
+func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Account, now time.Time, err error) {
+	held := ""
+	if len(ids) > 1 {
+		held = " SKIP LOCKED"
+	}
+	rows, err := prepared(ctx, tx, lockAccountsSQL+held+`)
+		SELECT id, tier, max_queued, queued, clock_timestamp() FROM locked`, column(ids, uuidOf))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		a := new(Account)
+		locked = append(locked, a)
+		return rows.Scan(&a.ID, &a.Tier, &a.MaxQueued, &a.Queued, &now)
+	})
+	return locked, now, err
+}
+
+// NewJob is a job of a locked account, and what is written with it.
+type NewJob struct {
+	*Job
+	// Event tells of its first state.
+	Event *JobEvent
+	// Input is its prompt, if it has one.
+	Input *JobInput
+	// Ready is the outbox's message of a job that is queued.
+	Ready json.RawMessage
+	// VirtualTime is its account's in the line of a job that is queued, once it
+	// is written.
+	VirtualTime float64
+}
+
+// insertJobsSQL enters lanes as EnterLane does, and counts as AddToAccount.
+const insertJobsSQL = `
+	WITH new AS (
+		SELECT * FROM unnest(
+			$1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
+			$10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::integer[], $16::integer[], $17::float8[],
+			$18::timestamptz[], $19::timestamptz[], $20::text[], $21::text[], $22::boolean[], $23::text[], $24::integer[],
+			$25::float8[], $26::bytea[], $27::bytea[], $28::text[], $29::text[], $30::text[])
+		WITH ORDINALITY AS n (
+			id, account_id, created_by, type, model, status, tier, lane, priority,
+			params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+			run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
+			predicted_wait_seconds, ciphertext, wrapped_key, event, payload, ready, place)),
+	written AS (
+		INSERT INTO jobs (
+			id, account_id, created_by, type, model, status, tier, lane, priority,
+			params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+			run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
+			predicted_wait_seconds, event_seq, created_at, queued_at)
+		SELECT id, account_id, created_by, type, model, status, tier, lane, priority,
+			params::jsonb, metadata::jsonb, nullif(user_id, ''), nullif(idempotency_key, ''), request_digest, max_attempts, timeout_seconds,
+			estimated_gpu_seconds, run_at, expires_at, retry_policy::jsonb, nullif(region, ''), require_region, nullif(callback_url, ''),
+			blocked_by, predicted_wait_seconds, 1, $31::timestamptz, CASE WHEN status = 'QUEUED' THEN $31::timestamptz END
+		FROM new ORDER BY place
+		RETURNING id, account_id, status, lane, queue_order),
+	prompts AS (
+		INSERT INTO job_inputs (job_id, run, ciphertext, wrapped_key)
+		SELECT id, 1, ciphertext, wrapped_key FROM new WHERE ciphertext IS NOT NULL),
+	events AS (
+		INSERT INTO job_events (job_id, seq, run, type, payload, created_at)
+		SELECT id, 1, 1, event, payload::jsonb, $31::timestamptz FROM new),
+	messages AS (
+		INSERT INTO outbox (kind, payload) SELECT 'job.ready', ready::jsonb FROM new WHERE ready IS NOT NULL ORDER BY place),
+	counted AS (
+		UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
+		FROM (SELECT account_id, count(*) AS jobs FROM new GROUP BY account_id) n WHERE a.id = n.account_id),
+	entered AS (
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
+		SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running
+		FROM (SELECT account_id, lane, count(*) AS jobs FROM new WHERE status = 'QUEUED' GROUP BY account_id, lane) n
+		JOIN accounts a ON a.id = n.account_id
+		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
+			queued = l.queued + excluded.queued,
+			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time ELSE greatest(l.virtual_time, excluded.virtual_time) END
+		RETURNING account_id, lane, virtual_time)
+	SELECT w.id, w.queue_order, coalesce(e.virtual_time, 0) FROM written w LEFT JOIN entered e USING (account_id, lane)`
+
+// InsertJobs writes new jobs in the lanes of their tiers, with their first events,
+// counts them on their accounts, and reads back what the database chose. It is
+// known that their keys are new, since their accounts are locked.
+func InsertJobs(ctx context.Context, tx bun.Tx, all []*NewJob) error {
+	now := all[0].CreatedAt
+	rows, err := prepared(ctx, tx, insertJobsSQL,
+		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.ID) }),
+		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.AccountID) }),
+		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.CreatedBy) }),
+		column(all, func(j *NewJob) string { return j.Type }),
+		column(all, func(j *NewJob) string { return j.Model }),
+		column(all, func(j *NewJob) string { return string(j.Status) }),
+		column(all, func(j *NewJob) string { return string(j.Tier) }),
+		column(all, func(j *NewJob) string { return string(j.Lane) }),
+		column(all, func(j *NewJob) int { return j.Priority }),
+		column(all, func(j *NewJob) string { return string(j.Params) }),
+		column(all, func(j *NewJob) *string { return nullable(string(j.Metadata)) }),
+		column(all, func(j *NewJob) string { return j.UserID }),
+		column(all, func(j *NewJob) string { return j.IdempotencyKey }),
+		column(all, func(j *NewJob) []byte { return j.RequestDigest }),
+		column(all, func(j *NewJob) int { return j.MaxAttempts }),
+		column(all, func(j *NewJob) int { return j.TimeoutSeconds }),
+		column(all, func(j *NewJob) float64 { return j.EstimatedGPUSeconds }),
+		column(all, func(j *NewJob) *time.Time { return nullTime(j.RunAt) }),
+		column(all, func(j *NewJob) *time.Time { return nullTime(j.ExpiresAt) }),
+		column(all, func(j *NewJob) *string { return j.RetryPolicy.text() }),
+		column(all, func(j *NewJob) string { return j.Region }),
+		column(all, func(j *NewJob) bool { return j.RequireRegion }),
+		column(all, func(j *NewJob) string { return j.CallbackURL }),
+		column(all, func(j *NewJob) int { return j.BlockedBy }),
+		column(all, func(j *NewJob) *float64 { return j.PredictedWaitSeconds }),
+		column(all, func(j *NewJob) []byte { return j.sealed().Ciphertext }),
+		column(all, func(j *NewJob) []byte { return j.sealed().WrappedKey }),
+		column(all, func(j *NewJob) string { return string(j.Event.Type) }),
+		column(all, func(j *NewJob) string { return string(j.Event.Payload) }),
+		column(all, func(j *NewJob) *string { return nullable(string(j.Ready)) }),
+		now)
+	byID := make(map[JobID]*NewJob, len(all))
+	for _, j := range all {
+		byID[j.ID] = j
+	}
+	return scan(rows, err, func(rows *sql.Rows) error {
+		var id JobID
+		var order int64
+		var virtualTime float64
+		if err := rows.Scan(&id, &order, &virtualTime); err != nil {
+			return err
+		}
+		byID[id].QueueOrder, byID[id].VirtualTime = order, virtualTime
+		return nil
+	})
+}
+
+func (j *NewJob) sealed() JobInput {
+	if j.Input == nil {
+		return JobInput{}
+	}
+	return *j.Input
+}
+
+// text is the policy as the row holds it; nil if there is none.
+func (p *RetryPolicy) text() *string {
+	if p == nil {
+		return nil
+	}
+	encoded, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it is made of plain values only
+	}
+	text := string(encoded)
+	return &text
+}
