@@ -307,7 +307,13 @@ func BenchmarkSubmit(b *testing.B) {
 			for range c.callers {
 				callers.Go(func() {
 					for left.Add(-1) >= 0 {
-						if _, err := s.Submitter.SubmitMany(b.Context(), s.Client, all); err != nil {
+						var err error
+						if len(all) == 1 {
+							_, _, err = s.Submitter.Submit(b.Context(), s.Client, all[0])
+						} else {
+							_, err = s.Submitter.SubmitMany(b.Context(), s.Client, all)
+						}
+						if err != nil {
 							b.Error(err)
 						}
 					}

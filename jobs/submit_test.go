@@ -209,12 +209,13 @@ func TestSubmit(t *testing.T) {
 		ids := make([]models.JobID, callers)
 		repeated := make([]bool, callers)
 		errs := make([]error, callers)
+		processes := []*jobs.Submitter{s.AnotherSubmitter(), s.AnotherSubmitter(), s.AnotherSubmitter()}
 
 		var calls sync.WaitGroup
 		for i := range callers {
 			calls.Go(func() {
 				var job *models.Job
-				if job, repeated[i], errs[i] = s.Submitter.Submit(t.Context(), s.Client, in); errs[i] == nil {
+				if job, repeated[i], errs[i] = processes[i%3].Submit(t.Context(), s.Client, in); errs[i] == nil {
 					ids[i] = job.ID
 				}
 			})
