@@ -84,7 +84,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 }
 
 // admitCalls is admit for many calls.
-func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) [][]*entry {
+func (s *Submitter) admitCalls(ctx context.Context, entries []*entry, _ bool) [][]*entry {
 	if err := s.judge(ctx, entries); err != nil {
 		for _, e := range entries {
 			e.err = err
@@ -128,7 +128,7 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 		}
 	}
 	slices.Sort(ids)
-	accounts, err := models.GetAccounts(ctx, s.DB, slices.Compact(ids))
+	accounts, err := models.ReadShares(ctx, s.DB, slices.Compact(ids))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the accounts: %w", err)
 	}

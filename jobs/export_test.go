@@ -1,5 +1,7 @@
 package jobs
 
+import "time"
+
 // Waiting is how many lease calls wait in this process.
 func (w *Waiters) Waiting() int {
 	w.mu.Lock()
@@ -80,3 +82,6 @@ func Submitting(s *Submitter) int {
 	defer s.writes.mu.Unlock()
 	return s.writes.leading + len(s.writes.waiting)
 }
+
+// Patient has calls wait for an account that is held, all together.
+func Patient(s *Submitter) { s.patience = time.Minute }

@@ -8,25 +8,23 @@ import (
 	"sync/atomic"
 )
 
-const (
-	// gatherLeaders is how many batches of a verb are under way at once: while one
-	// waits for the disk, the next is made.
-	gatherLeaders = 2
-	// gatherSize bounds a batch: a longer transaction holds its locks longer, and
-	// gains little.
-	gatherSize = 200
-)
+// gatherSize bounds a batch: a longer transaction holds its locks longer, and
+// gains little.
+const gatherSize = 200
 
 // errGivenUp is of a call whose batch ended in a panic.
 var errGivenUp = errors.New("the batch that this call was a part of was given up")
 
 // gather joins concurrent calls into batches, each run by one of its callers, so
-// that one transaction serves many. Who finds fewer than gatherLeaders at work
-// runs at once: a call that comes alone waits for nobody, and there is no timer.
-// Who finds more waits, and whoever is done hands all that waits by then to the
-// first of those. Nothing runs beside the calls: there is nothing to start or to
+// that one transaction serves many. Who finds nobody at work runs at once: a call
+// that comes alone waits for nobody, and there is no timer. Who finds others waits,
+// and whoever is done hands all that waits by then to the first of those. Nothing runs beside the calls: there is nothing to start or to
 // stop.
 type gather[T comparable] struct {
+	// most is how many batches may be under way at once; 0 is one. More have a use
+	// only if they do not wait for each other's rows.
+	most int
+
 	mu      sync.Mutex
 	waiting []*caller[T]
 	leading int
@@ -45,7 +43,7 @@ type caller[T comparable] struct {
 // cue tells a caller that it was served, or to run a batch that it is in.
 type cue[T comparable] struct {
 	batch []*caller[T]
-	// queued is a batch that counts as one of gatherLeaders.
+	// queued is a batch that others wait behind.
 	queued bool
 	err    error
 }
@@ -53,12 +51,13 @@ type cue[T comparable] struct {
 // do runs own in a batch with others, no larger than gatherSize by their sizes
 // unless it is alone in it. run notes in each what became of it, and returns
 // what it left: groups that shall be run each by itself and beside the others,
-// since they would keep those waiting or spoil their batch.
+// since they would keep those waiting or spoil their batch. Behind a group nobody
+// waits: run is told that it is alone.
 //
 // When ctx ends, so does the call; own may be carried out nevertheless. Only who
 // runs a batch for others too stays until it is over. The batch's ctx ends when
 // none of its callers is there any more.
-func (g *gather[T]) do(ctx context.Context, own T, size int, run func(context.Context, []T) [][]T) error {
+func (g *gather[T]) do(ctx context.Context, own T, size int, run func(ctx context.Context, batch []T, alone bool) (left [][]T)) error {
 	me := &caller[T]{ctx: ctx, own: own, size: size, cue: make(chan cue[T], 1)}
 	g.join(me)
 	for {
@@ -78,7 +77,7 @@ func (g *gather[T]) join(me *caller[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, me)
-	if g.leading < gatherLeaders {
+	if g.leading < max(g.most, 1) {
 		g.leading++
 		g.next()
 	}
@@ -129,7 +128,7 @@ func (g *gather[T]) leave(me *caller[T]) error {
 }
 
 // lead runs a batch, and tells its callers.
-func (g *gather[T]) lead(own cue[T], run func(context.Context, []T) [][]T) {
+func (g *gather[T]) lead(own cue[T], run func(ctx context.Context, batch []T, alone bool) (left [][]T)) {
 	ctx, end := whileAny(own.batch)
 	defer end()
 	callers, items := make(map[T]*caller[T], len(own.batch)), make([]T, len(own.batch))
@@ -158,7 +157,7 @@ func (g *gather[T]) lead(own cue[T], run func(context.Context, []T) [][]T) {
 			g.next()
 		}
 	}()
-	left = run(ctx, items)
+	left = run(ctx, items, !own.queued)
 	err = nil
 }
 

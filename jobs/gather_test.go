@@ -18,9 +18,13 @@ type slowVerb struct {
 	let     chan struct{}
 }
 
-func newSlowVerb() *slowVerb { return &slowVerb{let: make(chan struct{})} }
+func newSlowVerb() *slowVerb {
+	v := &slowVerb{let: make(chan struct{})}
+	v.most = 2
+	return v
+}
 
-func (h *slowVerb) run(ctx context.Context, items []*int) [][]*int {
+func (h *slowVerb) run(ctx context.Context, items []*int, _ bool) [][]*int {
 	var batch []int
 	for _, item := range items {
 		batch = append(batch, *item)
@@ -73,7 +77,7 @@ func TestGather(t *testing.T) {
 				calls = append(calls, h.call(t.Context(), n, size))
 			}
 
-			for range gatherLeaders {
+			for range h.most {
 				h.let <- struct{}{}
 				synctest.Wait()
 			}
@@ -136,11 +140,11 @@ func TestGather(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newSlowVerb()
 			var blocked []<-chan error
-			for n := range gatherLeaders {
+			for n := range h.most {
 				blocked = append(blocked, h.call(t.Context(), n, 1))
 			}
 			var groups [][]int
-			run := func(_ context.Context, items []*int) [][]*int {
+			run := func(_ context.Context, items []*int, alone bool) [][]*int {
 				var group []int
 				for _, item := range items {
 					group = append(group, *item)
@@ -148,6 +152,7 @@ func TestGather(t *testing.T) {
 				h.mu.Lock()
 				groups = append(groups, group)
 				h.mu.Unlock()
+				require.Equal(t, len(items) < 4, alone)
 				if len(items) == 4 {
 					return [][]*int{{items[1], items[3]}, {items[2]}}
 				}
@@ -177,7 +182,7 @@ func TestGather(t *testing.T) {
 			h := newSlowVerb()
 			first, second := h.call(t.Context(), 0, 1), h.call(t.Context(), 1, 1)
 			panicked, follower := make(chan any, 1), make(chan error, 1)
-			broken := func(context.Context, []*int) [][]*int { panic("broken") }
+			broken := func(context.Context, []*int, bool) [][]*int { panic("broken") }
 			go func() {
 				defer func() { panicked <- recover() }()
 				_ = h.do(t.Context(), new(int), 1, broken)
@@ -199,7 +204,7 @@ func TestGather(t *testing.T) {
 	t.Run("ServesAllHoweverManyCallAndLeave", func(t *testing.T) {
 		t.Parallel()
 
-		var g gather[*int]
+		g := gather[*int]{most: 3}
 		var calls sync.WaitGroup
 		for i := range 64 {
 			calls.Go(func() {
@@ -209,7 +214,7 @@ func TestGather(t *testing.T) {
 						cancel()
 					}
 					served := new(int)
-					err := g.do(ctx, served, 1+n%50, func(_ context.Context, items []*int) [][]*int {
+					err := g.do(ctx, served, 1+n%50, func(_ context.Context, items []*int, _ bool) [][]*int {
 						for _, item := range items {
 							*item = 1
 						}

@@ -60,6 +60,8 @@ type Submitter struct {
 
 	entries gather[*entry]
 	writes  gather[*submitCall]
+	// patience is batchPatience, unless a test says otherwise.
+	patience time.Duration
 }
 
 const (

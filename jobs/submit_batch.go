@@ -20,7 +20,9 @@ import (
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
-	// left are the calls that others are in the way of: groups to be tried each by
+	// patience is how long it waits for an account that somebody else holds.
+	patience time.Duration
+	// left are the calls whose equal is here or elsewhere: to be tried each by
 	// itself.
 	left [][]*submitCall
 
@@ -49,29 +51,45 @@ type accepted struct {
 	failed *models.Job
 }
 
+// batchPatience is how long a batch waits for an account that somebody else holds:
+// nobody shall wait for a stranger's account. Transactions hold one for less.
+const batchPatience = 20 * time.Millisecond
+
 // writeCalls carries out calls in one transaction, and leaves those that it could
-// not.
-func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall) (left [][]*submitCall) {
+// not: those of each account, if one of the accounts was not to be had, and each
+// call if one of them spoils it.
+func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall) {
+	patience := cmp.Or(s.patience, batchPatience)
+	if alone {
+		patience = 0
+	}
 	var b *submitBatch
 	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, calls: calls, start: change{tx: tx}}
+		b = &submitBatch{tx: tx, calls: calls, start: change{tx: tx}, patience: patience}
 		return b.run(ctx, s)
 	})
-	if err != nil && len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)) {
-		for call := range slices.Chunk(calls, 1) { // one of them spoils it
-			left = append(left, call)
-		}
-		return left
+	switch {
+	case err == nil:
+		b.tell(&s.Admission)
+		s.Notifier.submitted(ctx, b.changes)
+		return b.left
+	case models.IsLockTimeout(err) && !alone:
+		return slices.Collect(maps.Values(byAccount(calls)))
+	case len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)):
+		return slices.Collect(slices.Chunk(calls, 1))
 	}
-	if err != nil {
-		for _, call := range calls {
-			call.err = err
-		}
-		return nil
+	for _, call := range calls {
+		call.err = err
 	}
-	b.tell(&s.Admission)
-	s.Notifier.submitted(ctx, b.changes)
-	return b.left
+	return nil
+}
+
+func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {
+	of := map[models.AccountID][]*submitCall{}
+	for _, call := range calls {
+		of[call.account] = append(of[call.account], call)
+	}
+	return of
 }
 
 func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
@@ -87,38 +105,26 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock locks the accounts. A call is left if somebody else holds what it needs,
-// and other calls would wait with it.
+// lock locks the accounts.
 func (b *submitBatch) lock(ctx context.Context) error {
-	if err := b.lockVideos(ctx); err != nil {
+	if err := b.lockVideos(ctx); err != nil || len(b.calls) == 0 {
 		return err
 	}
-	of := map[models.AccountID][]*submitCall{}
-	for _, call := range b.calls {
-		of[call.account] = append(of[call.account], call)
-	}
-	if len(of) == 0 {
-		return nil
-	}
-	locked, now, err := models.LockAccounts(ctx, b.tx, slices.Collect(maps.Keys(of)))
+	ids := slices.Collect(maps.Keys(byAccount(b.calls)))
+	locked, now, err := models.LockAccounts(ctx, b.tx, ids, b.patience)
 	if err != nil {
 		return err
 	}
-	if len(locked) == 0 && len(of) == 1 {
+	if len(locked) < len(ids) {
 		return sql.ErrNoRows
 	}
 	b.start.now = now
 	b.accounts = keyedBy(locked, func(a *models.Account) models.AccountID { return a.ID })
-	b.calls = slices.DeleteFunc(slices.Clone(b.calls), func(call *submitCall) bool { return b.accounts[call.account] == nil })
-	for account, calls := range of {
-		if b.accounts[account] == nil {
-			b.left = append(b.left, calls)
-		}
-	}
 	return nil
 }
 
-// lockVideos locks the requests of the Videos API by their digests.
+// lockVideos locks the requests of the Videos API by their digests. A call whose
+// equal is under way, here or elsewhere, is left.
 func (b *submitBatch) lockVideos(ctx context.Context) error {
 	var keys []int64
 	lockOf := map[*submitCall]int64{}

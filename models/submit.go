@@ -4,26 +4,37 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
 )
 
-const lockAccountsSQL = `
-	WITH locked AS MATERIALIZED (
-		SELECT id, tier, max_queued, queued FROM accounts WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
+// ReadShares returns accounts with what a submit is let in by: their tier, weight,
+// rate per minute, and how many jobs they run and may.
+func ReadShares(ctx context.Context, db bun.IDB, ids []AccountID) (found []*Account, err error) {
+	rows, err := prepared(ctx, db, `
+		SELECT id, tier, weight, submits_per_minute, running, max_running FROM accounts WHERE id = ANY ($1::uuid[])`, column(ids, uuidOf))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		a := new(Account)
+		found = append(found, a)
+		return rows.Scan(&a.ID, &a.Tier, &a.Weight, &a.SubmitsPerMinute, &a.Running, &a.MaxRunning)
+	})
+	return found, err
+}
 
 // LockAccounts is LockAccount for several, in the order of their ids, with what
 // decides on a submit: their tier and how many jobs wait and may. now is
-// PostgreSQL's clock after that. Of several, those that another transaction holds
-// are left out: nobody shall wait for a stranger's account.
-func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Account, now time.Time, err error) {
-	held := ""
-	if len(ids) > 1 {
-		held = " SKIP LOCKED"
-	}
-	rows, err := prepared(ctx, tx, lockAccountsSQL+held+`)
-		SELECT id, tier, max_queued, queued, clock_timestamp() FROM locked`, column(ids, uuidOf))
+// PostgreSQL's clock after that. From here to the end of the transaction no wait
+// for a lock is longer than patience, or it fails as IsLockTimeout says; 0 is any
+// wait.
+func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID, patience time.Duration) (locked []*Account, now time.Time, err error) {
+	rows, err := prepared(ctx, tx, `
+		WITH locked AS MATERIALIZED (
+			SELECT id, tier, max_queued, queued FROM accounts
+			WHERE id = ANY ($1::uuid[]) AND (SELECT set_config('lock_timeout', $2, true)) IS NOT NULL
+			ORDER BY id FOR NO KEY UPDATE)
+		SELECT id, tier, max_queued, queued, clock_timestamp() FROM locked`, column(ids, uuidOf), fmt.Sprint(patience.Milliseconds()))
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		a := new(Account)
 		locked = append(locked, a)
