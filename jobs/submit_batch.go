@@ -20,7 +20,8 @@ import (
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
-	// patience is how long it waits for an account that somebody else holds.
+	// patience is how long it waits for what somebody else holds; 0 is as long as
+	// that takes: nobody waits behind it.
 	patience time.Duration
 	// left are the calls whose equal is here or elsewhere: to be tried each by
 	// itself.
@@ -139,7 +140,7 @@ func (b *submitBatch) lockVideos(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if len(b.calls) == 1 {
+	if len(b.calls) == 1 && b.patience == 0 {
 		return models.Lock(ctx, b.tx, keys[0])
 	}
 	slices.Sort(keys)

@@ -262,6 +262,29 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("MakeOneVideoOfARequestAndItsRetries", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		jobs.Patient(s.Submitter)
+		const tries = 3
+		ids := make([]models.JobID, tries)
+		calls := []func(){func() { s.Submit(t) }}
+		for retry := range tries {
+			calls = append(calls, func() {
+				video, _, err := s.Videos.Create(t.Context(), s.Client, request(), jobs.VideoRequest{Digest: make([]byte, 32), Retry: retry})
+				require.NoError(t, err)
+				ids[retry] = video.ID
+			})
+		}
+
+		together(t, s, calls...)
+
+		require.Equal(t, []models.JobID{ids[0], ids[0], ids[0]}, ids)
+		require.Equal(t, 2, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
 	t.Run("AreSpoiltByNoOther", func(t *testing.T) {
 		t.Parallel()
 
