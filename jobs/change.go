@@ -176,7 +176,7 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
-	for _, ofAccount := range byAccount(changes) {
+	for _, ofAccount := range inAccounts(changes) {
 		if err := saveOnAccount(ctx, tx, ofAccount); err != nil {
 			return err
 		}
@@ -184,8 +184,8 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 	return settleAll(ctx, tx, changes)
 }
 
-// byAccount groups changes by their jobs' accounts, in the order of those.
-func byAccount(changes []*change) [][]*change {
+// inAccounts groups changes by their jobs' accounts, in the order of those.
+func inAccounts(changes []*change) [][]*change {
 	if len(changes) == 1 {
 		return [][]*change{changes}
 	}

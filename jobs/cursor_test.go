@@ -142,9 +142,9 @@ func TestEventsAfterTheLast(t *testing.T) {
 		return nil
 	}
 
-	require.NoError(t, s.Watcher.Events(t.Context(), s.Client, job.ID, last, send), "the stream ends at once")
+	require.NoError(t, each(t.Context(), s.Watcher, s.Client, job.ID, last, send), "the stream ends at once")
 	for _, after := range []int64{-1, last + 1, 1<<31 - 1, 1<<63 - 1} {
-		jobstest.RequireInvalid(t, s.Watcher.Events(t.Context(), s.Client, job.ID, after, send), "afterSeq")
+		jobstest.RequireInvalid(t, each(t.Context(), s.Watcher, s.Client, job.ID, after, send), "afterSeq")
 	}
 }
 

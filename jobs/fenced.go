@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -51,8 +52,8 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 	if !c.fence.AttemptID.Valid() {
 		return nil, notFound("attempt")
 	}
-	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall) [][]*fencedCall {
-		return h.together(ctx, calls, accounts)
+	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
+		return h.together(ctx, calls, accounts, alone)
 	})
 	if err != nil {
 		return nil, err
@@ -61,34 +62,37 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 }
 
 // together runs calls in one transaction, and returns those that need one of their
-// own: all, one by one, if it failed.
-func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts bool) (alone [][]*fencedCall) {
+// own: all, one by one, if it failed, or if somebody else held a row of one for
+// long.
+func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall) {
+	patience := batchPatience
+	if alone {
+		patience = 0
+	}
 	if len(calls) > 1 {
-		calls = slices.DeleteFunc(calls, func(c *fencedCall) bool {
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
 			if c.writes {
-				alone = append(alone, []*fencedCall{c})
+				left = append(left, []*fencedCall{c})
 			}
 			return c.writes
 		})
 	}
 	if len(calls) == 0 {
-		return alone
+		return left
 	}
-	switch err := h.transact(ctx, calls, accounts); {
+	switch err := h.transact(ctx, calls, accounts, patience); {
 	case err == nil:
-	case len(calls) == 1:
+	case len(calls) == 1 && (alone || !models.IsLockTimeout(err)):
 		calls[0].l, calls[0].err = nil, err
 	default:
-		for _, c := range calls {
-			alone = append(alone, []*fencedCall{c})
-		}
+		left = slices.AppendSeq(left, slices.Chunk(calls, 1))
 	}
-	return alone
+	return left
 }
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
 // and stops no other.
-func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool) error {
+func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool, patience time.Duration) error {
 	live, err := h.find(ctx, calls)
 	if err != nil || len(live) == 0 {
 		return err
@@ -99,6 +103,11 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	}
 	var changed []*held
 	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+		if patience > 0 {
+			if err := models.BePatient(ctx, tx, patience); err != nil {
+				return err
+			}
+		}
 		all, err := lockAll(ctx, tx, attempts, accounts)
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ var errGivenUp = errors.New("the batch that this call was a part of was given up
 // gather joins concurrent calls into batches, each run by one of its callers, so
 // that one transaction serves many. Who finds nobody at work runs at once: a call
 // that comes alone waits for nobody, and there is no timer. Who finds others waits,
-// and whoever is done hands all that waits by then to the first of those. Nothing runs beside the calls: there is nothing to start or to
-// stop.
+// and whoever is done hands all that waits by then to the first of those. Nothing
+// runs beside the calls: there is nothing to start or to stop.
 type gather[T comparable] struct {
 	// most is how many batches may be under way at once; 0 is one. More have a use
 	// only if they do not wait for each other's rows.

@@ -55,7 +55,7 @@ type beat struct {
 }
 
 // beatAll extends the leases of heartbeats that came together.
-func (h *Holder) beatAll(ctx context.Context, all []*beat) [][]*beat {
+func (h *Holder) beatAll(ctx context.Context, all []*beat, _ bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat

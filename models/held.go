@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,13 @@ func GetAttempts(ctx context.Context, db bun.IDB, ids []AttemptID) ([]*Attempt, 
 	var found []*Attempt
 	err := db.NewSelect().Model(&found).Where("a.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
+}
+
+// BePatient bounds each wait for a lock until the transaction ends: the statement
+// fails as IsLockTimeout says.
+func BePatient(ctx context.Context, tx bun.Tx, patience time.Duration) error {
+	_, err := tx.NewRaw("SELECT set_config('lock_timeout', ?, true)", fmt.Sprint(patience.Milliseconds())).Exec(ctx)
+	return err
 }
 
 // LockAccountsOf keeps the accounts of jobs still until the transaction ends.
