@@ -222,38 +222,50 @@ func saveOnAccount(ctx context.Context, tx bun.Tx, changes []*change) error {
 	if err := changes[0].countOnAccount(ctx, queued, running); err != nil {
 		return err
 	}
-	for _, c := range changes {
-		if err := c.moveLanes(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return moveLanes(ctx, tx, changes)
 }
 
-// moveLanes keeps the counters of the lanes that the job leaves and enters.
-func (c *change) moveLanes(ctx context.Context) error {
-	to := c.job.Status
-	moved := c.job.Queue() != c.was.Queue
-	if c.from == models.JobQueued && (to != models.JobQueued || moved) {
-		given := 0.0
-		if to.Live() {
-			given = c.job.EstimatedGPUSeconds
+// moveLanes keeps the counters of the lines that an account's jobs leave and
+// enter.
+func moveLanes(ctx context.Context, tx bun.Tx, changes []*change) error {
+	leaving := map[models.Line][]*change{}
+	for _, c := range changes {
+		if c.leaves() {
+			leaving[c.was.Line] = append(leaving[c.was.Line], c)
 		}
-		at, err := models.LeaveLane(ctx, c.tx, c.job.AccountID, c.was.Line, given)
+	}
+	for line, left := range leaving {
+		given := 0.0
+		for _, c := range left {
+			if c.job.Status.Live() {
+				given += c.job.EstimatedGPUSeconds
+			}
+		}
+		at, err := models.LeaveLane(ctx, tx, left[0].job.AccountID, line, len(left), given)
 		if err != nil {
 			return fmt.Errorf("leave the lane: %w", err)
 		}
-		c.left = &c.was
-		c.left.VirtualTime = at
+		for _, c := range left {
+			c.left = &c.was
+			c.left.VirtualTime = at
+		}
 	}
-	if to == models.JobQueued && (c.from != models.JobQueued || moved) {
-		ready, err := enterLane(ctx, c.tx, c.job)
+	for _, c := range changes {
+		if c.job.Status != models.JobQueued || c.from == models.JobQueued && !c.leaves() {
+			continue
+		}
+		ready, err := enterLane(ctx, tx, c.job)
 		if err != nil {
 			return err
 		}
 		c.ready = ready
 	}
 	return nil
+}
+
+// leaves tells whether the job was queued and is no longer, or elsewhere.
+func (c *change) leaves() bool {
+	return c.from == models.JobQueued && (c.job.Status != models.JobQueued || c.job.Queue() != c.was.Queue)
 }
 
 // settleAll settles what waits for the jobs that ended.

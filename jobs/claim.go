@@ -37,6 +37,19 @@ type search struct {
 	alone bool
 	// passed are jobs that the worker may not have now.
 	passed []models.JobID
+
+	// patience bounds its waits for locks, if it is not 0.
+	patience time.Duration
+	kind     string // of worker: those of one kind can run the same jobs
+	found    found
+}
+
+// found is what a search came to: at most one of them.
+type found struct {
+	lease *Lease
+	// passed tells that there was a job that only this worker may not have.
+	passed bool
+	err    error
 }
 
 var (
@@ -144,14 +157,19 @@ func (s *search) dropStale(ctx context.Context, head ReadyJob) {
 // claim gives one job to the worker: attempt, job, worker, counters and event in
 // one transaction.
 func (s *search) claim(ctx context.Context, head ReadyJob, turn bool) (*Lease, error) {
-	var lease *Lease
-	var done *change
+	var made *assignment
 	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		if s.patience > 0 {
+			if err := models.BePatient(ctx, tx, s.patience); err != nil {
+				return err
+			}
+		}
 		w, job, err := s.lock(ctx, tx, head)
 		if err != nil {
 			return err
 		}
-		if lease, done, err = assign(ctx, tx, w, job, s.requestID); err != nil {
+		made = &assignment{worker: w, job: job, requestID: s.requestID}
+		if err := assignAll(ctx, tx, []*assignment{made}); err != nil {
 			return err
 		}
 		err = models.CountStart(ctx, tx, head.Line, turn)
@@ -163,16 +181,16 @@ func (s *search) claim(ctx context.Context, head ReadyJob, turn bool) (*Lease, e
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.after(ctx, done)
-	s.compare(lease.Job)
-	return lease, nil
+	s.Notifier.after(ctx, made.change)
+	s.compare(made.job)
+	return made.lease, nil
 }
 
 // compare tells how long a job waited that was just given out for the first time,
 // if it was predicted.
-func (s *search) compare(job *models.Job) {
-	if s.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
-		s.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
+func (l *Leaser) compare(job *models.Job) {
+	if l.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
+		l.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
 	}
 }
 
@@ -244,44 +262,82 @@ func (s *search) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool,
 	return others > 0, nil
 }
 
-// assign makes the attempt by which a locked worker gets a locked job.
-func assign(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job, requestID string) (*Lease, *change, error) {
-	c, err := newChange(ctx, tx, job)
+// assignment is a locked job that a locked worker gets.
+type assignment struct {
+	worker    *models.Worker
+	job       *models.Job
+	requestID string
+
+	lease  *Lease
+	change *change
+}
+
+// assignAll makes the attempts by which workers get jobs.
+func assignAll(ctx context.Context, tx bun.Tx, all []*assignment) error {
+	now, err := models.Now(ctx, tx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	var attempts []*models.Attempt
+	var workers []models.Changed[models.Worker]
+	var changes []*change
+	for _, a := range all {
+		was := *a.worker
+		if err := a.make(tx, now); err != nil {
+			return err
+		}
+		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
+		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
+	}
+	if err := models.InsertAttempts(ctx, tx, attempts); err != nil {
+		return fmt.Errorf("insert the attempts: %w", err)
+	}
+	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
+		return fmt.Errorf("update the workers: %w", err)
+	}
+	if err := saveAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	for _, a := range all {
+		if err := a.lease.read(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes the lease, in memory.
+func (a *assignment) make(tx bun.Tx, now time.Time) error {
+	w, job := a.worker, a.job
+	c := changeAt(tx, now, job)
 	if err := c.move(models.JobAssigned); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if job.WaitedSeconds == nil {
-		job.WaitedSeconds = new(max(c.now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
+		job.WaitedSeconds = new(max(now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
 	}
 	job.AttemptNo++
 	attempt := &models.Attempt{
 		ID: models.NewAttemptID(), JobID: job.ID, Run: job.Run, AttemptNo: job.AttemptNo, WorkerID: w.ID,
-		FencingToken: models.NewFencingToken(), LeaseRequestID: requestID, Status: models.AttemptLeased,
-		LeasedAt: c.now, LeaseExpiresAt: c.now.Add(LeaseTTL), LastHeartbeatAt: c.now,
-	}
-	if err := models.InsertAttempt(ctx, tx, attempt); err != nil {
-		return nil, nil, fmt.Errorf("insert the attempt: %w", err)
+		FencingToken: models.NewFencingToken(), LeaseRequestID: a.requestID, Status: models.AttemptLeased,
+		LeasedAt: now, LeaseExpiresAt: now.Add(LeaseTTL), LastHeartbeatAt: now,
 	}
 	job.CurrentAttemptID = attempt.ID
-	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, c.now
+	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, now
 	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
 	c.note(models.EventLeased, payload{"attemptNo": job.AttemptNo, "worker": w.ID})
 	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
-	if err := models.UpdateWorker(ctx, tx, w, models.WorkerIdle); err != nil {
-		return nil, nil, fmt.Errorf("update the worker: %w", err)
+	a.change, a.lease = c, &Lease{Attempt: attempt, Job: job}
+	return nil
+}
+
+// read adds what the job begins from.
+func (l *Lease) read(ctx context.Context, tx bun.Tx) (err error) {
+	if l.Inputs, err = inputOf(ctx, tx, l.Job); err != nil {
+		return err
 	}
-	if err := c.save(ctx); err != nil {
-		return nil, nil, err
+	if l.Job.LatestCheckpointID != "" {
+		l.Checkpoints, err = models.ListCheckpoints(ctx, tx, l.Job.ID, 2)
 	}
-	lease := &Lease{Attempt: attempt, Job: job}
-	if lease.Inputs, err = inputOf(ctx, tx, job); err != nil {
-		return nil, nil, err
-	}
-	if job.LatestCheckpointID != "" {
-		lease.Checkpoints, err = models.ListCheckpoints(ctx, tx, job.ID, 2)
-	}
-	return lease, c, err
+	return err
 }

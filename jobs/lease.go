@@ -55,6 +55,8 @@ type Leaser struct {
 	Catalogue *Catalogue
 	// Meter is told how long jobs waited; nil: nobody is.
 	Meter Meter
+
+	looks gather[*search]
 }
 
 // LeaseCall is a worker's request for a job.
@@ -116,7 +118,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
 	for ctx.Err() == nil { // nobody would hear of a lease that is given after it
-		lease, passed, err := (&search{Leaser: l, worker: worker, reach: reach, requestID: call.RequestID}).run(ctx)
+		lease, passed, err := l.look(ctx, &search{Leaser: l, worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind})
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}

@@ -25,17 +25,16 @@ const notifyTimeout = 200 * time.Millisecond
 func (n *Notifier) after(ctx context.Context, changes ...*change) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
-	var news []string
+	var all []*change
 	for _, c := range changes {
-		if c == nil {
-			continue
+		if c != nil {
+			all = append(append(all, c), c.others...)
 		}
-		n.index(ctx, c)
+	}
+	n.index(ctx, all)
+	var news []string
+	for _, c := range all {
 		news = append(news, c.news()...)
-		for _, other := range c.others {
-			n.index(ctx, other)
-			news = append(news, other.news()...)
-		}
 	}
 	if len(news) > 0 {
 		slices.Sort(news)
@@ -43,16 +42,24 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 	}
 }
 
-// index keeps the ready index as the change left the job.
-func (n *Notifier) index(ctx context.Context, c *change) {
-	if c.left != nil {
-		n.log(ctx, n.Index.Remove(ctx, *c.left))
+// index keeps the ready index as the changes left the jobs.
+func (n *Notifier) index(ctx context.Context, changes []*change) {
+	var left []ReadyJob
+	for _, c := range changes {
+		if c.left != nil {
+			left = append(left, *c.left)
+		}
 	}
-	if c.ready != nil {
-		n.ready(ctx, *c.ready)
+	if len(left) > 0 {
+		n.log(ctx, n.Index.Remove(ctx, left...))
 	}
-	if c.standing != nil {
-		n.stand(ctx, *c.standing)
+	for _, c := range changes {
+		if c.ready != nil {
+			n.ready(ctx, *c.ready)
+		}
+		if c.standing != nil {
+			n.stand(ctx, *c.standing)
+		}
 	}
 }
 

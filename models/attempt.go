@@ -52,9 +52,9 @@ type Attempt struct {
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
 }
 
-// InsertAttempt writes a new attempt.
-func InsertAttempt(ctx context.Context, tx bun.Tx, a *Attempt) error {
-	_, err := tx.NewInsert().Model(a).Exec(ctx)
+// InsertAttempts writes new attempts.
+func InsertAttempts(ctx context.Context, tx bun.Tx, attempts []*Attempt) error {
+	_, err := tx.NewInsert().Model(&attempts).Exec(ctx)
 	return err
 }
 

@@ -33,6 +33,31 @@ func LockAccountsOf(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 	return err
 }
 
+// LockAccountsToRun locks accounts in the order of their ids, and returns how many
+// jobs more each may run.
+func LockAccountsToRun(ctx context.Context, tx bun.Tx, ids []AccountID) (map[AccountID]int, error) {
+	var locked []struct {
+		ID   AccountID `bun:"id"`
+		Room int       `bun:"room"`
+	}
+	err := tx.NewRaw("SELECT id, max_running - running AS room FROM accounts WHERE id IN (?) ORDER BY id FOR NO KEY UPDATE", bun.List(ids)).
+		Scan(ctx, &locked)
+	room := make(map[AccountID]int, len(locked))
+	for _, a := range locked {
+		room[a.ID] = a.Room
+	}
+	return room, err
+}
+
+// LockQueuedJobs is LockQueuedJob for many: those that are not to be had are not
+// in the answer.
+func LockQueuedJobs(ctx context.Context, tx bun.Tx, ids []JobID) ([]*Job, error) {
+	var found []*Job
+	err := tx.NewSelect().Model(&found).Where("j.id IN (?) AND j.status = 'QUEUED'", bun.List(ids)).
+		Order("j.id").For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+	return found, err
+}
+
 // LockWorkers is LockWorker for many, in the order of their ids.
 func LockWorkers(ctx context.Context, tx bun.Tx, ids []WorkerID) ([]*Worker, error) {
 	var found []*Worker

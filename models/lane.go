@@ -39,16 +39,16 @@ func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (
 	return virtualTime, err
 }
 
-// LeaveLane counts one queued job less, and advances the account's virtual time
+// LeaveLane counts n queued jobs less, and advances the account's virtual time
 // by what it was given: estimated GPU seconds over the account's weight, or
-// nothing for a job that left without being leased. It returns the new time.
-func LeaveLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, gpuSeconds float64) (float64, error) {
+// nothing for jobs that left without being leased. It returns the new time.
+func LeaveLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, gpuSeconds float64) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
-		UPDATE account_lanes l SET queued = l.queued - 1, virtual_time = l.virtual_time + ? / a.weight
+		UPDATE account_lanes l SET queued = l.queued - ?, virtual_time = l.virtual_time + ? / a.weight
 		FROM accounts a
 		WHERE l.account_id = ? AND l.lane = ? AND l.promoted = ? AND a.id = l.account_id
-		RETURNING l.virtual_time`, gpuSeconds, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
+		RETURNING l.virtual_time`, n, gpuSeconds, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
 	return virtualTime, err
 }
 
@@ -136,6 +136,15 @@ func CountStart(ctx context.Context, tx bun.Tx, line Line, turn bool) error {
 		least = PromotedEvery - 1
 	}
 	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = 0 WHERE lane = ? AND since_promoted >= ?", line.Lane, least).Exec(ctx))
+}
+
+// CountStarts is CountStart for several of the lane's own jobs.
+func CountStarts(ctx context.Context, tx bun.Tx, lane Tier, n int, turn bool) error {
+	if turn {
+		return nil // it is counted no further
+	}
+	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = since_promoted + ?0 WHERE lane = ?1 AND since_promoted + ?0 < ?2",
+		n, lane, PromotedEvery).Exec(ctx))
 }
 
 // QueuePause is an operator's last word on a queue.
