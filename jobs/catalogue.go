@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,29 +49,44 @@ type Catalogue struct {
 	models []*Model
 }
 
-// LoadCatalogue reads the models that come with Reelay.
-func LoadCatalogue() (*Catalogue, error) {
-	index, err := catalogueFiles.ReadFile("catalogue/models.json")
-	if err != nil {
-		return nil, fmt.Errorf("read the model catalogue: %w", err)
-	}
+// BenchModels is the set of models that only measurements use.
+const BenchModels = "bench"
+
+// LoadCatalogue reads the models that come with Reelay: those for everybody, and
+// such sets as are asked for.
+func LoadCatalogue(sets ...string) (*Catalogue, error) {
 	c := &Catalogue{}
-	if err := json.Unmarshal(index, &c.models); err != nil {
-		return nil, fmt.Errorf("read the model catalogue: %w", err)
-	}
-	for _, m := range c.models {
-		if err := m.compile(); err != nil {
-			return nil, fmt.Errorf("model %s: %w", m.Name, err)
+	for _, folder := range append([]string{""}, sets...) {
+		if err := c.load(path.Join("catalogue", folder)); err != nil {
+			return nil, fmt.Errorf("read the model catalogue: %w", err)
 		}
 	}
 	return c, nil
 }
 
-func (m *Model) compile() error {
-	schema, err := catalogueFiles.ReadFile("catalogue/" + m.Name + ".schema.json")
+func (c *Catalogue) load(folder string) error {
+	index, err := catalogueFiles.ReadFile(path.Join(folder, "models.json"))
 	if err != nil {
 		return err
 	}
+	var models []*Model
+	if err := json.Unmarshal(index, &models); err != nil {
+		return err
+	}
+	for _, m := range models {
+		schema, err := catalogueFiles.ReadFile(path.Join(folder, m.Name+".schema.json"))
+		if err == nil {
+			err = m.compile(schema)
+		}
+		if err != nil {
+			return fmt.Errorf("model %s: %w", m.Name, err)
+		}
+	}
+	c.models = append(c.models, models...)
+	return nil
+}
+
+func (m *Model) compile(schema []byte) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return err

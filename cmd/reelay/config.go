@@ -43,6 +43,8 @@ type config struct {
 	videoModels string
 	// metricsOpen serves the metrics to everybody who reaches the API.
 	metricsOpen bool
+	// benchModels adds the models that only measurements use to the catalogue.
+	benchModels bool
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -105,14 +107,16 @@ func (c *config) check() error {
 		c.databaseMax = n
 	}
 	c.checkRetention(bad)
-	c.checkOutbound(bad)
-	wrong = append(wrong, c.tls.check(), c.checkVideoModels())
-	switch open := env("REELAY_METRICS_OPEN", "false"); open {
-	case "true", "false":
-		c.metricsOpen = open == "true"
-	default:
-		bad("REELAY_METRICS_OPEN", open, "true or false")
+	for name, is := range map[string]*bool{
+		"REELAY_OUTBOUND_LOOPBACK": &c.outbound.AllowLoopback, "REELAY_METRICS_OPEN": &c.metricsOpen, "REELAY_BENCH_MODELS": &c.benchModels,
+	} {
+		value := env(name, "false")
+		if value != "true" && value != "false" {
+			bad(name, value, "true or false")
+		}
+		*is = value == "true"
 	}
+	wrong = append(wrong, c.tls.check(), c.checkVideoModels())
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
@@ -128,20 +132,9 @@ func (c *config) check() error {
 	return errors.Join(wrong...)
 }
 
-// checkOutbound reads whether this machine itself may be called.
-func (c *config) checkOutbound(bad func(name, value, may string)) {
-	switch value := env("REELAY_OUTBOUND_LOOPBACK", "false"); value {
-	case "true":
-		c.outbound.AllowLoopback = true
-	case "false":
-	default:
-		bad("REELAY_OUTBOUND_LOOPBACK", value, "true or false")
-	}
-}
-
 // checkVideoModels reads the names of models as the API will.
 func (c *config) checkVideoModels() error {
-	catalogue, err := jobs.LoadCatalogue()
+	catalogue, err := c.catalogue()
 	if err == nil {
 		_, err = videos.ReadModels(c.videoModels, catalogue)
 	}
@@ -149,6 +142,14 @@ func (c *config) checkVideoModels() error {
 		return fmt.Errorf("REELAY_VIDEO_MODELS is %q: it must be pairs such as sora-2=testcard, separated by commas: %w", c.videoModels, err)
 	}
 	return nil
+}
+
+// catalogue is the models that jobs may name here.
+func (c *config) catalogue() (*jobs.Catalogue, error) {
+	if c.benchModels {
+		return jobs.LoadCatalogue(jobs.BenchModels)
+	}
+	return jobs.LoadCatalogue()
 }
 
 func validListen(address string) bool {

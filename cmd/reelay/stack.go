@@ -63,7 +63,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
 		return nil, err
 	}
-	if s.catalogue, err = jobs.LoadCatalogue(); err != nil {
+	if s.catalogue, err = cfg.catalogue(); err != nil {
 		return nil, err
 	}
 	if s.videoModels, err = videos.ReadModels(cfg.videoModels, s.catalogue); err != nil {

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/reelay/reelay/client"
+)
+
+const checkpointQuery = "mutation commitCheckpoint($input: CommitCheckpointInput!) { commitCheckpoint(input: $input) { leaseExpiresAt directive { action reason } } }"
+
+// object is what is uploaded wherever an object is needed.
+var object = bytes.Repeat([]byte("reelay"), 170)
+
+// uploadsEach is how many checkpoints each worker has uploaded before a round, so
+// that only their commit is measured.
+const uploadsEach = 12
+
+// checkpoints is what each worker commits every 30 s.
+func checkpoints() Measurement {
+	return Measurement{
+		Name: "checkpoint", Title: "commitCheckpoint, 32 clients for 320 workers", Unit: "checkpoints",
+		Note: "Ours: GraphQL over HTTP; token and fence checked, the object's size and checksum asked of the store, artifact and event kept. The uploads before are not counted; a round ends when all are committed.",
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			held, err := s.holders(ctx, s.sized(holders, 8))
+			if err != nil {
+				return nil, err
+			}
+			clients := s.sized(heartbeatClients, 4)
+			conns, err := s.conns(clients, []string{""})
+			if err != nil {
+				return nil, err
+			}
+			all := []Contestant{{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) {
+				queues, err := s.uploads(ctx, held, clients)
+				if err != nil {
+					return nil, err
+				}
+				steps := make([]step, clients)
+				for i := range steps {
+					queue, c := queues[i], conns[i]
+					steps[i] = func() (int, error) {
+						if len(queue) == 0 {
+							return 0, errNoMore
+						}
+						next := queue[0]
+						_, err := c.postAs(next.head, next.text)
+						if err == nil {
+							queue = queue[1:]
+						}
+						return 1, err
+					}
+				}
+				return atLoad(ctx, s.Effort.Span, steps)
+			}}}
+			return s.limit(ctx).with(all, func(l *limit) Contestant {
+				return l.contestant("checkpoint", heartbeatClients, 1, liveAttempts, "attempt, job, artifact and event in one statement, one commit; no store is asked")
+			}), nil
+		},
+	}
+}
+
+// message is a request that is ready to be sent under a worker's token.
+type message struct{ head, text []byte }
+
+// uploads has each holder upload some checkpoints, and returns the commits, dealt
+// to so many clients.
+func (s *Site) uploads(ctx context.Context, held []holder, clients int) ([][]message, error) {
+	host, err := s.host()
+	if err != nil {
+		return nil, err
+	}
+	queues, each := make([][]message, clients), s.sized(uploadsEach, 2)
+	made := make([][]message, len(held))
+	err = atOnce(ctx, len(held), func(ctx context.Context, i int) error {
+		for step := range each {
+			o, err := held[i].upload(ctx, client.ArtifactTypeCheckpoint, "application/octet-stream")
+			if err != nil {
+				return err
+			}
+			b, err := newBody(checkpointQuery, map[string]any{"input": map[string]any{
+				"attemptId": held[i].lease.attempt, "fencingToken": held[i].lease.token, "object": o, "step": step, "percent": 1,
+			}}, "")
+			if err != nil {
+				return err
+			}
+			made[i] = append(made[i], message{head(host, held[i].token), b.text})
+		}
+		return nil
+	})
+	for step := range each {
+		for i := range made {
+			if err == nil {
+				queues[i%clients] = append(queues[i%clients], made[i][step])
+			}
+		}
+	}
+	return queues, err
+}
+
+// upload sends one object of the job that a worker holds, and returns what to say
+// of it in a commit.
+func (h *holder) upload(ctx context.Context, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
+	sum, size, err := client.Checksum(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	target, err := h.RequestUpload(ctx, client.RequestUploadInput{
+		AttemptId: h.lease.attempt, FencingToken: h.lease.token, Type: kind, ContentType: contentType, SizeBytes: size, Checksum: sum,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &client.UploadedObject{ObjectKey: target.ObjectKey, SizeBytes: size, Checksum: sum, ContentType: contentType},
+		h.Upload(ctx, target, bytes.NewReader(object), size)
+}
+
+// verifiedCompletions is the whole of what an agent does around its work, with a film.
+func verifiedCompletions() Measurement {
+	const workers = 20
+	return Measurement{
+		Name: "lease", Title: "lease, upload and completeJob with an object of 1,020 bytes, 20 remote workers", Unit: "jobs",
+		Note: "Four requests a job: lease, requestUpload, PUT, completeJob (which asks the store for size and checksum). By the Go client, in this process. No limit and no peer does the like.",
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			f, err := s.newFloor(ctx, 0, accountsOfBench)
+			if err != nil {
+				return nil, err
+			}
+			hands, err := s.workers(ctx, s.sized(workers, 2), noop)
+			if err != nil {
+				return nil, err
+			}
+			return []Contestant{{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) {
+				if err := f.fill(ctx, int(500*s.Effort.Span.Seconds())+100); err != nil {
+					return nil, err
+				}
+				steps := make([]step, len(hands))
+				for i := range steps {
+					steps[i] = func() (int, error) { return f.took(hands[i].film(ctx)) }
+				}
+				return atLoad(ctx, s.Effort.Span, steps)
+			}}}, nil
+		},
+	}
+}
+
+// film takes a job and ends it with a film.
+func (w *worker) film(ctx context.Context) (int, error) {
+	answer, err := w.LeaseJob(ctx, client.LeaseJobInput{WorkerId: w.id, WaitSeconds: new(20)})
+	if err != nil {
+		return 0, err
+	}
+	if answer.Lease == nil {
+		return 0, errors.New("a worker got no job within 20 s")
+	}
+	h := holder{*w, lease{answer.Lease.AttemptId, answer.Lease.FencingToken, answer.Lease.Job.Id}}
+	o, err := h.upload(ctx, client.ArtifactTypeFinalVideo, "video/mp4")
+	if err != nil {
+		return 0, err
+	}
+	_, err = w.CompleteJob(ctx, client.CompleteJobInput{AttemptId: h.lease.attempt, FencingToken: h.lease.token, Video: o})
+	return 1, err
+}

@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// conn is one kept-alive connection that posts GraphQL requests, one at a time.
+// It does no more than it must, since it shares the machine with what it
+// measures.
+type conn struct {
+	host string
+	head []byte // of a request, up to its length
+	in   *bufio.Reader
+	used time.Time // when it was last needed
+	out  []byte
+	body []byte // the last answer, until the next
+
+	mu  sync.Mutex
+	net net.Conn // nil until it is needed
+}
+
+// idle is how long a connection may rest before a new one is better: a server
+// ends those that rest long.
+const idle = 20 * time.Second
+
+// newConn is a connection to a GraphQL API under a key.
+func newConn(host, key string) *conn { return &conn{host: host, head: head(host, key)} }
+
+// ready connects, if there is no connection that is fresh.
+func (c *conn) ready() (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.net == nil || now.Sub(c.used) > idle {
+		opened, err := net.DialTimeout("tcp", c.host, idle)
+		if err != nil {
+			return nil, err
+		}
+		if c.net != nil {
+			c.net.Close()
+		}
+		c.net, c.in = opened, bufio.NewReaderSize(opened, 4<<10)
+	}
+	c.used = now
+	return c.net, nil
+}
+
+// close ends the connection, and what waits for an answer on it. The next request
+// opens another.
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.net != nil {
+		c.net.Close()
+	}
+	c.net = nil
+}
+
+func head(host, key string) []byte {
+	return fmt.Appendf(nil, "POST /graphql HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: ", host, key)
+}
+
+// errLater is a refusal that says when to come again.
+var errLater = errors.New("the API refused for now")
+
+// errLost is the end of a lease that was not renewed in time.
+var errLost = errors.New("the lease is lost")
+
+// post sends one request and returns the answer, until the next. An answer with
+// errors is an error.
+func (c *conn) post(body []byte) ([]byte, error) { return c.postAs(c.head, body) }
+
+// postAs is post under the key of another head.
+func (c *conn) postAs(head, body []byte) ([]byte, error) {
+	to, err := c.ready()
+	if err != nil {
+		return nil, err
+	}
+	c.out = append(append(c.out[:0], head...), strconv.Itoa(len(body))...)
+	c.out = append(append(c.out, "\r\n\r\n"...), body...)
+	status := 0
+	if _, err = to.Write(c.out); err == nil {
+		status, err = c.read()
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	if bytes.Contains(c.body, []byte(`"retryAfterSeconds"`)) {
+		return nil, fmt.Errorf("%w: %.500s", errLater, c.body)
+	}
+	if bytes.Contains(c.body, []byte(`"LEASE_LOST"`)) {
+		return nil, errLost
+	}
+	if status != http.StatusOK || bytes.Contains(c.body, []byte(`"errors"`)) {
+		return nil, fmt.Errorf("the API answered %d: %.500s", status, c.body)
+	}
+	return c.body, nil
+}
+
+// read reads one answer into c.body.
+func (c *conn) read() (status int, err error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < 12 {
+		return 0, fmt.Errorf("the API answered %q, which is no HTTP", line)
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, fmt.Errorf("the API answered %q, which is no HTTP", line)
+	}
+	size, chunked := 0, false
+	for {
+		if line, err = c.in.ReadSlice('\n'); err != nil {
+			return 0, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if size, err = strconv.Atoi(string(value)); err != nil {
+				return 0, err
+			}
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			chunked = true
+		}
+	}
+	c.body = c.body[:0]
+	if !chunked {
+		return status, c.take(size)
+	}
+	return status, c.chunks()
+}
+
+// maxAnswer is far above any answer to a request of ours.
+const maxAnswer = 16 << 20
+
+func (c *conn) take(n int) error {
+	if n < 0 || len(c.body)+n > maxAnswer {
+		return errors.New("the API sent an answer without end")
+	}
+	from := len(c.body)
+	c.body = append(c.body, make([]byte, n)...)
+	_, err := io.ReadFull(c.in, c.body[from:])
+	return err
+}
+
+func (c *conn) chunks() error {
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(string(bytes.TrimRight(line, "\r\n")), 16, 31)
+		if err != nil {
+			return err
+		}
+		if err := c.take(int(n)); err != nil {
+			return err
+		}
+		if _, err := c.in.Discard(2); err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// field returns the text of the first field of that name in a JSON answer, which
+// holds no escapes. It is what a hot loop can afford.
+func field(answer []byte, name string) (string, bool) {
+	_, rest, found := bytes.Cut(answer, []byte(`"`+name+`":"`))
+	value, _, ended := bytes.Cut(rest, []byte(`"`))
+	return string(value), found && ended
+}

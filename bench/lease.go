@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/reelay/reelay/client"
+)
+
+// noop is the model whose jobs end with a JSON output, without an object.
+const noop = "bench.noop"
+
+const (
+	leaseQuery = "mutation leaseJob($input: LeaseJobInput!) { leaseJob(input: $input) { lease { attemptId fencingToken job { id params } } } }"
+	endQuery   = "mutation completeJob($input: CompleteJobInput!) { completeJob(input: $input) { job { id status } next { attemptId fencingToken job { id params } } } }"
+)
+
+// leaseWorkers are at once at work, as in the target.
+const leaseWorkers = 100
+
+// leaseAndComplete is the life of a job in the hands of remote workers.
+func leaseAndComplete() Measurement {
+	const against, withNext = "Faktory FETCH + ACK", reelay + " with leaseNext"
+	return Measurement{
+		Name: "lease", Title: "lease + completeJob, 100 remote workers", Unit: "jobs",
+		Targets: []Target{
+			{Name: "lease + completeJob, two requests a job, against Faktory's FETCH + ACK", Figure: "rate", Against: against, Bound: 1},
+			{Name: "the same with leaseNext, one request a job", Figure: "rate", Of: withNext, Against: against, Bound: 1.5},
+		},
+		Note: "Ours: GraphQL over HTTP, each call checked against token and fence, attempt, events and outbox committed; jobs of 8 accounts in fair order, JSON output, no object.",
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			n := s.sized(leaseWorkers, 4)
+			f, err := s.newFloor(ctx, n, accountsOfBench)
+			if err != nil {
+				return nil, err
+			}
+			all := []Contestant{
+				{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) { return f.round(ctx, false) }},
+				{Name: withNext, Role: Ours, Round: func(ctx context.Context) (Figures, error) { return f.round(ctx, true) }},
+			}
+			all = s.limit(ctx).with(all, func(l *limit) Contestant {
+				fill := fmt.Sprintf("TRUNCATE jobs, attempts, events, outbox; INSERT INTO jobs (params) SELECT jsonb_build_object('payload', repeat('x', 384)) FROM generate_series(1, %d); ANALYZE jobs",
+					int(20_000*max(1, s.Effort.Span.Seconds())))
+				return l.contestant("lease-complete", 8, 1, fill, "two statements a job, 8 clients (its best)")
+			})
+			deep := int(30_000 * s.Effort.Span.Seconds())
+			all = s.peer(ctx, "faktory").with(all, against, order{what: "faktory work", clients: n, n: deep / 2}, "over TCP; no history, no fence, up to 30 s may be lost")
+			all = s.peer(ctx, "river").with(all, "River", order{what: "river work", clients: n, n: deep}, "in process, no network; FetchCooldown 1 ms, 100 workers; completes in batches, one row")
+			all = s.peer(ctx, "asynq").with(all, asynqName, order{what: "asynq work", clients: n}, "in process, Redis, kept for an hour as history")
+			return all, nil
+		},
+	}
+}
+
+// floor is workers who work off jobs that wait.
+type floor struct {
+	site    *Site
+	sellers []*client.Client
+	keys    []string
+	hands   []*hand
+	steps   [2][]step // without and with leaseNext
+	waiting atomic.Int64
+	rate    float64 // of the last round
+}
+
+// newFloor makes n workers, and accounts that submit for them.
+func (s *Site) newFloor(ctx context.Context, n, accounts int) (*floor, error) {
+	customers, err := s.customers(ctx, accounts)
+	if err != nil {
+		return nil, err
+	}
+	f := &floor{site: s, rate: 3000, keys: customers}
+	for _, key := range customers {
+		f.sellers = append(f.sellers, s.Admin.WithKey(key))
+	}
+	if f.hands, err = s.hands(ctx, n); err != nil {
+		return nil, err
+	}
+	for _, h := range f.hands {
+		f.steps[0] = append(f.steps[0], func() (int, error) { return f.took(h.cycle(false)) })
+		f.steps[1] = append(f.steps[1], func() (int, error) { return f.took(h.cycle(true)) })
+	}
+	return f, nil
+}
+
+func (f *floor) took(n int, err error) (int, error) {
+	f.waiting.Add(-int64(n))
+	return n, err
+}
+
+// round lets jobs pile up, so that none of the workers waits, and has them work.
+func (f *floor) round(ctx context.Context, next bool) (Figures, error) {
+	if err := f.fill(ctx, int(1.5*f.rate*f.site.Effort.Span.Seconds())+20*len(f.steps[0])); err != nil {
+		return nil, err
+	}
+	steps := f.steps[0]
+	if next {
+		steps = f.steps[1]
+	}
+	figures, err := atLoad(ctx, f.site.Effort.Span, steps)
+	if err != nil {
+		return nil, err
+	}
+	f.rate = max(f.rate, figures["rate"])
+	return figures, f.settle(ctx)
+}
+
+// settle ends the jobs that are held: no lease would last until the next round.
+func (f *floor) settle(ctx context.Context) error {
+	return atOnce(ctx, len(f.hands), func(ctx context.Context, i int) error {
+		var err error
+		for f.hands[i].held != (lease{}) && ctx.Err() == nil {
+			n := 0
+			if n, err = f.hands[i].cycle(false); err != nil && !errors.Is(err, errLater) {
+				return err
+			}
+			f.waiting.Add(-int64(n))
+		}
+		return ctx.Err()
+	})
+}
+
+// fill submits until so many jobs wait.
+func (f *floor) fill(ctx context.Context, n int) error {
+	const each = 500
+	missing := n - int(f.waiting.Load())
+	if missing <= 0 {
+		return nil
+	}
+	calls := (missing + each - 1) / each
+	params := json.RawMessage(`{"payload":"` + benchPrompt + `"}`)
+	many := make([]client.SubmitJobInput, each)
+	for i := range many {
+		many[i] = client.SubmitJobInput{Type: new(noop), Model: noop, Params: &params}
+	}
+	return atOnce(ctx, calls, func(ctx context.Context, i int) error {
+		_, err := f.sellers[i%len(f.sellers)].SubmitJobs(ctx, many)
+		if err == nil {
+			f.waiting.Add(each)
+		}
+		return err
+	})
+}
+
+// hand is what a remote worker does with its jobs.
+type hand struct {
+	conn  *conn
+	lease []byte // the request for a job, which waits for one
+	now   []byte // the same, which does not wait
+	hasty bool   // it does not wait
+	held  lease
+	out   []byte
+}
+
+// lease is a job in a worker's hand; none if it is empty.
+type lease struct{ attempt, token, job string }
+
+func newHand(c *conn, worker string) (*hand, error) {
+	h := &hand{conn: c}
+	for request, wait := range map[*[]byte]int{&h.lease: 20, &h.now: 0} {
+		b, err := newBody(leaseQuery, map[string]any{"input": map[string]any{"workerId": worker, "waitSeconds": wait}}, "")
+		if err != nil {
+			return nil, err
+		}
+		*request = b.text
+	}
+	return h, nil
+}
+
+// cycle ends one job, and with next takes the next in the same request.
+func (h *hand) cycle(next bool) (int, error) {
+	if h.held == (lease{}) {
+		if err := h.take(); err != nil {
+			return 0, err
+		}
+	}
+	h.out = append(h.out[:0], `{"query":"`+endQuery+`","variables":{"input":{"attemptId":"`...)
+	h.out = append(h.out, h.held.attempt...)
+	h.out = append(append(h.out, `","fencingToken":"`...), h.held.token...)
+	h.out = append(h.out, `","result":{"ok":true}`...)
+	if next {
+		h.out = append(h.out, `,"leaseNext":true`...)
+	}
+	answer, err := h.conn.post(append(h.out, `}}}`...))
+	if errors.Is(err, errLost) { // it rested too long between two rounds
+		h.held = lease{}
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	h.held = leaseIn(answer)
+	return 1, nil
+}
+
+// take waits for a job. A hasty hand has errNoMore if there is none now.
+func (h *hand) take() error {
+	request := h.lease
+	if h.hasty {
+		request = h.now
+	}
+	answer, err := h.conn.post(request)
+	if err != nil {
+		return err
+	}
+	h.held = leaseIn(answer)
+	switch {
+	case h.held != (lease{}):
+		return nil
+	case h.hasty:
+		return errNoMore
+	}
+	return fmt.Errorf("a worker got no job within 20 s: %.300s", answer)
+}
+
+// leaseIn is the lease in an answer, if there is one.
+func leaseIn(answer []byte) lease {
+	_, answer, found := bytes.Cut(answer, []byte(`"attemptId"`))
+	if !found {
+		return lease{}
+	}
+	attempt, rest, _ := bytes.Cut(answer[len(`:"`):], []byte(`"`))
+	token, _ := field(rest, "fencingToken")
+	job, _ := field(rest, "id")
+	return lease{string(attempt), token, job}
+}

@@ -1,0 +1,1 @@
+INSERT INTO jobs (params) VALUES (jsonb_build_object('payload', repeat('x', 384)));
