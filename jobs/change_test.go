@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuseCommits makes every commit fail that changed a job.
+// refuseCommits makes every commit fail that changed a job or an attempt.
 func refuseCommits(t *testing.T, s *jobstest.Stack) {
 	t.Helper()
 	s.Exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`)
-	s.Exec(t, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON jobs
-		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	for _, table := range []string{"jobs", "job_attempts"} {
+		s.Exec(t, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON `+table+`
+			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	}
 }
 
 // dumpJobs is Dump without the workers' signs of life, which are of no job.
@@ -62,7 +64,7 @@ func TestChange(t *testing.T) {
 			},
 		}
 		for verb, call := range fencedVerbs {
-			if verb != "Heartbeat" && verb != "CommitArtifact" { // they change no job
+			if verb != "Heartbeat" { // it changes no job
 				calls[verb] = func() error { return call(t, s, worker, fence, o) }
 			}
 		}
@@ -73,6 +75,7 @@ func TestChange(t *testing.T) {
 			require.Equal(t, before, dumpJobs(t, s), verb)
 		}
 
+		s.Exec(t, "DROP TRIGGER refuse ON job_attempts")
 		s.ExpireLease(t, fence.AttemptID)
 		before = dumpJobs(t, s)
 		_, err := s.Reaper.Reap(t.Context())

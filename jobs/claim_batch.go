@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -61,6 +62,9 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) (rest []*search) {
 				s.found = found{}
 			}
 			return nil
+		}
+		if err != nil && !errors.Is(err, errTurn) && !models.IsLockTimeout(err) && !models.IsOutage(err) && ctx.Err() == nil {
+			slog.WarnContext(ctx, "jobs could not be given together", "error", err)
 		}
 		if err != nil || len(served) == 0 {
 			break

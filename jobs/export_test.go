@@ -76,6 +76,13 @@ func ChangeFollowers(w *Watcher) int {
 	return w.changes.followers
 }
 
+// Looking is how many lease calls wait for their turn to look for work.
+func Looking(l *Leaser) int {
+	l.looks.mu.Lock()
+	defer l.looks.mu.Unlock()
+	return len(l.looks.waiting)
+}
+
 // Submitting is how many calls wait for their jobs to be written, or write them.
 func Submitting(s *Submitter) int {
 	s.writes.mu.Lock()

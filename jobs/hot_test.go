@@ -79,7 +79,9 @@ func TestHeartbeat(t *testing.T) {
 			for _, table := range c.tables {
 				all, hot := after[table].All-before[table].All, after[table].HOT-before[table].HOT
 				require.GreaterOrEqual(t, all, n, table)
-				require.GreaterOrEqual(t, hot, all*99/100, "%s: %d of %d updates wrote no index", table, hot, all)
+				// With an index in the way it is none. What is left leaves room for the tests
+				// beside this one, whose transactions keep dead rows in the page for a moment.
+				require.GreaterOrEqual(t, hot, all*90/100, "%s: %d of %d updates wrote no index", table, hot, all)
 			}
 		})
 	}

@@ -115,9 +115,12 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, limit int) ([]
 				SELECT l.account_id, l.virtual_time, a.weight
 				FROM account_lanes l JOIN accounts a ON a.id = l.account_id
 				WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped AND EXISTS (
-					SELECT FROM asked q JOIN jobs ON jobs.model = q.model AND jobs.gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region
-					WHERE status = 'QUEUED' AND jobs.lane = l.lane AND jobs.account_id = l.account_id AND `+promotedSQL+` = l.promoted
-						AND q.lane = l.lane AND q.promoted = l.promoted AND `+startableSQL+`)
+					SELECT FROM asked q CROSS JOIN LATERAL (
+						SELECT FROM jobs
+						WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+							AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND `+startableSQL+`
+						LIMIT 1) j
+					WHERE q.lane = l.lane AND q.promoted = l.promoted)
 				ORDER BY l.virtual_time LIMIT ?1) first
 			CROSS JOIN LATERAL (
 				SELECT j.* FROM asked q CROSS JOIN LATERAL (
