@@ -66,12 +66,10 @@ func growth() Measurement {
 // grown is a site whose history grows.
 type grown struct {
 	site    *Site
-	account string
 	rows    int
 	hands   []*hand
 	jobs    []step // submit a job that a worker waits for
 	submits []step // submit one that nobody takes
-	beats   []step
 }
 
 const growthClients = 8

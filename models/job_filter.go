@@ -174,8 +174,3 @@ func (f JobFilter) conditions() []clause {
 func (f JobFilter) plain() bool {
 	return !f.Dead && len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
 }
-
-func (f JobFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
-	c := and(f.conditions())
-	return q.Where(c.sql, c.args...)
-}
