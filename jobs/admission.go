@@ -179,10 +179,10 @@ func (p *pass) overloaded(c candidate) error {
 	seen := *c.job
 	seen.Tier = tierOf(c.job, p.account)
 	seen.Lane = seen.Tier
-	found, system := p.Estimates.submit(&seen, p.account)
-	c.job.PredictedWaitSeconds = found.WaitSeconds
+	wait, system := p.Estimates.expect(&seen, p.account)
+	c.job.PredictedWaitSeconds = wait
 	target := Policies[seen.Tier].WaitTarget
-	if target <= 0 || found.WaitSeconds == nil {
+	if target <= 0 || wait == nil {
 		return nil
 	}
 	most := overloadedAfter * target

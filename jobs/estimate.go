@@ -39,6 +39,8 @@ type outlook struct {
 	entered  bool
 	playedAt time.Time
 	playTook time.Duration
+	// expected is what expect has reckoned since.
+	expected map[query]expectation
 }
 
 // class is workers that are alike.

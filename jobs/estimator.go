@@ -80,16 +80,55 @@ func (e *Estimator) look(use func(*outlook)) {
 func (e *Estimator) submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
 	e.look(func(o *outlook) {
 		o.catchUp()
-		q := newQuery(job, account)
-		for _, l := range o.lines {
-			if l.account == account.ID && l.Line == q.Line {
-				q.ownAhead = l.queued
-			}
-		}
-		found, system = o.estimate(q)
+		found, system = o.estimate(o.behindOwn(job, account))
 	})
 	return found, system
 }
+
+// behindOwn is a job behind all of its account's others.
+func (o *outlook) behindOwn(job *models.Job, account *models.Account) query {
+	q := newQuery(job, account)
+	for _, l := range o.lines {
+		if l.account == account.ID && l.Line == q.Line {
+			q.ownAhead = l.queued
+		}
+	}
+	return q
+}
+
+// expect is submit without a place in the line, and good enough for a thousand
+// jobs at once: of those that are alike, with about as many before them, one is
+// reckoned.
+func (e *Estimator) expect(job *models.Job, account *models.Account) (waitSeconds *float64, system float64) {
+	e.look(func(o *outlook) {
+		o.catchUp()
+		q := o.behindOwn(job, account)
+		q.ownAhead -= q.ownAhead % (1 + q.ownAhead/expectExact)
+		known, ok := o.expected[q]
+		if !ok {
+			found, system := o.estimate(q)
+			known = expectation{found.WaitSeconds, system}
+			if o.expected == nil || len(o.expected) >= maxExpected {
+				o.expected = map[query]expectation{}
+			}
+			o.expected[q] = known
+		}
+		waitSeconds, system = known.waitSeconds, known.system
+	})
+	return waitSeconds, system
+}
+
+// expectation is what expect says of jobs that are alike.
+type expectation struct {
+	waitSeconds *float64
+	system      float64
+}
+
+const (
+	// expectExact is up to how many jobs ahead each counts, and of how many one.
+	expectExact = 32
+	maxExpected = 10_000
+)
 
 // submitted counts a job that was just queued, until the next refresh shows it.
 func (e *Estimator) submitted(job *models.Job, account *models.Account) {
@@ -211,6 +250,7 @@ func lineUp(standby []models.Standby) []*line {
 func (o *outlook) catchUp() {
 	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= 20*o.playTook {
 		o.play()
+		clear(o.expected)
 		o.entered, o.playedAt, o.playTook = false, time.Now(), time.Since(begun)
 	}
 }
