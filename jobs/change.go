@@ -334,18 +334,37 @@ func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, erro
 	if err != nil {
 		return nil, fmt.Errorf("enter the lane: %w", err)
 	}
-	if err := models.InsertOutbox(ctx, tx, readyMessage(job)); err != nil {
+	if err := models.InsertOutbox(ctx, tx, readyMessages([]*models.Job{job})...); err != nil {
 		return nil, fmt.Errorf("write the outbox: %w", err)
 	}
 	return readyJob(job, at), nil
 }
 
-func readyMessage(job *models.Job) *models.OutboxMessage {
-	message, err := json.Marshal(JobReady{JobID: job.ID, Version: job.EventSeq, Lane: job.Lane})
-	if err != nil {
-		panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
+// maxReady bounds the jobs of one message.
+const maxReady = 200
+
+// readyMessages tell that jobs of one transaction are queued: few messages of many
+// jobs, since each is carried by itself.
+func readyMessages(queued []*models.Job) []*models.OutboxMessage {
+	lanes := map[models.Tier][]*models.Job{}
+	for _, job := range queued {
+		lanes[job.Lane] = append(lanes[job.Lane], job)
 	}
-	return &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message}
+	var messages []*models.OutboxMessage
+	for lane, jobs := range lanes {
+		for some := range slices.Chunk(jobs, maxReady) {
+			ready := JobReady{JobID: some[0].ID, Version: some[0].EventSeq, Lane: lane}
+			for _, other := range some[1:] {
+				ready.Others = append(ready.Others, other.ID)
+			}
+			message, err := json.Marshal(ready)
+			if err != nil {
+				panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
+			}
+			messages = append(messages, &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message})
+		}
+	}
+	return messages
 }
 
 func readyJob(job *models.Job, virtualTime float64) *ReadyJob {
@@ -355,12 +374,14 @@ func readyJob(job *models.Job, virtualTime float64) *ReadyJob {
 	}
 }
 
-// JobReady is the outbox's message that a job is queued. Version is the job's
-// event counter then: a hint only, the reader looks at the row.
+// JobReady is the outbox's message that a job is queued, and others of its lane
+// with it. Version is the job's event counter then: a hint only, the reader looks
+// at the rows.
 type JobReady struct {
-	JobID   models.JobID `json:"jobId"`
-	Version int          `json:"version"`
-	Lane    models.Tier  `json:"lane"`
+	JobID   models.JobID   `json:"jobId"`
+	Version int            `json:"version"`
+	Lane    models.Tier    `json:"lane"`
+	Others  []models.JobID `json:"others,omitempty"`
 }
 
 func b2i(b bool) int {

@@ -68,15 +68,15 @@ func (c *change) writeOthers(ctx context.Context) error {
 // enterLanes is enterLane for those of an account's jobs that are queued from now
 // on.
 func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, changes []*change) error {
-	var messages []*models.OutboxMessage
+	var ready []*models.Job
 	lines := map[models.Line][]*change{}
 	for _, c := range changes {
 		if c.job.Status == models.JobQueued {
 			lines[c.job.Line()] = append(lines[c.job.Line()], c)
-			messages = append(messages, readyMessage(c.job))
+			ready = append(ready, c.job)
 		}
 	}
-	if err := inBatches(messages, func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
+	if err := inBatches(readyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
 		return fmt.Errorf("write the outbox: %w", err)
 	}
 	for line, queued := range lines {

@@ -94,11 +94,19 @@ func (n *Notifier) account(ctx context.Context, standing *models.Standing) {
 	n.stand(ctx, *standing)
 }
 
-// ready puts a job into the index and wakes one worker that waits for such
+// ready puts jobs into the index and wakes one worker for each that waits for such
 // a job here. Those that wait elsewhere hear of it from the index.
-func (n *Notifier) ready(ctx context.Context, job ReadyJob) {
-	n.log(ctx, n.Index.Add(ctx, job))
-	n.Waiters.Wake(job.Queue)
+func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
+	if len(jobs) == 0 {
+		return
+	}
+	n.log(ctx, n.Index.Add(ctx, jobs...))
+	served := map[models.Queue]bool{}
+	for _, job := range jobs {
+		if !served[job.Queue] {
+			served[job.Queue] = !n.Waiters.Wake(job.Queue) // nobody is left to wake
+		}
+	}
 }
 
 // stand has an account leave its lines or return to them. Nothing is known of

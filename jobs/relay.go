@@ -71,13 +71,17 @@ type Readier struct {
 	Notifier *Notifier
 }
 
-// Ready puts a job into the ready index again, if it is still queued.
-func (r *Readier) Ready(ctx context.Context, id models.JobID) error {
-	job, err := models.GetQueuedJob(ctx, r.DB, id)
+// Ready puts those of the jobs into the ready index again that are still queued.
+// It returns NOT_FOUND if none is.
+func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
+	queued, err := models.GetQueuedJobs(ctx, r.DB, ids)
 	if err != nil {
-		return wrap(orNotFound(err, "queued job"), "ready job %s", id)
+		return fmt.Errorf("read queued jobs: %w", err)
 	}
-	r.Notifier.ready(ctx, readyHint(*job))
+	if len(queued) == 0 {
+		return notFound("queued job")
+	}
+	r.Notifier.ready(ctx, readyHints(queued)...)
 	return nil
 }
 

@@ -32,12 +32,16 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 // writeJobs writes the jobs with all that each of them has.
 func (b *submitBatch) writeJobs(ctx context.Context) error {
 	rows := make([]*models.NewJob, len(b.changes))
+	var queued []*models.Job
 	for i, c := range b.changes {
 		c.job.CreatedAt = c.now
 		rows[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
 		if c.job.Status == models.JobQueued {
-			rows[i].Ready = readyMessage(c.job).Payload
+			queued = append(queued, c.job)
 		}
+	}
+	for i, message := range readyMessages(queued) {
+		rows[i].Ready = message.Payload // there are no more messages than jobs
 	}
 	if err := models.InsertJobs(ctx, b.tx, rows); err != nil {
 		return err
@@ -133,14 +137,6 @@ func (n *Notifier) submitted(ctx context.Context, changes []*change) {
 			ready = append(ready, *c.ready)
 		}
 	}
-	if len(ready) > 0 {
-		n.log(ctx, n.Index.Add(ctx, ready...))
-	}
-	served := map[models.Queue]bool{}
-	for _, job := range ready {
-		if !served[job.Queue] {
-			served[job.Queue] = !n.Waiters.Wake(job.Queue) // nobody is left to wake
-		}
-	}
+	n.ready(ctx, ready...)
 	n.News.Publish(ctx, topicChanges)
 }

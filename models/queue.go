@@ -155,14 +155,14 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 	return found, err
 }
 
-// GetQueuedJob returns a job that is queued, or sql.ErrNoRows.
-func GetQueuedJob(ctx context.Context, db bun.IDB, id JobID) (*QueuedJob, error) {
-	job := new(QueuedJob)
+// GetQueuedJobs returns those of the jobs that are queued.
+func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]QueuedJob, error) {
+	var found []QueuedJob
 	err := db.NewRaw(`
 		SELECT j.*, l.virtual_time
-		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id = ? AND status = 'QUEUED') j
-		JOIN account_lanes l USING (account_id, lane, promoted)`, id).Scan(ctx, job)
-	return job, err
+		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id = ANY (?::uuid[]) AND status = 'QUEUED') j
+		JOIN account_lanes l USING (account_id, lane, promoted)`, uuidArray(ids)).Scan(ctx, &found)
+	return found, err
 }
 
 // ListWaitingJobs returns those of these jobs that wait, without their params.

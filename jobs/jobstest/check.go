@@ -66,7 +66,7 @@ func RequireInvalid(t require.TestingT, err error, field string) {
 // untold are queued jobs that the outbox does not tell of.
 const untold = `
 	SELECT j.id FROM jobs j WHERE j.status = 'QUEUED'
-		AND NOT EXISTS (SELECT FROM outbox o WHERE o.payload ->> 'jobId' = 'job_' || j.id)`
+		AND NOT EXISTS (SELECT FROM outbox o WHERE 'job_' || j.id IN (SELECT o.payload ->> 'jobId' UNION ALL SELECT jsonb_array_elements_text(o.payload -> 'others')))`
 
 // RequireInvariants fails the test if a row breaks an invariant. Tests that
 // relay the outbox cannot use it: it wants each queued job's message.

@@ -67,15 +67,15 @@ func readJobReady(payload []byte) (jobs.JobReady, error) {
 	return ready, nil
 }
 
-// jobReady handles the message that a job is queued. A job that is no longer
-// queued, or gone, is what most messages find: a worker was quicker.
-func jobReady(handle func(context.Context, models.JobID) error) asynq.HandlerFunc {
+// jobReady handles the message that jobs are queued. Jobs that are no longer
+// queued, or gone, are what most messages find: workers were quicker.
+func jobReady(handle func(context.Context, ...models.JobID) error) asynq.HandlerFunc {
 	return func(ctx context.Context, task *asynq.Task) error {
 		ready, err := readJobReady(task.Payload())
 		if err != nil {
 			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 		}
-		err = handle(ctx, ready.JobID)
+		err = handle(ctx, append([]models.JobID{ready.JobID}, ready.Others...)...)
 		if errors.Is(err, &jobs.Error{Code: jobs.CodeNotFound}) {
 			return nil
 		}

@@ -41,15 +41,18 @@ func TestPublish(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 5)
-		handled := make(chan models.JobID, 1)
-		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, id models.JobID) error {
-			handled <- id
+		handled := make(chan models.JobID, 2)
+		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error {
+			for _, id := range ids {
+				handled <- id
+			}
 			return nil
 		}})
 
-		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree})))
+		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree, Others: []models.JobID{"job_2"}})))
 
 		require.Equal(t, models.JobID("job_1"), receive(t, handled))
+		require.Equal(t, models.JobID("job_2"), receive(t, handled))
 	})
 
 	t.Run("PutsAMessageOnItsLaneOnce", func(t *testing.T) {
@@ -128,9 +131,9 @@ func TestJobReady(t *testing.T) {
 
 		redis := database(t, 9)
 		handled := make(chan models.JobID, 10)
-		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, id models.JobID) error {
-			defer func() { handled <- id }()
-			switch id {
+		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error {
+			defer func() { handled <- ids[0] }()
+			switch ids[0] {
 			case "job_broken":
 				return errors.New("no connection")
 			case "job_refused":

@@ -71,7 +71,7 @@ func run(t *testing.T, cfg tasks.Config) (stop func()) {
 	return stop
 }
 
-func nothing(context.Context, models.JobID) error { return nil }
+func nothing(context.Context, ...models.JobID) error { return nil }
 
 // receive waits for a value, which must come.
 func receive[T any](t *testing.T, from <-chan T) T {

@@ -271,7 +271,7 @@ func TestReconcile(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"lost:1", "old:1"}, ids)
 	handled := make(chan models.JobID, 3)
-	run(t, tasks.Config{Redis: opt, Claim: never, Ready: func(_ context.Context, id models.JobID) error { handled <- id; return nil }})
+	run(t, tasks.Config{Redis: opt, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error { handled <- ids[0]; return nil }})
 	require.ElementsMatch(t, []models.JobID{"lost", "old"}, []models.JobID{receive(t, handled), receive(t, handled)})
 	require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "evicted", Version: 1, Lane: models.TierPro})))
 	require.Equal(t, models.JobID("evicted"), receive(t, handled), "its id is free again")

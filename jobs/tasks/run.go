@@ -36,8 +36,8 @@ const (
 type Config struct {
 	// Redis shall have timeouts of a second or less.
 	Redis asynq.RedisConnOpt
-	// Ready handles the message that a job is queued.
-	Ready func(context.Context, models.JobID) error
+	// Ready handles the message that jobs are queued.
+	Ready func(context.Context, ...models.JobID) error
 	// Deliver is told that webhooks are due.
 	Deliver func()
 	// Passes are the same in every process: whichever is free runs them.
