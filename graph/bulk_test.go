@@ -62,7 +62,7 @@ func TestBulkOperation(t *testing.T) {
 		require.Equal(t, []string{second}, ids(newest), "a client sees none of the operators'")
 		require.Equal(t, []string{first}, ids(older))
 		require.False(t, at[bool](t, older, "bulkOperations", "pageInfo", "hasNextPage"))
-		require.Empty(t, ids(a.client(t, list, map[string]any{"open": true, "after": at[string](t, newest, "bulkOperations", "pageInfo", "endCursor")})), "the first had no jobs")
+		require.Equal(t, []string{second}, ids(a.client(t, list, map[string]any{"open": true})), "the first had no jobs")
 		require.Equal(t, []string{theirs}, ids(a.as(t, models.RoleOperator, list, nil)))
 	})
 

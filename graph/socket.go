@@ -62,7 +62,7 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 	if err != nil {
 		return // it is answered
 	}
-	s := newSocket(ws, executor, t.keys, &t.sockets.told)
+	s := newSocket(ws, strings.Clone(r.RemoteAddr), executor, t.API)
 	if !t.sockets.add(s) {
 		go s.close(closeRestart, "RESTART")
 		return

@@ -20,6 +20,7 @@ const subprotocol = "graphql-transport-ws"
 
 // Close codes, those of the protocol and those of RFC 6455.
 const (
+	closeNormal          = 1000
 	closeRestart         = 1012
 	closeTryAgain        = 1013
 	closeBadMessage      = 4400
@@ -55,6 +56,7 @@ type socket struct {
 	executor graphql.GraphExecutor
 	keys     *jobs.KeyWatch
 	told     *told
+	remote   string // host:port of the other side
 
 	// ctx is that of all that runs on it. It is only written before the first
 	// operation.
@@ -75,9 +77,12 @@ type socket struct {
 	lastRead time.Time
 }
 
-func newSocket(ws *websocket.Conn, executor graphql.GraphExecutor, keys *jobs.KeyWatch, told *told) *socket {
+func newSocket(ws *websocket.Conn, remote string, executor graphql.GraphExecutor, api *API) *socket {
 	ws.SetReadLimit(maxMessage)
-	s := &socket{ws: ws, executor: executor, keys: keys, told: told, release: func() {}, budget: maxMessages}
+	s := &socket{
+		ws: ws, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
+		release: func() {}, budget: maxMessages,
+	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(initTimeout, s.tick)
 	return s
@@ -93,6 +98,8 @@ func (s *socket) serve() {
 	for {
 		kind, raw, err := s.ws.Read(context.Background())
 		if err != nil {
+			// Who sent too much still sends, and shall read why it was too much.
+			s.close(closeNormal, "")
 			return
 		}
 		// A goroutine's stack stays as large as it once was for long.
@@ -105,14 +112,11 @@ func (s *socket) serve() {
 	}
 }
 
-// leave ends what runs on the connection, and it.
+// leave ends what runs on the connection.
 func (s *socket) leave() {
 	s.end()
 	s.timer.Stop()
 	s.release()
-	if !s.closing.Load() { // else a close handshake is under way, which has its own few seconds
-		_ = s.ws.CloseNow()
-	}
 }
 
 // close ends the connection for a reason, unless it has another already. It waits
@@ -166,7 +170,7 @@ func (s *socket) take(kind websocket.MessageType, raw []byte) *violation {
 	if !s.mayCome(time.Now()) {
 		return errTooManyMessages
 	}
-	if kind != websocket.MessageText || checkText(raw) != nil {
+	if kind != websocket.MessageText || checkJSON(raw) != nil {
 		return errBadMessage
 	}
 	var m message
@@ -234,7 +238,7 @@ func (s *socket) takeInit(m message) *violation {
 		return &violation{closeTryAgain, string(jobs.CodeRateLimited)}
 	}
 	s.release = release
-	s.ctx = withPrincipal(s.ctx, p)
+	s.ctx = withPrincipal(s.ctx, p.From(s.remote))
 	s.mu.Lock()
 	s.acked = true
 	s.mu.Unlock()

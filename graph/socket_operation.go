@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -59,7 +60,7 @@ func (o *operation) goOn() {
 		answer := o.answer()
 		if answer == nil {
 			o.say("complete", nil)
-			o.forget()
+			o.end()
 			return
 		}
 		if !o.say("next", answer) {
@@ -85,7 +86,9 @@ func (o *operation) answer() []byte {
 	if event == nil {
 		return encode(o.next(o.ctx))
 	}
-	return o.socket.told.once(question{principal(o.ctx), o.digest, event}, func() []byte {
+	p := principal(o.ctx)
+	who := jobs.Principal{Role: p.Role, AccountID: p.AccountID, KeyID: p.KeyID, WorkerID: p.WorkerID} // from wherever
+	return o.socket.told.once(question{who, o.digest, event}, func() []byte {
 		o.parked.offer()
 		return encode(o.next(o.ctx))
 	})
@@ -105,7 +108,7 @@ func encode(response *graphql.Response) []byte {
 
 // say writes a message of the operation, if the client still wants to hear of it:
 // what a late message of an ended one says must not reach another that was given
-// the same id.
+// the same id. Once its last message is written the id is free.
 func (o *operation) say(kind string, payload []byte) bool {
 	raw := make([]byte, 0, len(`{"id":,"type":"complete","payload":}`)+len(o.id)+len(payload))
 	raw = append(append(append(raw, `{"id":`...), o.id...), `,"type":"`+kind+`"`...)
@@ -119,6 +122,9 @@ func (o *operation) say(kind string, payload []byte) bool {
 	if s.operations[o.name] != o || s.ctx.Err() != nil {
 		return false
 	}
+	if kind != "next" {
+		delete(s.operations, o.name)
+	}
 	s.writeRaw(raw)
 	return true
 }
@@ -130,17 +136,6 @@ func (o *operation) fail(errors gqlerror.List) {
 		raw = []byte("[]")
 	}
 	o.say("error", raw)
-	o.forget()
-}
-
-// forget gives the operation's id and all that it holds back.
-func (o *operation) forget() {
-	s := o.socket
-	s.mu.Lock()
-	if s.operations[o.name] == o {
-		delete(s.operations, o.name)
-	}
-	s.mu.Unlock()
 	o.end()
 }
 

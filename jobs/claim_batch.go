@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -37,7 +38,7 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 	delete(kinds, all[0].kind)
 	left = slices.Collect(maps.Values(kinds))
 	if len(first) > 1 {
-		return append(left, slices.Collect(slices.Chunk(l.claimAll(ctx, first), 1))...)
+		return append(left, l.claimAll(ctx, first, alone)...)
 	}
 	s := first[0]
 	if s.patience = batchPatience; alone {
@@ -51,19 +52,27 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 	return left
 }
 
-// claimAll gives jobs to workers of one kind in the order in which they asked,
-// and returns those that have to look by themselves: what they find is promoted,
-// or held by others, or not for all of them.
-func (l *Leaser) claimAll(ctx context.Context, all []*search) (rest []*search) {
+// claimAll gives jobs to workers of one kind in the order in which they asked. It
+// returns those that have to look again: together, with nobody behind them, if
+// somebody else held a row for long, and else one by one, since what they find is
+// promoted, or held by others, or not for all of them.
+func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
+	patience := batchPatience
+	if alone {
+		patience = 0
+	}
 	for len(all) > 1 {
-		served, none, err := l.claimSome(ctx, all)
+		served, none, err := l.claimSome(ctx, all, patience)
 		if none {
 			for _, s := range all {
 				s.found = found{}
 			}
 			return nil
 		}
-		if err != nil && !errors.Is(err, errTurn) && !models.IsLockTimeout(err) && !models.IsOutage(err) && ctx.Err() == nil {
+		if models.IsLockTimeout(err) && !alone {
+			return [][]*search{all}
+		}
+		if err != nil && !errors.Is(err, errTurn) && !models.IsOutage(err) && ctx.Err() == nil {
 			slog.WarnContext(ctx, "jobs could not be given together", "error", err)
 		}
 		if err != nil || len(served) == 0 {
@@ -71,12 +80,12 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) (rest []*search) {
 		}
 		all = slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return slices.Contains(served, s) })
 	}
-	return all
+	return slices.Collect(slices.Chunk(all, 1))
 }
 
 // claimSome gives what can be given in one transaction, and returns those that
 // were served. none tells that there are no jobs.
-func (l *Leaser) claimSome(ctx context.Context, all []*search) (served []*search, none bool, err error) {
+func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Duration) (served []*search, none bool, err error) {
 	lanes, err := models.ReadLanes(ctx, l.DB)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the lanes: %w", err)
@@ -92,7 +101,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search) (served []*search
 	if next[0].Promoted || len(all) < 2 {
 		return nil, false, nil
 	}
-	b := &claimBatch{Leaser: l, searches: all, next: readyHints(next), lane: lane}
+	b := &claimBatch{Leaser: l, searches: all, next: readyHints(next), lane: lane, patience: patience}
 	err = inTx(ctx, l.DB, b.run)
 	if err != nil {
 		return nil, false, err
@@ -113,6 +122,7 @@ type claimBatch struct {
 	searches []*search
 	next     []ReadyJob // in their order
 	lane     models.LaneState
+	patience time.Duration // 0 is any
 
 	room    map[models.AccountID]int // how many more each account may run
 	workers map[models.WorkerID]*models.Worker
@@ -154,7 +164,7 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 }
 
 func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) (err error) {
-	if err := models.BePatient(ctx, tx, batchPatience); err != nil {
+	if err := models.BePatient(ctx, tx, b.patience); err != nil {
 		return err
 	}
 	accounts := map[models.AccountID]bool{}

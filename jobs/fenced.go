@@ -61,9 +61,9 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 	return c.l, c.err
 }
 
-// together runs calls in one transaction, and returns those that need one of their
-// own: all, one by one, if it failed, or if somebody else held a row of one for
-// long.
+// together runs calls in one transaction, and returns those that need another: all
+// of them, with nobody behind them, if somebody else held a row of one for long,
+// and one by one if it failed.
 func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall) {
 	patience := batchPatience
 	if alone {
@@ -82,7 +82,9 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 	}
 	switch err := h.transact(ctx, calls, accounts, patience); {
 	case err == nil:
-	case len(calls) == 1 && (alone || !models.IsLockTimeout(err)):
+	case models.IsLockTimeout(err) && !alone:
+		left = append(left, calls)
+	case len(calls) == 1:
 		calls[0].l, calls[0].err = nil, err
 	default:
 		left = slices.AppendSeq(left, slices.Chunk(calls, 1))

@@ -64,7 +64,9 @@ func TestKeyWatch(t *testing.T) {
 			require.NoError(t, err)
 
 			time.Sleep(10 * time.Second)
+			mu.Lock()
 			require.Equal(t, 3, asked, "once for all, every 3 s")
+			mu.Unlock()
 			say(context.DeadlineExceeded) // an outage says nothing of the key
 			time.Sleep(10 * time.Second)
 			require.NoError(t, ctx.Err())
