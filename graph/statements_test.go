@@ -50,9 +50,10 @@ func TestStatementsOfAPage(t *testing.T) {
 		count(1, node) // plans, connections
 		one := count(1, node)
 		require.NotZero(t, one)
-		// On a busy machine a batch may leave before all of its siblings came.
-		require.LessOrEqual(t, count(10, node), 2*one, node)
-		require.LessOrEqual(t, count(most, node), 2*one, node)
+		// On a busy machine a batch may leave before all of its siblings came; one by
+		// one they would be fifty times as many.
+		require.LessOrEqual(t, count(10, node), 3*one, node)
+		require.LessOrEqual(t, count(most, node), 3*one, node)
 		t.Log(one, "statements")
 	}
 }
