@@ -54,8 +54,9 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 
 // claimAll gives jobs to workers of one kind in the order in which they asked. It
 // returns those that have to look again: together, with nobody behind them, if
-// somebody else held a row for long, and else one by one, since what they find is
-// promoted, or held by others, or not for all of them.
+// somebody else held a row for long, and else the first by itself, since what it
+// finds is promoted, or held by others, or not for all of them. All by themselves
+// would but stand in each other's way.
 func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
 	patience := batchPatience
 	if alone {
@@ -80,7 +81,10 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left 
 		}
 		all = slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return slices.Contains(served, s) })
 	}
-	return slices.Collect(slices.Chunk(all, 1))
+	if len(all) < 2 {
+		return [][]*search{all}
+	}
+	return [][]*search{all[:1], all[1:]}
 }
 
 // claimSome gives what can be given in one transaction, and returns those that
