@@ -41,9 +41,7 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 		return append(left, l.claimAll(ctx, first, alone)...)
 	}
 	s := first[0]
-	if s.patience = batchPatience; alone {
-		s.patience = 0
-	}
+	s.patience = patienceOf(alone)
 	lease, passed, err := s.run(ctx)
 	if models.IsLockTimeout(err) && !alone {
 		return append(left, first)
@@ -58,12 +56,8 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 // finds is promoted, or held by others, or not for all of them. All by themselves
 // would but stand in each other's way.
 func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
-	patience := batchPatience
-	if alone {
-		patience = 0
-	}
 	for len(all) > 1 {
-		served, none, err := l.claimSome(ctx, all, patience)
+		served, none, err := l.claimSome(ctx, all, patienceOf(alone))
 		if none {
 			for _, s := range all {
 				s.found = found{}

@@ -46,11 +46,8 @@ func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 }
 
 func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCall, accounts bool) (*held, error) {
-	if c.p.WorkerID == "" {
-		return nil, errNotAWorker
-	}
-	if !c.fence.AttemptID.Valid() {
-		return nil, notFound("attempt")
+	if err := c.fence.askedBy(c.p); err != nil {
+		return nil, err
 	}
 	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
 		return h.together(ctx, calls, accounts, alone)
@@ -65,10 +62,6 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 // of them, with nobody behind them, if somebody else held a row of one for long,
 // and one by one if it failed.
 func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall) {
-	patience := batchPatience
-	if alone {
-		patience = 0
-	}
 	if len(calls) > 1 {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
 			if c.writes {
@@ -80,7 +73,7 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 	if len(calls) == 0 {
 		return left
 	}
-	switch err := h.transact(ctx, calls, accounts, patience); {
+	switch err := h.transact(ctx, calls, accounts, patienceOf(alone)); {
 	case err == nil:
 	case models.IsLockTimeout(err) && !alone:
 		left = append(left, calls)

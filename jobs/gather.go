@@ -6,11 +6,21 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // gatherSize bounds a batch: a longer transaction holds its locks longer, and
 // gains little.
 const gatherSize = 200
+
+// patienceOf is how long a batch waits for a row that somebody else holds: any
+// time, if nobody waits behind it.
+func patienceOf(alone bool) time.Duration {
+	if alone {
+		return 0
+	}
+	return batchPatience
+}
 
 // errGivenUp is of a call whose batch ended in a panic.
 var errGivenUp = errors.New("the batch that this call was a part of was given up")

@@ -60,16 +60,22 @@ func (f Fence) check(p Principal, found *models.Attempt) error {
 	return nil
 }
 
-var errNotAWorker = forbidden("This call takes the worker's own token, which registerWorker returned.")
+// askedBy refuses who is no worker, and what can be no attempt.
+func (f Fence) askedBy(p Principal) error {
+	switch {
+	case p.WorkerID == "":
+		return forbidden("This call takes the worker's own token, which registerWorker returned.")
+	case !f.AttemptID.Valid():
+		return notFound("attempt")
+	}
+	return nil
+}
 
 // find returns the caller's attempt, live or ended, or NOT_FOUND or
 // ErrLeaseLost.
 func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attempt, error) {
-	if p.WorkerID == "" {
-		return nil, errNotAWorker
-	}
-	if !f.AttemptID.Valid() {
-		return nil, notFound("attempt")
+	if err := f.askedBy(p); err != nil {
+		return nil, err
 	}
 	attempt, err := models.GetAttempt(ctx, db, f.AttemptID)
 	if err != nil {

@@ -65,14 +65,6 @@ func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error)
 	return a, err
 }
 
-// LockAttempt returns an attempt and keeps it still until the transaction ends,
-// or sql.ErrNoRows.
-func LockAttempt(ctx context.Context, tx bun.Tx, id AttemptID) (*Attempt, error) {
-	a := new(Attempt)
-	err := tx.NewSelect().Model(a).Where("a.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
-	return a, err
-}
-
 // Beat is a heartbeat's answer as PostgreSQL gives it.
 type Beat struct {
 	Hold

@@ -72,7 +72,8 @@ func LockJobs(ctx context.Context, tx bun.Tx, ids []JobID) ([]*Job, error) {
 	return found, err
 }
 
-// LockAttempts is LockAttempt for many, in the order of their ids.
+// LockAttempts returns attempts, in the order of their ids, and keeps them still
+// until the transaction ends.
 func LockAttempts(ctx context.Context, tx bun.Tx, ids []AttemptID) ([]*Attempt, error) {
 	var found []*Attempt
 	err := tx.NewSelect().Model(&found).Where("a.id IN (?)", bun.List(ids)).Order("a.id").For("NO KEY UPDATE").Scan(ctx)

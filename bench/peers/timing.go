@@ -43,7 +43,7 @@ func callers(ctx context.Context, t task, per int, do func(ctx context.Context, 
 func oneByOne(ctx context.Context, t task, taken <-chan time.Time, submit func(context.Context) error) (figures, error) {
 	var times []time.Duration
 	for range t.n {
-		time.Sleep(t.pause)
+		time.Sleep(t.pause) // a queue that has come to rest is what is measured
 		if err := submit(ctx); err != nil {
 			return nil, err
 		}
