@@ -179,8 +179,10 @@ func TestEvents(t *testing.T) {
 		}()
 		<-stuck
 		quick := listen(t, s.Watcher, s.Client, job.ID, 0)
-		s.Exec(t, `UPDATE jobs SET event_seq = 1000 WHERE id = ?`, job.ID)
-		s.Exec(t, `INSERT INTO job_events (job_id, seq, run, type) SELECT ?, n, 1, 'PROGRESS' FROM generate_series(2, 1000) n`, job.ID)
+		s.Exec(t, `
+			WITH numbered AS (UPDATE jobs SET event_seq = 1000 WHERE id = ?)
+			INSERT INTO job_events (job_id, seq, run, type)
+			SELECT ?, n, 1, 'PROGRESS' FROM generate_series(2, 1000) n`, job.ID, job.ID)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		last := s.Reload(t, job.ID).EventSeq
