@@ -64,7 +64,10 @@ type entry struct {
 	pass
 	call   *submitCall
 	asking []*submission
-	err    error
+	// welcome are those that may come in by what is remembered of their account,
+	// but for its rate.
+	welcome bool
+	err     error
 }
 
 // admit judges the jobs that a call is about to submit, in their order, notes why
@@ -72,25 +75,77 @@ type entry struct {
 // are to start soon. A job whose idempotency key is known may always pass: it is
 // there already, or is in conflict with one that is. What passes and is then not
 // written has to be given back.
+//
+// What is remembered of an account is enough to let its jobs in; to refuse one, it
+// is read, and so is whether keys are known.
 func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
-	if s.Admission.Rates == nil && s.Admission.Estimates == nil {
-		return &e.pass, nil
+	e.account, _ = s.shares.get(call.account, time.Now())
+	e.welcome = e.account != nil && !e.anyOverloaded()
+	if !e.welcome || e.rated() {
+		if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
-		return nil, err
+	if e.err != nil {
+		return nil, e.err
 	}
-	return &e.pass, e.err
+	call.tier = e.account.Tier
+	return &e.pass, nil
 }
+
+// anyOverloaded tells whether one of an entry's jobs comes at a time of overload.
+// If none does, all of them ask for a token.
+func (e *entry) anyOverloaded() bool {
+	for i := range e.call.set {
+		if one := &e.call.set[i]; one.err == nil {
+			if e.overloaded(candidate{&one.asked, one.in.soon()}) != nil {
+				return true
+			}
+			e.asking = append(e.asking, one)
+		}
+	}
+	return false
+}
+
+// rated tells whether the account has a rate to keep.
+func (p *pass) rated() bool { return p.Rates != nil && p.account.SubmitsPerMinute < Unlimited }
 
 // admitCalls is admit for many calls.
 func (s *Submitter) admitCalls(ctx context.Context, entries []*entry, _ bool) [][]*entry {
-	if err := s.judge(ctx, entries); err != nil {
-		for _, e := range entries {
+	welcome, doubtful := parted(entries, func(e *entry) bool { return e.welcome })
+	short := s.Admission.perAccount(welcome, func(some []*entry) bool { return s.Admission.takeAll(ctx, some) })
+	if doubtful = append(doubtful, short...); len(doubtful) == 0 {
+		return nil
+	}
+	if err := s.judge(ctx, doubtful); err != nil {
+		for _, e := range doubtful {
 			e.err = err
 		}
 	}
 	return nil
+}
+
+// perAccount does something for the entries of each account, beside each other,
+// and returns those for which it failed.
+func (a *Admission) perAccount(entries []*entry, do func([]*entry) bool) (failed []*entry) {
+	of := map[models.AccountID][]*entry{}
+	for _, e := range entries {
+		of[e.call.account] = append(of[e.call.account], e)
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, some := range of {
+		all.Go(func() {
+			if !do(some) {
+				mu.Lock()
+				failed = append(failed, some...)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return failed
 }
 
 func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
@@ -98,20 +153,19 @@ func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
 	if err != nil {
 		return err
 	}
-	of := map[models.AccountID][]*entry{}
-	for _, e := range entries {
+	_, there := parted(entries, func(e *entry) bool {
 		if e.account = accounts[e.call.account]; e.account == nil {
 			e.err = fmt.Errorf("read account %s: %w", e.call.account, sql.ErrNoRows)
-			continue
 		}
+		return e.account == nil
+	})
+	for _, e := range there {
 		e.judge(known)
-		of[e.call.account] = append(of[e.call.account], e)
 	}
-	var accountsAsked sync.WaitGroup
-	for _, some := range of {
-		accountsAsked.Go(func() { s.Admission.rate(ctx, some) })
-	}
-	accountsAsked.Wait()
+	s.Admission.perAccount(there, func(some []*entry) bool {
+		s.Admission.rate(ctx, some)
+		return true
+	})
 	return nil
 }
 
@@ -128,9 +182,13 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 		}
 	}
 	slices.Sort(ids)
+	now := time.Now()
 	accounts, err := models.ReadShares(ctx, s.DB, slices.Compact(ids))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the accounts: %w", err)
+	}
+	for _, account := range accounts {
+		s.shares.keep(account.ID, account, now)
 	}
 	used, err := models.FindUsedKeys(ctx, s.DB, keys)
 	if err != nil {
@@ -145,6 +203,7 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 
 // judge finds which of an entry's submissions ask for a token.
 func (e *entry) judge(known map[models.JobKey]bool) {
+	e.asking = nil
 	for i := range e.call.set {
 		one := &e.call.set[i]
 		if one.err != nil || known[e.call.key(one)] {
@@ -195,14 +254,38 @@ func (p *pass) overloaded(c candidate) error {
 		seen.Tier, expected.Round(time.Second), most)
 }
 
-// rate takes a token for each of an account's jobs that ask for one, and refuses
-// those that get none.
-func (a *Admission) rate(ctx context.Context, entries []*entry) {
-	account, asking := entries[0].account, 0
+// takeAll takes a token for each of an account's jobs that ask for one, or none.
+func (a *Admission) takeAll(ctx context.Context, entries []*entry) bool {
+	account, asking := entries[0].account, askingOf(entries)
+	if asking == 0 || !entries[0].rated() {
+		return true
+	}
+	if account.SubmitsPerMinute == 0 {
+		return false
+	}
+	taken, _ := a.Rates.Take(ctx, entries[0].bucket(), asking, account.SubmitsPerMinute)
+	if taken < asking {
+		a.Rates.Give(ctx, entries[0].bucket(), taken, account.SubmitsPerMinute)
+		return false
+	}
+	for _, e := range entries {
+		e.taken = len(e.asking)
+	}
+	return true
+}
+
+func askingOf(entries []*entry) (asking int) {
 	for _, e := range entries {
 		asking += len(e.asking)
 	}
-	if a.Rates == nil || asking == 0 || account.SubmitsPerMinute >= Unlimited {
+	return asking
+}
+
+// rate takes a token for each of an account's jobs that ask for one, and refuses
+// those that get none.
+func (a *Admission) rate(ctx context.Context, entries []*entry) {
+	account, asking := entries[0].account, askingOf(entries)
+	if asking == 0 || !entries[0].rated() {
 		return
 	}
 	refused, taken := Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0."), 0

@@ -68,6 +68,14 @@ type cue[T comparable] struct {
 // runs a batch for others too stays until it is over. The batch's ctx ends when
 // none of its callers is there any more.
 func (g *gather[T]) do(ctx context.Context, own T, size int, run func(ctx context.Context, batch []T, alone bool) (left [][]T)) error {
+	return g.doThen(ctx, own, size, func(ctx context.Context, batch []T, alone bool) ([][]T, func()) {
+		return run(ctx, batch, alone), nil
+	})
+}
+
+// doThen is do, and run may also return what is left to do once the calls have
+// their answers and the next batch is on its way.
+func (g *gather[T]) doThen(ctx context.Context, own T, size int, run func(ctx context.Context, batch []T, alone bool) (left [][]T, after func())) error {
 	me := &caller[T]{ctx: ctx, own: own, size: size, cue: make(chan cue[T], 1)}
 	g.join(me)
 	for {
@@ -138,7 +146,7 @@ func (g *gather[T]) leave(me *caller[T]) error {
 }
 
 // lead runs a batch, and tells its callers.
-func (g *gather[T]) lead(own cue[T], run func(ctx context.Context, batch []T, alone bool) (left [][]T)) {
+func (g *gather[T]) lead(own cue[T], run func(ctx context.Context, batch []T, alone bool) (left [][]T, after func())) {
 	ctx, end := whileAny(own.batch)
 	defer end()
 	callers, items := make(map[T]*caller[T], len(own.batch)), make([]T, len(own.batch))
@@ -147,28 +155,37 @@ func (g *gather[T]) lead(own cue[T], run func(ctx context.Context, batch []T, al
 	}
 	err := errGivenUp
 	var left [][]T
+	var after func()
 	defer func() { // of a panic, too: nobody shall wait for ever
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		for _, items := range left {
-			group := cue[T]{}
-			for _, item := range items {
-				group.batch = append(group.batch, callers[item])
-				delete(callers, item)
-			}
-			g.hand(group)
-		}
-		for _, c := range callers {
-			if !c.gone {
-				c.cue <- cue[T]{err: err}
-			}
-		}
-		if own.queued {
-			g.next()
+		g.told(own, callers, left, err)
+		if after != nil {
+			after()
 		}
 	}()
-	left = run(ctx, items, !own.queued)
+	left, after = run(ctx, items, !own.queued)
 	err = nil
+}
+
+// told hands on what a batch left, answers its callers, and has the next one run.
+func (g *gather[T]) told(own cue[T], callers map[T]*caller[T], left [][]T, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, items := range left {
+		group := cue[T]{}
+		for _, item := range items {
+			group.batch = append(group.batch, callers[item])
+			delete(callers, item)
+		}
+		g.hand(group)
+	}
+	for _, c := range callers {
+		if !c.gone {
+			c.cue <- cue[T]{err: err}
+		}
+	}
+	if own.queued {
+		g.next()
+	}
 }
 
 // whileAny is a context that ends when those of all callers did, or by the

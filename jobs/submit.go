@@ -58,6 +58,8 @@ type Submitter struct {
 	Outbound  outbound.Policy
 	Admission Admission
 
+	// shares are what accounts are let in by, as it was lately.
+	shares  recent[models.AccountID, *models.Account]
 	entries gather[*entry]
 	writes  gather[*submitCall]
 	// patience is batchPatience, unless a test says otherwise.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// submitBatch is what one transaction makes of the submissions of many calls, in
-// the order in which they came. It takes the same few statements for one job as
-// for a thousand, and a few more for each that depends on a job which failed
-// before.
+// submitBatch is what one transaction, or one statement, makes of the submissions of
+// many calls, in the order in which they came. It takes the same few statements for
+// one job as for a thousand, and a few more for each that depends on a job which
+// failed before.
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
@@ -27,8 +28,8 @@ type submitBatch struct {
 	// itself.
 	left [][]*submitCall
 
-	// What is known before: the accounts, whose rows are locked, so that no other
-	// submit of them is under way; the clock; the jobs of the keys that were used
+	// What is known before, unless all calls are plain: the accounts, whose rows are
+	// locked, so that no other submit of them is under way; the clock; the jobs of the keys that were used
 	// before, and of the requests of the Videos API that were made before, by their
 	// digests; the jobs that others depend on; and the images that there are.
 	accounts map[models.AccountID]*models.Account
@@ -56,24 +57,40 @@ type accepted struct {
 // nobody shall wait for a stranger's account. Transactions hold one for less.
 const batchPatience = 20 * time.Millisecond
 
-// writeCalls carries out calls in one transaction, and leaves those that it could
-// not: those of each account, if one of the accounts was not to be had, and each
-// call if one of them spoils it.
-func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall) {
-	patience := cmp.Or(s.patience, batchPatience)
-	if alone {
-		patience = 0
+// writeCalls carries out calls: those that are plain by one statement, the others
+// in one transaction. It leaves those that it could not: those of each account, if
+// one of the accounts was not to be had, and each call if one of them spoils it.
+func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall, after func()) {
+	var written []*change
+	run := func(calls []*submitCall, write func(context.Context, *submitBatch) error) {
+		if len(calls) == 0 {
+			return
+		}
+		b := &submitBatch{calls: calls, patience: cmp.Or(s.patience, batchPatience)}
+		if alone {
+			b.patience = 0
+		}
+		err := write(ctx, b)
+		if err == nil {
+			b.tell(&s.Admission)
+			left, written = append(left, b.left...), append(written, b.changes...)
+			return
+		}
+		left = append(left, leftBy(err, calls, alone)...)
 	}
-	var b *submitBatch
-	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, calls: calls, start: change{tx: tx}, patience: patience}
-		return b.run(ctx, s)
-	})
+	if !alone { // what is left of plain calls has to be read for
+		var plain []*submitCall
+		plain, calls = parted(calls, (*submitCall).plain)
+		run(plain, s.writePlain)
+	}
+	run(calls, s.writeRead)
+	return left, func() { s.Notifier.submitted(ctx, written) }
+}
+
+// leftBy is what a batch that failed leaves to others. If that would fail again,
+// its calls have the error.
+func leftBy(err error, calls []*submitCall, alone bool) [][]*submitCall {
 	switch {
-	case err == nil:
-		b.tell(&s.Admission)
-		s.Notifier.submitted(ctx, b.changes)
-		return b.left
 	case models.IsLockTimeout(err) && !alone:
 		return slices.Collect(maps.Values(byAccount(calls)))
 	case len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)):
@@ -83,6 +100,64 @@ func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone b
 		call.err = err
 	}
 	return nil
+}
+
+// writePlain writes the jobs of plain calls by one statement. It knows nothing
+// before: what turns out to be otherwise than it takes it to be, it leaves.
+func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
+	b.accounts, b.used = map[models.AccountID]*models.Account{}, map[models.JobKey]*models.Job{}
+	for _, call := range b.calls {
+		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
+	}
+	if err := b.decide(); err != nil {
+		return err
+	}
+	if len(b.changes) > 0 {
+		if err := b.writeJobs(ctx, s.DB); err != nil {
+			return fmt.Errorf("write the jobs: %w", err)
+		}
+	}
+	b.leaveUnwritten()
+	return nil
+}
+
+// leaveUnwritten leaves the calls that were refused, since that was by what is
+// remembered of their accounts, and those whose job, or whose equal's, is not there.
+func (b *submitBatch) leaveUnwritten() {
+	var missing, there []*change
+	missing, there = parted(b.changes, func(c *change) bool { return c.job.CreatedAt.IsZero() })
+	b.changes = there
+	gone := map[*models.Job]bool{}
+	for _, c := range missing {
+		gone[c.job] = true
+	}
+	var left []*submitCall
+	left, b.calls = parted(b.calls, func(call *submitCall) bool {
+		answer := b.answers[call][0]
+		return answer.Refused != nil || gone[answer.Job]
+	})
+	b.left = append(b.left, slices.Collect(maps.Values(byAccount(left)))...)
+}
+
+// writeRead writes the jobs of calls in one transaction, with all that they refer
+// to.
+func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
+	return inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		*b = submitBatch{tx: tx, calls: b.calls, start: change{tx: tx}, patience: b.patience}
+		return b.run(ctx, s)
+	})
+}
+
+// parted are those that are so, and the others.
+func parted[T any](all []T, is func(T) bool) (those, others []T) {
+	for _, one := range all {
+		if is(one) {
+			those = append(those, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return those, others
 }
 
 func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {

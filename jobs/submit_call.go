@@ -10,7 +10,9 @@ import (
 // submitCall is the submissions of one call, and what became of them.
 type submitCall struct {
 	account models.AccountID
-	set     []submission
+	// tier is the account's, as it was remembered.
+	tier models.Tier
+	set  []submission
 
 	answers []Submitted
 	written []*models.Job
@@ -68,10 +70,21 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if err := s.writes.do(ctx, call, call.size(), s.writeCalls); err != nil {
+	if err := s.writes.doThen(ctx, call, call.size(), s.writeCalls); err != nil {
 		return err // it may still be under way
 	}
 	return call.err
+}
+
+// plain tells whether it is one job that refers to nothing, and waits for nothing
+// but a worker.
+func (c *submitCall) plain() bool {
+	if len(c.set) != 1 {
+		return false
+	}
+	one := &c.set[0]
+	in := &one.in
+	return in.Video == nil && len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil
 }
 
 // prepare looks at images and seals prompts, which takes time: not while the

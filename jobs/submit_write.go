@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // write writes what was accepted.
@@ -14,7 +15,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if len(b.changes) == 0 {
 		return nil
 	}
-	if err := b.writeJobs(ctx); err != nil {
+	if err := b.writeJobs(ctx, b.tx); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
 	if err := b.writeImages(ctx); err != nil {
@@ -30,25 +31,31 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 }
 
 // writeJobs writes the jobs with all that each of them has.
-func (b *submitBatch) writeJobs(ctx context.Context) error {
-	rows := make([]*models.NewJob, len(b.changes))
+func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
+	rows := models.NewJobs{
+		Jobs: make([]*models.NewJob, len(b.changes)), Tiers: map[models.AccountID]models.Tier{},
+		Judged: !b.start.now.IsZero(), Now: b.start.now, Patience: b.patience,
+	}
 	var queued []*models.Job
 	for i, c := range b.changes {
-		c.job.CreatedAt = c.now
-		rows[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
+		rows.Jobs[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
+		rows.Tiers[c.job.AccountID] = b.accounts[c.job.AccountID].Tier
 		if c.job.Status == models.JobQueued {
 			queued = append(queued, c.job)
 		}
 	}
-	for i, message := range readyMessages(queued) {
-		rows[i].Ready = message.Payload // there are no more messages than jobs
+	for _, message := range readyMessages(queued) {
+		rows.Ready = append(rows.Ready, message.Payload)
 	}
-	if err := models.InsertJobs(ctx, b.tx, rows); err != nil {
+	if err := models.InsertJobs(ctx, db, rows); err != nil {
 		return err
 	}
 	for i, c := range b.changes {
+		if !rows.Jobs[i].Written && rows.Judged {
+			return fmt.Errorf("job %s was not written though its account is locked", c.job.ID)
+		}
 		if c.job.Status == models.JobQueued {
-			c.ready = readyJob(c.job, rows[i].VirtualTime)
+			c.ready = readyJob(c.job, rows.Jobs[i].VirtualTime)
 		}
 	}
 	return nil

@@ -81,11 +81,17 @@ func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnCon
 	return db, func() { db.Close(); pool.Close() }, nil
 }
 
+// planning is what a process that serves has PostgreSQL plan with. To compile a
+// query takes longer than any of its runs; and none reads a whole table for good
+// reasons: a plan that was made while the table was small does.
+var planning = map[string]string{"jit": "off", "enable_seqscan": "off"}
+
 // bounded sets the limits on what happens over a connection.
 func bounded(cfg *pgx.ConnConfig) {
-	// To compile a query takes longer than any of these runs.
-	if _, said := cfg.RuntimeParams["jit"]; !said {
-		cfg.RuntimeParams["jit"] = "off"
+	for name, value := range planning {
+		if _, said := cfg.RuntimeParams[name]; !said {
+			cfg.RuntimeParams[name] = value
+		}
 	}
 	for name, limit := range map[string]time.Duration{
 		"statement_timeout": statementTimeout, "idle_in_transaction_session_timeout": idleTimeout,

@@ -13,6 +13,11 @@ import (
 // prepared runs a statement that each connection parses and plans but once. Its
 // arguments travel apart from it, arrays as such: for the few statements that
 // carry whole batches. All others are planned for what they say.
+//
+// A plan that was made while tables were empty stays until they are analyzed: each
+// statement has to be such that no other index could seem as good as the one that
+// it is for. OFFSET 0 keeps a condition out of a choice; whole tables are never
+// read, see Open.
 func prepared(ctx context.Context, db bun.IDB, query string, args ...any) (*sql.Rows, error) {
 	args = append([]any{pgx.QueryExecModeCacheStatement}, args...)
 	switch db := db.(type) {

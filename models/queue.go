@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -156,12 +157,19 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 }
 
 // GetQueuedJobs returns those of the jobs that are queued.
-func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]QueuedJob, error) {
-	var found []QueuedJob
-	err := db.NewRaw(`
-		SELECT j.*, l.virtual_time
-		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id = ANY (?::uuid[]) AND status = 'QUEUED') j
-		JOIN account_lanes l USING (account_id, lane, promoted)`, uuidArray(ids)).Scan(ctx, &found)
+func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []QueuedJob, err error) {
+	rows, err := prepared(ctx, db, `
+		SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order, l.virtual_time
+		FROM (SELECT `+queuedColumns+`, status FROM jobs WHERE id = ANY ($1::uuid[]) OFFSET 0) j
+		CROSS JOIN LATERAL (
+			SELECT virtual_time FROM account_lanes
+			WHERE account_id = j.account_id AND lane = j.lane AND promoted = j.promoted OFFSET 0) l
+		WHERE j.status = 'QUEUED'`, column(ids, uuidOf))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		found = append(found, QueuedJob{})
+		j := &found[len(found)-1]
+		return rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
+	})
 	return found, err
 }
 

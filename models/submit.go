@@ -43,33 +43,59 @@ func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID, patience time
 	return locked, now, err
 }
 
-// NewJob is a job of a locked account, and what is written with it.
+// NewJob is a job that is to be written, and what is written with it.
 type NewJob struct {
 	*Job
 	// Event tells of its first state.
 	Event *JobEvent
 	// Input is its prompt, if it has one.
 	Input *JobInput
-	// Ready is the outbox's message of a job that is queued.
-	Ready json.RawMessage
-	// VirtualTime is its account's in the line of a job that is queued, once it
-	// is written.
+
+	// Written is whether it is there now. VirtualTime is then its account's in the
+	// line, if the job is queued.
+	Written     bool
 	VirtualTime float64
+}
+
+// NewJobs are jobs that one statement writes.
+type NewJobs struct {
+	Jobs []*NewJob
+	// Ready are the outbox's messages of those that are queued.
+	Ready []json.RawMessage
+	// Tiers are what the jobs' accounts are taken to be of. Those of an account that
+	// is of another, or has no room for all of them, are not written: unless Judged
+	// says that the accounts are locked, and that this was looked at.
+	Tiers  map[AccountID]Tier
+	Judged bool
+	// Now is PostgreSQL's clock, if it was read.
+	Now time.Time
+	// Patience is as in LockAccounts.
+	Patience time.Duration
 }
 
 // insertJobsSQL enters lanes as EnterLane does, and counts as AddToAccount.
 const insertJobsSQL = `
-	WITH new AS (
+	WITH locked AS MATERIALIZED (
+		SELECT id, tier, queued, max_queued, running, max_running FROM accounts
+		WHERE id = ANY ($31::uuid[]) AND (SELECT set_config('lock_timeout', $33, true)) IS NOT NULL
+		ORDER BY id FOR NO KEY UPDATE),
+	clock AS MATERIALIZED (SELECT coalesce($34::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l),
+	asked AS (
 		SELECT * FROM unnest(
 			$1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
 			$10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::integer[], $16::integer[], $17::float8[],
 			$18::timestamptz[], $19::timestamptz[], $20::text[], $21::text[], $22::boolean[], $23::text[], $24::integer[],
-			$25::float8[], $26::bytea[], $27::bytea[], $28::text[], $29::text[], $30::text[])
+			$25::float8[], $26::bytea[], $27::bytea[], $28::text[], $29::text[])
 		WITH ORDINALITY AS n (
 			id, account_id, created_by, type, model, status, tier, lane, priority,
 			params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
 			run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
-			predicted_wait_seconds, ciphertext, wrapped_key, event, payload, ready, place)),
+			predicted_wait_seconds, ciphertext, wrapped_key, event, payload, place)),
+	fitting AS (
+		SELECT l.id FROM locked l
+		JOIN unnest($31::uuid[], $32::text[]) AS t (id, tier) USING (id)
+		JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
+		WHERE $35 OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued),
 	written AS (
 		INSERT INTO jobs (
 			id, account_id, created_by, type, model, status, tier, lane, priority,
@@ -79,37 +105,46 @@ const insertJobsSQL = `
 		SELECT id, account_id, created_by, type, model, status, tier, lane, priority,
 			params::jsonb, metadata::jsonb, nullif(user_id, ''), nullif(idempotency_key, ''), request_digest, max_attempts, timeout_seconds,
 			estimated_gpu_seconds, run_at, expires_at, retry_policy::jsonb, nullif(region, ''), require_region, nullif(callback_url, ''),
-			blocked_by, predicted_wait_seconds, 1, $31::timestamptz, CASE WHEN status = 'QUEUED' THEN $31::timestamptz END
-		FROM new ORDER BY place
+			blocked_by, predicted_wait_seconds, 1, (SELECT now FROM clock), CASE WHEN status = 'QUEUED' THEN (SELECT now FROM clock) END
+		FROM asked WHERE account_id IN (SELECT id FROM fitting) ORDER BY place
+		ON CONFLICT (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL DO NOTHING
 		RETURNING id, account_id, status, lane, queue_order),
 	prompts AS (
 		INSERT INTO job_inputs (job_id, run, ciphertext, wrapped_key)
-		SELECT id, 1, ciphertext, wrapped_key FROM new WHERE ciphertext IS NOT NULL),
+		SELECT id, 1, ciphertext, wrapped_key FROM asked JOIN written USING (id) WHERE ciphertext IS NOT NULL),
 	events AS (
 		INSERT INTO job_events (job_id, seq, run, type, payload, created_at)
-		SELECT id, 1, 1, event, payload::jsonb, $31::timestamptz FROM new),
+		SELECT id, 1, 1, event, payload::jsonb, (SELECT now FROM clock) FROM asked JOIN written USING (id)),
 	messages AS (
-		INSERT INTO outbox (kind, payload) SELECT 'job.ready', ready::jsonb FROM new WHERE ready IS NOT NULL ORDER BY place),
+		INSERT INTO outbox (kind, payload)
+		SELECT 'job.ready', ready::jsonb FROM unnest($30::text[]) AS m (ready) WHERE EXISTS (SELECT FROM written)),
 	counted AS (
 		UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
-		FROM (SELECT account_id, count(*) AS jobs FROM new GROUP BY account_id) n WHERE a.id = n.account_id),
+		FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n WHERE a.id = n.account_id),
 	entered AS (
 		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
 		SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running
-		FROM (SELECT account_id, lane, count(*) AS jobs FROM new WHERE status = 'QUEUED' GROUP BY account_id, lane) n
-		JOIN accounts a ON a.id = n.account_id
+		FROM (SELECT account_id, lane, count(*) AS jobs FROM written WHERE status = 'QUEUED' GROUP BY account_id, lane) n
+		JOIN locked a ON a.id = n.account_id
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
 			queued = l.queued + excluded.queued,
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time ELSE greatest(l.virtual_time, excluded.virtual_time) END
 		RETURNING account_id, lane, virtual_time)
-	SELECT w.id, w.queue_order, coalesce(e.virtual_time, 0) FROM written w LEFT JOIN entered e USING (account_id, lane)`
+	SELECT w.id, w.queue_order, coalesce(e.virtual_time, 0), (SELECT now FROM clock)
+	FROM written w LEFT JOIN entered e USING (account_id, lane)`
 
 // InsertJobs writes new jobs in the lanes of their tiers, with their first events,
-// counts them on their accounts, and reads back what the database chose. It is
-// known that their keys are new, since their accounts are locked.
-func InsertJobs(ctx context.Context, tx bun.Tx, all []*NewJob) error {
-	now := all[0].CreatedAt
-	rows, err := prepared(ctx, tx, insertJobsSQL,
+// counts them on their accounts, and notes which were written and what the database
+// chose for those. Not written are those of accounts that are not as was taken, see
+// NewJobs, and those whose idempotency key was used before. It locks the accounts
+// in the order of their ids.
+func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
+	all := n.Jobs
+	accounts, tiers := make([]AccountID, 0, len(n.Tiers)), make([]Tier, 0, len(n.Tiers))
+	for id, tier := range n.Tiers {
+		accounts, tiers = append(accounts, id), append(tiers, tier)
+	}
+	rows, err := prepared(ctx, db, insertJobsSQL,
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.ID) }),
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.AccountID) }),
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.CreatedBy) }),
@@ -139,8 +174,9 @@ func InsertJobs(ctx context.Context, tx bun.Tx, all []*NewJob) error {
 		column(all, func(j *NewJob) []byte { return j.sealed().WrappedKey }),
 		column(all, func(j *NewJob) string { return string(j.Event.Type) }),
 		column(all, func(j *NewJob) string { return string(j.Event.Payload) }),
-		column(all, func(j *NewJob) *string { return nullable(string(j.Ready)) }),
-		now)
+		column(n.Ready, func(m json.RawMessage) string { return string(m) }),
+		column(accounts, uuidOf), column(tiers, func(t Tier) string { return string(t) }),
+		fmt.Sprint(n.Patience.Milliseconds()), nullTime(n.Now), n.Judged)
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {
 		byID[j.ID] = j
@@ -149,10 +185,16 @@ func InsertJobs(ctx context.Context, tx bun.Tx, all []*NewJob) error {
 		var id JobID
 		var order int64
 		var virtualTime float64
-		if err := rows.Scan(&id, &order, &virtualTime); err != nil {
+		var now time.Time
+		if err := rows.Scan(&id, &order, &virtualTime, &now); err != nil {
 			return err
 		}
-		byID[id].QueueOrder, byID[id].VirtualTime = order, virtualTime
+		job := byID[id]
+		job.Written, job.QueueOrder, job.VirtualTime, job.CreatedAt = true, order, virtualTime, now
+		job.Event.CreatedAt = now
+		if job.Status == JobQueued {
+			job.QueuedAt = now
+		}
 		return nil
 	})
 }
