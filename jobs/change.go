@@ -357,11 +357,7 @@ func readyMessages(queued []*models.Job) []*models.OutboxMessage {
 			for _, other := range some[1:] {
 				ready.Others = append(ready.Others, other.ID)
 			}
-			message, err := json.Marshal(ready)
-			if err != nil {
-				panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
-			}
-			messages = append(messages, &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: message})
+			messages = append(messages, &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: ready.payload()})
 		}
 	}
 	return messages
@@ -382,6 +378,17 @@ type JobReady struct {
 	Version int            `json:"version"`
 	Lane    models.Tier    `json:"lane"`
 	Others  []models.JobID `json:"others,omitempty"`
+}
+
+// count is of how many jobs it tells.
+func (r JobReady) count() int { return 1 + len(r.Others) }
+
+func (r JobReady) payload() json.RawMessage {
+	message, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
+	}
+	return message
 }
 
 func b2i(b bool) int {

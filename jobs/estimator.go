@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ func (e *Estimator) expect(job *models.Job, account *models.Account) (waitSecond
 	e.look(func(o *outlook) {
 		o.catchUp()
 		q := o.behindOwn(job, account)
-		q.ownAhead -= q.ownAhead % (1 + q.ownAhead/expectExact)
+		q.ownAhead = roughly(q.ownAhead)
 		known, ok := o.expected[q]
 		if !ok {
 			found, system := o.estimate(q)
@@ -118,6 +119,11 @@ func (e *Estimator) expect(job *models.Job, account *models.Account) (waitSecond
 	return waitSeconds, system
 }
 
+// roughly is how many jobs ahead expect reckons with: 5 binary digits of n.
+func roughly(n int) int {
+	return n &^ (1<<max(bits.Len(uint(n))-bits.Len(expectExact-1), 0) - 1)
+}
+
 // expectation is what expect says of jobs that are alike.
 type expectation struct {
 	waitSeconds *float64
@@ -125,7 +131,7 @@ type expectation struct {
 }
 
 const (
-	// expectExact is up to how many jobs ahead each counts, and of how many one.
+	// expectExact is up to how many jobs ahead each counts, a power of two.
 	expectExact = 32
 	maxExpected = 10_000
 )

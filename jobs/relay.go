@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,20 +42,20 @@ func (r *Relay) Pass(ctx context.Context) (int, error) {
 	}
 	var carried, refused, left []int64
 	var failed error
-	for _, m := range messages {
+	for _, p := range parcels(messages) {
 		if failed == nil {
-			err = r.Publish(ctx, m)
+			err = r.Publish(ctx, p.message)
 		}
 		switch {
 		case failed != nil:
-			left = append(left, m.ID)
+			left = append(left, p.ids...)
 		case err == nil:
-			carried = append(carried, m.ID)
+			carried = append(carried, p.ids...)
 		case errors.Is(err, ErrUnpublishable):
-			refused = append(refused, m.ID)
-			slog.ErrorContext(ctx, "outbox message waits for who handles it", "message", m.ID, "kind", m.Kind, "error", err)
+			refused = append(refused, p.ids...)
+			slog.ErrorContext(ctx, "outbox message waits for who handles it", "message", p.ids[0], "kind", p.message.Kind, "error", err)
 		default:
-			left, failed = append(left, m.ID), fmt.Errorf("publish outbox message %d: %w", m.ID, err)
+			left, failed = append(left, p.ids...), fmt.Errorf("publish outbox message %d: %w", p.ids[0], err)
 		}
 	}
 	// A claim that is not settled, since the process ends, runs out.
@@ -62,6 +63,39 @@ func (r *Relay) Pass(ctx context.Context) (int, error) {
 		return 0, errors.Join(failed, fmt.Errorf("settle the outbox: %w", err))
 	}
 	return len(carried), failed
+}
+
+// parcel is a message that is carried for one or more of the outbox's.
+type parcel struct {
+	message *models.OutboxMessage
+	ids     []int64
+}
+
+// parcels joins the messages that jobs of one lane are ready, up to maxReady jobs
+// in each: what one message costs is much, and what one job more in it is little.
+func parcels(messages []*models.OutboxMessage) []parcel {
+	var all []parcel
+	open := map[models.Tier]int{} // where in all
+	told := map[models.Tier]JobReady{}
+	for _, m := range messages {
+		all = append(all, parcel{m, []int64{m.ID}})
+		var ready JobReady
+		if m.Kind != models.OutboxJobReady || json.Unmarshal(m.Payload, &ready) != nil {
+			continue
+		}
+		first, ok := told[ready.Lane]
+		if !ok || first.count()+ready.count() > maxReady {
+			open[ready.Lane], told[ready.Lane] = len(all)-1, ready
+			continue
+		}
+		first.Others = append(append(first.Others, ready.JobID), ready.Others...)
+		told[ready.Lane] = first
+		into := &all[open[ready.Lane]]
+		into.message = &models.OutboxMessage{Kind: m.Kind, Payload: first.payload()}
+		into.ids = append(into.ids, m.ID)
+		all = all[:len(all)-1]
+	}
+	return all
 }
 
 // Readier answers the lane's messages and keeps the ready index in step with

@@ -30,7 +30,7 @@ func (q *queue) publish(_ context.Context, m *models.OutboxMessage) error {
 	if err := json.Unmarshal(m.Payload, &ready); err != nil {
 		return err
 	}
-	q.got = append(q.got, ready.JobID)
+	q.got = append(append(q.got, ready.JobID), ready.Others...)
 	return nil
 }
 
@@ -59,6 +59,33 @@ func TestRelay(t *testing.T) {
 		passes.Wait()
 
 		require.ElementsMatch(t, expected, q.got)
+		require.Zero(t, s.Count(t, "outbox"))
+	})
+
+	t.Run("JoinsMessagesOfOneLane", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var enterprise []models.JobID
+		for range 3 {
+			enterprise = append(enterprise, s.Submit(t).ID)
+		}
+		batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		told := map[models.Tier][][]models.JobID{}
+		relay := &jobs.Relay{DB: s.DB, Publish: func(_ context.Context, m *models.OutboxMessage) error {
+			var ready jobs.JobReady
+			err := json.Unmarshal(m.Payload, &ready)
+			told[ready.Lane] = append(told[ready.Lane], append([]models.JobID{ready.JobID}, ready.Others...))
+			return err
+		}}
+
+		carried, err := relay.Pass(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 4, carried)
+		require.Len(t, told[models.TierEnterprise], 1)
+		require.ElementsMatch(t, enterprise, told[models.TierEnterprise][0])
+		require.Equal(t, [][]models.JobID{{batch.ID}}, told[models.TierBatch])
 		require.Zero(t, s.Count(t, "outbox"))
 	})
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -83,6 +84,14 @@ func JSON(raw []byte) error {
 	if err := Text(raw); err != nil {
 		return err
 	}
+	if json.Valid(raw) && plain(raw) {
+		return nil
+	}
+	return byTokens(raw)
+}
+
+// byTokens is JSON for what is not plain.
+func byTokens(raw []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	if err := value(decoder, MaxDepth); err != nil {
@@ -92,6 +101,58 @@ func JSON(raw []byte) error {
 		return errors.New("something follows the JSON document")
 	}
 	return nil
+}
+
+// plainKeys is up to how many keys plain compares each with each.
+const plainKeys = 32
+
+// plain tells of valid JSON whether it is seen at a glance that it has no key twice
+// and is not nested too deeply. Of almost all that comes it is.
+func plain(raw []byte) bool {
+	type nest struct {
+		object bool
+		keys   int // where in seen its own begin
+	}
+	var (
+		seen  = make([][]byte, 0, plainKeys)
+		nests = make([]nest, 0, 8)
+		isKey bool // what comes next
+	)
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{', '[':
+			if len(nests) == MaxDepth {
+				return false
+			}
+			isKey = raw[i] == '{'
+			nests = append(nests, nest{isKey, len(seen)})
+		case '}', ']':
+			seen, nests = seen[:nests[len(nests)-1].keys], nests[:len(nests)-1]
+		case ',':
+			isKey = nests[len(nests)-1].object
+		case '"':
+			start := i + 1
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					if isKey {
+						return false // it may be another one's equal
+					}
+					i++
+				}
+			}
+			if !isKey {
+				continue
+			}
+			isKey = false
+			of := nests[len(nests)-1]
+			key := raw[start:i]
+			if len(seen)-of.keys == plainKeys || slices.ContainsFunc(seen[of.keys:], func(k []byte) bool { return bytes.Equal(k, key) }) {
+				return false
+			}
+			seen = append(seen, key)
+		}
+	}
+	return true
 }
 
 func value(decoder *json.Decoder, depth int) error {

@@ -49,12 +49,16 @@ func TestJSON(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`} {
+	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`, `[{"a":1},{"a":2,"\u0061":3}]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if wellformed.JSON(raw) == nil {
+		err := wellformed.JSON(raw)
+		if err == nil {
 			require.True(t, json.Valid(raw))
+		}
+		if wellformed.Text(raw) == nil {
+			require.Equal(t, wellformed.ByTokens(raw), err)
 		}
 	})
 }

@@ -26,18 +26,34 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   return 0
 end
 local moved = {}
+local changed = {} -- of each key: what ZADD or ZREM is told
+local queues_of = {} -- of each account: the queues that it has jobs in, from now on
 for i = first_field, #ARGV, fields do
   local queue, account, job, order, time = unpack(ARGV, i, i + fields - 1)
-  if verb == 'ZADD' then
-    redis.call('ZADD', key('jobs', account, queue), order, job)
-    redis.call('SADD', key('queues', account), queue)
-    redis.call('SADD', key('accounts'), account)
-  else
-    redis.call('ZREM', key('jobs', account, queue), job)
+  local sorted = key('jobs', account, queue)
+  local args = changed[sorted]
+  if not args then
+    args = {}
+    changed[sorted] = args
+    queues_of[account] = queues_of[account] or {}
+    table.insert(queues_of[account], queue)
   end
+  if verb == 'ZADD' then
+    args[#args + 1] = order
+  end
+  args[#args + 1] = job
   local line = line_of(queue)
   moved[account] = moved[account] or {}
   moved[account][line] = math.max(tonumber(time), moved[account][line] or -1)
+end
+for sorted, args in pairs(changed) do
+  redis.call(verb, sorted, unpack(args))
+end
+if verb == 'ZADD' then
+  for account, queues in pairs(queues_of) do
+    redis.call('SADD', key('queues', account), unpack(queues))
+    redis.call('SADD', key('accounts'), account)
+  end
 end
 for account, lines in pairs(moved) do
   for line, time in pairs(lines) do

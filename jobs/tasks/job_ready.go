@@ -49,11 +49,20 @@ func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) e
 	}
 	// No retry: the sweep mends sooner.
 	err = p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(laneQueue(ready.Lane)),
-		asynq.TaskID(fmt.Sprintf("%s:%d", ready.JobID, ready.Version)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
+		asynq.TaskID(taskID(ready)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
 	if err != nil {
 		return fmt.Errorf("publish that job %s is ready: %w", ready.JobID, err)
 	}
 	return nil
+}
+
+// taskID is the same for the same jobs.
+func taskID(ready jobs.JobReady) string {
+	id := fmt.Sprintf("%s:%d", ready.JobID, ready.Version)
+	if n := len(ready.Others); n > 0 {
+		id += fmt.Sprintf(":%d:%s", n, ready.Others[n-1])
+	}
+	return id
 }
 
 func readJobReady(payload []byte) (jobs.JobReady, error) {

@@ -1,0 +1,4 @@
+package wellformed
+
+// ByTokens is for tests.
+var ByTokens = byTokens
