@@ -79,6 +79,21 @@ type load struct {
 // at is the line's job of that place, from 0.
 func (l *line) at(place int) load { return l.head[place%len(l.head)] }
 
+// work is that of the line's first n jobs, in GPU seconds.
+func (l *line) work(n int) (seconds float64) {
+	if n == 0 {
+		return 0
+	}
+	times, rest := n/len(l.head), n%len(l.head)
+	for place, job := range l.head {
+		seconds += float64(times) * job.gpuSeconds
+		if place < rest {
+			seconds += job.gpuSeconds
+		}
+	}
+	return seconds
+}
+
 // Estimate is a best guess. What is nil is not known: there is no capacity to
 // reckon with, or the queue is paused.
 type Estimate struct {
@@ -246,9 +261,7 @@ func (o *outlook) startTag(q query) float64 {
 	for _, l := range o.lines {
 		if l.account == q.account && l.Line == q.Line {
 			at = max(at, l.virtualTime)
-			for place := range min(q.ownAhead, l.queued) {
-				at += l.at(place).gpuSeconds / l.weight
-			}
+			at += l.work(min(q.ownAhead, l.queued)) / l.weight
 		}
 	}
 	return at

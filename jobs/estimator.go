@@ -251,10 +251,13 @@ func lineUp(standby []models.Standby) []*line {
 	return all
 }
 
+// playEvery is how often an outlook is played anew at most.
+const playEvery = 20 * time.Millisecond
+
 // catchUp plays anew what jobs have entered since, if that costs less than a
 // twentieth of the time.
 func (o *outlook) catchUp() {
-	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= 20*o.playTook {
+	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= max(20*o.playTook, playEvery) {
 		o.play()
 		clear(o.expected)
 		o.entered, o.playedAt, o.playTook = false, time.Now(), time.Since(begun)
