@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -33,7 +35,15 @@ type report struct {
 	parents  map[testKey]bool // tests with subtests
 	blamed   map[testKey]bool // tests and packages below which a failure was counted
 	perTests map[string]int   // tests counted by package
+	slow     []event          // tests that took longer than slowTest
 }
+
+// slowTest is from how many seconds a test is named at the end: up to maxSlow of
+// them.
+const (
+	slowTest = 20
+	maxSlow  = 12
+)
 
 func newReport(out io.Writer) *report {
 	return &report{
@@ -73,6 +83,9 @@ func (r *report) take(e event) {
 			r.endPackage(e)
 		} else {
 			r.endTest(key, e.Action)
+			if e.Elapsed > slowTest && !r.parents[key] {
+				r.slow = append(r.slow, e)
+			}
 		}
 		delete(r.output, key)
 	}
@@ -149,5 +162,9 @@ func (r *report) show(key testKey) {
 }
 
 func (r *report) total() {
+	slices.SortFunc(r.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range r.slow[:min(len(r.slow), maxSlow)] {
+		fmt.Fprintf(r.out, "slow  %s  %.1f s, %s\n", e.Package, e.Elapsed, e.Test)
+	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 }

@@ -28,6 +28,19 @@ func TestReport(t *testing.T) {
 			prints: []string{"ok    p  1.2 s, 2 tests"},
 			total:  "1 passed, 0 failed, 1 skipped",
 		},
+		"NamesWhatWasSlow": {
+			events: []string{
+				`{"Action":"run","Package":"p","Test":"TestA"}`,
+				`{"Action":"run","Package":"p","Test":"TestA/One"}`,
+				`{"Action":"run","Package":"p","Test":"TestB"}`,
+				`{"Action":"pass","Package":"p","Test":"TestA/One","Elapsed":21.04}`,
+				`{"Action":"pass","Package":"p","Test":"TestA","Elapsed":60}`,
+				`{"Action":"pass","Package":"p","Test":"TestB","Elapsed":30}`,
+				`{"Action":"pass","Package":"p","Elapsed":60}`,
+			},
+			prints: []string{"ok    p  60.0 s, 2 tests", "slow  p  30.0 s, TestB", "slow  p  21.0 s, TestA/One"},
+			total:  "2 passed, 0 failed, 0 skipped",
+		},
 		"CountsAFailureOnceAndShowsWhatItSaid": {
 			events: []string{
 				`{"Action":"run","Package":"p","Test":"TestA"}`,
