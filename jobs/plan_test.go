@@ -72,8 +72,8 @@ func TestPlanRetry(t *testing.T) {
 func TestPlanPool(t *testing.T) {
 	t.Parallel()
 
-	queue := func(lane models.Tier, depth int, gpuSeconds float64) []models.QueueDemand {
-		return []models.QueueDemand{{Lane: lane, Depth: depth, GPUSeconds: gpuSeconds}}
+	queue := func(lane models.Tier, depth int, gpuSeconds float64) []LaneDemand {
+		return []LaneDemand{{Lane: lane, Depth: depth, GPUSeconds: gpuSeconds}}
 	}
 	for name, c := range map[string]struct {
 		demand  Demand

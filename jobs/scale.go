@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -23,16 +22,6 @@ type Scaler struct {
 
 // scalerLock is the advisory lock that lets one process scale at a time.
 const scalerLock = 0x7363616c65
-
-// Demand is what the scaler reckons with: a pool, and the work that it could do.
-type Demand struct {
-	Min     int                  `json:"min"`
-	Max     int                  `json:"max"`
-	Booting int                  `json:"booting"`
-	Idle    int                  `json:"idle"`
-	Busy    int                  `json:"busy"`
-	Queues  []models.QueueDemand `json:"queues"`
-}
 
 // plan is what the scaler wants of a pool, and why.
 type plan struct {
@@ -68,21 +57,6 @@ func jobsWait(n int) string {
 	return fmt.Sprintf("%d waiting jobs", n)
 }
 
-// workersFor is how many workers start a queue's work within its wait target.
-func workersFor(q models.QueueDemand) int {
-	if q.Depth == 0 {
-		return 0
-	}
-	switch target := Policies[q.Lane].WaitTarget; target {
-	case 0:
-		return q.Depth
-	case NoTarget:
-		return 1
-	default:
-		return min(q.Depth, int(math.Ceil(q.GPUSeconds/target.Seconds())))
-	}
-}
-
 // Scale makes one decision for each pool whose provider is at hand: it boots
 // workers, drains those that were idle for long, and forgets those whose machine
 // is gone. Only one process scales at a time; the others return at once.
@@ -91,20 +65,25 @@ func (s *Scaler) Scale(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list pools: %w", err)
 	}
+	known, err := models.ListRenderTimes(ctx, s.DB)
+	if err != nil {
+		return fmt.Errorf("read how long renders take: %w", err)
+	}
+	times := newRenderTimes(known)
 	var failed []error
 	for _, pool := range pools {
 		provider := s.Providers[pool.Provider]
 		if provider == nil {
 			continue
 		}
-		if err := s.pool(ctx, pool, provider); err != nil && !errors.Is(err, ErrProviderGone) {
+		if err := s.pool(ctx, pool, provider, times); err != nil && !errors.Is(err, ErrProviderGone) {
 			failed = append(failed, fmt.Errorf("scale pool %s: %w", pool.Name, err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider Provider) error {
+func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider Provider, times renderTimes) error {
 	if err := s.forget(ctx, pool, provider); err != nil {
 		return err
 	}
@@ -117,7 +96,7 @@ func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider Provider)
 		if err != nil || !mine {
 			return err
 		}
-		demand, workers, err := readDemand(ctx, tx, pool)
+		demand, workers, err := readDemand(ctx, tx, pool, times)
 		if err != nil {
 			return err
 		}
@@ -165,30 +144,6 @@ func (s *Scaler) boot(ctx context.Context, pool *models.Pool, provider Provider,
 		return errors.Join(err, models.SetDecisionError(ctx, s.DB, decision.ID, err.Error()))
 	}
 	return nil
-}
-
-func readDemand(ctx context.Context, tx bun.Tx, pool *models.Pool) (Demand, []*models.Worker, error) {
-	d := Demand{Min: pool.MinWorkers, Max: pool.MaxWorkers}
-	queues, err := models.QueueDemands(ctx, tx, pool.Models)
-	if err != nil {
-		return d, nil, err
-	}
-	d.Queues = queues
-	workers, err := models.ListPoolWorkers(ctx, tx, pool.ID)
-	if err != nil {
-		return d, nil, err
-	}
-	for _, w := range workers {
-		switch w.Status {
-		case models.WorkerBooting:
-			d.Booting++
-		case models.WorkerIdle:
-			d.Idle++
-		case models.WorkerBusy:
-			d.Busy++
-		}
-	}
-	return d, workers, nil
 }
 
 // bootRows writes the rows of n workers that are about to boot, so that a crash

@@ -154,6 +154,22 @@ func TestScale(t *testing.T) {
 			string(history[0].Inputs))
 	})
 
+	t.Run("ReckonsWithWhatRendersTakeOnItsGPUs", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, _ := scaled(t, 0, 9)
+		s.Exec(t, "UPDATE accounts SET tier = 'ENTERPRISE'")
+		for range 9 {
+			s.Submit(t) // a second by the catalogue, and ENTERPRISE has 30
+		}
+		s.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples)
+			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 10, 0, 1)`)
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 3, provider.started, "9 jobs of 10 s within 30 s")
+	})
+
 	t.Run("DrainsTheLongestIdleAndNeverABusyOne", func(t *testing.T) {
 		t.Parallel()
 

@@ -57,6 +57,9 @@ type Submitter struct {
 	// Outbound is which URLs may be called back.
 	Outbound  outbound.Policy
 	Admission Admission
+	// UserShare is how much of an account's queue the jobs of one of its users may
+	// take, in percent; 0 and 100 are all of it.
+	UserShare int
 
 	// shares are what accounts are let in by, as it was lately.
 	shares  recent[models.AccountID, *models.Account]

@@ -38,6 +38,7 @@ type submitBatch struct {
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
 	images   map[models.ArtifactID]models.AccountID
+	users    userQueues
 
 	// What is decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
@@ -80,7 +81,7 @@ func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone b
 	}
 	if !alone { // what is left of plain calls has to be read for
 		var plain []*submitCall
-		plain, calls = parted(calls, (*submitCall).plain)
+		plain, calls = parted(calls, s.plain)
 		run(plain, s.writePlain)
 	}
 	run(calls, s.writeRead)
@@ -143,7 +144,7 @@ func (b *submitBatch) leaveUnwritten() {
 // to.
 func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
 	return inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*b = submitBatch{tx: tx, calls: b.calls, start: change{tx: tx}, patience: b.patience}
+		*b = submitBatch{tx: tx, calls: b.calls, start: change{tx: tx}, patience: b.patience, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 }
@@ -282,7 +283,7 @@ func (b *submitBatch) read(ctx context.Context) error {
 			b.images[image.ID] = image.AccountID
 		}
 	}
-	return nil
+	return b.readUsers(ctx)
 }
 
 // open are the submissions that were not refused yet.
@@ -357,6 +358,9 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	}
 	if account.Queued >= account.MaxQueued {
 		return errQueueFull
+	}
+	if err := b.users.enter(job, waits.failed == nil); err != nil {
+		return err
 	}
 	if waits.failed == nil { // a job that fails with its parent leaves its place at once
 		account.Queued++

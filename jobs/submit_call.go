@@ -76,15 +76,16 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	return call.err
 }
 
-// plain tells whether it is one job that refers to nothing, and waits for nothing
-// but a worker.
-func (c *submitCall) plain() bool {
-	if len(c.set) != 1 {
+// plain tells whether a call is one job that refers to nothing, waits for nothing
+// but a worker, and has to fit into its account's queue only.
+func (s *Submitter) plain(call *submitCall) bool {
+	if len(call.set) != 1 {
 		return false
 	}
-	one := &c.set[0]
+	one := &call.set[0]
 	in := &one.in
-	return in.Video == nil && len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil
+	return in.Video == nil && len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
+		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 
 // prepare looks at images and seals prompts, which takes time: not while the

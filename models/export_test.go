@@ -7,3 +7,6 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 	c := and(f.conditions())
 	return db.NewSelect().Model((*Job)(nil)).Column("j.id").Where(c.sql, c.args...).Order("j.id DESC")
 }
+
+// CountUserQueuesSQL is asked as a prepared statement, which hooks do not see.
+const CountUserQueuesSQL = countUserQueuesSQL

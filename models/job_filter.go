@@ -170,7 +170,7 @@ func (f JobFilter) conditions() []clause {
 	return all
 }
 
-// plain tells whether all conditions are on a job's own row.
+// plain tells whether all conditions are on a job's own row, or on its id.
 func (f JobFilter) plain() bool {
-	return !f.Dead && len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
+	return len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
 }

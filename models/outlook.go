@@ -117,8 +117,8 @@ func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]O
 		SELECT id, sum(least(between_them.count, ?1)) OVER (PARTITION BY account_id, lane ORDER BY queue_order) AS ahead
 		FROM asked CROSS JOIN LATERAL (
 			SELECT count(*) FROM (
-				SELECT FROM jobs j
-				WHERE j.status = 'QUEUED' AND j.account_id = asked.account_id AND j.lane = asked.lane
+				SELECT FROM (VALUES (false), (true)) AS line (promoted)
+				JOIN jobs j ON j.status = 'QUEUED' AND j.account_id = asked.account_id AND j.lane = asked.lane AND `+promotedSQL+` = line.promoted
 					AND j.queue_order >= asked.since AND j.queue_order < asked.queue_order
 				LIMIT ?1) counted) between_them`, bun.List(ids), limit).Scan(ctx, &found)
 	return found, err

@@ -86,11 +86,11 @@ func TestHotQueries(t *testing.T) {
 			"ListQueuedJobs": {func() error {
 				_, err := models.ListQueuedJobs(t.Context(), watched, 100)
 				return err
-			}, queued + queued/10}, // PostgreSQL looks a little ahead
+			}, queued/2 + 100 + 2*accounts},
 			"ListImpatientJobs": {func() error {
 				_, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, time.Hour, 200)
 				return err
-			}, 0},
+			}, 1}, // one of each model
 			"ListLinedUp": {func() error {
 				_, err := models.ListLinedUp(t.Context(), watched, []models.LineUp{
 					{Lane: models.TierPro, Models: []string{"testcard"}},

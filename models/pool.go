@@ -115,23 +115,6 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	return counts, err
 }
 
-// QueueDemand is the work that waits in one lane.
-type QueueDemand struct {
-	Lane       Tier    `bun:"lane" json:"lane"`
-	Depth      int     `bun:"depth" json:"depth"`
-	GPUSeconds float64 `bun:"gpu_seconds" json:"gpuSeconds"`
-}
-
-// QueueDemands sums up what waits for these models, by lane.
-func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDemand, error) {
-	demands := []QueueDemand{}
-	err := db.NewRaw(`
-		SELECT lane, count(*) AS depth, sum(estimated_gpu_seconds) AS gpu_seconds
-		FROM jobs WHERE status = 'QUEUED' AND model = ANY (?::text[])
-		GROUP BY lane`, textArray(models)).Scan(ctx, &demands)
-	return demands, err
-}
-
 // ListPoolWorkers returns a pool's workers that are not over.
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pool PoolID) ([]*Worker, error) {
 	var workers []*Worker

@@ -142,16 +142,29 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, limit int) ([]
 	return found, err
 }
 
-// ListQueuedJobs returns, of each account's every queue, the first limit jobs.
+// ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
+// walks the index jobs_next from one queue to the next.
 func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
 	var found []QueuedJob
 	err := db.NewRaw(`
 		SELECT j.*, l.virtual_time
 		FROM account_lanes l
-		JOIN LATERAL (
-			SELECT `+queuedColumns+`, row_number() OVER (PARTITION BY model, gpu_rank, `+regionSQL+` ORDER BY queue_order) AS place
-			FROM jobs
-			WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted) j ON j.place <= ?
+		CROSS JOIN LATERAL (
+			WITH RECURSIVE queues AS (
+				(SELECT model, gpu_rank, `+regionSQL+` AS region FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+					ORDER BY model, gpu_rank, `+regionSQL+` LIMIT 1)
+				UNION ALL
+				SELECT next.* FROM queues q CROSS JOIN LATERAL (
+					SELECT model, gpu_rank, `+regionSQL+` AS region FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+						AND (model, gpu_rank, `+regionSQL+`) > (q.model, q.gpu_rank, q.region)
+					ORDER BY model, gpu_rank, `+regionSQL+` LIMIT 1) next)
+			SELECT first.* FROM queues q CROSS JOIN LATERAL (
+				SELECT `+queuedColumns+` FROM jobs
+				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+					AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region
+				ORDER BY queue_order LIMIT ?) first) j
 		WHERE l.queued > 0`, limit).Scan(ctx, &found)
 	return found, err
 }
@@ -186,58 +199,16 @@ func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, erro
 func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
-		SELECT id FROM jobs
-		WHERE status = 'QUEUED' AND lane = ? AND tier = ? AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
-		ORDER BY queued_at LIMIT ?`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
+		WITH RECURSIVE waiting AS (
+			(SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 ORDER BY model LIMIT 1)
+			UNION ALL
+			SELECT next.* FROM waiting w CROSS JOIN LATERAL (
+				SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
+		SELECT first.id FROM waiting w CROSS JOIN LATERAL (
+			SELECT id, queued_at FROM jobs
+			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
+				AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?2)
+			ORDER BY queued_at LIMIT ?3) first
+		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
-}
-
-// QueueCount is what waits and runs in one lane for one model, or for all.
-type QueueCount struct {
-	Lane              Tier     `bun:"lane"`
-	Model             string   `bun:"model"`
-	Depth             int      `bun:"depth"`
-	Running           int      `bun:"running"`
-	Paused            bool     `bun:"paused"`
-	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
-	// GPUSeconds is the estimated work of what waits.
-	GPUSeconds float64 `bun:"gpu_seconds"`
-}
-
-const countQueuesSQL = `
-	count(*) FILTER (WHERE status = 'QUEUED') AS depth,
-	count(*) FILTER (WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')) AS running,
-	extract(epoch FROM clock_timestamp() - min(queued_at) FILTER (WHERE status = 'QUEUED')) AS oldest_wait_seconds,
-	coalesce(sum(estimated_gpu_seconds) FILTER (WHERE status = 'QUEUED'), 0) AS gpu_seconds`
-
-// CountQueues counts the queued and the live jobs by lane and model. A queue
-// that is paused by itself is there though it be empty, and a lane that is
-// paused whole as one of no model.
-func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
-	var counts []QueueCount
-	err := db.NewRaw(`
-		WITH counts AS (
-			SELECT lane, model, `+countQueuesSQL+`
-			FROM jobs WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
-			GROUP BY lane, model),
-		pauses AS (SELECT lane, model FROM queue_pauses WHERE paused)
-		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running, oldest_wait_seconds,
-			coalesce(gpu_seconds, 0) AS gpu_seconds, EXISTS (
-				SELECT FROM pauses p WHERE p.lane = found.lane AND p.model IN ('', found.model)) AS paused
-		FROM (SELECT * FROM counts FULL JOIN pauses USING (lane, model)) found
-		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
-	return counts, err
-}
-
-// CountQueue is CountQueues for one lane and model, or for a lane whole if there
-// is no model.
-func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*QueueCount, error) {
-	count := new(QueueCount)
-	err := db.NewRaw(`
-		SELECT ?0 AS lane, ?1 AS model, `+countQueuesSQL+`, EXISTS (
-			SELECT FROM queue_pauses p WHERE p.lane = ?0 AND p.model IN ('', ?1) AND p.paused) AS paused
-		FROM jobs
-		WHERE status IN ('QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') AND lane = ?0 AND (?1 = '' OR model = ?1)`,
-		lane, model).Scan(ctx, count)
-	return count, err
 }

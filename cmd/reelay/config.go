@@ -43,6 +43,8 @@ type config struct {
 	videoModels string
 	// metricsOpen serves the metrics to everybody who reaches the API.
 	metricsOpen bool
+	// userShare is jobs.Submitter's.
+	userShare int
 	// benchModels adds the models that only measurements use to the catalogue.
 	benchModels bool
 }
@@ -105,6 +107,14 @@ func (c *config) check() error {
 			bad("REELAY_DATABASE_CONNECTIONS", max, "a number from 4 to 1000")
 		}
 		c.databaseMax = n
+	}
+	c.userShare = jobs.DefaultUserShare
+	if share := os.Getenv("REELAY_USER_QUEUE_PERCENT"); share != "" {
+		n, err := strconv.Atoi(share)
+		if err != nil || n < 1 || n > 100 {
+			bad("REELAY_USER_QUEUE_PERCENT", share, "a number from 1 to 100")
+		}
+		c.userShare = n
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{

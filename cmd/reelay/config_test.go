@@ -44,3 +44,26 @@ func TestRetention(t *testing.T) {
 		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a film does not outlive its job")
 	})
 }
+
+func TestUserQueuePercent(t *testing.T) {
+	const setting = "REELAY_USER_QUEUE_PERCENT"
+
+	t.Run("IsHalfUnlessSet", func(t *testing.T) {
+		for value, want := range map[string]int{"": 50, "1": 1, "100": 100} {
+			t.Setenv(setting, value)
+			cfg := readConfig()
+
+			require.NoError(t, cfg.check())
+			require.Equal(t, want, cfg.userShare)
+		}
+	})
+
+	t.Run("IsAPart", func(t *testing.T) {
+		for _, value := range []string{"0", "101", "-1", "50%", "half"} {
+			t.Setenv(setting, value)
+			cfg := readConfig()
+
+			require.ErrorContains(t, cfg.check(), setting+` is "`+value+`": it must be a number from 1 to 100`)
+		}
+	})
+}

@@ -213,7 +213,9 @@ func (s *stack) videos(submitter *jobs.Submitter) *jobs.Videos {
 }
 
 func (s *stack) submitter() *jobs.Submitter {
-	return &jobs.Submitter{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound}
+	return &jobs.Submitter{
+		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound, UserShare: s.cfg.userShare,
+	}
 }
 
 func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }

@@ -197,7 +197,7 @@ func (s *Stack) AnotherSubmitter() *jobs.Submitter {
 	own := s.Submitter
 	return &jobs.Submitter{
 		DB: own.DB, Catalogue: own.Catalogue, Sealer: own.Sealer, Notifier: own.Notifier, Inputs: own.Inputs, Outbound: own.Outbound,
-		Admission: own.Admission,
+		Admission: own.Admission, UserShare: own.UserShare,
 	}
 }
 

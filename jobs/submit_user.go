@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// DefaultUserShare is the default of Submitter.UserShare, in percent.
+const DefaultUserShare = 50
+
+// userQueues is how many more jobs users may have waiting.
+type userQueues struct {
+	// share is Submitter.UserShare.
+	share int
+	// left are those whose number is limited.
+	left map[models.UserQueue]int
+}
+
+// readUsers reads how many jobs of the submissions' users wait, if a user's part
+// of its account's queue is limited. What names no user costs nothing.
+func (b *submitBatch) readUsers(ctx context.Context) error {
+	b.users.left = map[models.UserQueue]int{}
+	var asked []models.UserQueue
+	var most []int
+	for call, one := range b.open() {
+		if one.asked.UserID == "" {
+			continue
+		}
+		user := models.UserQueue{AccountID: call.account, UserID: one.asked.UserID}
+		_, known := b.users.left[user]
+		limit, limited := b.users.limit(b.accounts[call.account])
+		if known || !limited {
+			continue
+		}
+		b.users.left[user] = limit
+		asked, most = append(asked, user), append(most, limit)
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	counts, err := models.CountUserQueues(ctx, b.tx, asked, most)
+	if err != nil {
+		return fmt.Errorf("count the waiting jobs of users: %w", err)
+	}
+	for i, n := range counts {
+		b.users.left[asked[i]] -= n
+	}
+	return nil
+}
+
+// limitsUsers tells whether so much of a queue, in percent, is less than all.
+func limitsUsers(share int) bool { return share > 0 && share < 100 }
+
+// limit is how many waiting jobs one user of an account may have, and whether that
+// is a limit.
+func (u *userQueues) limit(account *models.Account) (most int, limited bool) {
+	if !limitsUsers(u.share) || account.MaxQueued >= Unlimited {
+		return 0, false
+	}
+	return (account.MaxQueued*u.share + 99) / 100, true
+}
+
+// enter takes a place for a job of a user, or refuses it; keeps is whether the job
+// keeps its place.
+func (u *userQueues) enter(job *models.Job, keeps bool) error {
+	user := models.UserQueue{AccountID: job.AccountID, UserID: job.UserID}
+	left, limited := u.left[user]
+	if !limited {
+		return nil
+	}
+	if left <= 0 {
+		return errUserQueueFull
+	}
+	if keeps {
+		u.left[user]--
+	}
+	return nil
+}
+
+var errUserQueueFull = func() *Error {
+	e := Later(CodeQuotaExceeded, 10*time.Second,
+		"This user has as many waiting jobs as one user of this account may have: wait for some to start, or cancel some.")
+	e.Field = "userId"
+	return e
+}()

@@ -1,0 +1,125 @@
+package models_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// deep is how many jobs of one account are queued, in one line: of every 20 one
+// is of the model rare, and one of another GPU class.
+const (
+	deep  = 24_000
+	lined = accounts/2 + 1          // accounts that have queued jobs
+	inOne = queued + deep - deep/20 // jobs of the model testcard
+)
+
+func fillDeep(t testing.TB, db *bun.DB) {
+	t.Helper()
+	fill(t, db)
+	for from := 0; from < deep; from += 6_000 { // each within the time that a statement has
+		_, err := db.NewRaw(`
+			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, gpu_rank, params, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at, user_id)
+			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', CASE WHEN i % 20 = 0 THEN 'rare' ELSE 'testcard' END, 'QUEUED', 'PRO', 'PRO',
+				CASE WHEN i % 20 = 1 THEN 1 ELSE 0 END, jsonb_build_object('resolution', '720p', 'durationSeconds', 1 + i % 2), 3, 600, 5,
+				now() - make_interval(secs => 600 - i % 600), 'crowd' FROM generate_series(?0 + 1, ?0 + 6000) i`, from).Exec(t.Context())
+		require.NoError(t, err)
+	}
+	for _, query := range []string{
+		`UPDATE account_lanes SET queued = (
+			SELECT count(*) FROM jobs j WHERE j.account_id = account_lanes.account_id AND j.status = 'QUEUED')`,
+		`UPDATE jobs SET user_id = 'crowd', account_id = md5('a1')::uuid WHERE status = 'FAILED'`,
+	} {
+		_, err := db.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+}
+
+func TestDeepQueues(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CostWhatIsAskedOfThemAndNoMore", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fillDeep(t, db)
+		last := &lastQuery{}
+		watched := db.WithQueryHook(last)
+		one := models.AccountID("acc_8a8bb7cd-343a-a2ad-99b7-d762030857a2") // a1
+		var newest models.JobID
+		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &newest))
+
+		asked := map[string]struct {
+			run func() error
+			// scans is how many rows of jobs the answer may cost.
+			scans int
+		}{
+			"NextJobs": {func() error {
+				_, err := models.NextJobs(t.Context(), watched, everyQueue(), nil, 8)
+				return err
+			}, 2 * accounts},
+			"NextInOrder": {func() error {
+				found, err := models.NextInOrder(t.Context(), watched, everyQueue(), 8)
+				require.Equal(t, 8, len(found))
+				return err
+			}, 8*8 + 2*accounts},
+			"ListStandby": {func() error {
+				found, err := models.ListStandby(t.Context(), watched, nil, 500, 20)
+				require.Equal(t, 20*lined, len(found))
+				return err
+			}, 20 * lined},
+			"CountOwnAhead": {func() error {
+				_, err := models.CountOwnAhead(t.Context(), watched, []models.JobID{newest}, 50)
+				return err
+			}, 52},
+			"ListQueuedJobs": {func() error {
+				found, err := models.ListQueuedJobs(t.Context(), watched, 10)
+				require.Equal(t, 10*(lined+2), len(found))
+				return err
+			}, 12 * (lined + 2)},
+			"ListImpatientJobs": {func() error {
+				found, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, 5*time.Minute, 200)
+				require.Equal(t, 200, len(found))
+				return err
+			}, 2*200 + 5},
+			"CountQueues": {func() error {
+				found, err := models.CountQueues(t.Context(), watched)
+				require.Len(t, found, 2)
+				require.Equal(t, []any{"rare", deep / 20, 5.0 * deep / 20}, []any{found[0].Model, found[0].Depth, found[0].GPUSeconds})
+				require.Equal(t, []any{"testcard", inOne, 5.0 * inOne}, []any{found[1].Model, found[1].Depth, found[1].GPUSeconds})
+				require.InDelta(t, 600, *found[1].OldestWaitSeconds, 60)
+				return err
+			}, 10_000 + deep/20 + 2*1000 + 5},
+			"CountUserQueues": {func() error {
+				counts, err := models.CountUserQueues(t.Context(), db, []models.UserQueue{{AccountID: one, UserID: "crowd"}, {AccountID: one, UserID: "nobody"}}, []int{100, 100})
+				require.Equal(t, []int{100, 0}, counts)
+				last.text = strings.NewReplacer("$1", "array[md5('a1')::uuid]", "$2", "'{crowd}'", "$3", "'{100}'").Replace(models.CountUserQueuesSQL)
+				return err
+			}, 100},
+			"QueueDemands": {func() error {
+				found, err := models.QueueDemands(t.Context(), watched, []string{"testcard"})
+				require.Len(t, found, 2, "films of 1 s and of 2 s")
+				require.InDelta(t, inOne, found[0].Depth+found[1].Depth, 0.01)
+				require.InDelta(t, 5*inOne, found[0].GPUSeconds+found[1].GPUSeconds, 0.01)
+				return err
+			}, 10_000 + deep/20 + 1000 + 5},
+		}
+		for _, known := range []string{"SELECT", "VACUUM ANALYZE jobs, account_lanes"} { // by statistics from before the burst, and by new ones
+			_, err := db.ExecContext(t.Context(), known)
+			require.NoError(t, err)
+			for name, c := range asked {
+				require.NoError(t, c.run(), name)
+
+				plan := explain(t, db, last.text)
+
+				require.NotContains(t, plan.text, "Seq Scan on jobs", name)
+				require.LessOrEqual(t, plan.rows, c.scans, "%s reads too much:\n%s", name, plan.text)
+			}
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package models
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+const (
+	// countedQueue is up to how many queued jobs of a lane, tier and model are
+	// counted one by one. What the lane's accounts count beyond them is shared out
+	// evenly among the models that have more.
+	countedQueue = "10000"
+	// sampledQueue is of how many of them, those that wait longest, the work is
+	// looked at: the others are taken to be like these.
+	sampledQueue = "1000"
+)
+
+// depthsSQL makes depths: how many jobs of each lane, tier and model are queued,
+// and since when the first of them is. It walks the index jobs_by_wait from one
+// of them to the next, so that its cost is bounded, however long the queue is.
+const depthsSQL = `
+	WITH RECURSIVE waiting AS (
+		(SELECT lane, tier, model FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model LIMIT 1)
+		UNION ALL
+		SELECT next.* FROM waiting w CROSS JOIN LATERAL (
+			SELECT lane, tier, model FROM jobs
+			WHERE status = 'QUEUED' AND (lane, tier, model) > (w.lane, w.tier, w.model)
+			ORDER BY lane, tier, model LIMIT 1) next),
+	counted AS MATERIALIZED (
+		SELECT w.*, found.n, found.queued_at, found.n = ` + countedQueue + ` AS more FROM waiting w CROSS JOIN LATERAL (
+			SELECT count(*) AS n, min(queued_at) AS queued_at FROM (
+				SELECT queued_at FROM jobs
+				WHERE status = 'QUEUED' AND lane = w.lane AND tier = w.tier AND model = w.model
+				ORDER BY queued_at LIMIT ` + countedQueue + `) first) found),
+	beyond AS (
+		SELECT lane, greatest((SELECT sum(queued) FROM account_lanes l WHERE l.lane = c.lane) - sum(n), 0) / count(*) FILTER (WHERE more) AS share
+		FROM counted c GROUP BY lane HAVING bool_or(more)),
+	depths AS (
+		SELECT c.lane, c.tier, c.model, c.queued_at, c.n + CASE WHEN more THEN b.share::bigint ELSE 0 END AS depth,
+			least(c.n, ` + sampledQueue + `) AS sampled
+		FROM counted c LEFT JOIN beyond b USING (lane))`
+
+// sampleSQL is what is looked at of the jobs j of a row d of depths.
+const sampleSQL = `
+	FROM jobs j WHERE j.status = 'QUEUED' AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
+	ORDER BY j.queued_at LIMIT ` + sampledQueue
+
+// QueueCount is what waits and runs in one lane for one model, or for all.
+type QueueCount struct {
+	Lane              Tier     `bun:"lane"`
+	Model             string   `bun:"model"`
+	Depth             int      `bun:"depth"`
+	Running           int      `bun:"running"`
+	Paused            bool     `bun:"paused"`
+	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
+	// GPUSeconds is the estimated work of what waits.
+	GPUSeconds float64 `bun:"gpu_seconds"`
+}
+
+// queuesSQL makes queues, which count the queued and the live jobs by lane and
+// model.
+const queuesSQL = depthsSQL + `,
+	live AS (SELECT lane, model, count(*) AS n FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') GROUP BY lane, model),
+	queues AS (
+		SELECT lane, model, coalesce(q.depth, 0) AS depth, coalesce(live.n, 0) AS running, q.queued_at, coalesce(q.gpu_seconds, 0) AS gpu_seconds
+		FROM (
+			SELECT d.lane, d.model, sum(d.depth) AS depth, min(d.queued_at) AS queued_at, sum(d.depth::float8 / d.sampled * work.gpu_seconds) AS gpu_seconds
+			FROM depths d CROSS JOIN LATERAL (SELECT sum(estimated_gpu_seconds) AS gpu_seconds FROM (SELECT j.estimated_gpu_seconds` + sampleSQL + `) j) work
+			GROUP BY d.lane, d.model) q
+		FULL JOIN live USING (lane, model))`
+
+// CountQueues counts the queued and the live jobs by lane and model. A queue
+// that is paused by itself is there though it be empty, and a lane that is
+// paused whole as one of no model. Beyond 10,000 queued jobs of a lane, tier and
+// model depths are close, and beyond 1,000 their work.
+func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
+	var counts []QueueCount
+	err := db.NewRaw(queuesSQL+`,
+		pauses AS (SELECT lane, model FROM queue_pauses WHERE paused)
+		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running,
+			extract(epoch FROM clock_timestamp() - queued_at) AS oldest_wait_seconds, coalesce(gpu_seconds, 0) AS gpu_seconds, EXISTS (
+				SELECT FROM pauses p WHERE p.lane = found.lane AND p.model IN ('', found.model)) AS paused
+		FROM (SELECT * FROM queues FULL JOIN pauses USING (lane, model)) found
+		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
+	return counts, err
+}
+
+// CountQueue is CountQueues for one lane and model, or for a lane whole if there
+// is no model.
+func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*QueueCount, error) {
+	count := new(QueueCount)
+	err := db.NewRaw(queuesSQL+`
+		SELECT ?0 AS lane, ?1 AS model, coalesce(sum(depth), 0) AS depth, coalesce(sum(running), 0) AS running,
+			extract(epoch FROM clock_timestamp() - min(queued_at)) AS oldest_wait_seconds, coalesce(sum(gpu_seconds), 0) AS gpu_seconds, EXISTS (
+				SELECT FROM queue_pauses p WHERE p.lane = ?0 AND p.model IN ('', ?1) AND p.paused) AS paused
+		FROM queues WHERE lane = ?0 AND (?1 = '' OR model = ?1)`, lane, model).Scan(ctx, count)
+	return count, err
+}
+
+// QueueDemand is the work of one kind that waits in one lane.
+type QueueDemand struct {
+	Lane Tier `bun:"lane"`
+	Kind
+	// Depth is how many jobs, and GPUSeconds what the catalogue reckons for them:
+	// both as far as CountQueues knows them.
+	Depth      float64 `bun:"depth"`
+	GPUSeconds float64 `bun:"gpu_seconds"`
+}
+
+// QueueDemands sums up what waits for these models, by lane and kind.
+func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDemand, error) {
+	demands := []QueueDemand{}
+	err := db.NewRaw(depthsSQL+`
+		SELECT d.lane, kind.model, kind.resolution, kind.duration_seconds,
+			sum(d.depth::float8 / d.sampled * kind.n) AS depth, sum(d.depth::float8 / d.sampled * kind.gpu_seconds) AS gpu_seconds
+		FROM depths d CROSS JOIN LATERAL (
+			SELECT model, resolution, duration_seconds, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
+			FROM (SELECT `+kindSQL+`, j.estimated_gpu_seconds`+sampleSQL+`) first
+			GROUP BY model, resolution, duration_seconds) kind
+		WHERE d.model = ANY (?::text[])
+		GROUP BY d.lane, kind.model, kind.resolution, kind.duration_seconds
+		ORDER BY array_position(?::text[], d.lane)`, textArray(models), textArray(Tiers)).Scan(ctx, &demands)
+	return demands, err
+}
