@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -176,78 +175,65 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
-	for _, ofAccount := range inAccounts(changes) {
-		if err := saveOnAccount(ctx, tx, ofAccount); err != nil {
-			return err
-		}
+	if err := announceAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	if err := countAll(ctx, tx, changes); err != nil {
+		return err
 	}
 	return settleAll(ctx, tx, changes)
-}
-
-// inAccounts groups changes by their jobs' accounts, in the order of those.
-func inAccounts(changes []*change) [][]*change {
-	if len(changes) == 1 {
-		return [][]*change{changes}
-	}
-	groups := map[models.AccountID][]*change{}
-	for _, c := range changes {
-		groups[c.job.AccountID] = append(groups[c.job.AccountID], c)
-	}
-	var ordered [][]*change
-	for _, id := range slices.Sorted(maps.Keys(groups)) {
-		ordered = append(ordered, groups[id])
-	}
-	return ordered
 }
 
 // ended tells whether the change is the end of the job's run.
 func (c *change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
 
-// saveOnAccount announces the ends of an account's jobs, and keeps its counters
-// and those of its lanes.
-func saveOnAccount(ctx context.Context, tx bun.Tx, changes []*change) error {
+// announceAll tells of the ends among changes.
+func announceAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 	var over []*models.Job
-	queued, running := 0, 0
 	for _, c := range changes {
 		if c.ended() {
 			over = append(over, c.job)
 		}
-		to := c.job.Status
-		queued += b2i(to.Waiting()) - b2i(c.from.Waiting())
-		running += b2i(to.Live()) - b2i(c.from.Live())
 	}
-	if err := announce(ctx, tx, over, changes[0].now); err != nil {
-		return err
-	}
-	if err := changes[0].countOnAccount(ctx, queued, running); err != nil {
-		return err
-	}
-	return moveLanes(ctx, tx, changes)
+	return announce(ctx, tx, over, changes[0].now)
 }
 
-// moveLanes keeps the counters of the lines that an account's jobs leave and
+// countAll keeps the counters of accounts, and of the lines that jobs leave and
 // enter.
-func moveLanes(ctx context.Context, tx bun.Tx, changes []*change) error {
-	leaving := map[models.Line][]*change{}
+func countAll(ctx context.Context, tx bun.Tx, changes []*change) error {
+	var count models.Count
+	first := map[models.AccountID]*change{} // of each account
 	for _, c := range changes {
+		to := c.job.Status
+		queued, running := b2i(to.Waiting())-b2i(c.from.Waiting()), b2i(to.Live())-b2i(c.from.Live())
+		count.Accounts = addToAccount(count.Accounts, models.AccountCount{ID: c.job.AccountID, Queued: queued, Running: running})
+		if first[c.job.AccountID] == nil {
+			first[c.job.AccountID] = c
+		}
 		if c.leaves() {
-			leaving[c.was.Line] = append(leaving[c.was.Line], c)
+			left := models.LineCount{AccountID: c.job.AccountID, Line: c.was.Line, Jobs: 1}
+			if to.Live() {
+				left.GPUSeconds += c.job.EstimatedGPUSeconds
+			}
+			count.Left = addToLine(count.Left, left)
 		}
 	}
-	for line, left := range leaving {
-		given := 0.0
-		for _, c := range left {
-			if c.job.Status.Live() {
-				given += c.job.EstimatedGPUSeconds
-			}
-		}
-		at, err := models.LeaveLane(ctx, tx, left[0].job.AccountID, line, len(left), given)
+	count.Accounts = slices.DeleteFunc(count.Accounts, func(a models.AccountCount) bool { return a.Queued == 0 && a.Running == 0 })
+	if err := count.Write(ctx, tx); err != nil {
+		return fmt.Errorf("count on the accounts: %w", err)
+	}
+	for _, a := range count.Accounts {
+		stands, err := standing(ctx, tx, a.ID, a.Counted)
 		if err != nil {
-			return fmt.Errorf("leave the lane: %w", err)
+			return err
 		}
-		for _, c := range left {
+		first[a.ID].standing = stands
+	}
+	for _, c := range changes {
+		if c.leaves() {
 			c.left = &c.was
-			c.left.VirtualTime = at
+			i := slices.IndexFunc(count.Left, func(l models.LineCount) bool { return l.AccountID == c.job.AccountID && l.Line == c.was.Line })
+			c.left.VirtualTime = count.Left[i].VirtualTime
 		}
 	}
 	for _, c := range changes {
@@ -261,6 +247,24 @@ func moveLanes(ctx context.Context, tx bun.Tx, changes []*change) error {
 		c.ready = ready
 	}
 	return nil
+}
+
+func addToAccount(all []models.AccountCount, more models.AccountCount) []models.AccountCount {
+	i := slices.IndexFunc(all, func(a models.AccountCount) bool { return a.ID == more.ID })
+	if i < 0 {
+		return append(all, more)
+	}
+	all[i].Queued, all[i].Running = all[i].Queued+more.Queued, all[i].Running+more.Running
+	return all
+}
+
+func addToLine(all []models.LineCount, more models.LineCount) []models.LineCount {
+	i := slices.IndexFunc(all, func(l models.LineCount) bool { return l.AccountID == more.AccountID && l.Line == more.Line })
+	if i < 0 {
+		return append(all, more)
+	}
+	all[i].Jobs, all[i].GPUSeconds = all[i].Jobs+more.Jobs, all[i].GPUSeconds+more.GPUSeconds
+	return all
 }
 
 // leaves tells whether the job was queued and is no longer, or elsewhere.

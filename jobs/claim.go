@@ -4,44 +4,45 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
-	"github.com/uptrace/bun"
 )
 
 const (
-	// window is how many heads of a line a claim looks at: enough for the races
-	// of a few claims at once, and to choose among by what is warm.
+	// window is how many heads of a line a claim looks at: enough to choose among
+	// by what is warm.
 	window = 8
 	// windowTime is how far, in virtual time, the choice may go behind the first
 	// head: so much may an account get ahead by for the sake of a warm model.
 	windowTime = 300
-	// claimRounds bounds how often one look for work starts over. A round that
-	// finds only stale heads means that other claims won those, or that they were
-	// just dropped: what is behind them shows in the next.
+	// claimRounds bounds how often a look for work starts over that came to
+	// nothing. Such a round finds only stale heads: other claims won those, or they
+	// were just dropped, and what is behind them shows in the next.
 	claimRounds = 16
+	// claimSize is how much of a batch one search is: so many more of them would
+	// read jobs by the square.
+	claimSize = gatherSize / 50
 )
 
 // search is one look for work of one worker.
 type search struct {
-	*Leaser
 	worker    *models.Worker
 	reach     reach
 	requestID string
+	kind      string // of worker: those of one kind can run the same jobs
 
 	// alone is set when the index is lost, or shows what only PostgreSQL can
 	// tell apart: PostgreSQL alone answers then, in the same order.
 	alone bool
-	// passed are jobs that the worker may not have now.
+	// passed are jobs that the worker may not have now. Searches that go together
+	// passed the same.
 	passed []models.JobID
 
-	// patience bounds its waits for locks, if it is not 0.
-	patience time.Duration
-	kind     string // of worker: those of one kind can run the same jobs
-	found    found
+	found found
 }
 
 // found is what a search came to: at most one of them.
@@ -52,51 +53,125 @@ type found struct {
 	err    error
 }
 
-var (
-	errStale   = errors.New("the job is not in that queue any more")
-	errPassed  = errors.New("the worker may not have the job now")
-	errCapped  = errors.New("the account runs as many jobs as it may")
-	errTurn    = errors.New("it is another job's turn now")
-	errNotIdle = errors.New("the worker is not idle")
-)
+// errTurn is of a claim that saw a lane's turns as they are no longer.
+var errTurn = errors.New("it is another job's turn now")
 
-// run claims the first job that is due for the worker. The lease is nil if there
-// is none, or the worker can take none now; passed tells whether there was one
+// look looks for work, together with others that do: of two that come at once
+// neither wins a job over which the other has stumbled. The lease is nil if there
+// is none, or the worker can take none now; passed tells whether there was a job
 // that only this worker may not have.
-func (s *search) run(ctx context.Context) (lease *Lease, passed bool, err error) {
-	for round := range 2 * claimRounds {
-		s.alone = s.alone || round >= claimRounds
-		lanes, err := models.ReadLanes(ctx, s.DB)
-		if err != nil {
-			return nil, false, fmt.Errorf("read the lanes: %w", err)
-		}
-		heads, err := s.heads(ctx, s.reach.queues(lanes))
-		if err != nil || len(heads) == 0 {
-			return nil, len(s.passed) > 0, err
-		}
-		turn := slices.ContainsFunc(lanes, func(l models.LaneState) bool { return l.Lane == heads[0].Lane && l.Turn() })
-		lease, err := s.claimFirst(ctx, prefer(heads, s.worker), turn)
-		if errors.Is(err, errNotIdle) {
-			return nil, false, nil
-		}
-		if lease != nil || err != nil {
-			return lease, false, err
-		}
+func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
+	if err := l.looks.do(ctx, s, claimSize, l.lookAll); err != nil {
+		return nil, false, err
 	}
-	return nil, true, nil
+	return s.found.lease, s.found.passed, s.found.err
 }
 
-// heads are the first jobs of the first line that has any for the worker.
-func (s *search) heads(ctx context.Context, queues []models.Queue) ([]ReadyJob, error) {
-	if !s.alone {
-		heads, lost := s.Notifier.Index.First(ctx, queues, window)
-		if lost == nil {
-			return heads, nil
-		}
-		s.alone = true
+// lookAll runs the searches of one kind of worker, and leaves the others. alone
+// are those behind which nobody waits.
+func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
+	kinds := map[string][]*search{}
+	for _, s := range all {
+		kinds[s.kind] = append(kinds[s.kind], s)
 	}
-	next, err := models.NextJobs(ctx, s.DB, queues, s.passed, window)
-	return readyHints(next), err
+	first := kinds[all[0].kind]
+	delete(kinds, all[0].kind)
+	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)
+}
+
+// claimAll gives jobs to workers of one kind in the order in which they asked. It
+// returns those that go on beside others: all, with nobody behind them, if somebody
+// else held a row for long; each by itself that may not have what the others may;
+// and the first without the others, if they fail together.
+func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
+	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
+		rest, apart, err := l.claimSome(ctx, all, patienceOf(alone), rounds >= claimRounds)
+		switch {
+		case err == nil:
+			left = append(left, apart...)
+			if len(rest) < len(all) {
+				all, rounds = rest, 0
+			}
+		case errors.Is(err, errTurn):
+		case models.IsLockTimeout(err) && !alone:
+			return append(left, all)
+		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
+			for _, s := range all {
+				s.found = found{err: err}
+			}
+			return left
+		default:
+			slog.WarnContext(ctx, "jobs could not be given together", "error", err)
+			return append(left, all[:1], all[1:])
+		}
+	}
+	for _, s := range all {
+		s.found = found{passed: true}
+	}
+	return left
+}
+
+// claimSome gives what can be given in one transaction. It returns the searches
+// that found nothing yet, and those that have to go on by themselves.
+func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Duration, asked bool) (rest []*search, apart [][]*search, err error) {
+	b := &claimBatch{Leaser: l, patience: patience}
+	if err := b.find(ctx, all, asked); err != nil {
+		return nil, nil, err
+	}
+	if len(b.claims) == 0 {
+		for _, s := range all {
+			s.found = found{passed: len(s.passed) > 0}
+		}
+		return nil, nil, nil
+	}
+	if err := inTx(ctx, l.DB, b.run); err != nil {
+		return nil, nil, err
+	}
+	var changes []*change
+	over := map[*search]bool{}
+	for _, c := range b.claims {
+		switch c.verdict {
+		case given:
+			c.search.found = found{lease: c.made.lease}
+			changes = append(changes, c.made.change)
+			l.compare(c.made.job)
+			over[c.search] = true
+		case notIdle:
+			c.search.found = found{}
+			over[c.search] = true
+		case notForIt:
+			// What is behind the job in its account's queue may be next.
+			c.search.alone, c.search.passed = true, append(slices.Clone(c.search.passed), c.head.ID)
+			if len(all) > 1 {
+				apart, over[c.search] = append(apart, []*search{c.search}), true
+			}
+		case capped:
+			c.search.alone = true // the index does not know yet
+		case stale:
+			l.passStale(ctx, all, c.head, b.hinted)
+		}
+	}
+	l.Notifier.after(ctx, changes...)
+	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), apart, nil
+}
+
+// passStale has the searches go past a job that is not to be had. A hint is taken
+// out of the index, unless another transaction but holds the job.
+func (l *Leaser) passStale(ctx context.Context, all []*search, head ReadyJob, hint bool) {
+	if hint {
+		job, err := models.GetJob(ctx, l.DB, head.ID)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return
+		}
+		if err != nil || job.Status != models.JobQueued || job.Queue() != head.Queue || job.AccountID != head.Account {
+			head.VirtualTime = -1
+			l.Notifier.log(ctx, l.Notifier.Index.Remove(ctx, head))
+			return
+		}
+	}
+	for _, s := range all {
+		s.alone, s.passed = true, append(slices.Clone(s.passed), head.ID)
+	}
 }
 
 // prefer puts those of a line's heads first that are warm on the worker and
@@ -114,230 +189,10 @@ func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
 	return heads
 }
 
-// claimFirst claims the first of a line's heads that is still to be had. Without
-// a lease and an error there was none, and another look may find more.
-func (s *search) claimFirst(ctx context.Context, heads []ReadyJob, turn bool) (*Lease, error) {
-	for _, head := range heads {
-		lease, err := s.claim(ctx, head, turn)
-		switch {
-		case err == nil:
-			return lease, nil
-		case errors.Is(err, errTurn):
-			return nil, nil
-		case errors.Is(err, errPassed):
-			// What is behind it in its account's queue may be next.
-			s.alone, s.passed = true, append(s.passed, head.ID)
-			return nil, nil
-		case errors.Is(err, errCapped):
-			s.alone = true // the index does not know yet
-		case errors.Is(err, errStale):
-			s.dropStale(ctx, head)
-		default:
-			return nil, err
-		}
-	}
-	return nil, nil
-}
-
-// dropStale takes a hint out of the index, unless another transaction but holds
-// the job: then it is passed over.
-func (s *search) dropStale(ctx context.Context, head ReadyJob) {
-	job, err := models.GetJob(ctx, s.DB, head.ID)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return
-	}
-	if err == nil && job.Status == models.JobQueued && job.Queue() == head.Queue && job.AccountID == head.Account {
-		s.alone, s.passed = true, append(s.passed, head.ID)
-		return
-	}
-	head.VirtualTime = -1
-	s.Notifier.log(ctx, s.Notifier.Index.Remove(ctx, head))
-}
-
-// claim gives one job to the worker: attempt, job, worker, counters and event in
-// one transaction.
-func (s *search) claim(ctx context.Context, head ReadyJob, turn bool) (*Lease, error) {
-	var made *assignment
-	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		if s.patience > 0 {
-			if err := models.BePatient(ctx, tx, s.patience); err != nil {
-				return err
-			}
-		}
-		w, job, err := s.lock(ctx, tx, head)
-		if err != nil {
-			return err
-		}
-		made = &assignment{worker: w, job: job, requestID: s.requestID}
-		if err := assignAll(ctx, tx, []*assignment{made}); err != nil {
-			return err
-		}
-		err = models.CountStart(ctx, tx, head.Line, turn)
-		if errors.Is(err, sql.ErrNoRows) {
-			return errTurn
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.Notifier.after(ctx, made.change)
-	s.compare(made.job)
-	return made.lease, nil
-}
-
 // compare tells how long a job waited that was just given out for the first time,
 // if it was predicted.
 func (l *Leaser) compare(job *models.Job) {
 	if l.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
 		l.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
 	}
-}
-
-// lock takes the rows of a claim, and returns why if it may not be.
-func (s *search) lock(ctx context.Context, tx bun.Tx, head ReadyJob) (*models.Worker, *models.Job, error) {
-	account, err := models.LockAccount(ctx, tx, head.Account)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil, errStale
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if account.Running >= account.MaxRunning {
-		return nil, nil, errCapped
-	}
-	w, err := models.LockWorker(ctx, tx, s.worker.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	if w.Status != models.WorkerIdle {
-		return nil, nil, errNotIdle
-	}
-	job, err := models.LockQueuedJob(ctx, tx, head.ID)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (job.AccountID != head.Account || job.Queue() != head.Queue) {
-		return nil, nil, errStale
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return w, job, s.mayHave(ctx, tx, job)
-}
-
-// mayHave returns errPassed for a job that was to be started by now, and for one
-// that the worker failed a moment ago and another could run.
-func (s *search) mayHave(ctx context.Context, tx bun.Tx, job *models.Job) error {
-	avoided := job.AvoidWorkerID == s.worker.ID && !job.AvoidUntil.IsZero()
-	if !avoided && job.ExpiresAt.IsZero() {
-		return nil
-	}
-	now, err := models.Now(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if !job.ExpiresAt.IsZero() && !job.ExpiresAt.After(now) && job.StartedAt.IsZero() {
-		return errPassed
-	}
-	if !avoided || !job.AvoidUntil.After(now) {
-		return nil
-	}
-	another, err := s.another(ctx, tx, job)
-	if err == nil && another {
-		return errPassed
-	}
-	return err
-}
-
-// another tells whether a live worker but this one could run the job.
-func (s *search) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool, error) {
-	kinds, err := models.ListCapacity(ctx, tx, []string{job.Model})
-	if err != nil {
-		return false, fmt.Errorf("look for another worker: %w", err)
-	}
-	others := -1 // this one is among them
-	for _, kind := range kinds {
-		if s.Catalogue.reach(kind.Models, kind.GPUType, kind.Region).serves(job.Queue()) {
-			others += kind.Idle + kind.Busy
-		}
-	}
-	return others > 0, nil
-}
-
-// assignment is a locked job that a locked worker gets.
-type assignment struct {
-	worker    *models.Worker
-	job       *models.Job
-	requestID string
-
-	lease  *Lease
-	change *change
-}
-
-// assignAll makes the attempts by which workers get jobs.
-func assignAll(ctx context.Context, tx bun.Tx, all []*assignment) error {
-	now, err := models.Now(ctx, tx)
-	if err != nil {
-		return err
-	}
-	var attempts []*models.Attempt
-	var workers []models.Changed[models.Worker]
-	var changes []*change
-	for _, a := range all {
-		was := *a.worker
-		if err := a.make(tx, now); err != nil {
-			return err
-		}
-		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
-		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
-	}
-	if err := models.InsertAttempts(ctx, tx, attempts); err != nil {
-		return fmt.Errorf("insert the attempts: %w", err)
-	}
-	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
-		return fmt.Errorf("update the workers: %w", err)
-	}
-	if err := saveAll(ctx, tx, changes); err != nil {
-		return err
-	}
-	for _, a := range all {
-		if err := a.lease.read(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// make makes the lease, in memory.
-func (a *assignment) make(tx bun.Tx, now time.Time) error {
-	w, job := a.worker, a.job
-	c := changeAt(tx, now, job)
-	if err := c.move(models.JobAssigned); err != nil {
-		return err
-	}
-	if job.WaitedSeconds == nil {
-		job.WaitedSeconds = new(max(now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
-	}
-	job.AttemptNo++
-	attempt := &models.Attempt{
-		ID: models.NewAttemptID(), JobID: job.ID, Run: job.Run, AttemptNo: job.AttemptNo, WorkerID: w.ID,
-		FencingToken: models.NewFencingToken(), LeaseRequestID: a.requestID, Status: models.AttemptLeased,
-		LeasedAt: now, LeaseExpiresAt: now.Add(LeaseTTL), LastHeartbeatAt: now,
-	}
-	job.CurrentAttemptID = attempt.ID
-	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, now
-	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
-	c.note(models.EventLeased, payload{"attemptNo": job.AttemptNo, "worker": w.ID})
-	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
-	a.change, a.lease = c, &Lease{Attempt: attempt, Job: job}
-	return nil
-}
-
-// read adds what the job begins from.
-func (l *Lease) read(ctx context.Context, tx bun.Tx) (err error) {
-	if l.Inputs, err = inputOf(ctx, tx, l.Job); err != nil {
-		return err
-	}
-	if l.Job.LatestCheckpointID != "" {
-		l.Checkpoints, err = models.ListCheckpoints(ctx, tx, l.Job.ID, 2)
-	}
-	return err
 }

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,147 +12,133 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// claimSize is how much of a batch one search is: so many more of them would read
-// jobs by the square.
-const claimSize = gatherSize / 32
-
-// look looks for work, together with others that do: of two that come at once
-// neither wins a job over which the other has stumbled.
-func (l *Leaser) look(ctx context.Context, s *search) (*Lease, bool, error) {
-	if err := l.looks.do(ctx, s, claimSize, l.lookAll); err != nil {
-		return nil, false, err
-	}
-	return s.found.lease, s.found.passed, s.found.err
-}
-
-// lookAll runs the searches of one kind of worker, and leaves the others. alone
-// are those behind which nobody waits.
-func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
-	kinds := map[string][]*search{}
-	for _, s := range all {
-		kinds[s.kind] = append(kinds[s.kind], s)
-	}
-	first := kinds[all[0].kind]
-	delete(kinds, all[0].kind)
-	left = slices.Collect(maps.Values(kinds))
-	if len(first) > 1 {
-		return append(left, l.claimAll(ctx, first, alone)...)
-	}
-	s := first[0]
-	s.patience = patienceOf(alone)
-	lease, passed, err := s.run(ctx)
-	if models.IsLockTimeout(err) && !alone {
-		return append(left, first)
-	}
-	s.found = found{lease, passed, err}
-	return left
-}
-
-// claimAll gives jobs to workers of one kind in the order in which they asked. It
-// returns those that have to look again: together, with nobody behind them, if
-// somebody else held a row for long, and else the first by itself, since what it
-// finds is promoted, or held by others, or not for all of them. All by themselves
-// would but stand in each other's way.
-func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
-	for len(all) > 1 {
-		served, none, err := l.claimSome(ctx, all, patienceOf(alone))
-		if none {
-			for _, s := range all {
-				s.found = found{}
-			}
-			return nil
-		}
-		if models.IsLockTimeout(err) && !alone {
-			return [][]*search{all}
-		}
-		if err != nil && !errors.Is(err, errTurn) && !models.IsOutage(err) && ctx.Err() == nil {
-			slog.WarnContext(ctx, "jobs could not be given together", "error", err)
-		}
-		if err != nil || len(served) == 0 {
-			break
-		}
-		all = slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return slices.Contains(served, s) })
-	}
-	if len(all) < 2 {
-		return [][]*search{all}
-	}
-	return [][]*search{all[:1], all[1:]}
-}
-
-// claimSome gives what can be given in one transaction, and returns those that
-// were served. none tells that there are no jobs.
-func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Duration) (served []*search, none bool, err error) {
-	lanes, err := models.ReadLanes(ctx, l.DB)
-	if err != nil {
-		return nil, false, fmt.Errorf("read the lanes: %w", err)
-	}
-	next, err := models.NextInOrder(ctx, l.DB, all[0].reach.queues(lanes), len(all))
-	if err != nil || len(next) == 0 {
-		return nil, err == nil, err
-	}
-	lane := lanes[slices.IndexFunc(lanes, func(s models.LaneState) bool { return s.Lane == next[0].Lane })]
-	if !lane.Turn() {
-		all = all[:min(len(all), models.PromotedEvery-1-lane.SincePromoted)]
-	}
-	if next[0].Promoted || len(all) < 2 {
-		return nil, false, nil
-	}
-	b := &claimBatch{Leaser: l, searches: all, next: readyHints(next), lane: lane, patience: patience}
-	err = inTx(ctx, l.DB, b.run)
-	if err != nil {
-		return nil, false, err
-	}
-	var changes []*change
-	for s, a := range b.made {
-		s.found = found{lease: a.lease}
-		served, changes = append(served, s), append(changes, a.change)
-		l.compare(a.job)
-	}
-	l.Notifier.after(ctx, changes...)
-	return served, false, nil
-}
-
-// claimBatch is what one transaction gives.
+// claimBatch is what one transaction gives: attempts, jobs, workers, counters and
+// events.
 type claimBatch struct {
 	*Leaser
-	searches []*search
-	next     []ReadyJob // in their order
-	lane     models.LaneState
 	patience time.Duration // 0 is any
 
+	lane   models.LaneState
+	claims []*claim // of one line
+	hinted bool     // by the index
+
+	now     time.Time
 	room    map[models.AccountID]int // how many more each account may run
 	workers map[models.WorkerID]*models.Worker
 	jobs    map[models.JobID]*models.Job
-	made    map[*search]*assignment
+}
+
+// claim is a job that a search may get.
+type claim struct {
+	search  *search
+	head    ReadyJob
+	verdict verdict
+	made    *assignment
+}
+
+// verdict is what became of a claim once its rows were locked.
+type verdict int
+
+const (
+	given    verdict = iota
+	stale            // the job is not in that queue any more, or another has it
+	capped           // its account runs as many jobs as it may
+	notIdle          // the worker is not
+	notForIt         // the worker may not have the job now
+)
+
+// find chooses for each search the job that it would get if all came one after
+// the other. There are no claims if there are no jobs.
+func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) error {
+	lanes, err := models.ReadLanes(ctx, b.DB)
+	if err != nil {
+		return fmt.Errorf("read the lanes: %w", err)
+	}
+	next, err := b.next(ctx, all, all[0].reach.queues(lanes), postgres)
+	if err != nil || len(next) == 0 {
+		return err
+	}
+	b.lane = lanes[slices.IndexFunc(lanes, func(s models.LaneState) bool { return s.Lane == next[0].Lane })]
+	taken := map[models.JobID]bool{}
+	for _, s := range all[:min(len(all), b.most(next[0].Line))] {
+		heads := prefer(headsOf(next, taken), s.worker)
+		if len(heads) == 0 {
+			break
+		}
+		taken[heads[0].ID] = true
+		b.claims = append(b.claims, &claim{search: s, head: heads[0]})
+	}
+	return nil
+}
+
+// next are the first jobs of the first line that has any: who is alone asks the
+// index first.
+func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Queue, postgres bool) ([]ReadyJob, error) {
+	s := all[0]
+	if len(all) > 1 {
+		next, err := models.NextInOrder(ctx, b.DB, queues, s.passed, len(all))
+		return readyHints(next), err
+	}
+	if !s.alone && !postgres {
+		heads, lost := b.Notifier.Index.First(ctx, queues, window)
+		if lost == nil {
+			b.hinted = true
+			return heads, nil
+		}
+		s.alone = true
+	}
+	next, err := models.NextJobs(ctx, b.DB, queues, s.passed, window)
+	return readyHints(next), err
+}
+
+// most is how many jobs of a line may start before it is another's turn.
+func (b *claimBatch) most(line models.Line) int {
+	switch {
+	case line.Promoted && b.lane.Turn():
+		return 1
+	case line.Promoted || b.lane.Turn():
+		return gatherSize // the other line is empty
+	}
+	return models.PromotedEvery - 1 - b.lane.SincePromoted
+}
+
+// headsOf are, of jobs in their order, each account's first that is not taken, as
+// many as a claim looks at.
+func headsOf(next []ReadyJob, taken map[models.JobID]bool) []ReadyJob {
+	var heads []ReadyJob
+	seen := map[models.AccountID]bool{}
+	for _, head := range next {
+		if taken[head.ID] || seen[head.Account] {
+			continue
+		}
+		seen[head.Account] = true
+		if heads = append(heads, head); len(heads) == window {
+			break
+		}
+	}
+	return heads
 }
 
 func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	if err := b.lock(ctx, tx); err != nil {
 		return err
 	}
-	b.made = map[*search]*assignment{}
 	var all []*assignment
-	for _, s := range b.searches {
-		w := b.workers[s.worker.ID]
-		if w == nil || w.Status != models.WorkerIdle {
-			continue // it sees that itself
-		}
-		job, err := b.pick(ctx, tx, s)
-		if err != nil {
+	for _, c := range b.claims {
+		if err := b.judge(ctx, tx, c); err != nil {
 			return err
 		}
-		if job != nil {
-			b.made[s] = &assignment{worker: w, job: job, requestID: s.requestID}
-			all = append(all, b.made[s])
+		if c.verdict == given {
+			all = append(all, c.made)
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	if err := assignAll(ctx, tx, all); err != nil {
+	if err := assignAll(ctx, tx, b.now, all); err != nil {
 		return err
 	}
-	err := models.CountStarts(ctx, tx, b.lane.Lane, len(all), b.lane.Turn())
+	err := models.CountStarts(ctx, tx, b.claims[0].head.Line, len(all), b.lane.Turn())
 	if errors.Is(err, sql.ErrNoRows) {
 		return errTurn
 	}
@@ -162,20 +146,16 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 }
 
 func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) (err error) {
-	if err := models.BePatient(ctx, tx, b.patience); err != nil {
-		return err
-	}
-	accounts := map[models.AccountID]bool{}
+	var accounts []models.AccountID
 	var workerIDs []models.WorkerID
 	var jobIDs []models.JobID
-	for _, job := range b.next {
-		accounts[job.Account] = true
-		jobIDs = append(jobIDs, job.ID)
+	for _, c := range b.claims {
+		if !slices.Contains(accounts, c.head.Account) {
+			accounts = append(accounts, c.head.Account)
+		}
+		workerIDs, jobIDs = append(workerIDs, c.search.worker.ID), append(jobIDs, c.head.ID)
 	}
-	for _, s := range b.searches {
-		workerIDs = append(workerIDs, s.worker.ID)
-	}
-	if b.room, err = models.LockAccountsToRun(ctx, tx, slices.Collect(maps.Keys(accounts))); err != nil {
+	if b.room, err = models.LockAccountsToRun(ctx, tx, accounts, b.patience); err != nil {
 		return fmt.Errorf("lock the accounts: %w", err)
 	}
 	workers, err := models.LockWorkers(ctx, tx, workerIDs)
@@ -188,41 +168,60 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) (err error) {
 	}
 	b.workers = keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
 	b.jobs = keyedBy(jobs, func(j *models.Job) models.JobID { return j.ID })
+	b.now, err = models.Now(ctx, tx)
+	return err
+}
+
+// judge decides on a claim, whose rows are locked.
+func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
+	w, job := b.workers[c.search.worker.ID], b.jobs[c.head.ID]
+	room, known := b.room[c.head.Account]
+	switch {
+	case known && room < 1:
+		c.verdict = capped
+	case w == nil || w.Status != models.WorkerIdle:
+		c.verdict = notIdle
+	case job == nil || job.AccountID != c.head.Account || job.Queue() != c.head.Queue:
+		c.verdict = stale
+	default:
+		may, err := b.mayHave(ctx, tx, w, job)
+		if err != nil {
+			return err
+		}
+		if c.verdict = notForIt; may {
+			c.verdict, c.made = given, &assignment{worker: w, job: job, requestID: c.search.requestID}
+			b.room[c.head.Account]--
+			// Two calls of one worker get one job.
+			delete(b.workers, w.ID)
+		}
+	}
 	return nil
 }
 
-// pick takes the job that a worker gets out of those that are left, or none.
-func (b *claimBatch) pick(ctx context.Context, tx bun.Tx, s *search) (*models.Job, error) {
-	for _, head := range prefer(b.heads(), s.worker) {
-		job := b.jobs[head.ID]
-		err := s.mayHave(ctx, tx, job)
-		if errors.Is(err, errPassed) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		delete(b.jobs, head.ID)
-		b.room[head.Account]--
-		return job, nil
+// mayHave tells whether a worker may have a job: not one that was to be started by
+// now, nor one that it failed a moment ago and another could run.
+func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job) (bool, error) {
+	if !job.ExpiresAt.IsZero() && !job.ExpiresAt.After(b.now) && job.StartedAt.IsZero() {
+		return false, nil
 	}
-	return nil, nil
+	if job.AvoidWorkerID != w.ID || !job.AvoidUntil.After(b.now) {
+		return true, nil
+	}
+	another, err := b.another(ctx, tx, job)
+	return !another, err
 }
 
-// heads are the first jobs that are left of each account that may run more, as
-// many as a claim looks at.
-func (b *claimBatch) heads() []ReadyJob {
-	var heads []ReadyJob
-	seen := map[models.AccountID]bool{}
-	for _, head := range b.next {
-		job := b.jobs[head.ID]
-		if job == nil || job.AccountID != head.Account || job.Queue() != head.Queue || b.room[head.Account] < 1 || seen[head.Account] {
-			continue
-		}
-		seen[head.Account] = true
-		if heads = append(heads, head); len(heads) == window {
-			break
+// another tells whether a live worker but the one that a job avoids could run it.
+func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool, error) {
+	kinds, err := models.ListCapacity(ctx, tx, []string{job.Model})
+	if err != nil {
+		return false, fmt.Errorf("look for another worker: %w", err)
+	}
+	others := -1 // this one is among them
+	for _, kind := range kinds {
+		if b.Catalogue.reach(kind.Models, kind.GPUType, kind.Region).serves(job.Queue()) {
+			others += kind.Idle + kind.Busy
 		}
 	}
-	return heads
+	return others > 0, nil
 }

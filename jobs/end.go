@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"unicode"
 
@@ -42,18 +43,17 @@ func (h *Holder) Complete(ctx context.Context, p Principal, f Fence, c Completio
 }
 
 func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
-	attempt, err := f.find(ctx, h.DB, p)
-	if err != nil {
-		return nil, err
-	}
-	if !attempt.EndedAt.IsZero() {
+	verified, err := h.verifyCompletion(ctx, p, f, c)
+	if errors.Is(err, ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
 	}
-	verified, err := h.verifyCompletion(ctx, attempt, &c)
 	if err != nil {
 		return nil, err
 	}
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, writes: len(verified) > 0, act: func(ctx context.Context, l *held) error {
+		if err := h.mayComplete(l.job, &c); err != nil {
+			return err
+		}
 		if err := l.change.completing(); err != nil {
 			return err
 		}
@@ -80,18 +80,26 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if l.job.Status == models.JobCancelled {
 		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
-	return h.answerEnd(ctx, p, l.job, l.attempt, c.LeaseNext)
+	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 
-func (h *Holder) verifyCompletion(ctx context.Context, attempt *models.Attempt, c *Completion) ([]*models.Artifact, error) {
-	job, err := models.GetJob(ctx, h.DB, attempt.JobID)
-	if err != nil {
-		return nil, err
-	}
+// mayComplete refuses a completion that lacks what a job of its model ends with.
+func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	if model, err := h.Catalogue.Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
-		return nil, invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
+		return invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
 	}
-	if c.Output, err = storedJSON("result", c.Output, maxOutputBytes); err != nil {
+	c.Output, err = storedJSON("result", c.Output, maxOutputBytes)
+	return err
+}
+
+// verifyCompletion asks the store about each object, while no row is locked yet. Of
+// a completion without any it reads nothing.
+func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c Completion) ([]*models.Artifact, error) {
+	if c.Video == nil && c.Thumbnail == nil && c.Spritesheet == nil && c.Log == nil {
+		return nil, nil
+	}
+	attempt, err := f.live(ctx, h.DB, p)
+	if err != nil {
 		return nil, err
 	}
 	var verified []*models.Artifact
@@ -185,7 +193,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 	if err != nil {
 		return nil, err
 	}
-	return h.answerEnd(ctx, p, l.job, l.attempt, failure.LeaseNext)
+	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, failure.LeaseNext)
 }
 
 // Release hands a job back at once, for PREEMPTED or WORKER_LOST: it is queued
@@ -246,20 +254,26 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 	if err != nil {
 		return nil, err
 	}
-	return h.answerEnd(ctx, p, job, a, leaseNext)
+	return h.answerEnd(ctx, p, job, a, nil, leaseNext)
 }
 
 // answerEnd adds the next lease. Its request id is the ended attempt's, so that
-// a repeated call finds the same lease again.
-func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, ended *models.Attempt, leaseNext bool) (*End, error) {
+// a repeated call finds the same lease again. worker is as the end left it, or nil.
+func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, ended *models.Attempt, worker *models.Worker, leaseNext bool) (*End, error) {
 	end := &End{Job: job}
 	if !leaseNext {
 		return end, nil
 	}
 	// The end is committed: without a next lease the worker just asks again.
-	next, _, err := h.Leaser.Lease(ctx, p, LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)})
-	if err == nil {
-		end.Next = next
+	call := LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)}
+	var err error
+	if worker != nil {
+		end.Next, _, err = h.Leaser.wait(ctx, worker, call)
+	} else {
+		end.Next, _, err = h.Leaser.Lease(ctx, p, call)
+	}
+	if err != nil {
+		slog.DebugContext(ctx, "no next lease", "worker", p.WorkerID, "error", err)
 	}
 	return end, nil
 }

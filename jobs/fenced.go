@@ -98,12 +98,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	}
 	var changed []*held
 	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
-		if patience > 0 {
-			if err := models.BePatient(ctx, tx, patience); err != nil {
-				return err
-			}
-		}
-		all, err := lockAll(ctx, tx, attempts, accounts)
+		all, err := lockAll(ctx, tx, attempts, accounts, patience)
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,10 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
@@ -54,27 +53,26 @@ type beat struct {
 	err   error
 }
 
-// beatAll extends the leases of heartbeats that came together.
-func (h *Holder) beatAll(ctx context.Context, all []*beat, _ bool) [][]*beat {
+// beatAll extends the leases of heartbeats that came together. If somebody else
+// holds a row of one for long, they go on beside the others.
+func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
-	found, err := models.ExtendLeases(ctx, h.DB, beats, LeaseTTL)
-	var alive []models.LeaseBeat
-	of := map[models.WorkerID]bool{}
-	for _, b := range slices.Backward(all) { // the newest of a worker's samples
-		if b.found, b.err = found[b.Hold], err; b.found != nil && !of[b.WorkerID] {
-			of[b.WorkerID] = true
-			alive = append(alive, b.LeaseBeat)
+	var found map[models.Hold]*models.Beat
+	err := inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		if err := models.BeginLocking(ctx, tx, patienceOf(alone)); err != nil {
+			return err
 		}
+		found, err = models.ExtendLeases(ctx, tx, beats, LeaseTTL)
+		return err
+	})
+	if models.IsLockTimeout(err) && !alone {
+		return [][]*beat{all}
 	}
-	if len(alive) == 0 {
-		return nil
-	}
-	err = models.TouchWorkers(ctx, h.DB, alive)
 	for _, b := range all {
-		b.err = cmp.Or(b.err, err)
+		b.found, b.err = found[b.Hold], err
 	}
 	return nil
 }

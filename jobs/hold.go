@@ -96,7 +96,7 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 // lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	all, err := lockAll(ctx, tx, []*models.Attempt{attempt}, true)
+	all, err := lockAll(ctx, tx, []*models.Attempt{attempt}, true, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -107,18 +107,23 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 }
 
 // lockAll locks all rows of attempts, with their accounts if those's counters may
-// change. One that ended meanwhile is not in the answer.
-func lockAll(ctx context.Context, tx bun.Tx, attempts []*models.Attempt, accounts bool) (map[models.AttemptID]*held, error) {
+// change. One that ended meanwhile is not in the answer. No wait is longer than
+// patience, from here to the end of the transaction; 0 is any.
+func lockAll(ctx context.Context, tx bun.Tx, attempts []*models.Attempt, accounts bool, patience time.Duration) (map[models.AttemptID]*held, error) {
 	var workerIDs []models.WorkerID
 	var jobIDs []models.JobID
 	var ids []models.AttemptID
 	for _, a := range attempts {
 		workerIDs, jobIDs, ids = append(workerIDs, a.WorkerID), append(jobIDs, a.JobID), append(ids, a.ID)
 	}
+	begin := models.BeginLocking
 	if accounts {
-		if err := models.LockAccountsOf(ctx, tx, jobIDs); err != nil {
-			return nil, fmt.Errorf("lock the accounts: %w", err)
+		begin = func(ctx context.Context, tx bun.Tx, patience time.Duration) error {
+			return models.LockAccountsOf(ctx, tx, jobIDs, patience)
 		}
+	}
+	if err := begin(ctx, tx, patience); err != nil {
+		return nil, fmt.Errorf("lock the accounts: %w", err)
 	}
 	workers, err := models.LockWorkers(ctx, tx, workerIDs)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -56,7 +58,8 @@ type Leaser struct {
 	// Meter is told how long jobs waited; nil: nobody is.
 	Meter Meter
 
-	looks gather[*search]
+	touches gather[*touch]
+	looks   gather[*search]
 }
 
 // LeaseCall is a worker's request for a job.
@@ -84,15 +87,59 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 	if err := l.Catalogue.known("warmModels", call.Warm); err != nil {
 		return nil, nil, err
 	}
-	worker, err := models.TouchWorker(ctx, l.DB, call.WorkerID, call.Warm, nil)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil, conflict("This worker is terminated: register again.")
-	}
+	worker, err := l.touch(ctx, call)
 	if err != nil {
 		return nil, nil, wrap(err, "lease for worker %s", call.WorkerID)
 	}
 	lease, directive, err := l.wait(ctx, worker, call)
 	return lease, directive, wrap(err, "lease for worker %s", call.WorkerID)
+}
+
+// touch notes that a worker asked for a job, together with others that do.
+func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, error) {
+	t := &touch{Touch: models.Touch{WorkerID: call.WorkerID, Warm: call.Warm}}
+	if err := l.touches.do(ctx, t, 1, l.touchAll); err != nil {
+		return nil, err
+	}
+	return t.worker, t.err
+}
+
+// touch is a worker that asks for a job, and its row after that.
+type touch struct {
+	models.Touch
+	worker *models.Worker
+	err    error
+}
+
+// touchAll touches workers. If somebody else holds the row of one for long, they go
+// on beside the others.
+func (l *Leaser) touchAll(ctx context.Context, all []*touch, alone bool) [][]*touch {
+	newest := map[models.WorkerID]models.Touch{}
+	for _, t := range all {
+		newest[t.WorkerID] = t.Touch
+	}
+	var rows []*models.Worker
+	err := inTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		if err := models.BeginLocking(ctx, tx, patienceOf(alone)); err != nil {
+			return err
+		}
+		if err := models.TouchWorkers(ctx, tx, slices.Collect(maps.Values(newest))); err != nil {
+			return err
+		}
+		rows, err = models.GetWorkers(ctx, tx, slices.Collect(maps.Keys(newest)))
+		return err
+	})
+	if models.IsLockTimeout(err) && !alone {
+		return [][]*touch{all}
+	}
+	found := keyedBy(rows, func(w *models.Worker) models.WorkerID { return w.ID })
+	for _, t := range all {
+		t.worker, t.err = found[t.WorkerID], err
+		if err == nil && (t.worker == nil || t.worker.Status == models.WorkerTerminated) {
+			t.err = conflict("This worker is terminated: register again.")
+		}
+	}
+	return nil
 }
 
 // isWorker tells whether the caller is that worker.
@@ -118,7 +165,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
 	for ctx.Err() == nil { // nobody would hear of a lease that is given after it
-		lease, passed, err := l.look(ctx, &search{Leaser: l, worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind})
+		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind})
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}

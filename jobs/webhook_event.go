@@ -36,15 +36,24 @@ type WebhookDue struct {
 	EventID models.WebhookEventID `json:"eventId"`
 }
 
-// announce writes, in the transaction that ends runs of one account's jobs, whom
-// to tell of it.
+// announce writes, in the transaction that ends runs of jobs, whom to tell of it.
 func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time) error {
 	if len(ended) == 0 {
 		return nil
 	}
-	endpoints, err := models.ListWantingEndpoints(ctx, tx, ended[0].AccountID, eventsOf(ended))
+	var accounts []models.AccountID
+	for _, job := range ended {
+		if !slices.Contains(accounts, job.AccountID) {
+			accounts = append(accounts, job.AccountID)
+		}
+	}
+	wanting, err := models.ListWantingEndpoints(ctx, tx, accounts, eventsOf(ended))
 	if err != nil {
 		return fmt.Errorf("find the webhooks that want to hear of it: %w", err)
+	}
+	endpoints := map[models.AccountID][]*models.WebhookEndpoint{}
+	for _, e := range wanting {
+		endpoints[e.AccountID] = append(endpoints[e.AccountID], e)
 	}
 	var events []*models.WebhookEvent
 	var deliveries []*models.WebhookDelivery
@@ -53,7 +62,7 @@ func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 			ID: models.NewWebhookEventID(), AccountID: job.AccountID, JobID: job.ID, Run: job.Run,
 			Type: webhookEvent(models.FormatStandard, job.Status), CreatedAt: at,
 		}
-		if to := address(event, job, endpoints); len(to) > 0 {
+		if to := address(event, job, endpoints[job.AccountID]); len(to) > 0 {
 			events, deliveries = append(events, event), append(deliveries, to...)
 		}
 	}

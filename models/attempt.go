@@ -52,10 +52,25 @@ type Attempt struct {
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
 }
 
-// InsertAttempts writes new attempts.
+// InsertAttempts writes attempts that begin.
 func InsertAttempts(ctx context.Context, tx bun.Tx, attempts []*Attempt) error {
-	_, err := tx.NewInsert().Model(&attempts).Exec(ctx)
-	return err
+	rows, err := prepared(ctx, tx, `
+		INSERT INTO job_attempts (
+			id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status, leased_at, lease_expires_at, last_heartbeat_at)
+		SELECT id, job_id, run, attempt_no, worker_id, token, nullif(request, ''), status, leased_at, lease_expires_at, leased_at
+		FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::integer[], $5::uuid[], $6::uuid[], $7::text[], $8::text[], $9::timestamptz[], $10::timestamptz[])
+			AS a (id, job_id, run, attempt_no, worker_id, token, request, status, leased_at, lease_expires_at)`,
+		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.ID) }),
+		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.JobID) }),
+		column(attempts, func(a *Attempt) int { return a.Run }),
+		column(attempts, func(a *Attempt) int { return a.AttemptNo }),
+		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.WorkerID) }),
+		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.FencingToken) }),
+		column(attempts, func(a *Attempt) string { return a.LeaseRequestID }),
+		column(attempts, func(a *Attempt) string { return string(a.Status) }),
+		column(attempts, func(a *Attempt) time.Time { return a.LeasedAt }),
+		column(attempts, func(a *Attempt) time.Time { return a.LeaseExpiresAt }))
+	return scan(rows, err, nil)
 }
 
 // GetAttempt returns an attempt, or sql.ErrNoRows.
@@ -63,19 +78,6 @@ func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error)
 	a := new(Attempt)
 	err := db.NewSelect().Model(a).Where("a.id = ?", id).Scan(ctx)
 	return a, err
-}
-
-// Beat is a heartbeat's answer as PostgreSQL gives it.
-type Beat struct {
-	Hold
-	JobID             JobID        `bun:"job_id"`
-	LeaseExpiresAt    time.Time    `bun:"lease_expires_at"`
-	CancelRequestedAt time.Time    `bun:"cancel_requested_at"`
-	CancelDeliveredAt time.Time    `bun:"cancel_delivered_at"`
-	CancelReason      string       `bun:"cancel_reason"`
-	WorkerStatus      WorkerStatus `bun:"worker_status"`
-	DrainReason       string       `bun:"drain_reason"`
-	DrainDeadline     time.Time    `bun:"drain_deadline"`
 }
 
 // FindLiveAttempt returns the attempt that a worker holds, or sql.ErrNoRows.

@@ -64,7 +64,7 @@ func TestDeepQueues(t *testing.T) {
 				return err
 			}, 2 * accounts},
 			"NextInOrder": {func() error {
-				found, err := models.NextInOrder(t.Context(), watched, everyQueue(), 8)
+				found, err := models.NextInOrder(t.Context(), watched, everyQueue(), nil, 8)
 				require.Equal(t, 8, len(found))
 				return err
 			}, 8*8 + 2*accounts},

@@ -58,7 +58,7 @@ func TestUpdate(t *testing.T) {
 func extended(t *testing.T, tx bun.Tx, hold models.Hold) error {
 	t.Helper()
 	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, 0)
-	if err == nil && found[hold] == nil {
+	if err == nil && len(found) == 0 {
 		return sql.ErrNoRows
 	}
 	return err

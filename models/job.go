@@ -252,14 +252,6 @@ func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 	return j, err
 }
 
-// LockQueuedJob is LockJob for a job that is still QUEUED and that nobody else
-// is leasing; else it returns sql.ErrNoRows at once.
-func LockQueuedJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
-	j := new(Job)
-	err := tx.NewSelect().Model(j).Where("j.id = ? AND j.status = 'QUEUED'", id).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
-	return j, err
-}
-
 // EditJobParams writes the params of a job's next run.
 func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage) error {
 	return mustChange(tx.NewRaw("UPDATE jobs SET params = ? WHERE id = ?", string(params), id).Exec(ctx))

@@ -2,8 +2,6 @@ package models
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -36,19 +34,6 @@ func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
 		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
-	return virtualTime, err
-}
-
-// LeaveLane counts n queued jobs less, and advances the account's virtual time
-// by what it was given: estimated GPU seconds over the account's weight, or
-// nothing for jobs that left without being leased. It returns the new time.
-func LeaveLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, gpuSeconds float64) (float64, error) {
-	var virtualTime float64
-	err := tx.NewRaw(`
-		UPDATE account_lanes l SET queued = l.queued - ?, virtual_time = l.virtual_time + ? / a.weight
-		FROM accounts a
-		WHERE l.account_id = ? AND l.lane = ? AND l.promoted = ? AND a.id = l.account_id
-		RETURNING l.virtual_time`, n, gpuSeconds, id, line.Lane, line.Promoted).Scan(ctx, &virtualTime)
 	return virtualTime, err
 }
 
@@ -118,33 +103,23 @@ func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
 	return states, err
 }
 
-// CountStart counts a start against the lane's turns. turn is what the caller
-// saw before it chose the job: CountStart returns sql.ErrNoRows if that is true
-// no longer. Its lock comes last of all but the outbox's; a lane in which no
-// promoted job starts is not written to.
-func CountStart(ctx context.Context, tx bun.Tx, line Line, turn bool) error {
-	if !line.Promoted {
-		err := mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = since_promoted + 1 WHERE lane = ? AND since_promoted < ?",
-			line.Lane, PromotedEvery-1).Exec(ctx))
-		if turn && errors.Is(err, sql.ErrNoRows) {
-			return nil
+// CountStarts counts n starts of a line's jobs against its lane's turns. turn is
+// what the caller saw before it chose the jobs: CountStarts returns sql.ErrNoRows
+// if that is true no longer. Its lock comes last of all but the outbox's; a lane in
+// which no promoted job starts is not written to.
+func CountStarts(ctx context.Context, tx bun.Tx, line Line, n int, turn bool) error {
+	switch {
+	case line.Promoted:
+		least := 0 // out of turn: none of the lane's own jobs was there
+		if turn {
+			least = PromotedEvery - 1
 		}
-		return err
-	}
-	least := 0 // out of turn: none of the lane's own jobs was there
-	if turn {
-		least = PromotedEvery - 1
-	}
-	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = 0 WHERE lane = ? AND since_promoted >= ?", line.Lane, least).Exec(ctx))
-}
-
-// CountStarts is CountStart for several of the lane's own jobs.
-func CountStarts(ctx context.Context, tx bun.Tx, lane Tier, n int, turn bool) error {
-	if turn {
+		return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = 0 WHERE lane = ? AND since_promoted >= ?", line.Lane, least).Exec(ctx))
+	case turn:
 		return nil // it is counted no further
 	}
 	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = since_promoted + ?0 WHERE lane = ?1 AND since_promoted + ?0 < ?2",
-		n, lane, PromotedEvery).Exec(ctx))
+		n, line.Lane, PromotedEvery).Exec(ctx))
 }
 
 // QueuePause is an operator's last word on a queue.

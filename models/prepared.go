@@ -29,7 +29,7 @@ func prepared(ctx context.Context, db bun.IDB, query string, args ...any) (*sql.
 	return nil, fmt.Errorf("no prepared statements on a %T", db)
 }
 
-// scan reads all rows.
+// scan reads all rows. each may be nil, of a statement that returns none.
 func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	if err != nil {
 		return err

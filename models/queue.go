@@ -97,43 +97,21 @@ func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, l
 
 // NextInOrder returns the next limit jobs of the line that NextJobs would find, in
 // the order in which they are given if nobody else takes or adds one: each
-// advances its account's virtual time, which is noted as it is before the job.
-func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, limit int) ([]QueuedJob, error) {
+// advances its account's virtual time, which is noted as it is before the job. No
+// account has more among them than it may run.
+func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	asked, err := json.Marshal(queues)
 	if err != nil {
 		return nil, err
 	}
 	var found []QueuedJob
-	err = db.NewRaw(`
-		WITH asked AS (
-			SELECT * FROM ROWS FROM (jsonb_to_recordset(?0::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
-				WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-		lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
-		SELECT next.* FROM lines CROSS JOIN LATERAL (
-			SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order,
-				first.virtual_time + coalesce(sum(j.estimated_gpu_seconds / first.weight) OVER before, 0) AS virtual_time
-			FROM (
-				SELECT l.account_id, l.virtual_time, a.weight
-				FROM account_lanes l JOIN accounts a ON a.id = l.account_id
-				WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped AND EXISTS (
-					SELECT FROM asked q CROSS JOIN LATERAL (
-						SELECT FROM jobs
-						WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-							AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND `+startableSQL+`
-						LIMIT 1) j
-					WHERE q.lane = l.lane AND q.promoted = l.promoted)
-				ORDER BY l.virtual_time LIMIT ?1) first
-			CROSS JOIN LATERAL (
-				SELECT j.* FROM asked q CROSS JOIN LATERAL (
-					SELECT `+queuedColumns+`, estimated_gpu_seconds FROM jobs
-					WHERE status = 'QUEUED' AND lane = lines.lane AND account_id = first.account_id AND `+promotedSQL+` = lines.promoted
-						AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND `+startableSQL+`
-					ORDER BY queue_order LIMIT ?1) j
-				WHERE q.lane = lines.lane AND q.promoted = lines.promoted
-				ORDER BY j.queue_order LIMIT ?1) j
-			WINDOW before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-			ORDER BY virtual_time, queue_order LIMIT ?1) next
-		ORDER BY lines.place, next.virtual_time, next.queue_order LIMIT ?1`, string(asked), limit).Scan(ctx, &found)
+	rows, err := prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var j QueuedJob
+		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
+		found = append(found, j)
+		return err
+	})
 	for i, job := range found {
 		if job.Line != found[0].Line {
 			return found[:i], err
@@ -141,6 +119,40 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, limit int) ([]
 	}
 	return found, err
 }
+
+const nextInOrderSQL = `
+	WITH asked AS (
+		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
+			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
+	lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
+	SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time FROM (
+		SELECT next.*, lines.place FROM lines CROSS JOIN LATERAL (
+			SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order,
+				first.virtual_time + coalesce(sum(j.estimated_gpu_seconds / first.weight) OVER before, 0) AS virtual_time
+			FROM (
+				SELECT l.account_id, l.virtual_time, a.weight, greatest(a.max_running - a.running, 0) AS room
+				FROM account_lanes l JOIN accounts a ON a.id = l.account_id
+				WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped AND EXISTS (
+					SELECT FROM asked q CROSS JOIN LATERAL (
+						SELECT FROM jobs
+						WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+							AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
+							AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
+						LIMIT 1) j
+					WHERE q.lane = l.lane AND q.promoted = l.promoted)
+				ORDER BY l.virtual_time LIMIT $2::integer) first
+			CROSS JOIN LATERAL (
+				SELECT j.* FROM asked q CROSS JOIN LATERAL (
+					SELECT ` + queuedColumns + `, estimated_gpu_seconds FROM jobs
+					WHERE status = 'QUEUED' AND lane = lines.lane AND account_id = first.account_id AND ` + promotedSQL + ` = lines.promoted
+						AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
+						AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
+					ORDER BY queue_order LIMIT least($2::integer, first.room)) j
+				WHERE q.lane = lines.lane AND q.promoted = lines.promoted
+				ORDER BY j.queue_order LIMIT least($2::integer, first.room)) j
+			WINDOW before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+			ORDER BY virtual_time, queue_order LIMIT $2::integer) next) found
+	ORDER BY place, virtual_time, queue_order LIMIT $2::integer`
 
 // ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
 // walks the index jobs_next from one queue to the next.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/uptrace/bun"
@@ -43,6 +44,9 @@ func typesOf(ctx context.Context, db bun.IDB, table string) (map[string]string, 
 // has locked: those columns alone that changed in some of them. A row is found by
 // its id and by the columns in still, which have to be as they were. It returns
 // sql.ErrNoRows if one is not found.
+//
+// The statement says which columns those are and nothing else, so that there are
+// few, and each is planned but once: the values travel as texts beside it.
 func updateAll[T any](ctx context.Context, tx bun.Tx, rows []Changed[T], still ...string) error {
 	table := tx.Dialect().Tables().Get(reflect.TypeFor[*T]())
 	fields := changedFields(table, rows)
@@ -53,46 +57,48 @@ func updateAll[T any](ctx context.Context, tx bun.Tx, rows []Changed[T], still .
 	if err != nil {
 		return fmt.Errorf("read the columns of %s: %w", table.Name, err)
 	}
-	u := update{types: types, gen: schema.NewQueryGen(tx.Dialect())}
-	u.add("UPDATE ", table.Name, " AS t SET ")
-	for i, f := range fields {
-		u.separate(i, ", ")
-		u.add(f.Name, " = d.", f.Name)
+	var set, columns, names []string
+	var values []any
+	add := func(name, as string, of func(Changed[T]) (*string, error)) error {
+		texts := make([]*string, len(rows))
+		for i, row := range rows {
+			if texts[i], err = of(row); err != nil {
+				return err
+			}
+		}
+		values, names = append(values, texts), append(names, as)
+		columns = append(columns, fmt.Sprintf("%s::%s AS %s", as, types[name], as))
+		return nil
 	}
-	u.add(" FROM (VALUES ")
-	var conditions []*schema.Field
+	where := "t.id = d.was_id"
 	for _, name := range append([]string{"id"}, still...) {
-		conditions = append(conditions, table.FieldMap[name])
-	}
-	for i, row := range rows {
-		u.separate(i, ", ")
-		u.add("(")
-		u.values(i == 0, reflect.ValueOf(row.Was).Elem(), conditions)
-		u.add(", ")
-		u.values(i == 0, reflect.ValueOf(row.Is).Elem(), fields)
-		u.add(")")
-	}
-	u.add(") AS d (")
-	for i, f := range conditions {
-		u.separate(i, ", ")
-		u.add("was_", f.Name)
+		f := table.FieldMap[name]
+		if err := add(name, "was_"+name, func(row Changed[T]) (*string, error) { return textOf(f, reflect.ValueOf(row.Was).Elem()) }); err != nil {
+			return err
+		}
+		if name != "id" {
+			where += " AND t." + name + " IS NOT DISTINCT FROM d.was_" + name
+		}
 	}
 	for _, f := range fields {
-		u.add(", ", f.Name)
+		if err := add(f.Name, f.Name, func(row Changed[T]) (*string, error) { return textOf(f, reflect.ValueOf(row.Is).Elem()) }); err != nil {
+			return err
+		}
+		set = append(set, f.Name+" = d."+f.Name)
 	}
-	u.add(") WHERE ")
-	u.add("t.id = d.was_id")
-	for _, f := range conditions[1:] {
-		u.add(" AND t.", f.Name, " IS NOT DISTINCT FROM d.was_", f.Name)
+	arrays := make([]string, len(values))
+	for i := range arrays {
+		arrays[i] = fmt.Sprintf("$%d::text[]", i+1)
 	}
-	result, err := tx.ExecContext(ctx, string(u.text))
-	if err != nil {
-		return err
+	found, err := prepared(ctx, tx, "UPDATE "+table.Name+" AS t SET "+strings.Join(set, ", ")+
+		" FROM (SELECT "+strings.Join(columns, ", ")+" FROM unnest("+strings.Join(arrays, ", ")+") AS u ("+strings.Join(names, ", ")+")) AS d"+
+		" WHERE "+where+" RETURNING true", values...)
+	n := 0
+	err = scan(found, err, func(*sql.Rows) error { n++; return nil })
+	if err == nil && n < len(rows) {
+		return sql.ErrNoRows
 	}
-	if n, err := result.RowsAffected(); err != nil || n == int64(len(rows)) {
-		return err
-	}
-	return sql.ErrNoRows
+	return err
 }
 
 // changedFields are those whose values changed in some row.
@@ -108,35 +114,4 @@ func changedFields[T any](table *schema.Table, rows []Changed[T]) []*schema.Fiel
 		}
 	}
 	return changed
-}
-
-// update is a statement that is being written.
-type update struct {
-	types map[string]string
-	gen   schema.QueryGen
-	text  []byte
-}
-
-func (u *update) add(parts ...string) {
-	for _, part := range parts {
-		u.text = append(u.text, part...)
-	}
-}
-
-func (u *update) separate(i int, by string) {
-	if i > 0 {
-		u.add(by)
-	}
-}
-
-// values adds the values of fields. Those of the first row say of which types
-// the others are.
-func (u *update) values(typed bool, row reflect.Value, fields []*schema.Field) {
-	for i, f := range fields {
-		u.separate(i, ", ")
-		u.text = f.AppendValue(u.gen, u.text, row)
-		if typed {
-			u.add("::", u.types[f.Name])
-		}
-	}
 }

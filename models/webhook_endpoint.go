@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // WebhookFormat is how an endpoint wants to be told.
@@ -160,12 +159,10 @@ func DisableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID
 		WHERE id = ? AND disabled_at IS NULL AND url IS NOT NULL`, why, id).Exec(ctx))
 }
 
-// ListWantingEndpoints returns the endpoints of an account that want to hear of
-// any of these events, and the one for callbacks.
-func ListWantingEndpoints(ctx context.Context, tx bun.Tx, account AccountID, events []string) ([]*WebhookEndpoint, error) {
-	var found []*WebhookEndpoint
-	err := tx.NewSelect().Model(&found).Column("id", "url", "format", "events").
-		Where("we.account_id = ? AND we.deleted_at IS NULL AND we.disabled_at IS NULL", account).
-		Where("(we.url IS NULL OR we.events && ?::text[])", pgdialect.Array(events)).Order("we.id").Scan(ctx)
-	return found, err
+// ListWantingEndpoints returns those accounts' endpoints that want to hear of any
+// of these events, and the ones for callbacks.
+func ListWantingEndpoints(ctx context.Context, tx bun.Tx, accounts []AccountID, events []string) ([]*WebhookEndpoint, error) {
+	return rowsOf[WebhookEndpoint](ctx, tx, `
+		WHERE we.account_id = ANY ($1::uuid[]) AND we.deleted_at IS NULL AND we.disabled_at IS NULL AND (we.url IS NULL OR we.events && $2::text[])
+		ORDER BY we.id`, column(accounts, uuidOf), events)
 }

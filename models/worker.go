@@ -1,7 +1,9 @@
 package models
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -65,17 +67,17 @@ func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
 
 // GetWorkers returns the workers of these ids, in no order.
 func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) ([]*Worker, error) {
-	var workers []*Worker
-	err := db.NewSelect().Model(&workers).Where("w.id IN (?)", bun.List(ids)).Scan(ctx)
-	return workers, err
+	return rowsOf[Worker](ctx, db, "WHERE w.id = ANY ($1::uuid[])", column(ids, uuidOf))
 }
 
 // FindWorkerByToken returns the worker that holds the token of that hash, or
 // sql.ErrNoRows.
 func FindWorkerByToken(ctx context.Context, db bun.IDB, hash []byte) (*Worker, error) {
-	w := new(Worker)
-	err := db.NewSelect().Model(w).Where("w.token_hash = ?", hash).Scan(ctx)
-	return w, err
+	found, err := rowsOf[Worker](ctx, db, "WHERE w.token_hash = $1", hash)
+	if err != nil || len(found) == 0 {
+		return nil, cmp.Or(err, sql.ErrNoRows)
+	}
+	return found[0], nil
 }
 
 // FindWorkerBySlot returns the worker that is not over at that place of a
@@ -103,27 +105,6 @@ func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) 
 		ExcludeColumn("id", "pool_id", "provider", "provider_instance_id", "slot", "created_at").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
-}
-
-// TouchWorker notes a sign of life, what it holds warm (nil: as before) and its
-// newest GPU samples (nil: as before). A LOST worker that speaks is IDLE again,
-// or drains on.
-func TouchWorker(ctx context.Context, db bun.IDB, id WorkerID, warm []string, utilization []float64) (*Worker, error) {
-	w := new(Worker)
-	q := db.NewUpdate().Model(w).
-		Set("last_heartbeat_at = clock_timestamp()").
-		Set("idle_since = CASE WHEN status = 'LOST' THEN clock_timestamp() ELSE idle_since END").
-		Set("status = CASE WHEN status <> 'LOST' THEN status WHEN drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END").
-		Where("w.id = ? AND w.status <> 'TERMINATED'", id).
-		Returning("*")
-	if warm != nil {
-		q = q.Set("warm_models = ?", textArray(warm))
-	}
-	if utilization != nil {
-		q = q.Set("gpu_utilization = ?", floatArray(utilization))
-	}
-	err := q.Scan(ctx)
-	return w, err
 }
 
 // WorkerFilter narrows a list of workers; what is empty does not narrow.

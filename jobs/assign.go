@@ -1,0 +1,86 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// assignment is a locked job that a locked worker gets.
+type assignment struct {
+	worker    *models.Worker
+	job       *models.Job
+	requestID string
+
+	lease  *Lease
+	change *change
+}
+
+// assignAll makes the attempts by which workers get jobs.
+func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment) error {
+	var attempts []*models.Attempt
+	var workers []models.Changed[models.Worker]
+	var changes []*change
+	for _, a := range all {
+		was := *a.worker
+		if err := a.make(tx, now); err != nil {
+			return err
+		}
+		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
+		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
+	}
+	if err := models.InsertAttempts(ctx, tx, attempts); err != nil {
+		return fmt.Errorf("insert the attempts: %w", err)
+	}
+	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
+		return fmt.Errorf("update the workers: %w", err)
+	}
+	if err := saveAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	for _, a := range all {
+		if err := a.lease.read(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes the lease, in memory.
+func (a *assignment) make(tx bun.Tx, now time.Time) error {
+	w, job := a.worker, a.job
+	c := changeAt(tx, now, job)
+	if err := c.move(models.JobAssigned); err != nil {
+		return err
+	}
+	if job.WaitedSeconds == nil {
+		job.WaitedSeconds = new(max(now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
+	}
+	job.AttemptNo++
+	attempt := &models.Attempt{
+		ID: models.NewAttemptID(), JobID: job.ID, Run: job.Run, AttemptNo: job.AttemptNo, WorkerID: w.ID,
+		FencingToken: models.NewFencingToken(), LeaseRequestID: a.requestID, Status: models.AttemptLeased,
+		LeasedAt: now, LeaseExpiresAt: now.Add(LeaseTTL), LastHeartbeatAt: now,
+	}
+	job.CurrentAttemptID = attempt.ID
+	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, now
+	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
+	c.note(models.EventLeased, payload{"attemptNo": job.AttemptNo, "worker": w.ID})
+	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
+	a.change, a.lease = c, &Lease{Attempt: attempt, Job: job}
+	return nil
+}
+
+// read adds what the job begins from.
+func (l *Lease) read(ctx context.Context, tx bun.Tx) (err error) {
+	if l.Inputs, err = inputOf(ctx, tx, l.Job); err != nil {
+		return err
+	}
+	if l.Job.LatestCheckpointID != "" {
+		l.Checkpoints, err = models.ListCheckpoints(ctx, tx, l.Job.ID, 2)
+	}
+	return err
+}

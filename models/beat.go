@@ -1,0 +1,122 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Hold is which attempt a worker holds, and the token that shows it.
+type Hold struct {
+	WorkerID  WorkerID
+	AttemptID AttemptID
+	Token     FencingToken
+}
+
+// LeaseBeat is one of many heartbeats. GPUUtilization may be nil: as before.
+type LeaseBeat struct {
+	Hold
+	GPUUtilization []float64
+}
+
+// Beat is a heartbeat's answer as PostgreSQL gives it.
+type Beat struct {
+	JobID             JobID
+	LeaseExpiresAt    time.Time
+	CancelRequestedAt time.Time
+	CancelDeliveredAt time.Time
+	CancelReason      string
+	WorkerStatus      WorkerStatus
+	DrainReason       string
+	DrainDeadline     time.Time
+}
+
+// aliveSQL is what a sign of life changes of a worker: a LOST one that speaks is
+// IDLE again, or drains on.
+const aliveSQL = `last_heartbeat_at = clock_timestamp(),
+	idle_since = CASE WHEN w.status = 'LOST' THEN clock_timestamp() ELSE w.idle_since END,
+	status = CASE WHEN w.status <> 'LOST' THEN w.status WHEN w.drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END`
+
+// extendLeasesSQL locks all workers before any attempt: it counts them first.
+const extendLeasesSQL = `
+	WITH beats AS (
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS b (worker_id, id, token, gpus, place)),
+	workers_held AS MATERIALIZED (
+		SELECT w.id FROM workers w WHERE w.id = ANY ($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE),
+	held AS (
+		SELECT a.id FROM job_attempts a JOIN beats b ON a.id = b.id AND a.worker_id = b.worker_id AND a.fencing_token = b.token
+		WHERE a.status = 'RUNNING' AND (SELECT count(*) FROM workers_held) > 0
+		ORDER BY a.id FOR NO KEY UPDATE OF a),
+	beat AS (
+		UPDATE job_attempts a SET
+			last_heartbeat_at = clock_timestamp(),
+			lease_expires_at = greatest(lease_expires_at, clock_timestamp() + make_interval(secs => $5))
+		FROM (SELECT DISTINCT id FROM held) held WHERE a.id = held.id
+		RETURNING a.id, a.job_id, a.worker_id, a.fencing_token, a.lease_expires_at),
+	newest AS (
+		SELECT DISTINCT ON (b.worker_id) b.worker_id, b.gpus FROM beats b JOIN beat ON beat.id = b.id AND beat.worker_id = b.worker_id
+		ORDER BY b.worker_id, b.place DESC),
+	alive AS (
+		UPDATE workers w SET ` + aliveSQL + `, gpu_utilization = coalesce(newest.gpus::float8[], w.gpu_utilization)
+		FROM newest WHERE w.id = newest.worker_id AND w.status <> 'TERMINATED'
+		RETURNING w.id, w.status, w.drain_reason, w.drain_deadline)
+	SELECT beat.worker_id, beat.id, beat.fencing_token, beat.job_id, beat.lease_expires_at,
+		j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
+		alive.status, alive.drain_reason, alive.drain_deadline
+	FROM beat JOIN jobs j ON j.id = beat.job_id JOIN alive ON alive.id = beat.worker_id`
+
+// ExtendLeases restarts the leases of those attempts that are RUNNING and held by
+// that worker under that token, notes that sign of their workers' life with the
+// newest of each one's samples, and returns what it extended. It locks them in the
+// order of locks.
+func ExtendLeases(ctx context.Context, tx bun.Tx, beats []LeaseBeat, ttl time.Duration) (map[Hold]*Beat, error) {
+	extended := make(map[Hold]*Beat, len(beats))
+	rows, err := prepared(ctx, tx, extendLeasesSQL,
+		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.WorkerID) }),
+		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.AttemptID) }),
+		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.Token) }),
+		column(beats, func(b LeaseBeat) *string { return nullable(floatsText(b.GPUUtilization)) }),
+		ttl.Seconds())
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var hold Hold
+		var b Beat
+		var cancelRequested, cancelDelivered, deadline sql.NullTime
+		var cancelReason, drainReason sql.NullString
+		err := rows.Scan(&hold.WorkerID, &hold.AttemptID, &hold.Token, &b.JobID, &b.LeaseExpiresAt,
+			&cancelRequested, &cancelDelivered, &cancelReason, &b.WorkerStatus, &drainReason, &deadline)
+		b.CancelRequestedAt, b.CancelDeliveredAt, b.DrainDeadline = cancelRequested.Time, cancelDelivered.Time, deadline.Time
+		b.CancelReason, b.DrainReason = cancelReason.String, drainReason.String
+		extended[hold] = &b
+		return err
+	})
+	return extended, err
+}
+
+// Touch is a sign of a worker's life. Warm may be nil: as before.
+type Touch struct {
+	WorkerID WorkerID
+	Warm     []string
+}
+
+// TouchWorkers notes signs of workers' life, each of which is there once, and what
+// they hold warm: of a sign that is hardly newer than the last, nothing is written.
+func TouchWorkers(ctx context.Context, tx bun.Tx, touches []Touch) error {
+	rows, err := prepared(ctx, tx, `
+		WITH touched AS (
+			SELECT w.id, t.warm FROM workers w JOIN unnest($1::uuid[], $2::text[]) AS t (id, warm) ON w.id = t.id
+			WHERE w.status <> 'TERMINATED' AND (w.status = 'LOST' OR t.warm::text[] <> w.warm_models
+				OR w.last_heartbeat_at > clock_timestamp() - interval '5 seconds' IS NOT TRUE)
+			ORDER BY w.id FOR NO KEY UPDATE OF w)
+		UPDATE workers w SET `+aliveSQL+`, warm_models = coalesce(touched.warm::text[], w.warm_models)
+		FROM touched WHERE w.id = touched.id`,
+		column(touches, func(t Touch) *[16]byte { return uuidOf(t.WorkerID) }),
+		column(touches, func(t Touch) *string {
+			if t.Warm == nil {
+				return nil
+			}
+			return new(stringsText(t.Warm))
+		}))
+	return scan(rows, err, nil)
+}

@@ -1,0 +1,80 @@
+package models_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+func TestUpdateAll(t *testing.T) {
+	t.Parallel()
+
+	at := time.Date(2026, 11, 22, 1, 2, 3, 456789000, time.Local)
+
+	t.Run("WritesEveryKindOfColumn", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		fill(t, db)
+		job, worker := new(models.Job), new(models.Worker)
+		require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Limit(1).Scan(t.Context()))
+		require.NoError(t, db.NewSelect().Model(worker).Where("w.status = 'BUSY'").Limit(1).Scan(t.Context()))
+		for i, change := range []func(j *models.Job, w *models.Worker){
+			func(j *models.Job, w *models.Worker) {
+				j.Output, j.RetryPolicy = json.RawMessage(`{"a": "ü\"\\"}`), &models.RetryPolicy{Backoff: models.BackoffFixed, MaxDelaySeconds: new(1.5)}
+				j.Message, j.Percent, j.Step, j.Requeued, j.StartedAt, j.AvoidWorkerID = "{\"'\\,NULL}\n", 33.25, new(7), true, at, models.NewWorkerID()
+				w.WarmModels, w.GPUUtilization, w.TokenHash = []string{"", "NULL", `a"b\c,{d}`, "ü"}, []float64{0, 1e-9, 99.5}, []byte{0, 255, '\\'}
+			},
+			func(j *models.Job, w *models.Worker) {
+				j.Output, j.RetryPolicy = nil, nil
+				j.Message, j.Percent, j.Step, j.Requeued, j.StartedAt, j.AvoidWorkerID = "", 0, nil, false, time.Time{}, ""
+				w.WarmModels, w.GPUUtilization, w.TokenHash = []string{}, nil, nil
+			},
+		} {
+			wasJob, isJob, wasWorker, isWorker := *job, *job, *worker, *worker
+			change(&isJob, &isWorker)
+			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				if err := models.UpdateWorkers(ctx, tx, []models.Changed[models.Worker]{{Was: &wasWorker, Is: &isWorker}}); err != nil {
+					return err
+				}
+				return models.UpdateJobs(ctx, tx, []models.Changed[models.Job]{{Was: &wasJob, Is: &isJob}})
+			})
+			require.NoError(t, err, i)
+
+			foundJob, foundWorker := new(models.Job), new(models.Worker)
+			require.NoError(t, db.NewSelect().Model(foundJob).Where("j.id = ?", job.ID).Scan(t.Context()))
+			require.NoError(t, db.NewSelect().Model(foundWorker).Where("w.id = ?", worker.ID).Scan(t.Context()))
+			isJob.QueueOrder = foundJob.QueueOrder // PostgreSQL's own
+			require.Equal(t, plain(t, isJob), plain(t, *foundJob), i)
+			require.Equal(t, plain(t, isWorker), plain(t, *foundWorker), i)
+			job, worker = foundJob, foundWorker
+		}
+	})
+
+	t.Run("ReadsARowAsAnyOtherQueryDoes", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		fill(t, db)
+		expected := new(models.Worker)
+		require.NoError(t, db.NewSelect().Model(expected).Where("w.status = 'BUSY'").Limit(1).Scan(t.Context()))
+
+		found, err := models.GetWorkers(t.Context(), db, []models.WorkerID{expected.ID, models.NewWorkerID()})
+
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, expected, found[0])
+	})
+}
+
+// plain is a row to compare.
+func plain(t *testing.T, row any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(row, "", " ")
+	require.NoError(t, err)
+	return string(text)
+}
