@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/models"
-	"github.com/uptrace/bun"
 )
 
 // Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
@@ -60,14 +59,7 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
-	var found map[models.Hold]*models.Beat
-	err := inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		if err := models.BeginLocking(ctx, tx, patienceOf(alone)); err != nil {
-			return err
-		}
-		found, err = models.ExtendLeases(ctx, tx, beats, LeaseTTL)
-		return err
-	})
+	found, err := models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone))
 	if models.IsLockTimeout(err) && !alone {
 		return [][]*beat{all}
 	}

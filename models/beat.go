@@ -44,41 +44,49 @@ const extendLeasesSQL = `
 	WITH beats AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS b (worker_id, id, token, gpus, place)),
 	workers_held AS MATERIALIZED (
-		SELECT w.id FROM workers w WHERE w.id = ANY ($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE),
-	held AS (
-		SELECT a.id FROM job_attempts a JOIN beats b ON a.id = b.id AND a.worker_id = b.worker_id AND a.fencing_token = b.token
-		WHERE a.status = 'RUNNING' AND (SELECT count(*) FROM workers_held) > 0
-		ORDER BY a.id FOR NO KEY UPDATE OF a),
+		SELECT w.id FROM workers w
+		WHERE w.id = ANY ($1::uuid[]) AND (SELECT set_config('lock_timeout', $6, true)) IS NOT NULL
+		ORDER BY w.id FOR NO KEY UPDATE),
+	held AS MATERIALIZED (
+		SELECT a.id FROM (SELECT * FROM beats WHERE (SELECT count(*) FROM workers_held) > 0 ORDER BY id) b
+		CROSS JOIN LATERAL (
+			SELECT id FROM job_attempts
+			WHERE id = b.id AND worker_id = b.worker_id AND fencing_token = b.token AND status = 'RUNNING'
+			FOR NO KEY UPDATE OFFSET 0) a),
 	beat AS (
 		UPDATE job_attempts a SET
 			last_heartbeat_at = clock_timestamp(),
 			lease_expires_at = greatest(lease_expires_at, clock_timestamp() + make_interval(secs => $5))
-		FROM (SELECT DISTINCT id FROM held) held WHERE a.id = held.id
+		WHERE a.id = ANY (ARRAY(SELECT id FROM held))
 		RETURNING a.id, a.job_id, a.worker_id, a.fencing_token, a.lease_expires_at),
-	newest AS (
+	newest AS MATERIALIZED (
 		SELECT DISTINCT ON (b.worker_id) b.worker_id, b.gpus FROM beats b JOIN beat ON beat.id = b.id AND beat.worker_id = b.worker_id
 		ORDER BY b.worker_id, b.place DESC),
 	alive AS (
-		UPDATE workers w SET ` + aliveSQL + `, gpu_utilization = coalesce(newest.gpus::float8[], w.gpu_utilization)
-		FROM newest WHERE w.id = newest.worker_id AND w.status <> 'TERMINATED'
+		UPDATE workers w SET ` + aliveSQL + `,
+			gpu_utilization = coalesce((SELECT gpus::float8[] FROM newest WHERE worker_id = w.id), w.gpu_utilization)
+		WHERE w.id = ANY (ARRAY(SELECT worker_id FROM newest)) AND w.status <> 'TERMINATED'
 		RETURNING w.id, w.status, w.drain_reason, w.drain_deadline)
 	SELECT beat.worker_id, beat.id, beat.fencing_token, beat.job_id, beat.lease_expires_at,
 		j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
 		alive.status, alive.drain_reason, alive.drain_deadline
-	FROM beat JOIN jobs j ON j.id = beat.job_id JOIN alive ON alive.id = beat.worker_id`
+	FROM beat JOIN alive ON alive.id = beat.worker_id
+	CROSS JOIN LATERAL (
+		SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs WHERE id = beat.job_id OFFSET 0) j`
 
 // ExtendLeases restarts the leases of those attempts that are RUNNING and held by
 // that worker under that token, notes that sign of their workers' life with the
 // newest of each one's samples, and returns what it extended. It locks them in the
-// order of locks.
-func ExtendLeases(ctx context.Context, tx bun.Tx, beats []LeaseBeat, ttl time.Duration) (map[Hold]*Beat, error) {
+// order of locks; if a wait for one is longer than patience, it fails as
+// IsLockTimeout says; 0 is any wait.
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, patience time.Duration) (map[Hold]*Beat, error) {
 	extended := make(map[Hold]*Beat, len(beats))
-	rows, err := prepared(ctx, tx, extendLeasesSQL,
+	rows, err := prepared(ctx, db, extendLeasesSQL,
 		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.WorkerID) }),
 		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.AttemptID) }),
 		column(beats, func(b LeaseBeat) *[16]byte { return uuidOf(b.Token) }),
 		column(beats, func(b LeaseBeat) *string { return nullable(floatsText(b.GPUUtilization)) }),
-		ttl.Seconds())
+		ttl.Seconds(), milliseconds(patience))
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var hold Hold
 		var b Beat
