@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/reelay/reelay/models"
 )
@@ -53,15 +54,19 @@ type beat struct {
 }
 
 // beatAll extends the leases of heartbeats that came together. If somebody else
-// holds a row of one for long, they go on beside the others.
+// holds a row of one for long, each goes on by itself: none waits for another's row.
 func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
-	found, err := models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone))
+	var found map[models.Hold]*models.Beat
+	err := anew(ctx, func() (err error) {
+		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone))
+		return err
+	})
 	if models.IsLockTimeout(err) && !alone {
-		return [][]*beat{all}
+		return slices.Collect(slices.Chunk(all, 1))
 	}
 	for _, b := range all {
 		b.found, b.err = found[b.Hold], err

@@ -26,8 +26,14 @@ func proxied(t *testing.T) (*jobstest.Stack, *faultproxy.Proxy) {
 // loseCommit makes a call whose commit takes place, and is never told of.
 func loseCommit(t *testing.T, proxy *faultproxy.Proxy, call func() error) {
 	t.Helper()
+	loseAnswer(t, proxy, func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }, call)
+}
+
+// loseAnswer makes a call that is never told of what matches.
+func loseAnswer(t *testing.T, proxy *faultproxy.Proxy, matches func(answer []byte) bool, call func() error) {
+	t.Helper()
 	before := proxy.Lost()
-	proxy.Lose(func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) })
+	proxy.Lose(matches)
 	err := call()
 	proxy.Lose(nil)
 	require.Error(t, err)
@@ -40,21 +46,36 @@ func loseCommit(t *testing.T, proxy *faultproxy.Proxy, call func() error) {
 func TestCommit(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OfASubmitIsFoundByItsIdempotencyKey", func(t *testing.T) {
-		t.Parallel()
-		s, proxy := proxied(t)
-		in, key := request(), "once"
-		in.IdempotencyKey = &key
+	for name, expires := range map[string]bool{"ASubmit": false, "ASubmitThatReads": true} {
+		t.Run("Of"+name+"IsFoundByItsIdempotencyKey", func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			in, key, later := request(), "once", time.Now().Add(time.Hour)
+			in.IdempotencyKey = &key
+			written := func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }
+			if expires {
+				in.ExpiresAt = &later
+			} else { // one statement, and no transaction around it
+				parsed := false
+				written = func(answer []byte) bool {
+					if bytes.Contains(answer, []byte("queue_order\x00")) {
+						parsed = true
+						return false
+					}
+					return parsed && bytes.Contains(answer, []byte("SELECT 1\x00"))
+				}
+			}
 
-		loseCommit(t, proxy, func() error { _, _, err := s.Submitter.Submit(t.Context(), s.Client, in); return err })
-		job, again, err := s.Submitter.Submit(t.Context(), s.Client, in)
+			loseAnswer(t, proxy, written, func() error { _, _, err := s.Submitter.Submit(t.Context(), s.Client, in); return err })
+			job, again, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
-		require.NoError(t, err)
-		require.True(t, again)
-		require.Equal(t, models.JobQueued, job.Status)
-		require.Equal(t, 1, s.Count(t, "jobs"))
-		s.RequireInvariants(t)
-	})
+			require.NoError(t, err)
+			require.True(t, again)
+			require.Equal(t, models.JobQueued, job.Status)
+			require.Equal(t, 1, s.Count(t, "jobs"))
+			s.RequireInvariants(t)
+		})
+	}
 
 	t.Run("OfALeaseIsFoundByItsRequest", func(t *testing.T) {
 		t.Parallel()
@@ -132,18 +153,22 @@ func TestPostgreSQLAway(t *testing.T) {
 	t.Run("LeavesNothingHalfWritten", func(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
-		seen := 0
-		for lose := 1; ; lose++ { // at the first answer of the submit, at the second …
-			proxy.Lose(func([]byte) bool { seen++; return seen == lose })
-			seen = 0
-			_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
-			proxy.Lose(nil)
-			s.RequireInvariants(t)
-			if err == nil {
-				require.Greater(t, lose, 5)
-				break
+		reads, later := request(), time.Now().Add(time.Hour)
+		reads.ExpiresAt = &later
+		for least, in := range map[int]jobs.Submission{1: request(), 4: reads} {
+			seen := 0
+			for lose := 1; ; lose++ { // at the first answer of the submit, at the second …
+				proxy.Lose(func([]byte) bool { seen++; return seen == lose })
+				seen = 0
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+				proxy.Lose(nil)
+				s.RequireInvariants(t)
+				if err == nil {
+					require.Greater(t, lose, least)
+					break
+				}
+				require.True(t, models.IsOutage(err), "%v", err)
 			}
-			require.True(t, models.IsOutage(err), "%v", err)
 		}
 	})
 

@@ -134,7 +134,9 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 		return nil, wrap(err, "admit %s", countOf(len(all), "job"))
 	}
 	if err := s.write(ctx, call); err != nil {
-		admitted.giveBack(ctx, len(all))
+		if ctx.Err() == nil { // else the jobs may still be written
+			admitted.giveBack(ctx, len(all))
+		}
 		return nil, wrap(err, "submit %s", countOf(len(all), "job"))
 	}
 	admitted.giveBack(ctx, admitted.taken-len(call.written))

@@ -114,7 +114,7 @@ func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
 		return err
 	}
 	if len(b.changes) > 0 {
-		if err := b.writeJobs(ctx, s.DB); err != nil {
+		if err := anew(ctx, func() error { return b.writeJobs(ctx, s.DB) }); err != nil {
 			return fmt.Errorf("write the jobs: %w", err)
 		}
 	}
@@ -122,8 +122,9 @@ func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
 	return nil
 }
 
-// leaveUnwritten leaves the calls that were refused, since that was by what is
-// remembered of their accounts, and those whose job, or whose equal's, is not there.
+// leaveUnwritten leaves the calls that were refused just now, since that was by what
+// is remembered of their accounts, and those whose job, or whose equal's, is not
+// there.
 func (b *submitBatch) leaveUnwritten() {
 	var missing, there []*change
 	missing, there = parted(b.changes, func(c *change) bool { return c.job.CreatedAt.IsZero() })
@@ -135,7 +136,7 @@ func (b *submitBatch) leaveUnwritten() {
 	var left []*submitCall
 	left, b.calls = parted(b.calls, func(call *submitCall) bool {
 		answer := b.answers[call][0]
-		return answer.Refused != nil || gone[answer.Job]
+		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
 	b.left = append(b.left, slices.Collect(maps.Values(byAccount(left)))...)
 }

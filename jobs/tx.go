@@ -20,8 +20,13 @@ const (
 // come from what it read in its last run. After an outage (models.IsOutage) it is
 // not known whether the commit took place.
 func inTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
+	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
+}
+
+// anew is what inTx does of a transaction, for a statement that is one by itself.
+func anew(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {
-		err := db.RunInTx(ctx, nil, act)
+		err := act()
 		if err == nil || try == txTries || !models.IsLostRace(err) {
 			return err
 		}

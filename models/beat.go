@@ -39,7 +39,8 @@ const aliveSQL = `last_heartbeat_at = clock_timestamp(),
 	idle_since = CASE WHEN w.status = 'LOST' THEN clock_timestamp() ELSE w.idle_since END,
 	status = CASE WHEN w.status <> 'LOST' THEN w.status WHEN w.drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END`
 
-// extendLeasesSQL locks all workers before any attempt: it counts them first.
+// extendLeasesSQL locks all workers before any attempt: it counts them first. Of an
+// attempt's columns only its id is compared as an index has it, see prepared.
 const extendLeasesSQL = `
 	WITH beats AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS b (worker_id, id, token, gpus, place)),
@@ -51,7 +52,7 @@ const extendLeasesSQL = `
 		SELECT a.id FROM (SELECT * FROM beats WHERE (SELECT count(*) FROM workers_held) > 0 ORDER BY id) b
 		CROSS JOIN LATERAL (
 			SELECT id FROM job_attempts
-			WHERE id = b.id AND worker_id = b.worker_id AND fencing_token = b.token AND status = 'RUNNING'
+			WHERE id = b.id AND worker_id::text = b.worker_id::text AND fencing_token::text = b.token::text AND status || '' = 'RUNNING'
 			FOR NO KEY UPDATE OFFSET 0) a),
 	beat AS (
 		UPDATE job_attempts a SET

@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,18 @@ func TestDeepQueues(t *testing.T) {
 		var newest models.JobID
 		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &newest))
 
+		inOrder := func(model string) error {
+			queues := everyQueue()
+			for i := range queues {
+				queues[i].Model = model
+			}
+			found, err := models.NextInOrder(t.Context(), db, queues, nil, 8)
+			require.Len(t, found, 8)
+			asked, encodingErr := json.Marshal(queues)
+			require.NoError(t, encodingErr)
+			last.text = strings.NewReplacer("$1", "'"+string(asked)+"'", "$2", "8", "$3", "'{}'").Replace(models.NextInOrderSQL)
+			return err
+		}
 		asked := map[string]struct {
 			run func() error
 			// scans is how many rows of jobs the answer may cost.
@@ -63,11 +76,8 @@ func TestDeepQueues(t *testing.T) {
 				_, err := models.NextJobs(t.Context(), watched, everyQueue(), nil, 8)
 				return err
 			}, 2 * accounts},
-			"NextInOrder": {func() error {
-				found, err := models.NextInOrder(t.Context(), watched, everyQueue(), nil, 8)
-				require.Equal(t, 8, len(found))
-				return err
-			}, 8*8 + 2*accounts},
+			"NextInOrder":                  {func() error { return inOrder("testcard") }, 8*8 + 2*accounts},
+			"NextInOrder, of a rare model": {func() error { return inOrder("rare") }, 8*8 + 2*accounts},
 			"ListStandby": {func() error {
 				found, err := models.ListStandby(t.Context(), watched, nil, 500, 20)
 				require.Equal(t, 20*lined, len(found))

@@ -8,5 +8,8 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 	return db.NewSelect().Model((*Job)(nil)).Column("j.id").Where(c.sql, c.args...).Order("j.id DESC")
 }
 
-// CountUserQueuesSQL is asked as a prepared statement, which hooks do not see.
-const CountUserQueuesSQL = countUserQueuesSQL
+// These are asked as prepared statements, which hooks do not see.
+const (
+	CountUserQueuesSQL = countUserQueuesSQL
+	NextInOrderSQL     = nextInOrderSQL
+)

@@ -61,9 +61,10 @@ func LockAccountsToRun(ctx context.Context, tx bun.Tx, ids []AccountID, patience
 }
 
 // LockQueuedJobs is LockJobs for those that are still QUEUED and that nobody else
-// is leasing; the others are not in the answer.
+// is leasing; the others are not in the answer. The condition is such that it
+// speaks for no index: those of all queued jobs are small until there is a burst.
 func LockQueuedJobs(ctx context.Context, tx bun.Tx, ids []JobID) ([]*Job, error) {
-	return rowsOf[Job](ctx, tx, "WHERE j.id = ANY ($1::uuid[]) AND j.status = 'QUEUED' ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED", column(ids, uuidOf))
+	return rowsOf[Job](ctx, tx, "WHERE j.id = ANY ($1::uuid[]) AND j.status || '' = 'QUEUED' ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED", column(ids, uuidOf))
 }
 
 // LockWorkers is LockWorker for many, in the order of their ids.

@@ -361,7 +361,11 @@ func wrapped(before string, c clause, behind string, args ...any) clause {
 // be told from fewer by looking at so many, or at examinedByCount if that is more.
 func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
 	if all, but, ok := f.difference(); ok {
-		if less, err := countJobs(ctx, db, but, leftOut); err != nil || less < leftOut {
+		less, err := countJobs(ctx, db, but, leftOut)
+		if err != nil {
+			return 0, err
+		}
+		if less < leftOut {
 			n, err := countJobs(ctx, db, all, limit+less)
 			return max(n-less, 0), err // a job may have failed in between
 		}

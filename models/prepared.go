@@ -10,9 +10,10 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// prepared runs a statement that each connection parses and plans but once. Its
-// arguments travel apart from it, arrays as such: for the few statements that
-// carry whole batches. All others are planned for what they say.
+// prepared runs a statement that each connection parses once, and plans a few times
+// until one plan is as good for all arguments as for these. Its arguments travel
+// apart from it, arrays as such: for the few statements that carry whole batches.
+// All others are planned for what they say.
 //
 // A plan that was made while tables were empty stays until they are analyzed: each
 // statement has to be such that no other index could seem as good as the one that

@@ -46,7 +46,8 @@ func typesOf(ctx context.Context, db bun.IDB, table string) (map[string]string, 
 // sql.ErrNoRows if one is not found.
 //
 // The statement says which columns those are and nothing else, so that there are
-// few, and each is planned but once: the values travel as texts beside it.
+// few, and each is planned a few times and no more: the values travel as texts
+// beside it.
 func updateAll[T any](ctx context.Context, tx bun.Tx, rows []Changed[T], still ...string) error {
 	table := tx.Dialect().Tables().Get(reflect.TypeFor[*T]())
 	fields := changedFields(table, rows)

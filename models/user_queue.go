@@ -23,7 +23,7 @@ const countUserQueuesSQL = `
 	ORDER BY q.place`
 
 // CountUserQueues counts, for each of these, up to most[i] jobs that wait. It
-// reads nothing but the index of what waits.
+// reads the index of what waits, up to most of each user.
 func CountUserQueues(ctx context.Context, db bun.IDB, of []UserQueue, most []int) ([]int, error) {
 	counts := make([]int, 0, len(of))
 	rows, err := prepared(ctx, db, countUserQueuesSQL,
