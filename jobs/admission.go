@@ -129,13 +129,9 @@ func (s *Submitter) admitCalls(ctx context.Context, entries []*entry, _ bool) []
 // perAccount does something for the entries of each account, beside each other,
 // and returns those for which it failed.
 func (a *Admission) perAccount(entries []*entry, do func([]*entry) bool) (failed []*entry) {
-	of := map[models.AccountID][]*entry{}
-	for _, e := range entries {
-		of[e.call.account] = append(of[e.call.account], e)
-	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, some := range of {
+	for _, some := range groupedBy(entries, func(e *entry) models.AccountID { return e.call.account }) {
 		all.Go(func() {
 			if !do(some) {
 				mu.Lock()

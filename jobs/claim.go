@@ -70,10 +70,7 @@ func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool
 // lookAll runs the searches of one kind of worker, and leaves the others. alone
 // are those behind which nobody waits.
 func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
-	kinds := map[string][]*search{}
-	for _, s := range all {
-		kinds[s.kind] = append(kinds[s.kind], s)
-	}
+	kinds := groupedBy(all, func(s *search) string { return s.kind })
 	first := kinds[all[0].kind]
 	delete(kinds, all[0].kind)
 	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)

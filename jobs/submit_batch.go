@@ -163,11 +163,16 @@ func parted[T any](all []T, is func(T) bool) (those, others []T) {
 }
 
 func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {
-	of := map[models.AccountID][]*submitCall{}
-	for _, call := range calls {
-		of[call.account] = append(of[call.account], call)
+	return groupedBy(calls, func(call *submitCall) models.AccountID { return call.account })
+}
+
+// groupedBy are all by what key says of each, in their order.
+func groupedBy[T any, K comparable](all []T, key func(T) K) map[K][]T {
+	groups := map[K][]T{}
+	for _, one := range all {
+		groups[key(one)] = append(groups[key(one)], one)
 	}
-	return of
+	return groups
 }
 
 func (b *submitBatch) run(ctx context.Context, s *Submitter) error {

@@ -23,16 +23,16 @@ const (
 	farewell = 500 * time.Millisecond
 )
 
-// heapFloor is so many bytes that are never written to, and so are nowhere but in
-// the collector's reckoning: a server with little on its heap would else collect a
+// heapFloor is how many bytes a server has that are never written to, and so are
+// nowhere but in the collector's reckoning: a server with little on its heap would else collect a
 // few megabytes of garbage many times a second, which was a tenth of its time.
 // Under load it holds that much more garbage at most.
-var heapFloor = make([]byte, 32<<20)
+const heapFloor = 32 << 20
 
 // serve answers HTTP until ctx ends, then lets requests finish. Streams end at
 // once, in good order: their clients come back elsewhere.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	defer runtime.KeepAlive(heapFloor)
+	defer runtime.KeepAlive(make([]byte, heapFloor))
 	d := &drainer{inside: handler, asked: ctx}
 	server := &http.Server{
 		Handler:           d,

@@ -1,0 +1,116 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// CountJobs counts up to limit jobs. It returns limit also if that many could not
+// be told from fewer by looking at so many, or at examinedByCount if that is more.
+func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
+	if all, but, ok := f.difference(); ok {
+		less, err := countJobs(ctx, db, but, leftOut)
+		if err != nil {
+			return 0, err
+		}
+		if less < leftOut {
+			n, err := countJobs(ctx, db, all, limit+less)
+			return max(n-less, 0), err // a job may have failed in between
+		}
+	}
+	return countJobs(ctx, db, f, limit)
+}
+
+// difference tells of a filter that leaves some failure classes out which jobs it
+// would have without that, and which of these it leaves out: an index tells of
+// both how many they are, and of no job that its failure class is another one.
+func (f JobFilter) difference() (all, but JobFilter, ok bool) {
+	nth := slices.IndexFunc(f.Terms.Facets, func(facet Facet) bool { return facet.Column == "failure_class" && facet.Not && !facet.Prefix })
+	if nth < 0 {
+		return all, but, false
+	}
+	all, but = f, f
+	all.Terms.Facets = slices.Delete(slices.Clone(f.Terms.Facets), nth, nth+1)
+	but.Terms.Facets = slices.Clone(f.Terms.Facets)
+	but.Terms.Facets[nth].Not = false
+	return all, but, len(all.readings()[0].rest.conditions()) == 0
+}
+
+func countJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
+	most := max(limit, examinedByCount)
+	r, err := f.choose(ctx, db, "", most)
+	if err != nil {
+		return 0, err
+	}
+	found, most := r.found(f, limit, most)
+	counted := "id"
+	if !r.once() {
+		counted = "DISTINCT id"
+	}
+	query := joined([]clause{found, sqlf("SELECT count("+counted+") FILTER (WHERE meets) AS n, count(*) = ? AS partly FROM found", most)}, "")
+	var count struct {
+		N      int  `bun:"n"`
+		Partly bool `bun:"partly"`
+	}
+	err = db.NewRaw(query.sql, query.args...).Scan(ctx, &count)
+	if count.Partly {
+		return limit, err
+	}
+	return min(count.N, limit), err
+}
+
+// found writes the common table expression found: the ids of up to most jobs of a
+// reading, and whether they meet the filter. Where each of them does, limit is
+// enough: it returns how many it looks at.
+func (r reading) found(f JobFilter, limit, most int) (clause, int) {
+	if len(r.rest.conditions()) == 0 && r.once() {
+		most = limit
+	}
+	var with, rows []clause
+	for n, s := range r.streams {
+		with = append(with, s.picked(n))
+		for _, part := range s.parts(r.rest) {
+			rows = append(rows, wrapped(fmt.Sprintf("SELECT x.* FROM picked%d p CROSS JOIN LATERAL (", n), part.streams[0].met(f, part.rest, "", sqlf("?", most)), ") x"))
+		}
+	}
+	with = append(with, wrapped("found AS (SELECT * FROM (", joined(rows, " UNION ALL "), ") rows LIMIT ?)", most))
+	return wrapped("WITH RECURSIVE ", joined(with, ", "), " "), most
+}
+
+// parts are a stream in as many as three: of most jobs the id tells that they were
+// created within the filter's bounds, and their rows need no look. The others are
+// as near to a bound as the clocks may be apart.
+func (s stream) parts(rest JobFilter) []reading {
+	certain, sure := s, rest
+	sure.CreatedAfter, sure.CreatedBefore = time.Time{}, time.Time{}
+	parts := []reading{}
+	if !rest.CreatedAfter.IsZero() {
+		first, edge := oldestID(rest.CreatedAfter.Add(clockMargin)), s
+		certain.from, edge.to = max(s.from, first), first
+		if s.to != "" {
+			edge.to = min(s.to, first)
+		}
+		parts = append(parts, reading{[]stream{edge}, rest})
+	}
+	if !rest.CreatedBefore.IsZero() {
+		last, edge := oldestID(rest.CreatedBefore.Add(-clockMargin)), s
+		certain.to, edge.from = last, max(s.from, last)
+		if s.to != "" {
+			certain.to = min(s.to, last)
+		}
+		parts = append(parts, reading{[]stream{edge}, rest})
+	}
+	if len(parts) == 2 && certain.from >= certain.to {
+		return []reading{{[]stream{s}, rest}} // the bounds are too near to each other
+	}
+	return append(parts, reading{[]stream{certain}, sure})
+}
+
+// once tells whether each job comes once.
+func (r reading) once() bool {
+	return len(r.streams) == 1 && (r.streams[0].table == "jobs" || r.streams[0].table == "job_words")
+}
