@@ -15,7 +15,7 @@ var object = bytes.Repeat([]byte("reelay"), 170)
 
 // uploadsEach is how many checkpoints each worker has uploaded before a round, so
 // that only their commit is measured.
-const uploadsEach = 12
+const uploadsEach = 40
 
 // committers are few, so that all have uploaded before the first one's lease ends.
 const committers = 64
@@ -55,7 +55,7 @@ func checkpoints() Measurement {
 						return 1, err
 					}
 				}
-				return atLoad(ctx, s.Effort.Span, steps)
+				return s.atLoad(ctx, steps)
 			}}}
 			return s.limit(ctx).with(all, func(l *limit) Contestant {
 				return l.contestant("checkpoint", heartbeatClients, 1, liveAttempts, "attempt, job, artifact and event in one statement, one commit; no store is asked")
@@ -142,7 +142,7 @@ func verifiedCompletions() Measurement {
 				for i := range steps {
 					steps[i] = func() (int, error) { return f.took(hands[i].film(ctx)) }
 				}
-				return atLoad(ctx, s.Effort.Span, steps)
+				return s.atLoad(ctx, steps)
 			}}}, nil
 		},
 	}

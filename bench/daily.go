@@ -181,12 +181,12 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns, err := d.site.conns(5*callers, []string{d.key})
+	conns, err := d.site.conns(6*callers, []string{d.key})
 	if err != nil {
 		return nil, err
 	}
 	reader := head(d.host, d.watch)
-	group := func(i int) []*conn { return conns[i*callers : (i+1)*callers] }
+	group := func(i int) []*conn { return conns[i*callers:] }
 	each := func(pass *atomic.Int64, do func(h *dayHolder) error) error {
 		h := d.held[int(pass.Add(1))%len(d.held)]
 		h.mu.Lock()
@@ -222,7 +222,7 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 				if err != nil {
 					return asRefusal(err)
 				}
-				return d.call(group(4)[i%callers], h, checkpointQuery, map[string]any{"object": o, "step": h.step, "percent": 1})
+				return d.call(group(4)[i], h, checkpointQuery, map[string]any{"object": o, "step": h.step, "percent": 1})
 			})
 		}},
 		{"end", dailySubmits, callers, func(int) error {

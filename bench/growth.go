@@ -111,7 +111,7 @@ func (g *grown) round(ctx context.Context, rows, workers int) (Figures, error) {
 		}
 		g.hands = append(g.hands, hands...)
 	}
-	alone, err := atLoad(ctx, g.site.Effort.Span, g.submits)
+	alone, err := g.site.atLoad(ctx, g.submits)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (g *grown) round(ctx context.Context, rows, workers int) (Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	beats, err := atLoad(ctx, g.site.Effort.Span, steps)
+	beats, err := g.site.atLoad(ctx, steps)
 	return Figures{"ms a submit": 1000 / alone["rate"], "ms a job": 1000 / lives, "ms a heartbeat": 1000 / beats["rate"]}, err
 }
 

@@ -101,7 +101,7 @@ func (f *floor) round(ctx context.Context, next bool) (Figures, error) {
 	if next {
 		steps = f.steps[1]
 	}
-	figures, err := atLoad(ctx, f.site.Effort.Span, steps)
+	figures, err := f.site.atLoad(ctx, steps)
 	if err != nil {
 		return nil, err
 	}

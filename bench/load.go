@@ -20,8 +20,26 @@ var errNoMore = errors.New("there is nothing more to do")
 // it was told, so that it does not look like rest.
 const comeAgain = 50 * time.Millisecond
 
+// atLoad is atLoad for the span of a round, with the microseconds of processor time
+// that an operation took of each kind of process of this Reelay and its stores: what
+// else the machine does hardly moves them. What they put off is not in it.
+func (s *Site) atLoad(ctx context.Context, callers []step) (Figures, error) {
+	before := s.processorTimes()
+	f, err := atLoad(ctx, s.Effort.Span, callers)
+	if err != nil {
+		return nil, err
+	}
+	for kind, spent := range s.processorTimes() {
+		if f["operations"] > 0 {
+			f[kind+" µs"] = float64((spent - before[kind]).Microseconds()) / f["operations"]
+		}
+	}
+	delete(f, "operations")
+	return f, nil
+}
+
 // atLoad has each caller do its step, over and over, until span is over, and
-// returns the rate and the time that a step takes. Steps that were refused for now
+// returns the rate, how many operations that were, and the time that a step takes. Steps that were refused for now
 // count as refused.
 func atLoad(ctx context.Context, span time.Duration, callers []step) (Figures, error) {
 	began := time.Now()
@@ -63,6 +81,7 @@ func atLoad(ctx context.Context, span time.Duration, callers []step) (Figures, e
 		total, refusals = total+counts[i], refusals+refused[i]
 	}
 	f := percentiles(slices.Concat(times...))
+	f["operations"] = float64(total)
 	f["rate"] = float64(total) / slices.MaxFunc(ends, time.Time.Compare).Sub(began).Seconds()
 	if refusals > 0 {
 		f["refused"] = float64(refusals)

@@ -259,7 +259,7 @@ func (f *floor) halfLoad(ctx context.Context, conns []*conn, body []byte) (float
 			return 1, err
 		})
 	}
-	submits, err := atLoad(ctx, f.site.Effort.Span, steps)
+	submits, err := f.site.atLoad(ctx, steps)
 	if err != nil {
 		return 0, err
 	}

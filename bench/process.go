@@ -2,14 +2,40 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Process is a process of this machine, as Linux sees it; 0 is none.
 type Process int
+
+// family is the process and its children.
+func (p Process) family() ([]Process, error) {
+	all := []Process{p}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p))
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists {
+		raw, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread is over
+		}
+		for _, field := range bytes.Fields(raw) {
+			child, err := strconv.Atoi(string(field))
+			if err != nil {
+				return nil, fmt.Errorf("read the children of process %d: %w", p, err)
+			}
+			all = append(all, Process(child))
+		}
+	}
+	return all, nil
+}
 
 // memory is how much of the process is and was at most in memory, in bytes.
 func (p Process) memory() (now, peak int64, err error) {
@@ -44,4 +70,34 @@ func (p Process) cpu() (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil // a tick is 10 ms on all Linux
+}
+
+// processorTimes is the processor time that each kind of process has had, with
+// those of its children that have no name themselves: api-1 and api-2 are of one
+// kind. It is empty where none are known.
+func (s *Site) processorTimes() map[string]time.Duration {
+	times, named := map[string]time.Duration{}, map[Process]bool{}
+	for _, p := range s.Staff {
+		named[p] = true
+	}
+	for name, p := range s.Staff {
+		kind, _, _ := strings.Cut(name, "-")
+		family, err := p.family()
+		for _, member := range family {
+			if member != p && named[member] {
+				continue
+			}
+			spent, gone := member.cpu()
+			if gone != nil && member != p {
+				continue // a child whose work is over
+			}
+			err = errors.Join(err, gone)
+			times[kind] += spent
+		}
+		if err != nil {
+			s.Say("  " + err.Error())
+			delete(times, kind)
+		}
+	}
+	return times
 }

@@ -19,8 +19,9 @@ type Site struct {
 	// DatabaseURL and RedisURL are the stores of this Reelay. The limit and the
 	// peers use the same servers; without them they are not measured.
 	DatabaseURL, RedisURL string
-	// API is the one api process, if it runs here.
-	API Process
+	// Staff are the processes of this Reelay and its stores by name, as `up` calls
+	// them, if they run here.
+	Staff map[string]Process
 	// Peers is the program of bench/peers, if it could be had.
 	Peers *Peers
 	// Effort is how long it all may take.

@@ -141,7 +141,7 @@ func submitMany() Measurement {
 // ours is Reelay under a load.
 func ours(s *Site, steps []step) Contestant {
 	return Contestant{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) {
-		return atLoad(ctx, s.Effort.Span, steps)
+		return s.atLoad(ctx, steps)
 	}}
 }
 

@@ -158,7 +158,7 @@ func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key fun
 
 // listeners listen to one job of ours, whose worker reports progress.
 func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
-	if s.API == 0 {
+	if s.Staff["api-1"] == 0 {
 		return nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
 	}
 	endpoint, err := url.Parse(s.Admin.Endpoint())
@@ -191,7 +191,7 @@ func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
 		})
 		return err
 	}
-	a := &audience{server: s.API, members: n, happen: report}
+	a := &audience{server: s.Staff["api-1"], members: n, happen: report}
 	var secret string
 	key := func(i int) (string, error) {
 		if i%socketsPerKey == 0 {

@@ -32,13 +32,7 @@ func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment)
 		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
 		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
 	}
-	if err := models.InsertAttempts(ctx, tx, attempts); err != nil {
-		return fmt.Errorf("insert the attempts: %w", err)
-	}
-	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
-		return fmt.Errorf("update the workers: %w", err)
-	}
-	if err := saveAll(ctx, tx, changes); err != nil {
+	if err := saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers}); err != nil {
 		return err
 	}
 	for _, a := range all {

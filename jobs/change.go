@@ -148,24 +148,19 @@ func (c *change) over() {
 }
 
 // save writes the job, and what its end means for those that wait for it.
-func (c *change) save(ctx context.Context) error { return saveAll(ctx, c.tx, []*change{c}) }
+func (c *change) save(ctx context.Context) error {
+	return saveAll(ctx, c.tx, []*change{c}, models.Writes{})
+}
 
-// saveAll is save for many changes of one transaction: it takes the same few
-// statements for one as for a hundred, and a few more for each that enters or
-// leaves a lane, failed for good, or is awaited by others.
-func saveAll(ctx context.Context, tx bun.Tx, changes []*change) error {
-	var rows []models.Changed[models.Job]
-	var events []*models.JobEvent
+// saveAll is save for many changes of one transaction, with what else it writes: it
+// takes the same few statements for one as for a hundred, and a few more for each
+// that enters or leaves a lane, failed for good, or is awaited by others.
+func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes) error {
 	for _, c := range changes {
-		rows, events = append(rows, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(events, c.events...)
+		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
 	}
-	if err := models.UpdateJobs(ctx, tx, rows); err != nil {
-		return fmt.Errorf("update the jobs: %w", err)
-	}
-	if len(events) > 0 {
-		if err := models.InsertJobEvents(ctx, tx, events); err != nil {
-			return fmt.Errorf("write the events: %w", err)
-		}
+	if err := w.Write(ctx, tx); err != nil {
+		return fmt.Errorf("write the jobs and their events: %w", err)
 	}
 	for _, c := range changes {
 		if c.dead == nil {

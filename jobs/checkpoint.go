@@ -72,8 +72,8 @@ func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.Arti
 	if complete != nil {
 		complete(verified)
 	}
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
-		kept, err := l.keep(ctx, verified)
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified}, act: func(ctx context.Context, l *held) error {
+		kept, err := l.keep(verified)
 		if err != nil {
 			return err
 		}

@@ -145,31 +145,24 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	return err
 }
 
-func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) (err error) {
-	var accounts []models.AccountID
-	var workerIDs []models.WorkerID
-	var jobIDs []models.JobID
-	for _, c := range b.claims {
-		if !slices.Contains(accounts, c.head.Account) {
-			accounts = append(accounts, c.head.Account)
+func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
+	picks := make([]models.Pick, len(b.claims))
+	for i, c := range b.claims {
+		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID}
+	}
+	now, all, err := models.LockPicks(ctx, tx, picks, b.patience)
+	if err != nil {
+		return fmt.Errorf("lock the accounts, workers and jobs: %w", err)
+	}
+	b.now, b.room = now, map[models.AccountID]int{}
+	b.workers, b.jobs = map[models.WorkerID]*models.Worker{}, map[models.JobID]*models.Job{}
+	for i, picked := range all {
+		if picked.Room != nil {
+			b.room[picks[i].AccountID] = *picked.Room
 		}
-		workerIDs, jobIDs = append(workerIDs, c.search.worker.ID), append(jobIDs, c.head.ID)
+		b.workers[picks[i].WorkerID], b.jobs[picks[i].JobID] = picked.Worker, picked.Job
 	}
-	if b.room, err = models.LockAccountsToRun(ctx, tx, accounts, b.patience); err != nil {
-		return fmt.Errorf("lock the accounts: %w", err)
-	}
-	workers, err := models.LockWorkers(ctx, tx, workerIDs)
-	if err != nil {
-		return fmt.Errorf("lock the workers: %w", err)
-	}
-	jobs, err := models.LockQueuedJobs(ctx, tx, jobIDs)
-	if err != nil {
-		return fmt.Errorf("lock the jobs: %w", err)
-	}
-	b.workers = keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
-	b.jobs = keyedBy(jobs, func(j *models.Job) models.JobID { return j.ID })
-	b.now, err = models.Now(ctx, tx)
-	return err
+	return nil
 }
 
 // judge decides on a claim, whose rows are locked.

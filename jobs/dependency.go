@@ -50,7 +50,9 @@ func (c *change) writeOthers(ctx context.Context) error {
 	if err := inBatches(jobs, func(some []*models.Job) error { return models.UpdateDependents(ctx, c.tx, some) }); err != nil {
 		return fmt.Errorf("update the jobs: %w", err)
 	}
-	if err := inBatches(events, func(some []*models.JobEvent) error { return models.InsertJobEvents(ctx, c.tx, some) }); err != nil {
+	if err := inBatches(events, func(some []*models.JobEvent) error {
+		return (&models.Writes{Events: some}).Write(ctx, c.tx)
+	}); err != nil {
 		return fmt.Errorf("write the events: %w", err)
 	}
 	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {

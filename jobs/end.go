@@ -50,14 +50,14 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, writes: len(verified) > 0, act: func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, act: func(ctx context.Context, l *held) error {
 		if err := h.mayComplete(l.job, &c); err != nil {
 			return err
 		}
 		if err := l.change.completing(); err != nil {
 			return err
 		}
-		if err := l.publish(ctx, verified); err != nil {
+		if err := l.publish(verified); err != nil {
 			return err
 		}
 		l.end(models.AttemptSucceeded, "", "")
@@ -124,9 +124,9 @@ func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c C
 	return verified, nil
 }
 
-func (l *held) publish(ctx context.Context, verified []*models.Artifact) error {
+func (l *held) publish(verified []*models.Artifact) error {
 	for _, a := range verified {
-		kept, err := l.keep(ctx, a)
+		kept, err := l.keep(a)
 		if err != nil {
 			return err
 		}
@@ -179,8 +179,8 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		logs = append(logs, log)
 	}
 	failure.Message, failure.ErrorDetail = clip(printable(failure.Message), maxReasonBytes), clip(printable(failure.ErrorDetail), maxDetailBytes)
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
-		if err := l.publish(ctx, logs); err != nil {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *held) error {
+		if err := l.publish(logs); err != nil {
 			return err
 		}
 		l.end(models.AttemptFailed, failure.Class, failure.Message)

@@ -14,15 +14,16 @@ import (
 type fencedCall struct {
 	p     Principal
 	fence Fence
+	// objects are those that act may keep, as the store has them.
+	objects []*models.Artifact
 	// act changes the rows of the lease in memory.
 	act func(ctx context.Context, l *held) error
 	// writes is whether act writes other rows, too: such a call shares its
 	// transaction with no other, which its failure would undo.
 	writes bool
 
-	attempt *models.Attempt
-	l       *held
-	err     error
+	l   *held
+	err error
 }
 
 // fenced runs a call in a transaction, with others that come at the same time: it
@@ -86,33 +87,35 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 }
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
-// and stops no other.
+// and stops no other. Rows are locked for those alone that have a lease.
 func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool, patience time.Duration) error {
-	live, err := h.find(ctx, calls)
-	if err != nil || len(live) == 0 {
-		return err
-	}
-	var attempts []*models.Attempt
-	for _, c := range live {
-		attempts = append(attempts, c.attempt)
+	holds := make([]models.Hold, len(calls))
+	for i, c := range calls {
+		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
 	}
 	var changed []*held
-	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
-		all, err := lockAll(ctx, tx, attempts, accounts, patience)
+	var lost []*fencedCall
+	err := inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+		all, err := lockAll(ctx, tx, holds, accounts, patience)
 		if err != nil {
 			return err
 		}
-		changed = nil
-		for _, c := range live {
-			c.l, c.err = nil, ErrLeaseLost
-			if l := all[c.fence.AttemptID]; l != nil && l.attempt.EndedAt.IsZero() {
-				c.err = c.try(ctx, l)
+		if err := lookUp(ctx, tx, calls, all); err != nil {
+			return err
+		}
+		changed, lost = nil, nil
+		for _, c := range calls {
+			l := all[c.fence.AttemptID]
+			if l == nil || c.fence.check(c.p, l.attempt) != nil {
+				lost = append(lost, c)
+				continue
 			}
+			c.err = c.try(ctx, l)
 			switch {
 			case c.err != nil && c.writes:
 				return c.err
-			case c.err == nil && !slices.Contains(changed, c.l):
-				changed = append(changed, c.l)
+			case c.err == nil && !slices.Contains(changed, l):
+				changed = append(changed, l)
 			}
 		}
 		if len(changed) == 0 {
@@ -120,6 +123,9 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		}
 		return saveHeld(ctx, tx, changed)
 	})
+	if err == nil {
+		err = h.explain(ctx, lost)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,40 +137,59 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	return nil
 }
 
-// find reads the calls' attempts, refuses the calls whose are not theirs or over,
-// and returns the others.
-func (h *Holder) find(ctx context.Context, calls []*fencedCall) (live []*fencedCall, err error) {
+// lookUp reads what is known of the objects that calls over leases name.
+func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.AttemptID]*held) error {
+	var keys []string
+	for _, c := range calls {
+		for _, o := range c.objects {
+			keys = append(keys, o.ObjectKey)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	known, err := models.LookUpObjects(ctx, tx, keys)
+	if err != nil {
+		return fmt.Errorf("look up the objects: %w", err)
+	}
+	for _, l := range all {
+		l.objects = known
+	}
+	return nil
+}
+
+// explain says why calls have no lease: it is over, or was never theirs.
+func (h *Holder) explain(ctx context.Context, calls []*fencedCall) error {
+	if len(calls) == 0 {
+		return nil
+	}
 	var ids []models.AttemptID
 	for _, c := range calls {
 		ids = append(ids, c.fence.AttemptID)
 	}
 	rows, err := models.GetAttempts(ctx, h.DB, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read the attempts: %w", err)
+		return fmt.Errorf("read the attempts: %w", err)
 	}
 	found := keyedBy(rows, func(a *models.Attempt) models.AttemptID { return a.ID })
 	for _, c := range calls {
-		c.attempt = found[c.fence.AttemptID]
-		if c.err = c.fence.check(c.p, c.attempt); c.err == nil && !c.attempt.EndedAt.IsZero() {
+		if c.err = c.fence.check(c.p, found[c.fence.AttemptID]); c.err == nil {
 			c.err = ErrLeaseLost
 		}
-		if c.err == nil {
-			live = append(live, c)
-		}
 	}
-	return live, nil
+	return nil
 }
 
 // try lets the call change the lease, which is as it was if it is refused.
 func (c *fencedCall) try(ctx context.Context, l *held) error {
-	worker, job, attempt, change := *l.worker, *l.job, *l.attempt, *l.change
+	before, worker, job, attempt, change := *l, *l.worker, *l.job, *l.attempt, *l.change
 	l.extend()
 	err := l.started()
 	if err == nil {
 		err = c.act(ctx, l)
 	}
 	if err != nil {
-		*l.worker, *l.job, *l.attempt, *l.change = worker, job, attempt, change
+		*l, *l.worker, *l.job, *l.attempt, *l.change = before, worker, job, attempt, change
 		return err
 	}
 	c.l = l

@@ -46,6 +46,11 @@ type held struct {
 
 	wasWorker  models.Worker
 	wasAttempt models.Attempt
+
+	// objects is what is known of those that calls name.
+	objects map[string]models.KnownObject
+	issued  []*models.IssuedUpload
+	kept    []*models.Artifact
 }
 
 // check returns why a call may not be about an attempt that was found, live or
@@ -96,7 +101,7 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 // lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	all, err := lockAll(ctx, tx, []*models.Attempt{attempt}, true, 0)
+	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}}, true, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -106,50 +111,22 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, ErrLeaseLost
 }
 
-// lockAll locks all rows of attempts, with their accounts if those's counters may
-// change. One that ended meanwhile is not in the answer. No wait is longer than
-// patience, from here to the end of the transaction; 0 is any.
-func lockAll(ctx context.Context, tx bun.Tx, attempts []*models.Attempt, accounts bool, patience time.Duration) (map[models.AttemptID]*held, error) {
-	var workerIDs []models.WorkerID
-	var jobIDs []models.JobID
-	var ids []models.AttemptID
-	for _, a := range attempts {
-		workerIDs, jobIDs, ids = append(workerIDs, a.WorkerID), append(jobIDs, a.JobID), append(ids, a.ID)
-	}
-	begin := models.BeginLocking
-	if accounts {
-		begin = func(ctx context.Context, tx bun.Tx, patience time.Duration) error {
-			return models.LockAccountsOf(ctx, tx, jobIDs, patience)
-		}
-	}
-	if err := begin(ctx, tx, patience); err != nil {
-		return nil, fmt.Errorf("lock the accounts: %w", err)
-	}
-	workers, err := models.LockWorkers(ctx, tx, workerIDs)
+// lockAll locks all rows of leases, with their accounts if those's counters may
+// change. One that is over, or another's, is not in the answer. No wait is longer
+// than patience, from here to the end of the transaction; 0 is any.
+func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, accounts bool, patience time.Duration) (map[models.AttemptID]*held, error) {
+	now, locked, err := models.LockHeld(ctx, tx, holds, accounts, patience)
 	if err != nil {
-		return nil, fmt.Errorf("lock the workers: %w", err)
+		return nil, fmt.Errorf("lock the leases: %w", err)
 	}
-	jobs, err := models.LockJobs(ctx, tx, jobIDs)
-	if err != nil {
-		return nil, fmt.Errorf("lock the jobs: %w", err)
-	}
-	locked, err := models.LockAttempts(ctx, tx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("lock the attempts: %w", err)
-	}
-	now, err := models.Now(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	worker, job := keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID }), keyedBy(jobs, func(j *models.Job) models.JobID { return j.ID })
 	all := make(map[models.AttemptID]*held, len(locked))
-	for _, a := range locked {
-		if !a.EndedAt.IsZero() {
-			continue
+	for _, row := range locked {
+		if !row.Attempt.EndedAt.IsZero() {
+			continue // while it was waited for
 		}
-		l := &held{worker: worker[a.WorkerID], job: job[a.JobID], attempt: a, wasAttempt: *a}
-		l.wasWorker, l.change = *l.worker, changeAt(tx, now, l.job)
-		all[a.ID] = l
+		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt}
+		l.change = changeAt(tx, now, l.job)
+		all[l.attempt.ID] = l
 	}
 	return all, nil
 }
@@ -212,24 +189,18 @@ func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.t
 
 // saveHeld is save for many leases.
 func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
-	var workers []models.Changed[models.Worker]
-	var attempts []models.Changed[models.Attempt]
+	var w models.Writes
 	var changes []*change
 	for _, h := range all {
 		if was := h.wasWorker.Status; h.worker.Status != was && !CanWorkerMove(was, h.worker.Status) {
 			return fmt.Errorf("worker %s cannot go from %s to %s", h.worker.ID, was, h.worker.Status)
 		}
-		workers = append(workers, models.Changed[models.Worker]{Was: &h.wasWorker, Is: h.worker})
-		attempts = append(attempts, models.Changed[models.Attempt]{Was: &h.wasAttempt, Is: h.attempt})
+		w.Workers = append(w.Workers, models.Changed[models.Worker]{Was: &h.wasWorker, Is: h.worker})
+		w.Attempts = append(w.Attempts, models.Changed[models.Attempt]{Was: &h.wasAttempt, Is: h.attempt})
+		w.Issued, w.Artifacts = append(w.Issued, h.issued...), append(w.Artifacts, h.kept...)
 		changes = append(changes, h.change)
 	}
-	if err := models.UpdateWorkers(ctx, tx, workers); err != nil {
-		return fmt.Errorf("update the workers: %w", err)
-	}
-	if err := models.UpdateAttempts(ctx, tx, attempts); err != nil {
-		return fmt.Errorf("update the attempts: %w", err)
-	}
-	return saveAll(ctx, tx, changes)
+	return saveAll(ctx, tx, changes, w)
 }
 
 func (h *held) answer() *Answer {

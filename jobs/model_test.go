@@ -287,9 +287,10 @@ func (r *reference) checkpoint(t *rapid.T) {
 	o := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactCheckpoint, []byte(fmt.Sprint(rapid.Int().Draw(t, "bytes"))))
 	_, err := r.s.Holder.CommitCheckpoint(background, l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
 	require.NoError(t, err)
-	a, err := models.FindArtifactByKey(background, r.s.DB, o.ObjectKey)
+	newest, err := models.ListCheckpoints(background, r.s.DB, l.job.id, 1)
 	require.NoError(t, err)
-	l.job.saved, l.job.crashes = append(l.job.saved, a.ID), 0
+	require.Equal(t, o.ObjectKey, newest[0].ObjectKey)
+	l.job.saved, l.job.crashes = append(l.job.saved, newest[0].ID), 0
 }
 
 func (r *reference) reject(t *rapid.T) {

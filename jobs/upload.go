@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -57,21 +58,16 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	if err := r.valid(); err != nil {
 		return "", UploadLink{}, err
 	}
-	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
-		key = objectKey(l.attempt, r.Type)
-		n, err := models.CountUploads(ctx, l.change.tx, l.attempt.ID)
-		if err != nil {
-			return err
-		}
-		if n >= maxUploads {
+	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
+		if l.attempt.Uploads >= maxUploads {
 			return conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
 		}
-		if err := models.InsertUpload(ctx, l.change.tx, &models.IssuedUpload{
+		l.attempt.Uploads++
+		key = objectKey(l.attempt, r.Type)
+		l.issued = append(l.issued, &models.IssuedUpload{
 			ObjectKey: key, JobID: l.job.ID, AttemptID: l.attempt.ID, Type: r.Type,
 			ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum,
-		}); err != nil {
-			return fmt.Errorf("issue the key: %w", err)
-		}
+		})
 		if r.Type == models.ArtifactFinalVideo {
 			return l.change.completing()
 		}
@@ -191,20 +187,20 @@ func mismatch(format string, args ...any) *Error {
 	return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
-// keep writes a verified artifact, or finds it if it was written before. It
+// keep has a verified artifact written, or finds it if it was written before. It
 // returns CHECKSUM_MISMATCH for one that was deleted since.
-func (l *held) keep(ctx context.Context, a *models.Artifact) (*models.Artifact, error) {
-	a.AccountID = l.job.AccountID
-	err := models.InsertArtifact(ctx, l.change.tx, a)
-	if errors.Is(err, sql.ErrNoRows) {
-		kept, err := models.FindArtifactByKey(ctx, l.change.tx, a.ObjectKey)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil, mismatch("This %s was deleted: it is of no use any more.", uploadRules[a.Type].name)
-		}
-		return kept, err
+func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
+	if i := slices.IndexFunc(l.kept, func(k *models.Artifact) bool { return k.ObjectKey == a.ObjectKey }); i >= 0 {
+		return l.kept[i], nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("insert the artifact: %w", err)
+	known := l.objects[a.ObjectKey]
+	if known.Artifact != nil {
+		return known.Artifact, nil
 	}
+	if !known.Issued {
+		return nil, mismatch("This %s was deleted: it is of no use any more.", uploadRules[a.Type].name)
+	}
+	a.AccountID, a.CreatedAt = l.job.AccountID, l.change.now
+	l.kept = append(l.kept, a)
 	return a, nil
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -44,23 +45,38 @@ type Artifact struct {
 	RejectedAt time.Time       `bun:"rejected_at,nullzero"`
 }
 
-// InsertArtifact writes the artifact of an issued key. It returns sql.ErrNoRows,
-// and writes nothing, if the object has one already, or its key is no longer
-// issued: the object may be gone then.
-func InsertArtifact(ctx context.Context, tx bun.Tx, a *Artifact) error {
-	return tx.NewRaw(`
-		INSERT INTO artifacts (id, job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type, step, percent, metadata)
-		SELECT ?, job_id, ?, attempt_id, type, object_key, size_bytes, checksum, content_type, ?, ?, ?
-		FROM uploads WHERE object_key = ?
-		ON CONFLICT (object_key) DO NOTHING
-		RETURNING created_at`, a.ID, a.AccountID, a.Step, a.Percent, a.Metadata, a.ObjectKey).Scan(ctx, &a.CreatedAt)
+// KnownObject is what is known of an uploaded object's key.
+type KnownObject struct {
+	// Issued tells that the key is, and stays so until the transaction ends: the
+	// object is not deleted before.
+	Issued bool
+	// Artifact is the object's, if it has one.
+	Artifact *Artifact
 }
 
-// FindArtifactByKey returns the artifact of that object, or sql.ErrNoRows.
-func FindArtifactByKey(ctx context.Context, db bun.IDB, key string) (*Artifact, error) {
-	a := new(Artifact)
-	err := db.NewSelect().Model(a).Where("ar.object_key = ?", key).Scan(ctx)
-	return a, err
+// LookUpObjects tells what is known of keys.
+func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]KnownObject, error) {
+	known := make(map[string]KnownObject, len(keys))
+	artifacts := cellsOf[Artifact](tx)
+	var key string
+	var issued bool
+	into := artifacts.add([]any{&key, &issued})
+	rows, err := prepared(ctx, tx, `
+		SELECT k.object_key, coalesce((SELECT true FROM uploads WHERE object_key = k.object_key FOR KEY SHARE), false), `+columnsSQL(tableOf[Artifact](tx))+`
+		FROM unnest($1::text[]) AS k (object_key) LEFT JOIN artifacts ar ON ar.object_key = k.object_key`, keys)
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		a := new(Artifact)
+		artifacts.fill(a)
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if a.ID == "" {
+			a = nil
+		}
+		known[key] = KnownObject{issued, a}
+		return nil
+	})
+	return known, err
 }
 
 // GetArtifacts returns the artifacts of these ids, in no order.
@@ -130,12 +146,6 @@ type IssuedUpload struct {
 func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 	_, err := db.NewInsert().Model(u).Exec(ctx)
 	return err
-}
-
-// CountUploads counts the keys that were issued to an attempt.
-func CountUploads(ctx context.Context, db bun.IDB, attempt AttemptID) (int, error) {
-	n, err := db.NewSelect().Model((*IssuedUpload)(nil)).Where("u.attempt_id = ?", attempt).Count(ctx)
-	return int(n), err
 }
 
 // FindUpload returns the key as it was issued to that attempt, or

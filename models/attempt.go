@@ -47,30 +47,11 @@ type Attempt struct {
 	// ErrorDetail is a stack trace, or the runtime's own words.
 	ErrorDetail string `bun:"error_detail,nullzero"`
 	// Counted tells that it counted against the job's attempts.
-	Counted          bool    `bun:"counted"`
+	Counted bool `bun:"counted"`
+	// Uploads is how many keys were issued to it.
+	Uploads          int     `bun:"uploads"`
 	GPUSeconds       float64 `bun:"gpu_seconds"`
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
-}
-
-// InsertAttempts writes attempts that begin.
-func InsertAttempts(ctx context.Context, tx bun.Tx, attempts []*Attempt) error {
-	rows, err := prepared(ctx, tx, `
-		INSERT INTO job_attempts (
-			id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status, leased_at, lease_expires_at, last_heartbeat_at)
-		SELECT id, job_id, run, attempt_no, worker_id, token, nullif(request, ''), status, leased_at, lease_expires_at, leased_at
-		FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::integer[], $5::uuid[], $6::uuid[], $7::text[], $8::text[], $9::timestamptz[], $10::timestamptz[])
-			AS a (id, job_id, run, attempt_no, worker_id, token, request, status, leased_at, lease_expires_at)`,
-		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.ID) }),
-		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.JobID) }),
-		column(attempts, func(a *Attempt) int { return a.Run }),
-		column(attempts, func(a *Attempt) int { return a.AttemptNo }),
-		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.WorkerID) }),
-		column(attempts, func(a *Attempt) *[16]byte { return uuidOf(a.FencingToken) }),
-		column(attempts, func(a *Attempt) string { return a.LeaseRequestID }),
-		column(attempts, func(a *Attempt) string { return string(a.Status) }),
-		column(attempts, func(a *Attempt) time.Time { return a.LeasedAt }),
-		column(attempts, func(a *Attempt) time.Time { return a.LeaseExpiresAt }))
-	return scan(rows, err, nil)
 }
 
 // GetAttempt returns an attempt, or sql.ErrNoRows.

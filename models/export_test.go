@@ -12,4 +12,5 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 const (
 	CountUserQueuesSQL = countUserQueuesSQL
 	NextInOrderSQL     = nextInOrderSQL
+	NextJobsSQL        = nextJobsSQL
 )

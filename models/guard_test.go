@@ -32,13 +32,13 @@ func TestUpdate(t *testing.T) {
 			"a job in another state": func(tx bun.Tx) error {
 				was, is := job, job
 				was.Status, is.Run = models.JobRunning, 7
-				return models.UpdateJobs(t.Context(), tx, []models.Changed[models.Job]{{Was: &was, Is: &is}})
+				return (&models.Writes{Jobs: []models.Changed[models.Job]{{Was: &was, Is: &is}}}).Write(t.Context(), tx)
 			},
 			"a worker in another state": func(tx bun.Tx) error { return models.UpdateWorker(t.Context(), tx, &worker, models.WorkerIdle) },
 			"an attempt of another token": func(tx bun.Tx) error {
 				is := stale
 				is.Counted = !stale.Counted
-				return models.UpdateAttempts(t.Context(), tx, []models.Changed[models.Attempt]{{Was: &stale, Is: &is}})
+				return (&models.Writes{Attempts: []models.Changed[models.Attempt]{{Was: &stale, Is: &is}}}).Write(t.Context(), tx)
 			},
 			"a heartbeat of another token": func(tx bun.Tx) error {
 				return extended(t, tx, models.Hold{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: stale.FencingToken})

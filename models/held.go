@@ -32,73 +32,138 @@ func BeginLocking(ctx context.Context, tx bun.Tx, patience time.Duration) error 
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
-// LockAccountsOf is BeginLocking, and keeps the accounts of jobs still until the
-// transaction ends.
-func LockAccountsOf(ctx context.Context, tx bun.Tx, jobs []JobID, patience time.Duration) error {
-	rows, err := prepared(ctx, tx, `
-		SELECT FROM accounts
-		WHERE id IN (SELECT account_id FROM jobs WHERE id = ANY ($2::uuid[])) AND `+beginLockingSQL+`
-		ORDER BY id FOR NO KEY UPDATE`, milliseconds(patience), column(jobs, uuidOf))
-	return scan(rows, err, func(*sql.Rows) error { return nil })
+// Pick is a job, of an account, that a worker may get.
+type Pick struct {
+	AccountID AccountID
+	WorkerID  WorkerID
+	JobID     JobID
 }
 
-// LockAccountsToRun is BeginLocking, locks accounts in the order of their ids, and
-// returns how many jobs more each may run.
-func LockAccountsToRun(ctx context.Context, tx bun.Tx, ids []AccountID, patience time.Duration) (map[AccountID]int, error) {
-	room := make(map[AccountID]int, len(ids))
-	rows, err := prepared(ctx, tx, `
-		SELECT id, max_running - running FROM accounts
-		WHERE id = ANY ($2::uuid[]) AND `+beginLockingSQL+`
-		ORDER BY id FOR NO KEY UPDATE`, milliseconds(patience), column(ids, uuidOf))
+// Picked are a pick's rows. Worker and Job are nil where there is none, and Job also
+// where it is QUEUED no longer or somebody else is leasing it.
+type Picked struct {
+	// Room is how many jobs more the account may run; nil if there is no such one.
+	Room   *int
+	Worker *Worker
+	Job    *Job
+}
+
+// lockPicksSQL locks in the order of locks, each kind in the order of ids. The
+// condition on the status is such that it speaks for no index: those of all queued
+// jobs are small until there is a burst.
+const lockPicksSQL = `
+	WITH room AS MATERIALIZED (
+		SELECT id, max_running - running AS more FROM accounts
+		WHERE id = ANY ($2::uuid[]) AND ` + beginLockingSQL + `
+		ORDER BY id FOR NO KEY UPDATE),
+	w AS MATERIALIZED (
+		SELECT * FROM workers
+		WHERE id = ANY (ARRAY(SELECT unnest($3::uuid[]) WHERE (SELECT count(*) FROM room) >= 0))
+		ORDER BY id FOR NO KEY UPDATE),
+	j AS MATERIALIZED (
+		SELECT * FROM jobs
+		WHERE id = ANY (ARRAY(SELECT unnest($4::uuid[]) WHERE (SELECT count(*) FROM w) >= 0)) AND status || '' = 'QUEUED'
+		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM j) >= 0), p.place - 1, room.more, %s, %s
+	FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS p (account_id, worker_id, job_id, place)
+	LEFT JOIN room ON room.id = p.account_id LEFT JOIN w ON w.id = p.worker_id LEFT JOIN j ON j.id = p.job_id`
+
+// LockPicks locks the rows of picks, and returns them, in the order of the picks,
+// with PostgreSQL's clock after that. From here to the end of the transaction no wait
+// for a lock is longer than patience, or the statement fails as IsLockTimeout says; 0
+// is any wait.
+func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick, patience time.Duration) (now time.Time, all []Picked, err error) {
+	workers, jobs := cellsOf[Worker](tx), cellsOf[Job](tx)
+	all = make([]Picked, len(picks))
+	var place int
+	var room *int
+	into := jobs.add(workers.add([]any{&now, &place, &room}))
+	rows, err := prepared(ctx, tx, fmt.Sprintf(lockPicksSQL, columnsSQL(tableOf[Worker](tx)), columnsSQL(tableOf[Job](tx))),
+		milliseconds(patience),
+		column(picks, func(p Pick) *[16]byte { return uuidOf(p.AccountID) }),
+		column(picks, func(p Pick) *[16]byte { return uuidOf(p.WorkerID) }),
+		column(picks, func(p Pick) *[16]byte { return uuidOf(p.JobID) }))
 	err = scan(rows, err, func(rows *sql.Rows) error {
-		var id AccountID
-		var more int
-		err := rows.Scan(&id, &more)
-		room[id] = more
-		return err
+		w, j := new(Worker), new(Job)
+		workers.fill(w)
+		jobs.fill(j)
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if w.ID == "" {
+			w = nil
+		}
+		if j.ID == "" {
+			j = nil
+		}
+		all[place] = Picked{room, w, j}
+		return nil
 	})
-	return room, err
+	return now, all, err
 }
 
-// LockQueuedJobs is LockJobs for those that are still QUEUED and that nobody else
-// is leasing; the others are not in the answer. The condition is such that it
-// speaks for no index: those of all queued jobs are small until there is a burst.
-func LockQueuedJobs(ctx context.Context, tx bun.Tx, ids []JobID) ([]*Job, error) {
-	return rowsOf[Job](ctx, tx, "WHERE j.id = ANY ($1::uuid[]) AND j.status || '' = 'QUEUED' ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED", column(ids, uuidOf))
+// Held is a lease with every row of it.
+type Held struct {
+	Worker  *Worker
+	Job     *Job
+	Attempt *Attempt
 }
 
-// LockWorkers is LockWorker for many, in the order of their ids.
-func LockWorkers(ctx context.Context, tx bun.Tx, ids []WorkerID) ([]*Worker, error) {
-	return rowsOf[Worker](ctx, tx, "WHERE w.id = ANY ($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE", column(ids, uuidOf))
-}
+// lockHeldSQL locks in the order of locks, each kind in the order of ids: each part
+// counts the rows of the one before. Of an attempt's columns only its id is compared
+// as an index has it, see prepared. The clock is read once all is locked.
+const lockHeldSQL = `
+	WITH asked AS MATERIALIZED (
+		SELECT a.id, a.worker_id, a.job_id FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) AS f (id, worker_id, token)
+		CROSS JOIN LATERAL (
+			SELECT id, worker_id, job_id FROM job_attempts
+			WHERE id = f.id AND worker_id::text = f.worker_id::text AND fencing_token::text = f.token::text
+				AND status || '' IN ('LEASED', 'RUNNING') OFFSET 0) a
+		WHERE ` + beginLockingSQL + `),
+	accounts_held AS MATERIALIZED (
+		SELECT FROM accounts
+		WHERE id = ANY (ARRAY(SELECT account_id FROM jobs WHERE $5 AND id = ANY (ARRAY(SELECT job_id FROM asked))))
+		ORDER BY id FOR NO KEY UPDATE),
+	w AS MATERIALIZED (
+		SELECT * FROM workers
+		WHERE id = ANY (ARRAY(SELECT worker_id FROM asked WHERE (SELECT count(*) FROM accounts_held) >= 0))
+		ORDER BY id FOR NO KEY UPDATE),
+	j AS MATERIALIZED (
+		SELECT * FROM jobs
+		WHERE id = ANY (ARRAY(SELECT job_id FROM asked WHERE (SELECT count(*) FROM w) >= 0))
+		ORDER BY id FOR NO KEY UPDATE),
+	a AS MATERIALIZED (
+		SELECT * FROM job_attempts
+		WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM j) >= 0))
+		ORDER BY id FOR NO KEY UPDATE)
+	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM a) >= 0), %s, %s, %s
+	FROM a JOIN w ON w.id = a.worker_id JOIN j ON j.id = a.job_id`
 
-// LockJobs is LockJob for many, in the order of their ids.
-func LockJobs(ctx context.Context, tx bun.Tx, ids []JobID) ([]*Job, error) {
-	return rowsOf[Job](ctx, tx, "WHERE j.id = ANY ($1::uuid[]) ORDER BY j.id FOR NO KEY UPDATE", column(ids, uuidOf))
-}
-
-// LockAttempts returns attempts, in the order of their ids, and keeps them still
-// until the transaction ends.
-func LockAttempts(ctx context.Context, tx bun.Tx, ids []AttemptID) ([]*Attempt, error) {
-	return rowsOf[Attempt](ctx, tx, "WHERE a.id = ANY ($1::uuid[]) ORDER BY a.id FOR NO KEY UPDATE", column(ids, uuidOf))
-}
-
-// UpdateWorkers writes what changed of locked workers, or returns sql.ErrNoRows
-// if one is in another state than when it was locked.
-func UpdateWorkers(ctx context.Context, tx bun.Tx, rows []Changed[Worker]) error {
-	return updateAll(ctx, tx, rows, "status")
-}
-
-// UpdateAttempts writes what changed of locked attempts, or returns sql.ErrNoRows
-// if one is over or has another token.
-func UpdateAttempts(ctx context.Context, tx bun.Tx, rows []Changed[Attempt]) error {
-	return updateAll(ctx, tx, rows, "fencing_token", "ended_at")
-}
-
-// UpdateJobs writes what changed of locked jobs, or returns sql.ErrNoRows if one
-// is in another state than when it was locked.
-func UpdateJobs(ctx context.Context, tx bun.Tx, rows []Changed[Job]) error {
-	return updateAll(ctx, tx, rows, "status")
+// LockHeld locks all rows of the leases that these workers hold under these tokens,
+// with the accounts of their jobs if those's counters may change, and returns them
+// with PostgreSQL's clock after that. Leases that are over are not among them, but
+// one that ended while its rows were waited for is. From here to the end of the
+// transaction no wait for a lock is longer than patience, or the statement fails as
+// IsLockTimeout says; 0 is any wait.
+func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, accounts bool, patience time.Duration) (now time.Time, all []Held, err error) {
+	workers, jobs, attempts := cellsOf[Worker](tx), cellsOf[Job](tx), cellsOf[Attempt](tx)
+	into := attempts.add(jobs.add(workers.add([]any{&now})))
+	rows, err := prepared(ctx, tx,
+		fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](tx)), columnsSQL(tableOf[Job](tx)), columnsSQL(tableOf[Attempt](tx))),
+		milliseconds(patience),
+		column(holds, func(h Hold) *[16]byte { return uuidOf(h.AttemptID) }),
+		column(holds, func(h Hold) *[16]byte { return uuidOf(h.WorkerID) }),
+		column(holds, func(h Hold) *[16]byte { return uuidOf(h.Token) }),
+		accounts)
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		h := Held{new(Worker), new(Job), new(Attempt)}
+		all = append(all, h)
+		workers.fill(h.Worker)
+		jobs.fill(h.Job)
+		attempts.fill(h.Attempt)
+		return rows.Scan(into...)
+	})
+	return now, all, err
 }
 
 // ListAwaited returns those of the jobs that others depend on.

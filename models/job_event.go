@@ -47,23 +47,6 @@ type JobEvent struct {
 	CreatedAt time.Time       `bun:"created_at"`
 }
 
-// InsertJobEvents writes events whose Seq was counted on the locked job.
-func InsertJobEvents(ctx context.Context, tx bun.Tx, events []*JobEvent) error {
-	rows, err := prepared(ctx, tx, `
-		INSERT INTO job_events (job_id, seq, run, attempt_id, type, payload, created_at)
-		SELECT job_id, seq, run, attempt_id, type, payload::jsonb, created_at
-		FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[])
-			AS e (job_id, seq, run, attempt_id, type, payload, created_at)`,
-		column(events, func(e *JobEvent) *[16]byte { return uuidOf(e.JobID) }),
-		column(events, func(e *JobEvent) int { return e.Seq }),
-		column(events, func(e *JobEvent) int { return e.Run }),
-		column(events, func(e *JobEvent) *[16]byte { return uuidOf(e.AttemptID) }),
-		column(events, func(e *JobEvent) string { return string(e.Type) }),
-		column(events, func(e *JobEvent) string { return string(e.Payload) }),
-		column(events, func(e *JobEvent) time.Time { return e.CreatedAt }))
-	return scan(rows, err, nil)
-}
-
 // ListJobEvents returns a job's events after afterSeq, oldest first.
 func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit int) ([]*JobEvent, error) {
 	var events []*JobEvent

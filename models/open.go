@@ -83,8 +83,10 @@ func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnCon
 
 // planning is what a process that serves has PostgreSQL plan with. To compile a
 // query takes longer than any of its runs; and none reads a whole table for good
-// reasons: a plan that was made while the table was small does.
-var planning = map[string]string{"jit": "off", "enable_seqscan": "off"}
+// reasons: a plan that was made while the table was small does. A prepared
+// statement is planned once for a connection, whatever its arguments are: planning
+// one that changes a job, with its many indexes, takes longer than running it.
+var planning = map[string]string{"jit": "off", "enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 
 // bounded sets the limits on what happens over a connection.
 func bounded(cfg *pgx.ConnConfig) {

@@ -10,10 +10,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// prepared runs a statement that each connection parses once, and plans a few times
-// until one plan is as good for all arguments as for these. Its arguments travel
-// apart from it, arrays as such: for the few statements that carry whole batches.
-// All others are planned for what they say.
+// prepared runs a statement that each connection parses and plans once, for all
+// arguments. They travel apart from it, arrays as such: for the statements that
+// carry whole batches, or come often. All others are planned for what they say.
 //
 // A plan that was made while tables were empty stays until they are analyzed: each
 // statement has to be such that no other index could seem as good as the one that
@@ -27,7 +26,7 @@ func prepared(ctx context.Context, db bun.IDB, query string, args ...any) (*sql.
 	case *bun.DB:
 		return db.DB.QueryContext(ctx, query, args...)
 	}
-	return nil, fmt.Errorf("no prepared statements on a %T", db)
+	return nil, fmt.Errorf("no statements with arguments on a %T", db)
 }
 
 // scan reads all rows. each may be nil, of a statement that returns none.

@@ -52,6 +52,12 @@ const (
 	// startableSQL leaves out what was to be started by now: it will fail.
 	startableSQL = "(expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())"
 
+	// waitingSQL is of jobs that are QUEUED. Its second part holds of every job, and is
+	// what the indexes jobs_in_line and jobs_by_wait ask for. A statement that picks
+	// jobs does not say it, so that only jobs_next can seem good for it, even if it is
+	// planned while next to nothing waits.
+	waitingSQL = "status = 'QUEUED' AND lane || '' <> ''"
+
 	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, " +
 		"coalesce(region, '') AS wish, queue_order"
 )
@@ -65,28 +71,41 @@ func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, l
 	if err != nil {
 		return nil, err
 	}
+	return firstLine(prepared(ctx, db, nextJobsSQL, string(asked), limit, column(passed, uuidOf)))
+}
+
+const nextJobsSQL = `
+	WITH asked AS (
+		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
+			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
+	lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
+	SELECT first.id, first.account_id, first.lane, first.promoted, first.model, first.gpu_rank, first.region, first.wish,
+		first.queue_order, first.virtual_time
+	FROM lines CROSS JOIN LATERAL (
+		SELECT head.*, l.virtual_time
+		FROM account_lanes l
+		CROSS JOIN LATERAL (
+			SELECT j.* FROM asked q CROSS JOIN LATERAL (
+				SELECT ` + queuedColumns + ` FROM jobs
+				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+					AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
+					AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
+				ORDER BY queue_order LIMIT 1) j
+			WHERE q.lane = l.lane AND q.promoted = l.promoted
+			ORDER BY j.queue_order LIMIT 1) head
+		WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
+		ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer) first
+	ORDER BY lines.place, first.virtual_time, first.queue_order LIMIT $2::integer`
+
+// firstLine reads those of queued jobs that are of the first one's line.
+func firstLine(rows *sql.Rows, err error) ([]QueuedJob, error) {
 	var found []QueuedJob
-	err = db.NewRaw(`
-		WITH asked AS (
-			SELECT * FROM ROWS FROM (jsonb_to_recordset(?0::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
-				WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-		lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
-		SELECT first.* FROM lines CROSS JOIN LATERAL (
-			SELECT head.*, l.virtual_time
-			FROM account_lanes l
-			CROSS JOIN LATERAL (
-				SELECT j.* FROM asked q CROSS JOIN LATERAL (
-					SELECT `+queuedColumns+` FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-						AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region
-						AND `+startableSQL+` AND id <> ALL (?1::uuid[])
-					ORDER BY queue_order LIMIT 1) j
-				WHERE q.lane = l.lane AND q.promoted = l.promoted
-				ORDER BY j.queue_order LIMIT 1) head
-			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
-			ORDER BY l.virtual_time, head.queue_order LIMIT ?2) first
-		ORDER BY lines.place, first.virtual_time, first.queue_order LIMIT ?2`,
-		string(asked), uuidArray(passed), limit).Scan(ctx, &found)
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var j QueuedJob
+		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
+		found = append(found, j)
+		return err
+	})
 	for i, job := range found {
 		if job.Line != found[0].Line {
 			return found[:i], err
@@ -104,20 +123,7 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID
 	if err != nil {
 		return nil, err
 	}
-	var found []QueuedJob
-	rows, err := prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf))
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var j QueuedJob
-		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
-		found = append(found, j)
-		return err
-	})
-	for i, job := range found {
-		if job.Line != found[0].Line {
-			return found[:i], err
-		}
-	}
-	return found, err
+	return firstLine(prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf)))
 }
 
 const nextInOrderSQL = `
@@ -138,7 +144,7 @@ const nextInOrderSQL = `
 						WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
 							AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
 							AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-						LIMIT 1) j
+						ORDER BY queue_order LIMIT 1) j
 					WHERE q.lane = l.lane AND q.promoted = l.promoted)
 				ORDER BY l.virtual_time LIMIT $2::integer) first
 			CROSS JOIN LATERAL (
@@ -212,13 +218,13 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patienc
 	var ids []JobID
 	err := db.NewRaw(`
 		WITH RECURSIVE waiting AS (
-			(SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 ORDER BY model LIMIT 1)
+			(SELECT model FROM jobs WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 ORDER BY model LIMIT 1)
 			UNION ALL
 			SELECT next.* FROM waiting w CROSS JOIN LATERAL (
-				SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
+				SELECT model FROM jobs WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
 		SELECT first.id FROM waiting w CROSS JOIN LATERAL (
 			SELECT id, queued_at FROM jobs
-			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
+			WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 AND model = w.model
 				AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?2)
 			ORDER BY queued_at LIMIT ?3) first
 		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)

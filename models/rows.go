@@ -20,39 +20,65 @@ import (
 // rowsOf reads the rows of a table, with its alias, that a condition names, by a
 // prepared statement: for the few that are read in batches.
 func rowsOf[T any](ctx context.Context, db bun.IDB, condition string, args ...any) (found []*T, err error) {
-	table := db.Dialect().Tables().Get(reflect.TypeFor[*T]())
-	rows, err := prepared(ctx, db, selectSQL(table)+condition, args...)
-	cells := make([]cell, len(table.Fields))
-	into := make([]any, len(table.Fields))
-	for i, f := range table.Fields {
-		cells[i].field, into[i] = f, &cells[i]
-	}
+	table := tableOf[T](db)
+	rows, err := prepared(ctx, db, "SELECT "+columnsSQL(table)+" FROM "+table.Name+" AS "+table.Alias+" "+condition, args...)
+	cells := cellsOf[T](db)
+	into := cells.add(nil)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		row := new(T)
 		found = append(found, row)
-		for i := range cells {
-			cells[i].row = reflect.ValueOf(row).Elem()
-		}
+		cells.fill(row)
 		return rows.Scan(into...)
 	})
 	return found, err
 }
 
-var selects sync.Map // the texts that selectSQL makes, by table
+func tableOf[T any](db bun.IDB) *schema.Table {
+	return db.Dialect().Tables().Get(reflect.TypeFor[*T]())
+}
 
-// selectSQL names every column: with an asterisk, a prepared statement fails once
-// a migration has added one.
-func selectSQL(table *schema.Table) string {
-	if text, known := selects.Load(table); known {
+var columns sync.Map // the texts that columnsSQL makes, by table
+
+// columnsSQL names every column, with the table's alias: with an asterisk, a
+// prepared statement fails once a migration has added one.
+func columnsSQL(table *schema.Table) string {
+	if text, known := columns.Load(table); known {
 		return text.(string)
 	}
 	names := make([]string, len(table.Fields))
 	for i, f := range table.Fields {
 		names[i] = table.Alias + "." + f.Name
 	}
-	text := "SELECT " + strings.Join(names, ", ") + " FROM " + table.Name + " AS " + table.Alias + " "
-	selects.Store(table, text)
+	text := strings.Join(names, ", ")
+	columns.Store(table, text)
 	return text
+}
+
+// cells are where the columns of a T go, in columnsSQL's order.
+type cells[T any] []cell
+
+func cellsOf[T any](db bun.IDB) cells[T] {
+	table := tableOf[T](db)
+	all := make(cells[T], len(table.Fields))
+	for i, f := range table.Fields {
+		all[i].field = f
+	}
+	return all
+}
+
+// add adds the cells to what a row is scanned into.
+func (c cells[T]) add(into []any) []any {
+	for i := range c {
+		into = append(into, &c[i])
+	}
+	return into
+}
+
+// fill has the next scan fill a row.
+func (c cells[T]) fill(row *T) {
+	for i := range c {
+		c[i].row = reflect.ValueOf(row).Elem()
+	}
 }
 
 // cell is a column of a row that is read.

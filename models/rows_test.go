@@ -12,7 +12,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-func TestUpdateAll(t *testing.T) {
+func TestWrites(t *testing.T) {
 	t.Parallel()
 
 	at := time.Date(2026, 11, 22, 1, 2, 3, 456789000, time.Local)
@@ -39,10 +39,10 @@ func TestUpdateAll(t *testing.T) {
 			wasJob, isJob, wasWorker, isWorker := *job, *job, *worker, *worker
 			change(&isJob, &isWorker)
 			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				if err := models.UpdateWorkers(ctx, tx, []models.Changed[models.Worker]{{Was: &wasWorker, Is: &isWorker}}); err != nil {
-					return err
-				}
-				return models.UpdateJobs(ctx, tx, []models.Changed[models.Job]{{Was: &wasJob, Is: &isJob}})
+				return (&models.Writes{
+					Workers: []models.Changed[models.Worker]{{Was: &wasWorker, Is: &isWorker}},
+					Jobs:    []models.Changed[models.Job]{{Was: &wasJob, Is: &isJob}},
+				}).Write(ctx, tx)
 			})
 			require.NoError(t, err, i)
 

@@ -146,6 +146,6 @@ func siteOf(keys credentials, data string) (*bench.Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := findAPI(data)
-	return &bench.Site{Admin: admin, DatabaseURL: cfg.databaseURL, RedisURL: cfg.redisURL, API: api}, err
+	staff, err := findStaff(data)
+	return &bench.Site{Admin: admin, DatabaseURL: cfg.databaseURL, RedisURL: cfg.redisURL, Staff: staff}, err
 }
