@@ -34,6 +34,7 @@ type Client struct {
 	key      string
 	http     *http.Client
 	tries    int
+	waits    func(last *Error, pause time.Duration)
 }
 
 // Option changes how a Client works.

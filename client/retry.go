@@ -24,6 +24,12 @@ func WithTries(n int) Option {
 	return func(c *Client) { c.tries = max(n, 1) }
 }
 
+// WithWaits calls told before each pause of a call that will be sent again, with what
+// came of it last. A pause may take up to 30 s in which nothing else is heard of it.
+func WithWaits(told func(last *Error, pause time.Duration)) Option {
+	return func(c *Client) { c.waits = told }
+}
+
 // repeater is the way to the API for calls that may be repeated.
 type repeater struct{ *Client }
 
@@ -39,7 +45,13 @@ func (c repeater) MakeRequest(ctx context.Context, req *graphql.Request, resp *g
 		unsettled = unsettled || e.Unsettled
 		e.Unsettled = unsettled
 		pause := max(backoff(try), e.RetryAfter)
-		if try >= c.tries || !e.Retryable() || e.RetryAfter > maxPause || !sleep(ctx, pause) {
+		if try >= c.tries || !e.Retryable() || e.RetryAfter > maxPause || ctx.Err() != nil {
+			return e
+		}
+		if c.waits != nil {
+			c.waits(e, pause)
+		}
+		if !sleep(ctx, pause) {
 			return e
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +100,21 @@ func TestRepeat(t *testing.T) {
 
 		require.Equal(t, client.CodeUnavailable, client.ErrorCode(err))
 		require.Len(t, server.keys, 1)
+	})
+
+	t.Run("TellsOfEachPause", func(t *testing.T) {
+		t.Parallel()
+		server := &flaky{failures: 2, answer: accepted}
+		var told []client.Code
+		c, _ := serve(t, server.ServeHTTP, client.WithWaits(func(last *client.Error, pause time.Duration) {
+			require.Positive(t, pause)
+			told = append(told, last.Code)
+		}))
+
+		_, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "testcard"})
+
+		require.NoError(t, err)
+		require.Equal(t, []client.Code{client.CodeUnavailable, client.CodeUnavailable}, told)
 	})
 
 	t.Run("NotForLongerThanTheApiMayAsk", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -38,19 +39,34 @@ func present(ctx context.Context, err error) *gqlerror.Error {
 	var located *gqlerror.Error
 	if errors.As(err, &located) {
 		if located.Extensions["code"] != nil {
-			return located
+			return named(located)
 		}
 		shown.Path, shown.Locations = located.Path, located.Locations
 		err = cmp.Or(located.Err, err)
 	}
+	var wanted mustBe
+	if errors.As(err, &wanted) {
+		field := argument(shown.Path)
+		err = wanted.named(field, field)
+	}
 	e := public(ctx, err)
-	shown.Message, shown.Extensions = e.Message, extensions(e, shown.Path)
+	shown.Message, shown.Extensions = e.Message, extensions(e)
 	if e.Code == jobs.CodeInternal {
 		id := uuid.NewString()
 		shown.Extensions["requestId"] = id
 		slog.ErrorContext(ctx, "request failed", "request", id, "path", shown.Path.String(), "error", err)
 	}
 	return shown
+}
+
+// named has an error of validation name the variable that its path leads to.
+func named(e *gqlerror.Error) *gqlerror.Error {
+	if len(e.Path) > 1 && e.Path[0] == ast.PathName("variable") {
+		field := clip(dotted(e.Path[1:]), maxShown)
+		e.Message = fmt.Sprintf("The variable $%s is not acceptable: %s.", field, e.Message)
+		e.Path, e.Extensions["field"] = nil, field
+	}
+	return e
 }
 
 // public is what a caller may know of an error.
@@ -70,14 +86,10 @@ func public(ctx context.Context, err error) *jobs.Error {
 
 var errInternal = &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
 
-func extensions(e *jobs.Error, path ast.Path) map[string]any {
+func extensions(e *jobs.Error) map[string]any {
 	shown := map[string]any{"code": string(e.Code)}
-	field := e.Field
-	if field == "" && e.Code == jobs.CodeInvalidInput {
-		field = argument(path)
-	}
-	if field != "" {
-		shown["field"] = field
+	if e.Field != "" {
+		shown["field"] = e.Field
 	}
 	if e.RetryAfterSeconds > 0 {
 		shown["retryAfterSeconds"] = e.RetryAfterSeconds
@@ -88,13 +100,20 @@ func extensions(e *jobs.Error, path ast.Path) map[string]any {
 // argument names the argument that a path leads to. What comes before it is the
 // field that takes it, and input, which every mutation's argument is called.
 func argument(path ast.Path) string {
-	var names []string
-	for _, element := range path[min(1, len(path)):] {
-		if name, ok := element.(ast.PathName); ok && name != "input" {
-			names = append(names, string(name))
-		}
+	path = path[min(1, len(path)):]
+	if len(path) > 1 && path[0] == ast.PathName("input") {
+		path = path[1:]
 	}
-	return strings.Join(names, ".")
+	return dotted(path)
+}
+
+// dotted writes a path with dots between its parts.
+func dotted(path ast.Path) string {
+	var parts []string
+	for _, part := range path {
+		parts = append(parts, fmt.Sprint(part))
+	}
+	return strings.Join(parts, ".")
 }
 
 // recovered is the error of a panic, which is logged with its stack.

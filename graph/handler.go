@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -167,9 +168,23 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", "OPTIONS, GET, POST")
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", accepted(r))
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]gqlerror.List{"errors": {shown}})
+}
+
+// accepted is the media type that a request's Accept puts first, as gqlgen reads it.
+func accepted(r *http.Request) string {
+	const plain, graphql = "application/json", "application/graphql-response+json"
+	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		switch media, _, _ := mime.ParseMediaType(part); media {
+		case graphql:
+			return graphql
+		case plain, "application/*", "*/*":
+			return plain
+		}
+	}
+	return plain
 }
 
 // retryAfter says in an answer's header when to ask again, if an error knows.

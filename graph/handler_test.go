@@ -77,6 +77,11 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesAByteOrderMark":        {body: "\ufeff" + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesUTF16":                 {body: "{\x00\"\x00q\x00", status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesVariablesThatAreAList": {body: `{"query": "{ viewer { role } }", "variables": []}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesABodyOfNoQuery":        {body: `{}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNullForAQuery":         {body: `{"query": null, "variables": {}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesANullForAHash":         {body: `{"extensions": {"persistedQuery": null}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNothingByGET":          {method: "GET", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNoHashByGET":           {method: "GET", query: url.Values{"extensions": {"{}"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"TakesNullForNothing":          {body: `{"query": "{ viewer { role } }", "variables": null, "operationName": null, "extensions": null, "other": 1}`, status: 200},
 		"RefusesAKeyTwiceByGET":        {method: "GET", query: url.Values{"query": {"{ viewer { role } }", "{ models { name } }"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesAVariableTwiceByGET": {
@@ -146,6 +151,28 @@ func TestServeHTTP(t *testing.T) {
 
 		require.Equal(t, []string{"INVALID_INPUT"}, got.codes())
 		require.Equal(t, "filter.createdAfter", got.Errors[0].Extensions["field"])
+		require.Contains(t, got.Errors[0].Message, "filter.createdAfter must be a time")
+		for query, field := range map[string]string{
+			"{ jobs(first: 2147483648) { totalCount } }":                                                                       "first",
+			`mutation { submitJob(input: {model: "m", priority: 2147483648}) { deduplicated } }`:                               "priority",
+			`mutation { submitJobs(inputs: [{model: "a"}, {model: "b", priority: 2147483648}]) { results { deduplicated } } }`: "inputs.1.priority",
+		} {
+			got := ask(t, address, "client", query, nil)
+
+			require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), query)
+			require.Equal(t, field, got.Errors[0].Extensions["field"], query)
+			require.Contains(t, got.Errors[0].Message, field+" must be a whole number")
+		}
+	})
+
+	t.Run("NamesTheKeyThatIsThereTwice", func(t *testing.T) {
+		t.Parallel()
+
+		got := send(t, http.MethodPost, address, "client", "application/json",
+			[]byte(`{"query": "mutation ($input: SubmitJobInput!) { submitJob(input: $input) { deduplicated } }", "variables": {"input": {"metadata": {"a": 1, "a": 2}}}}`))
+
+		require.Equal(t, []string{"GRAPHQL_PARSE_FAILED"}, got.codes())
+		require.Equal(t, "input.metadata.a", got.Errors[0].Extensions["field"])
 	})
 }
 
@@ -167,6 +194,10 @@ func TestVariables(t *testing.T) {
 		"an enum in a list":           {jobs, `{"status": ["QUEUED", "queued"]}`, "x.status.1"},
 		"one that stands for a list":  {jobs, `{"status": "queued"}`, "x.status"},
 		"a fraction for an id":        {job, `1.5`, "x"},
+		"an integer of 33 bits":       {submit, `{"model": "m", "priority": 2147483648}`, "x.priority"},
+		"a fraction for an integer":   {submit, `{"model": "m", "priority": 0.5}`, "x.priority"},
+		"a string for an integer":     {submit, `{"model": "m", "priority": "5"}`, "x.priority"},
+		"a number beyond doubles":     {submit, `{"model": "m", "retry": {"initialDelaySeconds": 1e400}}`, "x.retry.initialDelaySeconds"},
 		"a boolean for an id":         {job, `true`, "x"},
 		"a number for a string alone": {"query ($x: String) { jobs(after: $x) { totalCount } }", `5`, "x"},
 	} {
@@ -175,6 +206,17 @@ func TestVariables(t *testing.T) {
 		require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), name)
 		require.Equal(t, c.field, got.Errors[0].Extensions["field"], name)
 		require.Contains(t, got.Errors[0].Message, "$"+c.field+" must be ", name)
+	}
+	for name, c := range map[string]struct{ query, value, field string }{
+		"an unknown field":       {submit, `{"model": "m", "` + strings.Repeat("n", 5000) + `": 1}`, "x." + strings.Repeat("n", 62)},
+		"none that must be":      {submit, `{}`, "x.model"},
+		"a string for an object": {submit, `"m"`, "x"},
+	} {
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+
+		require.Equal(t, []string{"GRAPHQL_VALIDATION_FAILED"}, got.codes(), name)
+		require.Equal(t, c.field, got.Errors[0].Extensions["field"], name)
+		require.Contains(t, got.Errors[0].Message, "$"+c.field+" is not acceptable: ", name)
 	}
 	for name, c := range map[string]struct{ query, value string }{
 		"a whole number for an id": {job, `5`},

@@ -43,10 +43,16 @@ func TestMediaTypes(t *testing.T) {
 		"graphql, too complex":      {graphql, graphql, strings.Repeat("{a", 20) + strings.Repeat("}", 20), 400},
 		"graphql, a subscription":   {graphql, graphql, "subscription { jobChanges { id } }", 400},
 		"graphql, refused inside":   {graphql, graphql, `mutation { drainWorker(id: "x") { id } }`, 200},
+		"plain, not a request":      {plain, plain, "", 400},
+		"graphql, not a request":    {graphql, graphql, "", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body, err := json.Marshal(map[string]string{"query": c.query})
+			request := map[string]string{}
+			if c.query != "" {
+				request["query"] = c.query
+			}
+			body, err := json.Marshal(request)
 			require.NoError(t, err)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(string(body)))
 			require.NoError(t, err)

@@ -110,7 +110,7 @@ func isOneStream(op *graphql.OperationContext) bool {
 }
 
 func refusal(e *jobs.Error) *gqlerror.Error {
-	return &gqlerror.Error{Message: e.Message, Extensions: extensions(e, nil)}
+	return &gqlerror.Error{Message: e.Message, Extensions: extensions(e)}
 }
 
 // measure reckons how many fields an answer may have, with each fragment once. A

@@ -32,6 +32,10 @@ var (
 		Code:    codeParseFailed,
 		Message: "The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).",
 	}
+	errNoQuery = &jobs.Error{
+		Code: codeParseFailed, Field: "query",
+		Message: "The request has no query: send query (a string), or as extensions.persistedQuery the hash of one that was sent before.",
+	}
 	errTooDeep  = &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
 	errBatch    = &jobs.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
 	errKeyInURL = &jobs.Error{Code: jobs.CodeInvalidInput, Message: urlkey.Refusal}
@@ -87,8 +91,21 @@ func checkPost(r *http.Request) (int, *jobs.Error) {
 	if json.Unmarshal(body, &fields) != nil || fields == nil || !shaped(fields) {
 		return http.StatusBadRequest, errShape
 	}
+	if !asks(isThere(fields["query"]), fields["extensions"]) {
+		return http.StatusBadRequest, errNoQuery
+	}
 	return 0, nil
 }
+
+// asks tells whether a request has a query, or the hash of one.
+func asks(hasQuery bool, extensions []byte) bool {
+	var said map[string]json.RawMessage
+	_ = json.Unmarshal(extensions, &said) // an object, null or nothing
+	return hasQuery || isThere(said["persistedQuery"])
+}
+
+// isThere tells a value from null and from none.
+func isThere(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 // shaped tells whether a request's parts are of their kinds. Names are as they are
 // written: gqlgen would take Query for query.
@@ -107,7 +124,8 @@ func checkGet(r *http.Request) (int, *jobs.Error) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it means nothing
 		return http.StatusBadRequest, errUnread
 	}
-	for name, values := range r.URL.Query() {
+	query := r.URL.Query()
+	for name, values := range query {
 		sign, known := begins[name]
 		if !known {
 			continue
@@ -127,6 +145,9 @@ func checkGet(r *http.Request) (int, *jobs.Error) {
 			return http.StatusBadRequest, refused
 		}
 	}
+	if !asks(query.Has("query"), []byte(query.Get("extensions"))) {
+		return http.StatusBadRequest, errNoQuery
+	}
 	return 0, nil
 }
 
@@ -144,7 +165,7 @@ func malformed(err error) *jobs.Error {
 	case err == nil:
 		return nil
 	case errors.As(err, &twice):
-		return errTwice(twice.Key)
+		return errTwice(twice.Path)
 	case errors.Is(err, wellformed.ErrNotUTF8):
 		return errNotUTF8
 	case errors.Is(err, wellformed.ErrLoneSurrogate):
@@ -158,9 +179,12 @@ func malformed(err error) *jobs.Error {
 // maxShown bounds what is repeated of a caller's own words.
 const maxShown = 64
 
-func errTwice(key string) *jobs.Error {
-	if len(key) > maxShown {
+func errTwice(path string) *jobs.Error {
+	if len(path) > maxShown {
 		return &jobs.Error{Code: codeParseFailed, Message: "The request has a key twice: send it once."}
 	}
-	return &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request has the key %q twice: send it once.", key)}
+	return &jobs.Error{
+		Code: codeParseFailed, Field: strings.TrimPrefix(path, "variables."),
+		Message: fmt.Sprintf("The request has the key %q twice: send it once.", path),
+	}
 }

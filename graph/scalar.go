@@ -2,7 +2,6 @@ package graph
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -12,10 +11,26 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// invalidValue refuses an argument; the error's path, which gqlgen adds, becomes
-// its field.
-func invalidValue(format string, args ...any) error {
-	return &jobs.Error{Code: jobs.CodeInvalidInput, Message: fmt.Sprintf(format, args...)}
+// mustBe refuses a value by what it must be. The error's path, which gqlgen adds,
+// names it.
+type mustBe string
+
+// What values must be.
+const (
+	mustBeString mustBe = "a string"
+	mustBeID     mustBe = "an id, which is a string"
+	mustBeInt    mustBe = "a whole number from -2147483648 to 2147483647"
+	mustBeInt64  mustBe = "a whole number of at most 64 bits, as a number or a string"
+	mustBeFloat  mustBe = "a number that a double can hold"
+	mustBeJSON   mustBe = "a JSON value, whose numbers are finite"
+	mustBeTime   mustBe = "a time as in 2026-01-31T12:00:00Z (RFC 3339)"
+)
+
+func (m mustBe) Error() string { return "This must be " + string(m) + "." }
+
+// named is the error of a field, which the message calls by this name.
+func (m mustBe) named(field, name string) *jobs.Error {
+	return &jobs.Error{Code: jobs.CodeInvalidInput, Field: field, Message: name + " must be " + string(m) + "."}
 }
 
 // MarshalTime writes a time as RFC 3339 in UTC, and the zero time as null.
@@ -36,7 +51,7 @@ func UnmarshalTime(v any) (time.Time, error) {
 	s, _ := v.(string)
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return t, invalidValue("A time is written as in 2026-01-31T12:00:00Z (RFC 3339).")
+		return t, mustBeTime
 	}
 	return t.UTC(), nil
 }
@@ -57,7 +72,7 @@ func UnmarshalJSON(v any) (json.RawMessage, error) {
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, invalidValue("This is not a JSON value: numbers must be finite.")
+		return nil, mustBeJSON
 	}
 	return raw, nil
 }
@@ -72,7 +87,7 @@ func UnmarshalInt(v any) (int, error) {
 			return int(i), nil
 		}
 	}
-	return 0, invalidValue("This must be a whole number from %d to %d.", math.MinInt32, math.MaxInt32)
+	return 0, mustBeInt
 }
 
 // MarshalFloat writes a GraphQL Float.
@@ -85,7 +100,7 @@ func UnmarshalFloat(v any) (float64, error) {
 			return f, nil
 		}
 	}
-	return 0, invalidValue("This must be a number that a double can hold.")
+	return 0, mustBeFloat
 }
 
 // maxExact is where doubles, and so JavaScript's numbers, stop being exact.
@@ -104,7 +119,7 @@ func MarshalInt64(i int64) graphql.Marshaler {
 func UnmarshalInt64(v any) (int64, error) {
 	i, err := graphql.UnmarshalInt64(v)
 	if err != nil {
-		return 0, invalidValue("This must be a whole number of at most 64 bits, as a number or a string.")
+		return 0, mustBeInt64
 	}
 	return i, nil
 }

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/reelay/reelay/jobs"
@@ -11,7 +10,7 @@ import (
 
 // variables hold the values of an operation's variables to the kinds that GraphQL
 // gives them: gqlgen takes a number for a string, and the names of an enum's values
-// in any case. What else is wrong with them is left to validation.
+// in any case, and does not say what is too large. What else is wrong with them is left to validation.
 type variables struct{ schema *ast.Schema }
 
 // check returns INVALID_INPUT for the first value that is of another kind.
@@ -54,7 +53,7 @@ func (v variables) value(of *ast.Type, value any, path string) *jobs.Error {
 		}
 	case ast.Enum:
 		if name, ok := value.(string); !ok || definition.EnumValues.ForName(name) == nil {
-			return wrongKind(path, "one of the values of the enum "+definition.Name+", written as the schema does")
+			return wrongKind(path, mustBe("one of the values of the enum "+definition.Name+", written as the schema does"))
 		}
 	case ast.Scalar:
 		return scalar(definition.Name, value, path)
@@ -62,23 +61,31 @@ func (v variables) value(of *ast.Type, value any, path string) *jobs.Error {
 	return nil
 }
 
-// scalar checks those whose own code is gqlgen's; Int, Float and the others are
-// read by this package.
+// scalar checks those that GraphQL has; the others are read by this package.
 func scalar(name string, value any, path string) *jobs.Error {
 	_, text := value.(string)
-	switch {
-	case text:
-	case name == "String":
-		return wrongKind(path, "a string")
-	case name == "ID":
+	wrong := false
+	var wanted mustBe
+	switch name {
+	case "String":
+		wrong, wanted = !text, mustBeString
+	case "ID":
 		number, _ := value.(json.Number)
-		if _, err := number.Int64(); err != nil {
-			return wrongKind(path, "an id, which is a string")
-		}
+		_, err := number.Int64()
+		wrong, wanted = !text && err != nil, mustBeID
+	case "Int":
+		_, err := UnmarshalInt(value)
+		wrong, wanted = err != nil, mustBeInt
+	case "Float":
+		_, err := UnmarshalFloat(value)
+		wrong, wanted = err != nil, mustBeFloat
 	}
-	return nil
+	if !wrong {
+		return nil
+	}
+	return wrongKind(path, wanted)
 }
 
-func wrongKind(path, wanted string) *jobs.Error {
-	return &jobs.Error{Code: jobs.CodeInvalidInput, Field: path, Message: fmt.Sprintf("The variable $%s must be %s.", path, wanted)}
+func wrongKind(path string, wanted mustBe) *jobs.Error {
+	return wanted.named(path, "The variable $"+path)
 }

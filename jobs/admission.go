@@ -81,7 +81,7 @@ type entry struct {
 func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
 	e.account, _ = s.shares.get(call.account, time.Now())
-	e.welcome = e.account != nil && !e.anyOverloaded()
+	e.welcome = e.account != nil && len(e.judge(nil)) == 0
 	if !e.welcome || e.rated() {
 		if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
 			return nil, err
@@ -92,20 +92,6 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 	}
 	call.tier = e.account.Tier
 	return &e.pass, nil
-}
-
-// anyOverloaded tells whether one of an entry's jobs comes at a time of overload.
-// If none does, all of them ask for a token.
-func (e *entry) anyOverloaded() bool {
-	for i := range e.call.set {
-		if one := &e.call.set[i]; one.err == nil {
-			if e.overloaded(candidate{&one.asked, one.in.soon()}) != nil {
-				return true
-			}
-			e.asking = append(e.asking, one)
-		}
-	}
-	return false
 }
 
 // rated tells whether the account has a rate to keep.
@@ -156,7 +142,9 @@ func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
 		return e.account == nil
 	})
 	for _, e := range there {
-		e.judge(known)
+		for one, err := range e.judge(known) {
+			e.refuse(one, err)
+		}
 	}
 	s.Admission.perAccount(there, func(some []*entry) bool {
 		s.Admission.rate(ctx, some)
@@ -197,20 +185,27 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 	return keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
 }
 
-// judge finds which of an entry's submissions ask for a token.
-func (e *entry) judge(known map[models.JobKey]bool) {
+// judge finds which of an entry's submissions ask for a token, and returns why the
+// others are refused: they come at a time of overload. One whose key is known to
+// have been used is neither.
+func (e *entry) judge(known map[models.JobKey]bool) (refused map[*submission]error) {
 	e.asking = nil
 	for i := range e.call.set {
 		one := &e.call.set[i]
 		if one.err != nil || known[e.call.key(one)] {
 			continue
 		}
-		if err := e.overloaded(candidate{&one.asked, one.in.soon()}); err != nil {
-			e.refuse(one, err)
-		} else {
+		err := e.overloaded(candidate{&one.asked, one.in.soon()})
+		if err == nil {
 			e.asking = append(e.asking, one)
+			continue
 		}
+		if refused == nil {
+			refused = map[*submission]error{}
+		}
+		refused[one] = err
 	}
+	return refused
 }
 
 func (e *entry) refuse(one *submission, err error) {

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -239,8 +240,15 @@ func TestEstimateJobs(t *testing.T) {
 
 		require.NoError(t, err)
 		for i, wait := range []float64{0, 10, 20} {
-			require.InDelta(t, wait, *found[rows[i].ID].WaitSeconds, 3)
-			require.WithinDuration(t, time.Now().Add(time.Duration(wait+10)*time.Second), found[rows[i].ID].CompletionAt, 4*time.Second)
+			guess := found[rows[i].ID]
+			if i == 0 {
+				require.Nil(t, guess.WaitSeconds, "it waits no more")
+			} else {
+				require.InDelta(t, wait, *guess.WaitSeconds, 3)
+				require.InDelta(t, math.Round(10**guess.WaitSeconds)/10, *guess.WaitSeconds, 0, "to tenths")
+			}
+			require.WithinDuration(t, time.Now().Add(time.Duration(wait+10)*time.Second), guess.CompletionAt, 4*time.Second)
+			require.Zero(t, guess.CompletionAt.Nanosecond())
 		}
 		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, submission("", "9"))
 		require.NoError(t, err)
@@ -248,6 +256,47 @@ func TestEstimateJobs(t *testing.T) {
 		require.Equal(t, 3, estimate.Position)
 		require.InDelta(t, 10, *estimate.RenderSeconds, 0.1)
 		require.InDelta(t, 20, *s.Estimates.Drain(models.TierEnterprise, "testcard", 2), 0.1)
+	})
+
+	t.Run("KnowsThatAnAccountCameToItsCapAMomentAgo", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+		worker, _ := s.Worker(t, "one"), s.Worker(t, "two")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		var rows []*models.Job
+		for range 3 {
+			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
+			require.NoError(t, err)
+			rows = append(rows, job)
+		}
+		s.Lease(t, worker)
+
+		wait := func(i int) float64 {
+			found, err := s.Reader.EstimateJobs(t.Context(), rows)
+			require.NoError(t, err)
+			return *found[rows[i].ID].WaitSeconds
+		}
+		require.Eventually(t, func() bool { return math.Abs(wait(1)-10) < 3 && math.Abs(wait(2)-20) < 3 }, 5*time.Second, 10*time.Millisecond)
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		require.InDelta(t, 10, wait(1), 3, "it says the same")
+		require.InDelta(t, 20, wait(2), 3)
+	})
+
+	t.Run("KnowsOfAJobThatStartedAfterItsAccountWasRead", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+		worker, _ := s.Worker(t, "one"), s.Worker(t, "two")
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
+		require.NoError(t, err)
+		s.Lease(t, worker)
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+
+		next, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
+
+		require.NoError(t, err)
+		require.InDelta(t, 10, *next.PredictedWaitSeconds, 3)
 	})
 
 	t.Run("LearnsHowLongRendersTake", func(t *testing.T) {

@@ -188,9 +188,16 @@ func schemaError(err error) error {
 	for len(failed.Causes) > 0 {
 		failed = failed.Causes[0]
 	}
-	field := strings.Join(append([]string{"params"}, failed.InstanceLocation...), ".")
+	place := append([]string{"params"}, failed.InstanceLocation...)
+	switch k := failed.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		place = append(place, slices.Min(k.Properties))
+	case *kind.Required:
+		place = append(place, slices.Min(k.Missing))
+	}
+	field := clip(strings.Join(place, "."), maxField)
 	reason := bound(failed.ErrorKind)
-	return invalid(clip(field, 128), "%s is not what this model takes: %s. The models query shows its schema.", clip(field, 128), clip(reason, 300))
+	return invalid(field, "%s is not what this model takes: %s. The models query shows its schema.", field, clip(reason, 300))
 }
 
 // bound says what a schema refuses; numbers as they are written, without the

@@ -25,6 +25,7 @@ import (
 type outlook struct {
 	catalogue *Catalogue
 	classes   []*class
+	held      map[models.AccountID]int // by how many hands
 	lines     []*line
 	arrivals  []*models.Arrival
 	times     renderTimes
@@ -135,7 +136,8 @@ func (o *outlook) estimate(q query) (found Estimate, system float64) {
 	if workers == 0 {
 		return found, 0
 	}
-	found.RenderSeconds = new(o.renderSeconds(classes, q.load))
+	service := o.renderSeconds(classes, q.load)
+	found.RenderSeconds = new(rounded(service))
 	if o.paused(q.Queue) || q.maxRunning == 0 {
 		return found, 0
 	}
@@ -144,15 +146,23 @@ func (o *outlook) estimate(q query) (found Estimate, system float64) {
 	if q.running+q.ownAhead >= q.maxRunning {
 		wait, before = o.find(q, tag, true)
 	}
-	service := *found.RenderSeconds
 	irregular := max(o.times.irregularity(q.kind), leastIrregular)
 	irregular += (1 - 1/float64(workers)) * (1 - irregular)
 	p90 := wait
 	if wait > 0 {
 		p90 += 1.2816 * service / float64(workers) * math.Sqrt(float64(before)*irregular+1)
 	}
-	found.WaitSeconds, found.WaitSecondsP90 = &wait, &p90
+	found.WaitSeconds, found.WaitSecondsP90 = new(rounded(wait)), new(rounded(p90))
 	return found, system
+}
+
+// rounded leaves of a guess the digits that mean something: whole seconds, and
+// tenths of them below ten.
+func rounded(seconds float64) float64 {
+	if seconds < 10 {
+		return math.Round(10*seconds) / 10
+	}
+	return math.Round(seconds)
 }
 
 // find returns when the job starts, and after how many others on its workers. With
@@ -191,7 +201,12 @@ func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		started += l.queued
 	}
 	ahead := o.position(q, tag, o.classes)
-	return min(o.cleared*max(1, float64(ahead)/float64(max(started, 1))), maxWait), before
+	wait = o.cleared * max(1, float64(ahead)/float64(max(started, 1)))
+	if capped && len(ends) >= q.maxRunning { // its account needs a free slot all the same
+		slices.Sort(ends)
+		wait = max(wait, ends[len(ends)-q.maxRunning])
+	}
+	return min(wait, maxWait), before
 }
 
 // leastIrregular is how irregular a wait is, at least: the jobs that come in
@@ -306,7 +321,7 @@ func (o *outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	if workers == 0 || jobs == 0 {
 		return nil
 	}
-	return new(float64(depth) * work / float64(jobs) / float64(workers))
+	return new(rounded(float64(depth) * work / float64(jobs) / float64(workers)))
 }
 
 // remaining is what is left of a job that was reckoned at total seconds, and is

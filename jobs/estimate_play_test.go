@@ -65,3 +65,11 @@ func TestEnter(t *testing.T) {
 
 	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
 }
+
+func TestRounded(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[float64]float64{0: 0, 0.04: 0, 3.14159: 3.1, 9.94: 9.9, 9.96: 10, 10.4: 10, 1234.5678: 1235} {
+		require.InDelta(t, want, rounded(seconds), 0, "%v", seconds)
+	}
+}

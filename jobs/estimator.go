@@ -86,9 +86,11 @@ func (e *Estimator) submit(job *models.Job, account *models.Account) (found Esti
 	return found, system
 }
 
-// behindOwn is a job behind all of its account's others.
+// behindOwn is a job behind all of its account's others. What the account runs may
+// have been read before the outlook was, or after.
 func (o *outlook) behindOwn(job *models.Job, account *models.Account) query {
 	q := newQuery(job, account)
+	q.running = max(q.running, o.held[account.ID])
 	for _, l := range o.lines {
 		if l.account == account.ID && l.Line == q.Line {
 			q.ownAhead = l.queued
@@ -183,15 +185,15 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *Catalogue) (*outloo
 	if err != nil {
 		return nil, err
 	}
-	running := map[models.AccountID]bool{}
+	o.held = map[models.AccountID]int{}
 	classes := map[string]*class{}
 	for _, h := range hands {
 		o.hire(classes, h)
 		if h.AccountID != "" {
-			running[h.AccountID] = true
+			o.held[h.AccountID]++
 		}
 	}
-	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(running)), standbyAccounts, standbySample)
+	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(o.held)), standbyAccounts, standbySample)
 	if err != nil {
 		return nil, err
 	}

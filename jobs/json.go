@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 const maxJSONDepth = 64
 
 // readJSON decodes JSON from outside, with its numbers as they were written. It
-// returns INVALID_INPUT for what PostgreSQL could not hold as jsonb.
+// returns INVALID_INPUT for what PostgreSQL could not hold as jsonb, and names it.
 func readJSON(field string, raw json.RawMessage, maxBytes int) (any, error) {
 	if len(raw) > maxBytes {
 		return nil, invalid(field, "%s may take %d bytes of JSON; this takes %d.", field, maxBytes, len(raw))
@@ -24,7 +25,7 @@ func readJSON(field string, raw json.RawMessage, maxBytes int) (any, error) {
 	if err != nil {
 		return nil, invalid(field, "%s is not JSON.", field)
 	}
-	return value, storable(field, value, maxJSONDepth)
+	return value, storable(value, maxJSONDepth).in(field)
 }
 
 // storedJSON is readJSON for what is kept as it came; nil stays nil.
@@ -40,37 +41,63 @@ func storedJSON(field string, raw json.RawMessage, maxBytes int) (json.RawMessag
 	return stored, wrap(err, "encode %s", field)
 }
 
-func storable(field string, value any, depth int) error {
+// flaw is what is wrong with a part of a JSON value, and where: keys, and places in
+// lists from 0, each after a dot.
+type flaw struct{ place, says string }
+
+func flawed(format string, args ...any) *flaw { return &flaw{says: fmt.Sprintf(format, args...)} }
+
+// of is the flaw as one of what that is a part of.
+func (f *flaw) of(part string) *flaw { return &flaw{"." + part + f.place, f.says} }
+
+// in is the error of the field in which the flaw was found, if one was.
+func (f *flaw) in(field string) error {
+	if f == nil {
+		return nil
+	}
+	field = clip(field+f.place, maxField)
+	return invalid(field, "%s %s", field, f.says)
+}
+
+// maxField bounds the name of a field in which there are a caller's own words.
+const maxField = 128
+
+func storable(value any, depth int) *flaw {
 	if depth == 0 {
-		return invalid(field, "%s is nested more than %d levels deep.", field, maxJSONDepth)
+		return flawed("is deeper than %d levels.", maxJSONDepth)
 	}
 	switch v := value.(type) {
 	case string:
-		// bun writes the six characters \u0000 as if they were NUL, too.
-		if strings.ContainsRune(v, 0) || strings.Contains(v, `\u0000`) {
-			return invalid(field, "%s holds a NUL character (U+0000): leave it out.", field)
+		if holdsNUL(v) {
+			return flawed("holds a NUL character (U+0000): leave it out.")
 		}
 	case json.Number:
 		if !plainNumber(v) {
-			return invalid(field, "%s holds the number %s, which is out of range.", field, clip(v.String(), 32))
+			return flawed("is the number %s, which is out of range.", clip(v.String(), 32))
 		}
 	case []any:
-		for _, item := range v {
-			if err := storable(field, item, depth-1); err != nil {
-				return err
+		for i, item := range v {
+			if f := storable(item, depth-1); f != nil {
+				return f.of(strconv.Itoa(i))
 			}
 		}
 	case map[string]any:
 		for name, item := range v {
-			if err := storable(field, name, depth); err != nil {
-				return err
+			if holdsNUL(name) {
+				return flawed("has a key with a NUL character (U+0000) in it: leave it out.")
 			}
-			if err := storable(field, item, depth-1); err != nil {
-				return err
+			if f := storable(item, depth-1); f != nil {
+				return f.of(name)
 			}
 		}
 	}
 	return nil
+}
+
+// holdsNUL tells of a text that PostgreSQL could not hold. bun writes the six
+// characters \u0000 as if they were NUL, too.
+func holdsNUL(text string) bool {
+	return strings.ContainsRune(text, 0) || strings.Contains(text, `\u0000`)
 }
 
 // plainNumber tells whether a number is one that a float64 is near to: not too

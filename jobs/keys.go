@@ -70,7 +70,8 @@ func (k *Keys) List(ctx context.Context, p Principal, account models.AccountID) 
 	return keys, wrap(err, "list keys")
 }
 
-// NewKey is what a key shall be. A nil ExpiresAt means never.
+// NewKey is what a key shall be. A nil ExpiresAt means never; another is kept in
+// whole seconds.
 type NewKey struct {
 	AccountID models.AccountID
 	Role      models.Role
@@ -103,7 +104,7 @@ func create(ctx context.Context, tx bun.Tx, p Principal, in NewKey) (*models.API
 		Prefix: secret[:len(keyPrefix)+shownChars], Hash: hash,
 	}
 	if in.ExpiresAt != nil {
-		key.ExpiresAt = *in.ExpiresAt
+		key.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Second)
 	}
 	if err := models.InsertAPIKey(ctx, tx, key); err != nil {
 		return nil, "", err
@@ -114,7 +115,7 @@ func create(ctx context.Context, tx bun.Tx, p Principal, in NewKey) (*models.API
 func keyPayload(key *models.APIKey) payload {
 	told := payload{"account": key.AccountID, "role": key.Role, "name": key.Name, "prefix": key.Prefix}
 	if !key.ExpiresAt.IsZero() {
-		told["expiresAt"] = key.ExpiresAt.UTC()
+		told["expiresAt"] = key.ExpiresAt.UTC().Truncate(time.Second)
 	}
 	return told
 }
@@ -130,7 +131,7 @@ func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
 	if err != nil {
 		return err
 	}
-	if in.ExpiresAt != nil && !in.ExpiresAt.After(now) {
+	if in.ExpiresAt != nil && !in.ExpiresAt.Truncate(time.Second).After(now) {
 		return invalid("expiresAt", "expiresAt must be in the future; it is now %s.", now.UTC().Format(time.RFC3339))
 	}
 	if !in.AccountID.Valid() {

@@ -49,6 +49,21 @@ func TestCreateKey(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
+	t.Run("KeepsAndTellsOfAnExpiryInWholeSeconds", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		at := time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
+
+		key, _, err := s.Keys.Create(t.Context(), s.Admin, jobs.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new", ExpiresAt: &at})
+
+		require.NoError(t, err)
+		require.Equal(t, at.Truncate(time.Second), key.ExpiresAt)
+		log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", jobs.PageOf{First: 1})
+		require.NoError(t, err)
+		require.Contains(t, string(log.Items[0].Payload), `"2100-01-02T03:04:05Z"`)
+	})
+
 	t.Run("KeepsKeysOfTheOlderFormGood", func(t *testing.T) {
 		t.Parallel()
 

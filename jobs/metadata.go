@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 )
 
 // What metadata may be. It is for a few words of the caller's own: they are looked
@@ -30,8 +31,11 @@ func (in *Submission) validMetadata() error {
 		return invalid("metadata", "metadata must be a JSON object.")
 	}
 	keys := 0
-	if err := boundMetadata(fields, maxMetadataDepth, &keys); err != nil {
-		return err
+	if f := boundMetadata(fields, maxMetadataDepth, &keys); f != nil {
+		return f.in("metadata")
+	}
+	if keys > maxMetadataKeys {
+		return invalid("metadata", "metadata may have %d keys, those of inner objects among them; it has %d.", maxMetadataKeys, keys)
 	}
 	in.Metadata, err = json.Marshal(fields)
 	return wrap(err, "encode metadata")
@@ -43,46 +47,46 @@ const scriptKey = "__proto__"
 
 // boundMetadata checks a value that may have so many levels, and counts the keys
 // of all its objects.
-func boundMetadata(value any, depth int, keys *int) error {
-	var inner []any
+func boundMetadata(value any, depth int, keys *int) *flaw {
 	switch v := value.(type) {
 	case string:
 		if len(v) > maxMetadataTextBytes {
-			return invalid("metadata", "A text in metadata may take %d bytes; one takes %d.", maxMetadataTextBytes, len(v))
+			return flawed("may take %d bytes, as each text in metadata; it takes %d.", maxMetadataTextBytes, len(v))
 		}
-		return nil
 	case []any:
-		inner = v
-	case map[string]any:
-		if *keys += len(v); *keys > maxMetadataKeys {
-			return invalid("metadata", "metadata may have %d keys, those of inner objects among them; this has more.", maxMetadataKeys)
+		if depth == 0 {
+			return errMetadataDepth
 		}
-		for key, item := range v {
-			if err := validMetadataKey(key); err != nil {
-				return err
+		for i, item := range v {
+			if f := boundMetadata(item, depth-1, keys); f != nil {
+				return f.of(strconv.Itoa(i))
 			}
-			inner = append(inner, item)
 		}
-	default:
-		return nil
-	}
-	if depth == 0 {
-		return invalid("metadata", "metadata is nested more than %d levels deep.", maxMetadataDepth)
-	}
-	for _, item := range inner {
-		if err := boundMetadata(item, depth-1, keys); err != nil {
-			return err
+	case map[string]any:
+		if depth == 0 {
+			return errMetadataDepth
+		}
+		*keys += len(v)
+		for key, item := range v {
+			if f := checkMetadataKey(key); f != nil {
+				return f
+			}
+			if f := boundMetadata(item, depth-1, keys); f != nil {
+				return f.of(key)
+			}
 		}
 	}
 	return nil
 }
 
-func validMetadataKey(key string) error {
+var errMetadataDepth = flawed("is deeper than the %d levels that metadata may have.", maxMetadataDepth)
+
+func checkMetadataKey(key string) *flaw {
 	switch {
 	case key == scriptKey:
-		return invalid("metadata", "metadata has the key %s, which programs in JavaScript would misread: name it otherwise.", scriptKey)
+		return flawed("is a key that programs in JavaScript would misread: name it otherwise.").of(key)
 	case len(key) > maxMetadataKeyBytes:
-		return invalid("metadata", "A key of metadata may take %d bytes; one takes %d.", maxMetadataKeyBytes, len(key))
+		return flawed("has a key of %d bytes; one may take %d.", len(key), maxMetadataKeyBytes)
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 // JobEstimate is a best guess for a job that is not over. What is nil or zero is
 // not known.
 type JobEstimate struct {
-	// WaitSeconds is until a worker starts the job; 0 once one has.
+	// WaitSeconds is until a worker starts the job; nil once one has.
 	WaitSeconds *float64
-	// CompletionAt is when it is done.
+	// CompletionAt is when it is done, to the second.
 	CompletionAt time.Time
 }
 
@@ -60,6 +60,7 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 		ahead = keyedBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
 	}
 	r.Estimates.look(func(o *outlook) {
+		o.catchUp()
 		for _, job := range rows {
 			if account := accounts[job.AccountID]; account != nil {
 				if e, ok := o.job(job, account, ahead[job.ID].Count, now); ok {
@@ -74,13 +75,16 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 // job guesses for a job, if anything can be said.
 func (o *outlook) job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
 	q := newQuery(job, account)
-	q.ownAhead = ownAhead
-	in := func(seconds float64) time.Time { return now.Add(time.Duration(seconds * float64(time.Second))) }
+	// What was started since the outlook was made is still in the queue there.
+	q.ownAhead = ownAhead + max(0, account.Running-o.held[account.ID])
+	in := func(seconds float64) time.Time {
+		return now.Add(time.Duration(seconds * float64(time.Second))).Round(time.Second)
+	}
 	if job.Status.Terminal() || job.Status == models.JobBlocked {
 		return JobEstimate{}, false
 	}
 	if job.Status.Live() {
-		e := JobEstimate{WaitSeconds: new(0.0)}
+		var e JobEstimate
 		var classes []*class
 		for _, c := range o.classes {
 			if c.serves(q.Queue) {
@@ -97,7 +101,7 @@ func (o *outlook) job(job *models.Job, account *models.Account, ownAhead int, no
 	if guess.WaitSeconds == nil {
 		return JobEstimate{}, false
 	}
-	wait := *guess.WaitSeconds + max(job.RunAt.Sub(now).Seconds(), 0)*float64(b2i(job.Status == models.JobScheduled))
+	wait := rounded(*guess.WaitSeconds + max(job.RunAt.Sub(now).Seconds(), 0)*float64(b2i(job.Status == models.JobScheduled)))
 	return JobEstimate{WaitSeconds: &wait, CompletionAt: in(wait + *guess.RenderSeconds)}, true
 }
 

@@ -83,9 +83,12 @@ func (p *searchReader) term() (t searchTerm, ok bool, err error) {
 	if t.at = p.at; p.at == len(p.text) {
 		return t, false, nil
 	}
-	if rest := p.text[p.at:]; len(rest) > 1 && rest[0] == '-' && !unicode.IsSpace(rune(rest[1])) {
+	if p.text[p.at] == '-' {
 		t.not = true
 		p.at++
+		if next, size := utf8.DecodeRuneInString(p.text[p.at:]); size == 0 || unicode.IsSpace(next) {
+			return t, false, badSearch(p.text, t.at, "a minus stands right before a key, as in -status:completed; to look for one, put it into quotation marks")
+		}
 	}
 	if name, _, found := strings.Cut(p.text[p.at:], ":"); found && !strings.ContainsAny(name, `",`) && !strings.ContainsFunc(name, unicode.IsSpace) {
 		t.key = strings.ToLower(name)

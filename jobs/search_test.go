@@ -39,6 +39,7 @@ func TestParseSearch(t *testing.T) {
 		"age:>1h age:<2d age:>5m":         {OlderThan: time.Hour, YoungerThan: 48 * time.Hour},
 		"waste:>60 waste:>1.5":            {Terms: models.JobTerms{WasteOver: pointer(60.0)}},
 		"account:acme":                    {Account: "acme"},
+		`"-"`:                             {Terms: words("-")},
 		`autumn "two words" a,b "x:y"`:    {Terms: words("autumn", "two words", "a,b", "x:y")},
 		"worker:wrk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: models.JobTerms{WorkerID: "wrk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
 		"job_0198": {Terms: models.JobTerms{Words: []models.Word{{
@@ -68,6 +69,9 @@ func TestParseSearch(t *testing.T) {
 		":x":                         "character 1: a colon has no key",
 		`é "open`:                    "character 3: the quotation mark is not closed",
 		`"a"b`:                       "character 4: a space is missing",
+		"-":                          "character 1: a minus stands right before a key",
+		"ok - status:failed":         "character 4: a minus stands right before a key",
+		"-\u2028":                    "character 1: a minus stands",
 		"-word":                      "character 1: only status, type,",
 		"-age:>1h":                   "age cannot have a minus",
 		"age:1h":                     "age takes > or <",

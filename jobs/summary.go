@@ -18,7 +18,7 @@ type Summary struct {
 	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What is being done. done is the phase of every job that has ended: status tells how."`
 	ProgressMessage      *string      `json:"progress_message" doc:"A sentence for people."`
 	ETASeconds           *float64     `json:"eta_seconds" doc:"Seconds until the work should be done."`
-	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin, while the job waits."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin, while the job waits; null once one has."`
 	AttemptNo            int          `json:"attempt_no" doc:"How many workers have tried it."`
 	MaxAttempts          int          `json:"max_attempts" doc:"How many attempts may fail. Preempted and lost ones do not count."`
 	ResultURL            *string      `json:"result_url" doc:"A signed link to the film."`
@@ -107,8 +107,8 @@ func summarize(job *models.Job) *Summary {
 		DurationSec: filmSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 	}
-	if job.Status.Live() {
-		s.ETASeconds = job.ETASeconds
+	if job.Status.Live() && job.ETASeconds != nil {
+		s.ETASeconds = new(rounded(*job.ETASeconds))
 	}
 	if !job.StartedAt.IsZero() && !job.CompletedAt.IsZero() {
 		took := max(0, job.CompletedAt.Sub(job.StartedAt).Milliseconds())

@@ -83,10 +83,12 @@ func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err er
 func accountsCreateCommand() *cobra.Command {
 	t := target{admin: true}
 	var flags accountFlags
-	var asJSON bool
+	var asJSON, force bool
 	cmd := &cobra.Command{
-		Use:     "create",
-		Short:   "Make an account (for admins)",
+		Use:   "create",
+		Short: "Make an account (for admins)",
+		Long: "Makes an account. Names may repeat, but a second account of one name is mostly a command that was sent\n" +
+			"twice: it takes --force.",
 		Example: "  reelay accounts create --name acme --tier pro",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +103,11 @@ func accountsCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !force {
+				if err := isNew(cmd.Context(), c, *in.Name); err != nil {
+					return err
+				}
+			}
 			account, err := c.CreateAccount(cmd.Context(), in)
 			return printAccount(cmd, account, err, asJSON)
 		},
@@ -108,7 +115,18 @@ func accountsCreateCommand() *cobra.Command {
 	t.addFlags(cmd)
 	flags.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	cmd.Flags().BoolVar(&force, "force", false, "make it though there is one of that name")
 	return cmd
+}
+
+// isNew refuses the name of an account that is there.
+func isNew(ctx context.Context, c *client.Client, name string) error {
+	ids, err := accountsNamed(ctx, c, name)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return fmt.Errorf("there is an account of the name %q already: %s. Change it with `reelay accounts update`, or make another of that name with --force",
+		name, strings.Join(ids, ", "))
 }
 
 func accountsUpdateCommand() *cobra.Command {
@@ -168,11 +186,24 @@ func accountID(ctx context.Context, c *client.Client, name string) (string, erro
 	if name == "" || strings.HasPrefix(name, "acc_") {
 		return name, nil
 	}
-	var ids []string
+	ids, err := accountsNamed(ctx, c, name)
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0:
+		return "", fmt.Errorf("there is no account of the name %q: `reelay accounts list` shows them", name)
+	case len(ids) == 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d accounts have the name %q: give the id of one (%s)", len(ids), name, strings.Join(ids, ", "))
+}
+
+// accountsNamed are the ids of the accounts that have a name.
+func accountsNamed(ctx context.Context, c *client.Client, name string) (ids []string, err error) {
 	for after := ""; ; {
 		found, err := c.Accounts(ctx, 200, after)
 		if err != nil {
-			return "", apiError(err)
+			return nil, apiError(err)
 		}
 		for _, edge := range found.Edges {
 			if edge.Node.Name == name {
@@ -180,15 +211,8 @@ func accountID(ctx context.Context, c *client.Client, name string) (string, erro
 			}
 		}
 		if !found.PageInfo.HasNextPage || found.PageInfo.EndCursor == nil {
-			break
+			return ids, nil
 		}
 		after = *found.PageInfo.EndCursor
 	}
-	switch len(ids) {
-	case 0:
-		return "", fmt.Errorf("there is no account of the name %q: `reelay accounts list` shows them", name)
-	case 1:
-		return ids[0], nil
-	}
-	return "", fmt.Errorf("%d accounts have the name %q: give the id of one (%s)", len(ids), name, strings.Join(ids, ", "))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -40,17 +41,22 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(endpoint, key, firstOf(os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)))
+	waits := client.WithWaits(func(last *client.Error, pause time.Duration) {
+		if pause >= time.Second { // a shorter one is over before it is read
+			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", pause.Round(time.Second), last.Message)
+		}
+	})
+	return newClient(endpoint, key, firstOf(os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)), waits)
 }
 
 // newClient makes a client that also trusts the certificates in a file, if one is
 // named.
-func newClient(endpoint, key, caFile string) (*client.Client, error) {
+func newClient(endpoint, key, caFile string, options ...client.Option) (*client.Client, error) {
 	trust, err := client.TrustFile(caFile)
 	if err != nil {
 		return nil, err
 	}
-	return client.New(endpoint, key, trust)
+	return client.New(endpoint, key, append(options, trust)...)
 }
 
 // ownCertificate is the file of the certificate that a running `up` made for

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -61,6 +62,19 @@ func (f *faulty) received() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.keys)
+}
+
+// alarm rings when a wait is told of.
+type alarm struct {
+	strings.Builder
+	ring func()
+}
+
+func (a *alarm) Write(told []byte) (int, error) {
+	if strings.Contains(string(told), "waiting for") {
+		a.ring()
+	}
+	return a.Builder.Write(told)
 }
 
 func broken(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -191,8 +205,24 @@ func TestSubmit(t *testing.T) {
 
 		status, _, errs := submit(t, ctx, url)
 
-		require.Equal(t, 1, status)
+		require.Equal(t, exitInterrupted, status)
+		require.Contains(t, errs, "stopped before an answer came\nThe job may have been accepted.")
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
+	})
+	t.Run("SaysWhatItWaitsForAndWhatCameOfIt", func(t *testing.T) {
+		t.Parallel()
+
+		_, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"errors":[{"message":"It may submit 5 jobs a minute, and has.","extensions":{"code":"RATE_LIMITED","retryAfterSeconds":20}}]}`))
+		})
+		ctx, interrupt := context.WithCancel(t.Context())
+		errs := &alarm{ring: interrupt}
+
+		status := execute(ctx, []string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, io.Discard, errs)
+
+		require.Equal(t, exitInterrupted, status)
+		require.Contains(t, errs.String(), "waiting for 20s, then trying again: It may submit 5 jobs a minute, and has.\n")
+		require.Contains(t, errs.String(), "reelay: stopped while it waited to try again: It may submit 5 jobs a minute, and has.\nNothing was accepted\n")
 	})
 	t.Run("RepeatsNoRefusal", func(t *testing.T) {
 		t.Parallel()

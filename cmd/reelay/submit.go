@@ -275,14 +275,29 @@ func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, aga
 		return submission, nil
 	}
 	e, ok := errors.AsType[*client.Error](err)
-	err = apiError(err)
-	if ctx.Err() != nil {
-		err = errors.New("stopped before an answer came")
-	}
-	if ok && e.Unsettled {
+	err = unanswered(ctx, err)
+	switch {
+	case ok && e.Unsettled:
 		err = fmt.Errorf("%w\nThe job may have been accepted. The same command with %s finds it, or submits it, once", err, again)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w\nNothing was accepted", err)
+	}
+	if ctx.Err() != nil {
+		return nil, &statusError{exitInterrupted, err}
 	}
 	return nil, err
+}
+
+// unanswered is the error of a call that failed. Of one that was stopped it says
+// what had come of it by then.
+func unanswered(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return apiError(err)
+	case errors.Is(err, context.Canceled):
+		return errors.New("stopped before an answer came")
+	}
+	return fmt.Errorf("stopped while it waited to try again: %w", err)
 }
 
 // checkOutput refuses, before anything is asked for, a file that could not be

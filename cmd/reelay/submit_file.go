@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 
 	"github.com/reelay/reelay/client"
@@ -21,8 +18,6 @@ const (
 	// A page is what goes in one call: the API takes 1000 jobs, and 1 MiB in all.
 	pageJobs  = 1000
 	pageBytes = 1000 << 10
-	// maxLine is more than the API takes of one submission.
-	maxLine = 256 << 10
 )
 
 // withFile are the flags that --file leaves a meaning.
@@ -36,6 +31,7 @@ type batch struct {
 	client  *client.Client
 	display *display
 	seen    map[[sha256.Size]byte]int // how often each submission came up
+	unit    string                    // of the file: line or element
 
 	page    []client.SubmitJobInput
 	size    int        // of the page, in bytes
@@ -93,15 +89,16 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 // run submits all that in holds. Its error says what to do about the rest.
 func (b *batch) run(ctx context.Context, in io.Reader) error {
 	n := 0
-	for text, err := range submissions(in) {
+	for e := range entries(in) {
 		n++
-		if err != nil {
+		b.unit = e.unit
+		if e.err != nil {
 			if err := b.flush(ctx); err != nil {
 				return err
 			}
-			return fmt.Errorf("%s, submission %d: %w; nothing behind it was submitted", b.options.file, n, err)
+			return fmt.Errorf("%s, %s %d: %w; nothing from there on was submitted", b.options.file, e.unit, e.at, e.err)
 		}
-		if err := b.add(ctx, n, text); err != nil {
+		if err := b.add(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -117,69 +114,12 @@ func (b *batch) run(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// submissions yields the elements of a JSON array, or else the lines. An error
-// is the last.
-func submissions(in io.Reader) iter.Seq2[json.RawMessage, error] {
-	return func(yield func(json.RawMessage, error) bool) {
-		from := bufio.NewReaderSize(in, maxLine)
-		for {
-			switch first, err := from.Peek(1); {
-			case errors.Is(err, io.EOF):
-				return
-			case err != nil:
-				yield(nil, err)
-				return
-			case bytes.ContainsAny(first, " \t\r\n"):
-				from.Discard(1)
-			case first[0] == '[':
-				elements(from, yield)
-				return
-			default:
-				lines(from, yield)
-				return
-			}
-		}
-	}
-}
-
-func lines(in io.Reader, yield func(json.RawMessage, error) bool) {
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, maxLine)
-	for scanner.Scan() {
-		if line := bytes.TrimSpace(scanner.Bytes()); len(line) > 0 && !yield(bytes.Clone(line), nil) {
-			return
-		}
-	}
-	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-		yield(nil, fmt.Errorf("it is longer than %d kB", maxLine>>10))
-	} else if err != nil {
-		yield(nil, err)
-	}
-}
-
-func elements(in io.Reader, yield func(json.RawMessage, error) bool) {
-	decoder := json.NewDecoder(in)
-	_, err := decoder.Token()
-	for err == nil && decoder.More() {
-		var element json.RawMessage
-		if err = decoder.Decode(&element); err == nil && !yield(element, nil) {
-			return
-		}
-	}
-	if err == nil {
-		_, err = decoder.Token()
-	}
-	if err != nil {
-		yield(nil, fmt.Errorf("the array is no JSON: %w", err))
-	}
-}
-
 // add puts a submission on the page, and sends that once it is full. One that
 // cannot be read is refused at once.
-func (b *batch) add(ctx context.Context, n int, text json.RawMessage) error {
-	result := &outcome{Line: n}
+func (b *batch) add(ctx context.Context, e entry) error {
+	result := &outcome{Line: e.at}
 	b.report.Results = append(b.report.Results, result)
-	in, size, err := b.read(text)
+	in, size, err := b.read(e.text)
 	if err != nil {
 		b.refuse(result, &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is no submission: " + err.Error() + "."})
 		return nil
@@ -202,13 +142,8 @@ func (b *batch) add(ctx context.Context, n int, text json.RawMessage) error {
 // wherever in a file the same is read, and another one for the second of two
 // equal ones.
 func (b *batch) read(text json.RawMessage) (in client.SubmitJobInput, size int, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
+	if in, err = readSubmission(text); err != nil {
 		return in, 0, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return in, 0, errors.New("there is more on the line than one JSON object")
 	}
 	if in.Model == "" {
 		in.Model = b.options.model
@@ -226,7 +161,7 @@ func (b *batch) read(text json.RawMessage) (in client.SubmitJobInput, size int, 
 func (b *batch) refuse(result *outcome, why *client.SubmissionRefusal) {
 	result.Error = why
 	b.report.Rejected++
-	b.display.note(fmt.Sprintf("submission %d: %s: %s", result.Line, why.Code, why.Message))
+	b.display.note(fmt.Sprintf("%s %d: %s: %s", b.unit, result.Line, why.Code, why.Message))
 }
 
 // flush sends the page.
@@ -263,13 +198,12 @@ func (b *batch) flush(ctx context.Context) error {
 func (b *batch) stopped(ctx context.Context, err error) error {
 	first := b.waiting[0].Line
 	b.report.Results = b.report.Results[:len(b.report.Results)-len(b.waiting)]
-	err = apiError(err)
-	interrupted := ctx.Err() != nil
-	if interrupted {
-		err = errors.New("stopped before an answer came")
+	open := "is open"
+	if e, ok := errors.AsType[*client.Error](err); ok && !e.Unsettled {
+		open = "was not accepted"
 	}
-	err = fmt.Errorf("%w\nThe submissions from %d on are open: the same command goes on, and submits none twice", err, first)
-	if interrupted {
+	err = fmt.Errorf("%w\nWhat comes from %s %d on %s: the same command goes on, and submits none twice", unanswered(ctx, err), b.unit, first, open)
+	if ctx.Err() != nil {
 		return &statusError{exitInterrupted, err}
 	}
 	return err

@@ -126,6 +126,34 @@ func TestSubmitFile(t *testing.T) {
 			require.Equal(t, refused, report.Results[i].JobID == "", "line %d", i+1)
 		}
 		require.Contains(t, report.Results[2].Error.Message, "promt")
+		require.NotContains(t, errs, "json:")
+	})
+
+	t.Run("SaysInPlainWordsWhatIsWrongWithALine", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveCounter(t)
+		for line, says := range map[string]string{
+			`{"prompt": 5}`:                           "prompt must be a string; it is of the kind number",
+			`{"priority": "high"}`:                    "priority must be a whole number; it is of the kind string",
+			`{"priority": 1.5}`:                       "priority must be a whole number; it is of the kind number 1.5",
+			`{"retry": {"initialDelaySeconds": "5"}}`: "retry.initialDelaySeconds must be a number; it is of the kind string",
+			`{"retry": {"delay": 5}}`:                 `a submission has no field "delay"`,
+			`{"dependsOn": "job_1"}`:                  "dependsOn must be a list; it is of the kind string",
+			`{"runAt": "tomorrow"}`:                   "runAt must be a time as in 2027",
+			`{"runAt": 5}`:                            "runAt must be a time as in 2027",
+			`{"promt": "x"}`:                          `a submission has no field "promt"`,
+			`{"prompt": "x", "prompt": "y"}`:          `the key "prompt" is there twice`,
+			`{"prompt": "x"`:                          "its JSON is not complete",
+			`{"prompt": x}`:                           "it is no JSON: invalid character 'x'",
+			`{"prompt": "x"} {}`:                      "something follows the JSON document",
+			`"a fox"`:                                 "it must be a JSON object",
+			`null`:                                    "it must be a JSON object",
+		} {
+			status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "\n"+line+"\n"))...)
+
+			require.Equal(t, 1, status, line)
+			require.Contains(t, errs, "line 2: INVALID_INPUT: This is no submission: "+says, line)
+		}
 	})
 
 	t.Run("SaysHowToGoOnAfterAnInterruption", func(t *testing.T) {
@@ -144,7 +172,7 @@ func TestSubmitFile(t *testing.T) {
 
 		require.Equal(t, exitInterrupted, status)
 		require.Len(t, strings.Fields(out), 1000)
-		require.Contains(t, errs, "The submissions from 1001 on are open: the same command goes on")
+		require.Contains(t, errs, "What comes from line 1001 on is open: the same command goes on")
 	})
 
 	t.Run("RefusesWhatItCannotRead", func(t *testing.T) {
@@ -153,7 +181,7 @@ func TestSubmitFile(t *testing.T) {
 		for text, says := range map[string]string{
 			"":                         "holds no submission",
 			"[]":                       "holds no submission",
-			`[{"prompt":"a fox"}, {]`:  "submission 2: the array is no JSON",
+			`[{"prompt":"a fox"}, {]`:  "element 2: it is no JSON: invalid character",
 			strings.Repeat("x", 1<<20): "longer than 256 kB",
 		} {
 			status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, text))...)

@@ -74,9 +74,21 @@ func escapedUnit(text string) rune {
 
 // DuplicateError names a key that a JSON object has twice: decoders disagree
 // about which one counts.
-type DuplicateError struct{ Key string }
+type DuplicateError struct {
+	// Path leads to it: keys, and places in lists from 0, with dots between them.
+	Path string
+}
 
-func (e *DuplicateError) Error() string { return fmt.Sprintf("the key %q is there twice", e.Key) }
+func (e *DuplicateError) Error() string { return fmt.Sprintf("the key %q is there twice", e.Path) }
+
+// within adds to an error's path where in an object or list it was found.
+func within(name string, err error) error {
+	var twice *DuplicateError
+	if errors.As(err, &twice) {
+		twice.Path = name + "." + twice.Path
+	}
+	return err
+}
 
 // JSON returns an error unless raw is one JSON document: Text's, a
 // *DuplicateError, ErrTooDeep, or one of encoding/json.
@@ -168,20 +180,21 @@ func value(decoder *json.Decoder, depth int) error {
 		return ErrTooDeep
 	}
 	keys := map[string]bool{}
-	for decoder.More() {
+	for place := 0; decoder.More(); place++ {
+		name := strconv.Itoa(place)
 		if kind == '{' {
 			token, err := decoder.Token()
 			if err != nil {
 				return unended(err)
 			}
-			key, _ := token.(string) // the decoder takes no other
-			if keys[key] {
-				return &DuplicateError{key}
+			name, _ = token.(string) // the decoder takes no other
+			if keys[name] {
+				return &DuplicateError{name}
 			}
-			keys[key] = true
+			keys[name] = true
 		}
 		if err := value(decoder, depth-1); err != nil {
-			return err
+			return within(name, err)
 		}
 	}
 	_, err = decoder.Token()

@@ -32,7 +32,7 @@ func TestJSON(t *testing.T) {
 			`{"a": "\ud83dx"}`:               "half of a character",
 			`{"a": "\ude00"}`:                "half of a character",
 			`{"a": 1, "a": 2}`:               `"a" is there twice`,
-			`{"x": [{"k": 1, "\u006b": 2}]}`: `"k" is there twice`,
+			`{"x":[0,{"k": 1,"\u006b": 2}]}`: `"x.1.k" is there twice`,
 			strings.Repeat("[", 10_000):      "nested too deeply",
 			strings.Repeat(`{"a":`, 10_000):  "nested too deeply",
 			`{} {}`:                          "something follows",

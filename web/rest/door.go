@@ -131,9 +131,9 @@ func checkQuery(u *url.URL) (url.Values, error) {
 	if urlkey.IsIn(query) {
 		return nil, badRequest(urlkey.Refusal)
 	}
-	for _, values := range query {
+	for name, values := range query {
 		if len(values) > 1 {
-			return nil, badRequest("A parameter of the URL is there twice: send it once.")
+			return nil, twice("The URL", "parameter", name)
 		}
 	}
 	return query, nil
@@ -144,7 +144,7 @@ func checkQuery(u *url.URL) (url.Values, error) {
 func (d *door) admit(r *http.Request) (caller, error) {
 	keys := r.Header.Values("Authorization")
 	if len(keys) > 1 {
-		return caller{}, badRequest("The header Authorization is there twice: send it once.")
+		return caller{}, twice("The request", "header", "Authorization")
 	}
 	secret := bearer(r.Header.Get("Authorization"))
 	p, err := d.authenticate(r.Context(), secret)
@@ -230,15 +230,21 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// twice refuses what is there twice: a header, a parameter or a key.
+func twice(in, what, name string) *problem {
+	if len(name) > maxShown {
+		return badRequest("%s has a %s twice: send it once.", in, what)
+	}
+	p := badRequest("%s has the %s %s twice: send it once.", in, what, name)
+	p.Field = name
+	return p
+}
+
 func malformed(err error) error {
-	var twice *wellformed.DuplicateError
+	var duplicate *wellformed.DuplicateError
 	switch {
-	case errors.As(err, &twice) && len(twice.Key) <= maxShown:
-		p := badRequest("The body has the key %s twice: send it once.", twice.Key)
-		p.Field = twice.Key
-		return p
-	case errors.As(err, &twice):
-		return badRequest("The body has a key twice: send it once.")
+	case errors.As(err, &duplicate):
+		return twice("The body", "key", duplicate.Path)
 	case errors.Is(err, wellformed.ErrNotUTF8):
 		return badRequest("The body is not valid UTF-8.")
 	case errors.Is(err, wellformed.ErrLoneSurrogate):

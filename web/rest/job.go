@@ -38,6 +38,7 @@ type scheduled struct {
 	JobID     models.JobID `json:"job_id"`
 	Status    string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
 	ExecuteAt *time.Time   `json:"execute_at" doc:"When it may start, if that is not at once."`
+	StatusURL string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
 }
 
 // jobView is a job of any kind.
@@ -103,9 +104,10 @@ func (s *service) createJob(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, renamed(inPayload(err), jobNames)
 	}
-	return &scheduledOutput{
-		Location: s.PublicURL + jobsPath + "/" + string(job.ID), CacheControl: "no-store", Body: newScheduled(job),
-	}, nil
+	url := s.PublicURL + jobsPath + "/" + string(job.ID)
+	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StatusURL: url,
+	}}, nil
 }
 
 // inPayload says payload where the domain says params.
@@ -178,10 +180,6 @@ func readPayload(payload object) (prompt string, params json.RawMessage, err err
 	}
 	params, err = json.Marshal(all)
 	return prompt, params, err
-}
-
-func newScheduled(job *models.Job) scheduled {
-	return scheduled{JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt)}
 }
 
 func knownTime(t time.Time) *time.Time {

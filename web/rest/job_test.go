@@ -29,7 +29,7 @@ func TestCreateJob(t *testing.T) {
 
 		require.Equal(t, http.StatusCreated, got.status, got.raw)
 		id, _ := got.body["job_id"].(string)
-		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339)}, got.body)
+		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "status_url": publicURL + work + "/" + id}, got.body)
 		require.Equal(t, publicURL+work+"/"+id, got.header.Get("Location"))
 		job := a.Reload(t, models.JobID(id))
 		require.Equal(t, 1, job.MaxAttempts)
@@ -72,7 +72,10 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": 7}}`: "422 INVALID_INPUT payload.prompt",
 			`{"payload": []}`:            "422 INVALID_INPUT payload",
 			`{"payload": {"prompt": "x", "fps": 99}}`:                                    "422 INVALID_INPUT payload.fps",
-			`{"payload": {"prompt": "x", "y": 1}}`:                                       "422 INVALID_INPUT payload",
+			`{"payload": {"prompt": "x", "y": 1}}`:                                       "422 INVALID_INPUT payload.y",
+			`{"payload": {"prompt": "x", "fps": 1e400}}`:                                 "422 INVALID_INPUT payload.fps",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1e400}}`:       "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1.0}}`:         "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "job_type": "mail.send"}`:                      "422 INVALID_INPUT job_type",
 			`{"payload": {"prompt": "x"}, "job_type": "mail.send", "model": "testcard"}`: "422 INVALID_INPUT job_type",
 			`{"payload": {"prompt": "x"}, "model": "nope"}`:                              "422 INVALID_INPUT model",

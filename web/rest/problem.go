@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -104,6 +105,9 @@ func refused(status int, message string, errs []error) *problem {
 	p := newProblem(status, jobs.CodeInvalidInput, message+".")
 	var first *huma.ErrorDetail
 	for _, err := range errs {
+		if done, ok := err.(*problem); ok {
+			return done
+		}
 		detail, ok := err.(*huma.ErrorDetail)
 		if ok && (first == nil || detail.Location+detail.Message < first.Location+first.Message) {
 			first = detail
@@ -134,6 +138,14 @@ func sentence(found *huma.ErrorDetail) (field, says string) {
 		return field, field + " is missing."
 	case found.Message == validation.MsgUnexpectedProperty, found.Message == "unknown query parameter":
 		return field, fmt.Sprintf("There is no field %s here: %s describes those that there are.", name, openAPIPath)
+	}
+	if path, _, ok := strings.Cut(found.Message, notTaken); ok && field == "" {
+		return path, found.Message + "."
+	}
+	if digits, ok := found.Value.(json.Number); ok {
+		if _, err := digits.Float64(); err != nil {
+			return field, name + " is a number that is out of range."
+		}
 	}
 	return field, fmt.Sprintf("%s is not acceptable: %s.", name, strings.TrimSuffix(found.Message, "."))
 }

@@ -108,15 +108,23 @@ func writeJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// readJSON decodes a body that the door found to be well-formed.
+// notTaken stands between a field and what it was sent, in errors that huma keeps
+// only the text of.
+const notTaken = " does not take the "
+
+// readJSON decodes a body that the door found to be well-formed: first into any
+// value, whose numbers are left as they were written, so that what checks it can
+// name one that is out of range.
 func readJSON(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err := decoder.Decode(v)
 	var mistyped *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mistyped) && mistyped.Field != "":
-		return fmt.Errorf("%s does not take this %s", mistyped.Field, mistyped.Value)
+		return errors.New(mistyped.Field + notTaken + mistyped.Value)
 	case err != nil:
-		return errors.New("the body holds a number that is out of range")
+		return errors.New("the body cannot be read")
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 	})
 	h.sent = n > 0
 	if n > 1 {
-		return []error{badRequest("The header Idempotency-Key is there twice: send it once.")}
+		return []error{twice("The request", "header", "Idempotency-Key")}
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (h *IdempotencyHeader) with(body *string) (*string, error) {
 type accepted struct {
 	JobID                models.JobID `json:"job_id"`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or of a repeated request what became of it."`
-	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin; null once one has, or where nobody can say."`
 	StatusURL            string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
 }
 

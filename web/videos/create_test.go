@@ -111,7 +111,7 @@ func TestCreate(t *testing.T) {
 			`{"prompt": "x \ud800"}`:                      {"invalid_json", "", "half of a character"},
 			"{\"prompt\": \"x \xff\"}":                    {"invalid_json", "", "UTF-8"},
 			`{"prompt": "x", "prompt": "y"}`:              {"duplicate_parameter", "prompt", "'prompt'"},
-			`{"prompt": "x", "p": {"a": 1, "\u0061": 2}}`: {"duplicate_parameter", "a", "'a'"},
+			`{"prompt": "x", "p": {"a": 1, "\u0061": 2}}`: {"duplicate_parameter", "p.a", "'p.a'"},
 			`{"prompt": "x", "p": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: {"invalid_json", "", "levels deep"},
 			`{"prompt": "x"} {}`: {"invalid_json", "", "JSON"},
 			`null`:               {"invalid_json", "", "JSON"},

@@ -93,7 +93,7 @@ func errMalformed(err error) error {
 	var twice *wellformed.DuplicateError
 	switch {
 	case errors.As(err, &twice):
-		return errTwice(twice.Key)
+		return errTwice(twice.Path)
 	case errors.Is(err, wellformed.ErrNotUTF8):
 		return invalid("invalid_json", "", "The body is not valid UTF-8.")
 	case errors.Is(err, wellformed.ErrLoneSurrogate):

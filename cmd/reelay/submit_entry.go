@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/wellformed"
+)
+
+// maxLine is more than the API takes of one submission.
+const maxLine = 256 << 10
+
+// entry is one submission of a file, or why there is none; then it is the last.
+type entry struct {
+	unit string // what at counts from 1: line, or element of an array
+	at   int
+	text json.RawMessage
+	err  error
+}
+
+// entries yields the elements of a JSON array, or else the lines that are not
+// empty.
+func entries(in io.Reader) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		from := bufio.NewReaderSize(in, maxLine)
+		for line := 1; ; {
+			switch first, err := from.Peek(1); {
+			case errors.Is(err, io.EOF):
+				return
+			case err != nil:
+				yield(entry{"line", line, nil, err})
+				return
+			case bytes.ContainsAny(first, " \t\r\n"):
+				if first[0] == '\n' {
+					line++
+				}
+				from.Discard(1)
+			case first[0] == '[':
+				elements(from, yield)
+				return
+			default:
+				lines(from, line, yield)
+				return
+			}
+		}
+	}
+}
+
+func lines(in io.Reader, line int, yield func(entry) bool) {
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, maxLine)
+	for ; scanner.Scan(); line++ {
+		if text := bytes.TrimSpace(scanner.Bytes()); len(text) > 0 && !yield(entry{"line", line, bytes.Clone(text), nil}) {
+			return
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		yield(entry{"line", line, nil, fmt.Errorf("it is longer than %d kB", maxLine>>10)})
+	} else if err != nil {
+		yield(entry{"line", line, nil, err})
+	}
+}
+
+func elements(in io.Reader, yield func(entry) bool) {
+	decoder := json.NewDecoder(in)
+	_, err := decoder.Token()
+	at := 1
+	for ; err == nil && decoder.More(); at++ {
+		var element json.RawMessage
+		if err = decoder.Decode(&element); err != nil {
+			break
+		}
+		if !yield(entry{"element", at, element, nil}) {
+			return
+		}
+	}
+	if err == nil {
+		_, err = decoder.Token()
+	}
+	if err != nil {
+		yield(entry{"element", at, nil, unreadable(err)})
+	}
+}
+
+// unreadable says what is wrong with JSON.
+func unreadable(err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is no JSON: %w at its byte %d", err, syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return errors.New("its JSON is not complete: a bracket, brace or quotation mark is not closed")
+	}
+	return err
+}
+
+// readSubmission decodes a submission field by field, so that whatever is wrong
+// with one, its name is known.
+func readSubmission(text json.RawMessage) (in client.SubmitJobInput, err error) {
+	if err := wellformed.JSON(text); err != nil {
+		return in, unreadable(err)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil || fields == nil {
+		return in, errors.New(`it must be a JSON object, such as {"prompt": "a fox"}`)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		one, err := json.Marshal(map[string]json.RawMessage{name: fields[name]})
+		if err != nil {
+			return in, err
+		}
+		decoder := json.NewDecoder(bytes.NewReader(one))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&in); err != nil {
+			return in, badField(name, err)
+		}
+	}
+	return in, nil
+}
+
+// badField says what is wrong with a field of a submission.
+func badField(name string, err error) error {
+	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) {
+		return fmt.Errorf("%s must be %s; it is of the kind %s", mistyped.Field, inWords[mistyped.Type.Kind()], mistyped.Value)
+	}
+	if _, unknown, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		return fmt.Errorf("a submission has no field %s", unknown)
+	}
+	return fmt.Errorf("%s must be a time as in 2027-01-02T15:04:05Z", name) // nothing else has its own rules
+}
+
+// inWords is what a field of a submission takes.
+var inWords = map[reflect.Kind]string{
+	reflect.String: "a string", reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Bool: "true or false",
+	reflect.Slice: "a list", reflect.Struct: "an object",
+}
