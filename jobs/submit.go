@@ -64,7 +64,11 @@ type Submitter struct {
 	// shares are what accounts are let in by, as it was lately.
 	shares  recent[models.AccountID, *models.Account]
 	entries gather[*entry]
-	writes  gather[*submitCall]
+	// writes joins calls of one job. Calls of many go by their account, so that while
+	// PostgreSQL writes one batch the next is made, and neither waits for a row of the
+	// other's.
+	writes gather[*submitCall]
+	many   [2]gather[*submitCall]
 	// patience is batchPatience, unless a test says otherwise.
 	patience time.Duration
 }

@@ -70,7 +70,11 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if err := s.writes.doThen(ctx, call, call.size(), s.writeCalls); err != nil {
+	writes := &s.writes
+	if len(call.set) > 1 {
+		writes = &s.many[int(call.account[len(call.account)-1])%len(s.many)]
+	}
+	if err := writes.doThen(ctx, call, call.size(), s.writeCalls); err != nil {
 		return err // it may still be under way
 	}
 	return call.err
