@@ -119,14 +119,8 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch, alone bool) [][]*to
 		newest[t.WorkerID] = t.Touch
 	}
 	var rows []*models.Worker
-	err := inTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		if err := models.BeginLocking(ctx, tx, patienceOf(alone)); err != nil {
-			return err
-		}
-		if err := models.TouchWorkers(ctx, tx, slices.Collect(maps.Values(newest))); err != nil {
-			return err
-		}
-		rows, err = models.GetWorkers(ctx, tx, slices.Collect(maps.Keys(newest)))
+	err := anew(ctx, func() (err error) {
+		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)), patienceOf(alone))
 		return err
 	})
 	if models.IsLockTimeout(err) && !alone {

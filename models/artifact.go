@@ -151,7 +151,5 @@ func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 // FindUpload returns the key as it was issued to that attempt, or
 // sql.ErrNoRows.
 func FindUpload(ctx context.Context, db bun.IDB, attempt AttemptID, key string) (*IssuedUpload, error) {
-	u := new(IssuedUpload)
-	err := db.NewSelect().Model(u).Where("u.object_key = ? AND u.attempt_id = ?", key, attempt).Scan(ctx)
-	return u, err
+	return rowOf[IssuedUpload](ctx, db, "WHERE u.object_key = $1 AND u.attempt_id::text = $2::uuid::text", key, uuidOf(attempt))
 }

@@ -56,9 +56,7 @@ type Attempt struct {
 
 // GetAttempt returns an attempt, or sql.ErrNoRows.
 func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error) {
-	a := new(Attempt)
-	err := db.NewSelect().Model(a).Where("a.id = ?", id).Scan(ctx)
-	return a, err
+	return rowOf[Attempt](ctx, db, "WHERE a.id = $1", uuidOf(id))
 }
 
 // FindLiveAttempt returns the attempt that a worker holds, or sql.ErrNoRows.

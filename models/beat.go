@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -109,23 +110,34 @@ type Touch struct {
 	Warm     []string
 }
 
-// TouchWorkers notes signs of workers' life, each of which is there once, and what
-// they hold warm: of a sign that is hardly newer than the last, nothing is written.
-func TouchWorkers(ctx context.Context, tx bun.Tx, touches []Touch) error {
-	rows, err := prepared(ctx, tx, `
-		WITH touched AS (
-			SELECT w.id, t.warm FROM workers w JOIN unnest($1::uuid[], $2::text[]) AS t (id, warm) ON w.id = t.id
-			WHERE w.status <> 'TERMINATED' AND (w.status = 'LOST' OR t.warm::text[] <> w.warm_models
+const touchWorkersSQL = `
+	WITH signs AS MATERIALIZED (SELECT * FROM unnest($1::uuid[], $2::text[]) AS s (id, warm)),
+	touched AS MATERIALIZED (
+		SELECT w.id FROM workers w
+		WHERE w.id = ANY ($1::uuid[]) AND w.status <> 'TERMINATED' AND (w.status = 'LOST'
+				OR (SELECT warm::text[] FROM signs WHERE signs.id = w.id) <> w.warm_models
 				OR w.last_heartbeat_at > clock_timestamp() - interval '5 seconds' IS NOT TRUE)
-			ORDER BY w.id FOR NO KEY UPDATE OF w)
-		UPDATE workers w SET `+aliveSQL+`, warm_models = coalesce(touched.warm::text[], w.warm_models)
-		FROM touched WHERE w.id = touched.id`,
+			AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
+		ORDER BY w.id FOR NO KEY UPDATE),
+	written AS (
+		UPDATE workers w SET ` + aliveSQL + `,
+			warm_models = coalesce((SELECT warm::text[] FROM signs WHERE signs.id = w.id), w.warm_models)
+		WHERE w.id = ANY (ARRAY(SELECT id FROM touched))
+		RETURNING w.*)
+	SELECT %[1]s FROM written w
+	UNION ALL SELECT %[1]s FROM workers w WHERE w.id = ANY ($1::uuid[]) AND w.id <> ALL (ARRAY(SELECT id FROM touched))`
+
+// TouchWorkers notes signs of workers' life, each of which is there once, and what
+// they hold warm, and returns the workers: of a sign that is hardly newer than the
+// last, nothing is written. If a wait for a row is longer than patience, it fails as
+// IsLockTimeout says; 0 is any wait.
+func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch, patience time.Duration) ([]*Worker, error) {
+	return readRows[Worker](ctx, db, fmt.Sprintf(touchWorkersSQL, columnsSQL(tableOf[Worker](db))),
 		column(touches, func(t Touch) *[16]byte { return uuidOf(t.WorkerID) }),
 		column(touches, func(t Touch) *string {
 			if t.Warm == nil {
 				return nil
 			}
 			return new(stringsText(t.Warm))
-		}))
-	return scan(rows, err, nil)
+		}), milliseconds(patience))
 }

@@ -22,14 +22,6 @@ func GetAttempts(ctx context.Context, db bun.IDB, ids []AttemptID) ([]*Attempt, 
 const beginLockingSQL = `(SELECT count(set_config(name, value, true)) FROM (VALUES
 	('lock_timeout', $1), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) AS s (name, value)) > 0`
 
-// BeginLocking begins a transaction that locks a batch of rows, but not those of
-// accounts. From here to its end no wait for a lock is longer than patience, or the
-// statement fails as IsLockTimeout says; 0 is any wait.
-func BeginLocking(ctx context.Context, tx bun.Tx, patience time.Duration) error {
-	rows, err := prepared(ctx, tx, "SELECT "+beginLockingSQL, milliseconds(patience))
-	return scan(rows, err, func(*sql.Rows) error { return nil })
-}
-
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
 // Pick is a job, of an account, that a worker may get.

@@ -239,9 +239,7 @@ func keyArrays(keys []JobKey) []any {
 
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
-	j := new(Job)
-	err := db.NewSelect().Model(j).Where("j.id = ?", id).Scan(ctx)
-	return j, err
+	return rowOf[Job](ctx, db, "WHERE j.id = $1", uuidOf(id))
 }
 
 // LockJob returns a job and keeps it still until the transaction ends, or

@@ -2,6 +2,8 @@ package models
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -80,13 +82,13 @@ const PromotedEvery = 10
 
 // LaneState is what decides how the queues of a lane are read.
 type LaneState struct {
-	Lane Tier `bun:"lane"`
+	Lane Tier
 	// SincePromoted is how many of the lane's own jobs were started since its
 	// last promoted one, counted up to PromotedEvery - 1.
-	SincePromoted int  `bun:"since_promoted"`
-	Paused        bool `bun:"paused"`
+	SincePromoted int
+	Paused        bool
 	// PausedModels are those that are paused by themselves.
-	PausedModels []string `bun:"paused_models,array"`
+	PausedModels []string
 }
 
 // Turn tells whether it is a promoted job's turn.
@@ -95,11 +97,20 @@ func (s LaneState) Turn() bool { return s.SincePromoted >= PromotedEvery-1 }
 // ReadLanes returns the state of every lane, in no order.
 func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
 	var states []LaneState
-	err := db.NewRaw(`
-		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
-			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models
+	rows, err := prepared(ctx, db, `
+		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false),
+			coalesce(jsonb_agg(p.model) FILTER (WHERE p.model <> ''), '[]')
 		FROM lanes l LEFT JOIN queue_pauses p ON p.lane = l.lane AND p.paused
-		GROUP BY l.lane`).Scan(ctx, &states)
+		GROUP BY l.lane`)
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var s LaneState
+		var models []byte
+		if err := rows.Scan(&s.Lane, &s.SincePromoted, &s.Paused, &models); err != nil {
+			return err
+		}
+		states = append(states, s)
+		return json.Unmarshal(models, &states[len(states)-1].PausedModels)
+	})
 	return states, err
 }
 

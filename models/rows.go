@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -21,7 +22,12 @@ import (
 // prepared statement: for the few that are read in batches.
 func rowsOf[T any](ctx context.Context, db bun.IDB, condition string, args ...any) (found []*T, err error) {
 	table := tableOf[T](db)
-	rows, err := prepared(ctx, db, "SELECT "+columnsSQL(table)+" FROM "+table.Name+" AS "+table.Alias+" "+condition, args...)
+	return readRows[T](ctx, db, "SELECT "+columnsSQL(table)+" FROM "+table.Name+" AS "+table.Alias+" "+condition, args...)
+}
+
+// readRows reads the rows of a prepared statement that has the columns of columnsSQL.
+func readRows[T any](ctx context.Context, db bun.IDB, query string, args ...any) (found []*T, err error) {
+	rows, err := prepared(ctx, db, query, args...)
 	cells := cellsOf[T](db)
 	into := cells.add(nil)
 	err = scan(rows, err, func(rows *sql.Rows) error {
@@ -31,6 +37,15 @@ func rowsOf[T any](ctx context.Context, db bun.IDB, condition string, args ...an
 		return rows.Scan(into...)
 	})
 	return found, err
+}
+
+// rowOf is rowsOf for one row; sql.ErrNoRows if there is none.
+func rowOf[T any](ctx context.Context, db bun.IDB, condition string, args ...any) (*T, error) {
+	found, err := rowsOf[T](ctx, db, condition, args...)
+	if err != nil || len(found) == 0 {
+		return nil, cmp.Or(err, sql.ErrNoRows)
+	}
+	return found[0], nil
 }
 
 func tableOf[T any](db bun.IDB) *schema.Table {

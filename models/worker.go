@@ -1,9 +1,7 @@
 package models
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -73,11 +71,7 @@ func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) ([]*Worker, err
 // FindWorkerByToken returns the worker that holds the token of that hash, or
 // sql.ErrNoRows.
 func FindWorkerByToken(ctx context.Context, db bun.IDB, hash []byte) (*Worker, error) {
-	found, err := rowsOf[Worker](ctx, db, "WHERE w.token_hash = $1", hash)
-	if err != nil || len(found) == 0 {
-		return nil, cmp.Or(err, sql.ErrNoRows)
-	}
-	return found[0], nil
+	return rowOf[Worker](ctx, db, "WHERE w.token_hash = $1", hash)
 }
 
 // FindWorkerBySlot returns the worker that is not over at that place of a
