@@ -41,14 +41,16 @@ func ListHands(ctx context.Context, db bun.IDB) ([]Hand, error) {
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
 			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent
 		FROM workers w
-		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
 		LEFT JOIN LATERAL (
-			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at FROM jobs j WHERE j.id = a.job_id) held ON true
+			SELECT job_id, leased_at, resumed_from_step FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
+		LEFT JOIN LATERAL (
+			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at FROM jobs j
+			WHERE j.id = a.job_id LIMIT 1) held ON true
 		LEFT JOIN LATERAL (
 			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds
 			FROM (
 				SELECT b.registered_at - b.created_at AS took FROM workers b
-				WHERE b.pool_id = w.pool_id AND b.registered_at IS NOT NULL ORDER BY b.id DESC LIMIT 20) last) boots ON w.status = 'BOOTING'
+				WHERE w.status = 'BOOTING' AND b.pool_id = w.pool_id AND b.registered_at IS NOT NULL ORDER BY b.id DESC LIMIT 20) last) boots ON true
 		WHERE w.status <> 'TERMINATED' AND w.status IN ('BOOTING', 'IDLE', 'BUSY')`).Scan(ctx, &found)
 	return found, err
 }
