@@ -108,7 +108,10 @@ func TestComplete(t *testing.T) {
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
 		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(output)})
-			jobstest.RequireInvalid(t, err, "result")
+			var refused *jobs.Error
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, jobs.CodeInvalidInput, refused.Code)
+			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
 		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
 		require.NoError(t, err)

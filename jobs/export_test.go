@@ -92,3 +92,30 @@ func Submitting(s *Submitter) int {
 
 // Patient has calls wait for an account that is held, all together.
 func Patient(s *Submitter) { s.patience = time.Minute }
+
+// HoldTogether has calls over leases wait, as if others were at work, until run runs
+// those that wait: what keeps a lease together, and what ends one.
+func HoldTogether(h *Holder) (waiting func() int, run func()) {
+	gathers := []*gather[*fencedCall]{&h.keeping, &h.ending}
+	for _, g := range gathers {
+		g.mu.Lock()
+		g.leading++
+		g.mu.Unlock()
+	}
+	waiting = func() (n int) {
+		for _, g := range gathers {
+			g.mu.Lock()
+			n += len(g.waiting)
+			g.mu.Unlock()
+		}
+		return n
+	}
+	run = func() {
+		for _, g := range gathers {
+			g.mu.Lock()
+			g.next()
+			g.mu.Unlock()
+		}
+	}
+	return waiting, run
+}

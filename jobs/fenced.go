@@ -106,8 +106,8 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		changed, lost = nil, nil
 		for _, c := range calls {
 			l := all[c.fence.AttemptID]
-			if l == nil || c.fence.check(c.p, l.attempt) != nil {
-				lost = append(lost, c)
+			if l == nil || !l.attempt.EndedAt.IsZero() || c.fence.check(c.p, l.attempt) != nil {
+				lost = append(lost, c) // or a call before it, in this batch, ended the attempt
 				continue
 			}
 			c.err = c.try(ctx, l)
@@ -123,9 +123,6 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		}
 		return saveHeld(ctx, tx, changed)
 	})
-	if err == nil {
-		err = h.explain(ctx, lost)
-	}
 	if err != nil {
 		return err
 	}
@@ -134,6 +131,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		changes = append(changes, l.change)
 	}
 	h.Leaser.Notifier.after(ctx, changes...)
+	h.explain(ctx, lost)
 	return nil
 }
 
@@ -158,26 +156,25 @@ func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.
 	return nil
 }
 
-// explain says why calls have no lease: it is over, or was never theirs.
-func (h *Holder) explain(ctx context.Context, calls []*fencedCall) error {
+// explain says why calls have no lease: it is over, or was never theirs. The others
+// of their batch are carried out by now, whatever becomes of it.
+func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 	if len(calls) == 0 {
-		return nil
+		return
 	}
 	var ids []models.AttemptID
 	for _, c := range calls {
 		ids = append(ids, c.fence.AttemptID)
 	}
 	rows, err := models.GetAttempts(ctx, h.DB, ids)
-	if err != nil {
-		return fmt.Errorf("read the attempts: %w", err)
-	}
 	found := keyedBy(rows, func(a *models.Attempt) models.AttemptID { return a.ID })
 	for _, c := range calls {
-		if c.err = c.fence.check(c.p, found[c.fence.AttemptID]); c.err == nil {
+		if err != nil {
+			c.err = fmt.Errorf("read the attempt: %w", err)
+		} else if c.err = c.fence.check(c.p, found[c.fence.AttemptID]); c.err == nil {
 			c.err = ErrLeaseLost
 		}
 	}
-	return nil
 }
 
 // try lets the call change the lease, which is as it was if it is refused.

@@ -1,6 +1,9 @@
 package migrations_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,6 +68,25 @@ func TestRun(t *testing.T) {
 		var locks int
 		require.NoError(t, db.NewRaw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(t.Context(), &locks))
 		require.Zero(t, locks, "the lock is given back")
+	})
+}
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DoNotWaitLongForATableWithOthersBehindThem", func(t *testing.T) {
+		t.Parallel()
+
+		steps, err := filepath.Glob("*.tx.up.sql")
+		require.NoError(t, err)
+		require.NotEmpty(t, steps)
+		for _, step := range steps[1:] { // the first makes its tables
+			text, err := os.ReadFile(step)
+			require.NoError(t, err)
+			if strings.Contains(string(text), "\nALTER TABLE ") {
+				require.Contains(t, string(text), "SET LOCAL lock_timeout = '5s';\n", step)
+			}
+		}
 	})
 }
 

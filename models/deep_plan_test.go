@@ -89,7 +89,7 @@ func TestDeepQueues(t *testing.T) {
 			}
 			found, err := by(t.Context(), db, queues, nil, 8)
 			require.NotEmpty(t, found)
-			last.text = picked(t, text, queues)
+			last.text = picking(t, text, queues)
 			return err
 		}
 		asked := map[string]struct {

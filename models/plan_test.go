@@ -27,6 +27,12 @@ const (
 
 func fill(t testing.TB, db *bun.DB) {
 	t.Helper()
+	fillWith(t, db, accounts, queued, over, live)
+}
+
+// fillWith is fill with as many rows as a test needs.
+func fillWith(t testing.TB, db *bun.DB, accounts, queued, over, live int) {
+	t.Helper()
 	for _, query := range []string{
 		`INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute, queued, running)
 			SELECT md5('a' || i)::uuid, 'a' || i, 'PRO', 1e6, 1e6, 1e6, 0, 0 FROM generate_series(1, %[1]d) i`,
@@ -82,7 +88,7 @@ func TestHotQueries(t *testing.T) {
 		}{
 			"NextJobs": {func() error {
 				_, err := models.NextJobs(t.Context(), db, everyQueue(), nil, 8)
-				last.text = picked(t, models.NextJobsSQL, everyQueue())
+				last.text = picking(t, models.NextJobsSQL, everyQueue())
 				return err
 			}, accounts},
 			"ListQueuedJobs": {func() error {
@@ -164,7 +170,7 @@ func TestHotQueries(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Len(t, found, 1)
-		plan := explain(t, db, picked(t, models.NextJobsSQL, everyQueue()))
+		plan := explain(t, db, picking(t, models.NextJobsSQL, everyQueue()))
 		require.Equal(t, 1, plan.rows, plan.text)
 		require.NotContains(t, plan.text, "Seq Scan on account_lanes")
 	})
@@ -181,8 +187,9 @@ func everyQueue() []models.Queue {
 	return queues
 }
 
-// picked is a statement that picks 8 jobs of queues, with its arguments.
-func picked(t *testing.T, text string, queues []models.Queue) string {
+// picking is the text of a prepared statement, which hooks do not see, that picks 8
+// jobs of queues.
+func picking(t *testing.T, text string, queues []models.Queue) string {
 	t.Helper()
 	asked, err := json.Marshal(queues)
 	require.NoError(t, err)
