@@ -101,7 +101,7 @@ func TestCLI(t *testing.T) {
 `), 0o600))
 		first, errs, refused := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())
 		require.Equal(t, 1, refused)
-		require.Contains(t, errs, "submission 2: INVALID_INPUT")
+		require.Contains(t, errs, "line 2: INVALID_INPUT")
 		require.Len(t, strings.Fields(first), 2)
 
 		again, _, _ := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())

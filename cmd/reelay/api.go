@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web"
 	"github.com/reelay/reelay/web/rest"
@@ -162,7 +163,19 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
 	mux.Handle("/", console)
-	return byPrefix(restAPI, videosAPI, mux)
+	return noLoop(byPrefix(restAPI, videosAPI, mux))
+}
+
+// noLoop refuses webhooks of a Reelay: an endpoint that leads back here by an address
+// that is not known as our own gets no further.
+func noLoop(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.UserAgent() == webhook.UserAgent && r.Header.Get("Webhook-Id") != "" {
+			http.Error(w, "This is a webhook of Reelay that came to Reelay itself: let its endpoint be an address of yours.", http.StatusLoopDetected)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // byPrefix leads to the APIs for programs also what http.ServeMux would answer

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -68,6 +69,18 @@ func TestHandler(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 			require.Equal(t, media, answer.Header.Get("Content-Type"), path)
 			require.NoError(t, json.NewDecoder(answer.Body).Decode(&map[string]any{}), path)
+		}
+	})
+
+	t.Run("RefusesWebhooksOfItsOwn", func(t *testing.T) {
+		for _, path := range []string{"/graphql", "/api/v1/videos", "/v1/videos"} {
+			request := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
+			request.Header.Set("User-Agent", webhook.UserAgent)
+			request.Header.Set("Webhook-Id", "msg_1")
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, request)
+
+			require.Equal(t, http.StatusLoopDetected, answer.Code, path)
 		}
 	})
 

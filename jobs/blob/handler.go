@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"strconv"
 	"time"
 
@@ -155,6 +156,9 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 		conn: http.NewResponseController(w), stallLimit: h.stallLimit,
 	}
 	defer content.Close()
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range") // each range would be fetched by itself: the whole object is an answer, too
+	}
 	http.ServeContent(w, r, "", attrs.Created, content)
 	if content.err != nil && r.Context().Err() == nil {
 		// The answer has begun; its missing end tells the reader.

@@ -19,6 +19,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
+// UserAgent is how a webhook names its sender.
+const UserAgent = "Reelay-Webhooks"
+
 const (
 	// sendTimeout bounds one try, from looking up the name to the answer's end.
 	sendTimeout = 15 * time.Second
@@ -53,7 +56,7 @@ func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAn
 	id, at := string(post.ID), strconv.FormatInt(post.At.Unix(), 10)
 	request.Header = http.Header{
 		"Content-Type":      {"application/json"},
-		"User-Agent":        {"Reelay-Webhooks"},
+		"User-Agent":        {UserAgent},
 		"Webhook-Id":        {id},
 		"Webhook-Timestamp": {at},
 		"Webhook-Signature": {sign(id, at, post.Body, post.Secrets)},
