@@ -111,6 +111,20 @@ func TestSocketProtocol(t *testing.T) {
 		require.EqualValues(t, 4400, s.closed())
 	})
 
+	t.Run("a flood", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, a.url)
+		code := make(chan websocket.StatusCode)
+		go func() { code <- s.closed() }()
+		for range 5000 {
+			if s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"pong"}`)) != nil {
+				break // it is closed
+			}
+		}
+
+		require.EqualValues(t, 1013, <-code)
+	})
+
 	t.Run("pings come before connection_init, too", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, a.url)

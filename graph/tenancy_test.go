@@ -138,10 +138,12 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 }
 
 // furnish gives an account a job in each state, with attempts, events, artifacts,
-// a dead letter and a bulk operation, all of which say whose they are. The last
-// job runs on the worker.
+// a dead letter, a bulk operation and a webhook on its way, all of which say whose
+// they are. The last job runs on the worker.
 func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark string) {
 	t.Helper()
+	_, _, err := s.Webhooks.CreateEndpoint(t.Context(), p, "https://example.com/"+mark, models.FormatStandard, []string{"job.cancelled"})
+	require.NoError(t, err)
 	submit := func(n int) *models.Job {
 		job, _, err := s.Submitter.Submit(t.Context(), p, jobs.Submission{
 			Model: "testcard", Prompt: "prompt of " + mark, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
@@ -153,7 +155,7 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	submit(1)
 	_, fence := s.Lease(t, worker)
 	report := jobs.ProgressReport{Progress: models.Progress{Percent: 10, Phase: models.PhaseRendering, Message: "progress of " + mark}}
-	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, report)
+	_, err = s.Holder.ReportProgress(t.Context(), worker, fence, report)
 	require.NoError(t, err)
 	checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("checkpoint of "+mark))
 	_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 1, Percent: 10})
@@ -187,6 +189,8 @@ func idsOf(t *testing.T, s *jobstest.Stack, account models.AccountID) map[string
 		"dead": "SELECT 'dead_' || d.id FROM dead_letters d JOIN jobs j ON j.id = d.job_id WHERE j.account_id = ?",
 		"bulk": "SELECT 'bulk_' || id FROM bulk_operations WHERE account_id = ?",
 		"key":  "SELECT 'key_' || id FROM api_keys WHERE account_id = ?",
+		"whk":  "SELECT 'whk_' || id FROM webhook_endpoints WHERE account_id = ?",
+		"whd":  "SELECT 'whd_' || id FROM webhook_deliveries WHERE account_id = ?",
 	} {
 		var found []string
 		require.NoError(t, s.DB.NewRaw(query, account).Scan(t.Context(), &found))
@@ -203,7 +207,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	a := newAPI(t)
 	other := a.NewAccount(t, "other", models.TierEnterprise)
 	stranger := a.NewKey(t, other, models.RoleClient)
-	const mark, theirs = "account A", "account B"
+	const mark, theirs = "account-A", "account-B"
 	shared, loner := a.Worker(t, "shared"), a.Worker(t, "loner")
 	furnish(t, a.Stack, a.Client, loner, mark)
 	furnish(t, a.Stack, stranger, shared, theirs)
@@ -330,8 +334,12 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 			require.True(t, w.selected[name+"."+f.Name], "%s.%s was never selected", name, f.Name)
 		}
 	}
-	mine, _ := post(t, key, "*/*", `{ jobs { edges { node { prompt metadata userId failureReason events { edges { node { payload } } } } } } }`)
+	told, _ := post(t, key, "*/*", fmt.Sprintf("{ webhookDeliveries(endpointId: %q) { edges { node { id url } } } }", foreign["whk0"]))
+	clean(t, told, "")
+	mine, _ := post(t, key, "*/*", `{ jobs { edges { node { prompt metadata userId failureReason events { edges { node { payload } } } } } }
+		webhookEndpoints { url } webhookDeliveries { edges { node { url } } } }`)
 	require.Equal(t, 5, strings.Count(mine, "prompt of "+mark), "what is searched for would be found")
+	require.Equal(t, 2, strings.Count(mine, "https://example.com/"+mark))
 }
 
 // withoutIDs writes a list's field without its filter.

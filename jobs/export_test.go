@@ -25,6 +25,9 @@ func Feeds(w *Watcher) int {
 	return len(w.events.feeds)
 }
 
+// MaxChanges bounds the changes that are held for those who are slow.
+const MaxChanges = maxChanges
+
 // MaxRing bounds a Ring.
 const MaxRing = maxEvents
 

@@ -1,6 +1,8 @@
 package jobs_test
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
@@ -78,6 +80,12 @@ func TestSchema(t *testing.T) {
 	})
 }
 
+// jwt is a token as others issue them.
+func jwt(algorithm, signature string) string {
+	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	return part(`{"alg":"`+algorithm+`","typ":"JWT"}`) + "." + part(`{"sub":"client","role":"ADMIN"}`) + "." + part(signature)
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 
@@ -86,7 +94,10 @@ func TestKeys(t *testing.T) {
 
 		s := jobstest.New(t)
 		secret := s.Secrets[models.RoleClient]
-		for _, bad := range []string{"", "rl_", "rlw_", "rl_unknown", secret + "x", secret[:len(secret)-1], "Bearer " + secret, "' OR 1=1 --", "rl_\x00", "rl_\xff"} {
+		for _, bad := range []string{
+			"", "rl_", "rlw_", "rl_unknown", secret + "x", secret[:len(secret)-1], "Bearer " + secret, "' OR 1=1 --", "rl_\x00", "rl_\xff",
+			jwt("none", ""), jwt("HS256", strings.Repeat("s", 32)),
+		} {
 			_, err := s.Keys.Authenticate(t.Context(), bad)
 			require.ErrorIs(t, err, jobs.ErrUnauthenticated, "%q", bad)
 		}

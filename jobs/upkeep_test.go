@@ -314,6 +314,35 @@ func TestForgetJobs(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("HasTheSameIdempotencyKeyMakeANewJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		require.NoError(t, err)
+		_, err = s.Canceller.Cancel(t.Context(), s.Client, first.ID)
+		require.NoError(t, err)
+		age(t, s, "179 days")
+		n, err := s.Upkeep.ForgetJobs(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+		same, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		require.NoError(t, err)
+		require.True(t, deduplicated)
+		require.Equal(t, first.ID, same.ID)
+		age(t, s, "2 days")
+		n, err = s.Upkeep.ForgetJobs(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+
+		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+
+		require.NoError(t, err)
+		require.False(t, deduplicated)
+		require.NotEqual(t, first.ID, again.ID)
+		s.RequireInvariants(t)
+	})
+
 	t.Run("TakesEachJobOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 

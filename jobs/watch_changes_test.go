@@ -89,6 +89,30 @@ func TestChanges(t *testing.T) {
 		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeNotFound})
 	})
 
+	t.Run("EndForWhoIsTooSlow", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		slow, err := s.Watcher.Changes(t.Context(), s.Admin, models.JobFilter{})
+		require.NoError(t, err)
+		defer slow.Close()
+		swift := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
+
+		const some = jobs.MaxChanges/2 + 2
+		for before := range 2 {
+			s.Exec(t, `INSERT INTO job_events (job_id, seq, run, type)
+				SELECT ?0, 1 + ?1 * ?2 + n, 1, CASE n % 2 WHEN 1 THEN 'LEASED' ELSE 'REQUEUED' END FROM generate_series(1, ?2) n`, job.ID, before, some)
+			s.Watcher.News.Publish(t.Context(), "jobs")
+			for range some / 2 {
+				swift.next(t, job.ID, models.JobAssigned, models.JobQueued)
+			}
+		}
+		_, err = slow.Next(t.Context())
+
+		jobstest.RequireCode(t, err, jobs.CodeUnavailable)
+		require.ErrorContains(t, err, "not read as fast as they came")
+	})
+
 	t.Run("EndWithoutALeftover", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)

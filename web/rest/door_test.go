@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,12 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
+
+// jwt is a token as others issue them.
+func jwt(algorithm, signature string) string {
+	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	return part(`{"alg":"`+algorithm+`","typ":"JWT"}`) + "." + part(`{"sub":"client","role":"ADMIN"}`) + "." + part(signature)
+}
 
 func TestDoor(t *testing.T) {
 	t.Parallel()
@@ -28,6 +35,8 @@ func TestDoor(t *testing.T) {
 		"another scheme":               {"GET", one, "", h("Authorization", "Basic "+a.Secrets[models.RoleClient]), "401 UNAUTHENTICATED"},
 		"an unknown key":               {"GET", one, "", as("rl_nobody"), "401 UNAUTHENTICATED"},
 		"a key of 30 kB":               {"GET", one, "", as("rl_" + strings.Repeat("x", 30_000)), "401 UNAUTHENTICATED"},
+		"a JWT without a signature":    {"GET", one, "", as(jwt("none", "")), "401 UNAUTHENTICATED"},
+		"a signed JWT":                 {"GET", one, "", as(jwt("HS256", strings.Repeat("s", 32))), "401 UNAUTHENTICATED"},
 		"a worker's enrolment key":     {"GET", one, "", as(a.Secrets[models.RoleWorker]), "403 FORBIDDEN"},
 		"two keys":                     {"GET", one, "", h("Authorization", "Bearer a", "Bearer b"), "400 INVALID_INPUT Authorization"},
 		"a key in the URL":             {"GET", one + "?api_key=x", "", nil, "400 INVALID_INPUT"},

@@ -169,6 +169,25 @@ func TestCreateVideo(t *testing.T) {
 		require.Equal(t, "10", got.header.Get("Retry-After"))
 		require.InDelta(t, 10, got.body["retry_after_seconds"], 0)
 	})
+
+	t.Run("SaysWhenItIsNoLongerOverloaded", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Worker(t, "one")
+		_, _, err := a.Submitter.Submit(t.Context(), a.Client, jobs.Submission{
+			Model: "testcard", Prompt: "x", Params: []byte(`{"durationSeconds": 1, "pace": 400}`),
+		})
+		require.NoError(t, err)
+		require.NoError(t, a.Estimates.Refresh(t.Context()))
+
+		got := a.post(t, videos, map[string]any{"prompt": "x"})
+
+		require.Equal(t, http.StatusServiceUnavailable, got.status, got.raw)
+		require.Equal(t, "OVERLOADED", got.code())
+		require.InDelta(t, 101, got.body["retry_after_seconds"], 2)
+		require.Equal(t, fmt.Sprint(got.body["retry_after_seconds"]), got.header.Get("Retry-After"))
+	})
 }
 
 func TestGetVideo(t *testing.T) {
