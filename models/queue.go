@@ -57,6 +57,8 @@ const (
 	// jobs does not say it, so that only jobs_next can seem good for it, even if it is
 	// planned while next to nothing waits.
 	waitingSQL = "status = 'QUEUED' AND lane || '' <> ''"
+	// waitingJobSQL is waitingSQL of a job j.
+	waitingJobSQL = "j.status = 'QUEUED' AND j.lane || '' <> ''"
 
 	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, " +
 		"coalesce(region, '') AS wish, queue_order"

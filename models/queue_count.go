@@ -43,7 +43,7 @@ const depthsSQL = `
 
 // sampleSQL is what is looked at of the jobs j of a row d of depths.
 const sampleSQL = `
-	FROM jobs j WHERE j.status = 'QUEUED' AND j.lane || '' <> '' AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
+	FROM jobs j WHERE ` + waitingJobSQL + ` AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
 	ORDER BY j.queued_at LIMIT ` + sampledQueue
 
 // QueueCount is what waits and runs in one lane for one model, or for all.
