@@ -163,7 +163,7 @@ func (g *grown) lives(ctx context.Context, hands []*hand) (float64, error) {
 			})
 		}
 		began := time.Now()
-		if _, err := atLoad(working, g.site.Effort.Span, steps); err != nil {
+		if _, _, err := atLoad(working, g.site.Effort.Span, steps); err != nil {
 			return err
 		}
 		for ended.Load() < submitted.Load() && time.Since(began) < pickupLimit+g.site.Effort.Span {

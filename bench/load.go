@@ -25,23 +25,20 @@ const comeAgain = 50 * time.Millisecond
 // else the machine does hardly moves them. What they put off is not in it.
 func (s *Site) atLoad(ctx context.Context, callers []step) (Figures, error) {
 	before := s.processorTimes()
-	f, err := atLoad(ctx, s.Effort.Span, callers)
-	if err != nil {
-		return nil, err
+	f, operations, err := atLoad(ctx, s.Effort.Span, callers)
+	if err != nil || operations == 0 {
+		return f, err
 	}
 	for kind, spent := range s.processorTimes() {
-		if f["operations"] > 0 {
-			f[kind+" µs"] = float64((spent - before[kind]).Microseconds()) / f["operations"]
-		}
+		f[kind+" µs"] = float64((spent - before[kind]).Microseconds()) / float64(operations)
 	}
-	delete(f, "operations")
 	return f, nil
 }
 
 // atLoad has each caller do its step, over and over, until span is over, and
-// returns the rate, how many operations that were, and the time that a step takes. Steps that were refused for now
-// count as refused.
-func atLoad(ctx context.Context, span time.Duration, callers []step) (Figures, error) {
+// returns the rate, the time that a step takes, and how many operations that were.
+// Steps that were refused for now count as refused.
+func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures, operations int, err error) {
 	began := time.Now()
 	end := began.Add(span)
 	times, counts := make([][]time.Duration, len(callers)), make([]int, len(callers))
@@ -74,19 +71,18 @@ func atLoad(ctx context.Context, span time.Duration, callers []step) (Figures, e
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	total, refusals := 0, 0
+	refusals := 0
 	for i := range callers {
-		total, refusals = total+counts[i], refusals+refused[i]
+		operations, refusals = operations+counts[i], refusals+refused[i]
 	}
-	f := percentiles(slices.Concat(times...))
-	f["operations"] = float64(total)
-	f["rate"] = float64(total) / slices.MaxFunc(ends, time.Time.Compare).Sub(began).Seconds()
+	f = percentiles(slices.Concat(times...))
+	f["rate"] = float64(operations) / slices.MaxFunc(ends, time.Time.Compare).Sub(began).Seconds()
 	if refusals > 0 {
 		f["refused"] = float64(refusals)
 	}
-	return f, nil
+	return f, operations, nil
 }
 
 // percentiles takes the nearest rank: each figure is one that was measured.

@@ -279,7 +279,7 @@ func (f *floor) drain(ctx context.Context) error {
 		h.hasty = true
 		defer func() { h.hasty = false }()
 	}
-	_, err := atLoad(ctx, drainLimit, f.steps[0])
+	_, _, err := atLoad(ctx, drainLimit, f.steps[0])
 	f.waiting.Store(0)
 	return err
 }
