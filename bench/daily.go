@@ -37,7 +37,7 @@ func daily() Measurement {
 		},
 		Note: "3,600 running jobs of one account held by light agents over HTTP; a second: 20 submits and 20 ends with leaseNext, 360 heartbeats, 720 progress reports, 120 checkpoints (each requestUpload, PUT, commit), 1,200 status reads; 500 subscriptions. Times count from when a call was due.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
-			d, err := s.newDay(ctx)
+			d, err := s.newDay(ctx, s.sized(dailyJobs, 18))
 			if err != nil {
 				return nil, err
 			}
@@ -67,8 +67,8 @@ type dayHolder struct {
 	job  atomic.Value // the id: readers do not wait for calls
 }
 
-func (s *Site) newDay(ctx context.Context) (*day, error) {
-	n := s.sized(dailyJobs, 18)
+// newDay makes ready for the daily load, or the part of it that so many jobs are.
+func (s *Site) newDay(ctx context.Context, n int) (*day, error) {
 	f, err := s.newFloor(ctx, 0, 1)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,7 @@ type floor struct {
 	hands   []*hand
 	steps   [2][]step // without and with leaseNext
 	waiting atomic.Int64
+	ended   atomic.Int64
 	rate    float64 // of the last round
 }
 
@@ -89,6 +90,7 @@ func (s *Site) newFloor(ctx context.Context, n, accounts int) (*floor, error) {
 
 func (f *floor) took(n int, err error) (int, error) {
 	f.waiting.Add(-int64(n))
+	f.ended.Add(int64(n))
 	return n, err
 }
 

@@ -65,11 +65,11 @@ type Measurement struct {
 func All() []Measurement {
 	return []Measurement{
 		submitBy(1), submitBy(32), submitBy(128), submitMany(),
-		leaseAndComplete(), verifiedCompletions(),
+		leaseAndComplete(), verifiedCompletions(), backlog(),
 		heartbeats(), progress(), checkpoints(),
 		pickups(), busyPickups(),
 		subscriptions(),
-		daily(),
+		daily(), bloat(),
 		growth(),
 	}
 }

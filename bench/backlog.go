@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What is behind the leases, and how many jobs wait before them.
+const (
+	backlogLeases = 100_000
+	backlogQueued = 1_000_000
+)
+
+// backlogShare is how much of the fresh rate there shall be.
+const backlogShare = 0.9
+
+// Names of the steps.
+const (
+	backlogFresh  = "fresh"
+	backlogBehind = "after leases, no vacuum"
+	backlogBefore = "many queued"
+)
+
+// backlog is what leases cost once there were many, and while many jobs wait.
+func backlog() Measurement {
+	target := func(name, of string) Target {
+		return Target{Name: "lease + completeJob " + name + ", against the fresh rate", Figure: "rate", Of: of, Against: backlogFresh, Bound: backlogShare}
+	}
+	return Measurement{
+		Name: "backlog", Title: "lease + completeJob with a history and with a queue", Unit: "jobs", InTurn: true,
+		Targets: []Target{
+			target("after 100,000 leases without a vacuum", backlogBehind),
+			target("with 1 million jobs queued", backlogBefore),
+		},
+		Note: "100 remote workers, two requests a job. Autovacuum is off until the jobs of the last step are queued; then there is one VACUUM ANALYZE.",
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			if s.DatabaseURL == "" {
+				return nil, errors.New("the address of PostgreSQL is not known: autovacuum is turned off in it")
+			}
+			f, err := s.newFloor(ctx, s.sized(leaseWorkers, 4), accountsOfBench)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.autovacuum(ctx, false); err != nil {
+				return nil, err
+			}
+			s.later(func(ctx context.Context) error { return s.autovacuum(ctx, true) })
+			leases, queued := s.sized(backlogLeases, 40), s.sized(backlogQueued, 1000)
+			return []Contestant{
+				{Name: backlogFresh, Role: Peer, Round: func(ctx context.Context) (Figures, error) { return f.round(ctx, false) }},
+				{Name: backlogBehind, Role: Ours, Differs: fmt.Sprintf("%s leases before", short(float64(leases))), Round: func(ctx context.Context) (Figures, error) {
+					if err := f.endAll(ctx, leases); err != nil {
+						return nil, err
+					}
+					return f.round(ctx, false)
+				}},
+				{Name: backlogBefore, Role: Ours, Differs: fmt.Sprintf("%s jobs wait", short(float64(queued))), Round: func(ctx context.Context) (Figures, error) {
+					if err := f.queueUp(ctx, queued); err != nil {
+						return nil, err
+					}
+					return f.round(ctx, false)
+				}},
+			}, nil
+		},
+	}
+}
+
+// endAll works until so many jobs have ended.
+func (f *floor) endAll(ctx context.Context, jobs int) error {
+	for f.ended.Load() < int64(jobs) {
+		if _, err := f.round(ctx, false); err != nil {
+			return err
+		}
+		f.site.Say(fmt.Sprintf("  %s of %s leases", short(float64(f.ended.Load())), short(float64(jobs))))
+	}
+	return nil
+}
+
+// queueUp submits until so many jobs wait, and has PostgreSQL catch up.
+func (f *floor) queueUp(ctx context.Context, jobs int) error {
+	for part := jobs / 10; f.waiting.Load() < int64(jobs); {
+		if err := f.fill(ctx, min(int(f.waiting.Load())+part, jobs)); err != nil {
+			return err
+		}
+		f.site.Say(fmt.Sprintf("  %s of %s jobs wait", short(float64(f.waiting.Load())), short(float64(jobs))))
+	}
+	if err := f.site.autovacuum(ctx, true); err != nil {
+		return err
+	}
+	return f.site.vacuum(ctx)
+}
+
+// vacuum cleans up all tables.
+func (s *Site) vacuum(ctx context.Context) error {
+	db, err := pgx.Connect(ctx, s.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	defer db.Close(ctx)
+	if _, err = db.Exec(ctx, "VACUUM ANALYZE"); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return nil
+}
+
+// autovacuum lets PostgreSQL clean up Reelay's tables, or not.
+func (s *Site) autovacuum(ctx context.Context, on bool) error {
+	db, err := pgx.Connect(ctx, s.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("set autovacuum: %w", err)
+	}
+	defer db.Close(ctx)
+	action := "SET (autovacuum_enabled = off)"
+	if on {
+		action = "RESET (autovacuum_enabled)"
+	}
+	_, err = db.Exec(ctx, `
+		DO $$ DECLARE t regclass; BEGIN
+			FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+				EXECUTE format('ALTER TABLE %s `+action+`', t);
+			END LOOP;
+		END $$`)
+	if err != nil {
+		return fmt.Errorf("set autovacuum: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// bloatJobs run during it: a part of the daily load that leaves autovacuum its
+// share of the processors.
+const bloatJobs = dailyJobs / 6
+
+// bloatBound is how much larger a table of a steady number of rows may become.
+const bloatBound = 2
+
+// bloat is what a steady load leaves behind in the tables that it writes.
+func bloat() Measurement {
+	steady := func(table string) Target {
+		return Target{Name: "bloat: size of " + table + ", times its first tenth's", Figure: table + " ×", Bound: bloatBound, AtMost: true}
+	}
+	return Measurement{
+		Name: "bloat", Title: "what a steady load leaves behind", Unit: "rows", Rounds: 1,
+		Targets: []Target{steady("workers"), steady("accounts"), steady("account_lanes"), steady("outbox")},
+		Note: fmt.Sprintf("A sixth of the daily load, %d jobs at once, for --minutes. Sizes are with indexes, after it against after its first tenth; \"dead %%\" is of the rows. "+
+			"The number of workers, accounts and lanes stays the same; jobs and attempts become more.", bloatJobs),
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			if s.DatabaseURL == "" {
+				return nil, errors.New("the address of PostgreSQL is not known: the sizes of tables are read from it")
+			}
+			d, err := s.newDay(ctx, s.sized(bloatJobs, 18))
+			if err != nil {
+				return nil, err
+			}
+			return []Contestant{{Name: reelay, Role: Ours, Round: d.bloat}}, nil
+		},
+	}
+}
+
+// bloat has the load run, and measures tables after its first tenth and its end.
+func (d *day) bloat(ctx context.Context) (Figures, error) {
+	all := d.site.Effort.Minutes
+	defer func() { d.site.Effort.Minutes = all }()
+	d.site.Effort.Minutes = all / 10
+	if _, err := d.round(ctx); err != nil {
+		return nil, err
+	}
+	before, err := d.site.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.site.Effort.Minutes = all - all/10
+	load, err := d.round(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, err := d.site.tables(ctx)
+	f := Figures{"leases lost": load["leases lost"]}
+	for name, t := range after {
+		f[name+" MB"], f[name+" dead %"] = t.mb, t.dead
+		if steady := name != "jobs" && name != "job_attempts"; steady {
+			f[name+" ×"] = t.mb / before[name].mb
+		}
+	}
+	return f, err
+}
+
+// table is how large one is, and how many per cent of its rows are dead.
+type table struct{ mb, dead float64 }
+
+// tables are those that a job's life updates.
+func (s *Site) tables(ctx context.Context) (map[string]table, error) {
+	db, err := pgx.Connect(ctx, s.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("read the sizes of tables: %w", err)
+	}
+	defer db.Close(ctx)
+	rows, err := db.Query(ctx, `
+		SELECT relname, pg_total_relation_size(relid) / 1e6::float8, 100 * n_dead_tup / greatest(n_live_tup + n_dead_tup, 1)::float8
+		FROM pg_stat_user_tables WHERE relname IN ('jobs', 'job_attempts', 'workers', 'accounts', 'account_lanes', 'outbox')`)
+	if err != nil {
+		return nil, fmt.Errorf("read the sizes of tables: %w", err)
+	}
+	all := map[string]table{}
+	var name string
+	var t table
+	_, err = pgx.ForEachRow(rows, []any{&name, &t.mb, &t.dead}, func() error {
+		all[name] = t
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the sizes of tables: %w", err)
+	}
+	return all, nil
+}
