@@ -159,8 +159,14 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
 	}
+	for _, c := range changes {
+		if c.ended() {
+			w.Over = append(w.Over, c.job.ID)
+		}
+	}
+	w.Count = countersOf(changes)
 	if err := w.Write(ctx, tx); err != nil {
-		return fmt.Errorf("write the jobs and their events: %w", err)
+		return fmt.Errorf("write the jobs, their events and the counters: %w", err)
 	}
 	for _, c := range changes {
 		if c.dead == nil {
@@ -173,10 +179,10 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 	if err := announceAll(ctx, tx, changes); err != nil {
 		return err
 	}
-	if err := countAll(ctx, tx, changes); err != nil {
+	if err := counted(ctx, tx, changes, w.Count); err != nil {
 		return err
 	}
-	return settleAll(ctx, tx, changes)
+	return settleAll(ctx, changes, w.Awaited)
 }
 
 // ended tells whether the change is the end of the job's run.
@@ -193,18 +199,14 @@ func announceAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 	return announce(ctx, tx, over, changes[0].now)
 }
 
-// countAll keeps the counters of accounts, and of the lines that jobs leave and
-// enter.
-func countAll(ctx context.Context, tx bun.Tx, changes []*change) error {
+// countersOf is what changes do to the counters of accounts, and of the lines that jobs
+// leave.
+func countersOf(changes []*change) models.Count {
 	var count models.Count
-	first := map[models.AccountID]*change{} // of each account
 	for _, c := range changes {
 		to := c.job.Status
 		queued, running := b2i(to.Waiting())-b2i(c.from.Waiting()), b2i(to.Live())-b2i(c.from.Live())
 		count.Accounts = addToAccount(count.Accounts, models.AccountCount{ID: c.job.AccountID, Queued: queued, Running: running})
-		if first[c.job.AccountID] == nil {
-			first[c.job.AccountID] = c
-		}
 		if c.leaves() {
 			left := models.LineCount{AccountID: c.job.AccountID, Line: c.was.Line, Jobs: 1}
 			if to.Live() {
@@ -214,15 +216,19 @@ func countAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 		}
 	}
 	count.Accounts = slices.DeleteFunc(count.Accounts, func(a models.AccountCount) bool { return a.Queued == 0 && a.Running == 0 })
-	if err := count.Write(ctx, tx); err != nil {
-		return fmt.Errorf("count on the accounts: %w", err)
-	}
+	return count
+}
+
+// counted notes in changes what became of the counters, and has jobs that are queued
+// now enter their lanes.
+func counted(ctx context.Context, tx bun.Tx, changes []*change, count models.Count) error {
 	for _, a := range count.Accounts {
 		stands, err := standing(ctx, tx, a.ID, a.Counted)
 		if err != nil {
 			return err
 		}
-		first[a.ID].standing = stands
+		first := slices.IndexFunc(changes, func(c *change) bool { return c.job.AccountID == a.ID })
+		changes[first].standing = stands
 	}
 	for _, c := range changes {
 		if c.leaves() {
@@ -267,21 +273,8 @@ func (c *change) leaves() bool {
 	return c.from == models.JobQueued && (c.job.Status != models.JobQueued || c.job.Queue() != c.was.Queue)
 }
 
-// settleAll settles what waits for the jobs that ended.
-func settleAll(ctx context.Context, tx bun.Tx, changes []*change) error {
-	var ended []models.JobID
-	for _, c := range changes {
-		if c.ended() {
-			ended = append(ended, c.job.ID)
-		}
-	}
-	if len(ended) == 0 {
-		return nil
-	}
-	awaited, err := models.ListAwaited(ctx, tx, ended)
-	if err != nil {
-		return fmt.Errorf("find what waits for the jobs: %w", err)
-	}
+// settleAll settles what waits for the jobs that ended and are awaited.
+func settleAll(ctx context.Context, changes []*change, awaited []models.JobID) error {
 	for _, c := range changes {
 		if slices.Contains(awaited, c.job.ID) {
 			if err := c.settle(ctx); err != nil {

@@ -1,10 +1,10 @@
 package models
 
 import (
-	"context"
-	"database/sql"
+	"encoding/json"
+	"fmt"
 
-	"github.com/uptrace/bun"
+	"github.com/google/uuid"
 )
 
 // Count is what changes of jobs do to counters: of their accounts, and of the lines
@@ -33,63 +33,67 @@ type LineCount struct {
 	VirtualTime float64
 }
 
-// writeCountSQL counts on accounts as AddToAccount does. An account's virtual time
+// count counts on locked accounts as AddToAccount does. An account's virtual time
 // advances by what it was given: estimated GPU seconds over its weight, or nothing
 // for jobs that left without being leased.
-const writeCountSQL = `
-	WITH counted AS (
-		UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
-		FROM unnest($1::uuid[], $2::integer[], $3::integer[]) AS n (id, queued, running)
-		WHERE a.id = n.id
-		RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped),
-	left_lines AS (
-		UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
-		FROM unnest($4::uuid[], $5::text[], $6::boolean[], $7::integer[], $8::float8[]) AS n (id, lane, promoted, jobs, gpu_seconds)
-		JOIN accounts a ON a.id = n.id
-		WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted
-		RETURNING l.account_id, l.lane, l.promoted, l.virtual_time)
-	SELECT id, version, capped, was_capped, NULL, NULL, NULL FROM counted
-	UNION ALL SELECT account_id, NULL, NULL, NULL, lane, promoted, virtual_time FROM left_lines`
-
-// Write counts on locked accounts.
-func (c *Count) Write(ctx context.Context, tx bun.Tx) error {
-	if len(c.Accounts)+len(c.Left) == 0 {
-		return nil
+func (s *statement) count(c *Count) {
+	if len(c.Accounts) > 0 {
+		s.addRead(fmt.Sprintf(`
+			UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
+			FROM unnest(%s, %s, %s) AS n (id, queued, running)
+			WHERE a.id = n.id
+			RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped`,
+			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"),
+			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Queued }), "integer[]"),
+			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]")), len(c.Accounts), c.counted)
 	}
-	rows, err := prepared(ctx, tx, writeCountSQL,
-		column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }),
-		column(c.Accounts, func(a AccountCount) int { return a.Queued }),
-		column(c.Accounts, func(a AccountCount) int { return a.Running }),
-		column(c.Left, func(l LineCount) *[16]byte { return uuidOf(l.AccountID) }),
-		column(c.Left, func(l LineCount) string { return string(l.Lane) }),
-		column(c.Left, func(l LineCount) bool { return l.Promoted }),
-		column(c.Left, func(l LineCount) int { return l.Jobs }),
-		column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }))
-	found := 0
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		found++
-		var id AccountID
-		var version sql.NullInt64
-		var capped, wasCapped, promoted sql.NullBool
-		var lane sql.NullString
-		var at sql.NullFloat64
-		if err := rows.Scan(&id, &version, &capped, &wasCapped, &lane, &promoted, &at); err != nil {
-			return err
-		}
+	if len(c.Left) > 0 {
+		s.addRead(fmt.Sprintf(`
+			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
+			FROM unnest(%s, %s, %s, %s, %s) AS n (id, lane, promoted, jobs, gpu_seconds)
+			JOIN accounts a ON a.id = n.id
+			WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted
+			RETURNING l.account_id AS id, l.lane, l.promoted, l.virtual_time`,
+			s.arg(column(c.Left, func(l LineCount) *[16]byte { return uuidOf(l.AccountID) }), "uuid[]"),
+			s.arg(column(c.Left, func(l LineCount) string { return string(l.Lane) }), "text[]"),
+			s.arg(column(c.Left, func(l LineCount) bool { return l.Promoted }), "boolean[]"),
+			s.arg(column(c.Left, func(l LineCount) int { return l.Jobs }), "integer[]"),
+			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]")), len(c.Left), c.left)
+	}
+}
+
+func (c *Count) counted(rows []byte) error {
+	var found []struct {
+		ID        uuid.UUID
+		Version   int64
+		Capped    bool
+		WasCapped bool `json:"was_capped"`
+	}
+	err := json.Unmarshal(rows, &found)
+	for _, row := range found {
 		for i := range c.Accounts {
-			if a := &c.Accounts[i]; version.Valid && a.ID == id {
-				a.Counted = Counted{Version: version.Int64, Capped: capped.Bool, WasCapped: wasCapped.Bool}
+			if a := &c.Accounts[i]; *uuidOf(a.ID) == row.ID {
+				a.Counted = Counted{Version: row.Version, Capped: row.Capped, WasCapped: row.WasCapped}
 			}
 		}
+	}
+	return err
+}
+
+func (c *Count) left(rows []byte) error {
+	var found []struct {
+		ID          uuid.UUID
+		Lane        Tier
+		Promoted    bool
+		VirtualTime float64 `json:"virtual_time"`
+	}
+	err := json.Unmarshal(rows, &found)
+	for _, row := range found {
 		for i := range c.Left {
-			if l := &c.Left[i]; lane.Valid && l.AccountID == id && l.Line == (Line{Lane: Tier(lane.String), Promoted: promoted.Bool}) {
-				l.VirtualTime = at.Float64
+			if l := &c.Left[i]; *uuidOf(l.AccountID) == row.ID && l.Line == (Line{Lane: row.Lane, Promoted: row.Promoted}) {
+				l.VirtualTime = row.VirtualTime
 			}
 		}
-		return nil
-	})
-	if err == nil && found < len(c.Accounts)+len(c.Left) {
-		return sql.ErrNoRows
 	}
 	return err
 }

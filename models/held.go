@@ -157,15 +157,3 @@ func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, accounts bool, patie
 	})
 	return now, all, err
 }
-
-// ListAwaited returns those of the jobs that others depend on.
-func ListAwaited(ctx context.Context, db bun.IDB, jobs []JobID) (awaited []JobID, err error) {
-	rows, err := prepared(ctx, db, "SELECT DISTINCT depends_on FROM job_dependencies WHERE depends_on = ANY ($1::uuid[])", column(jobs, uuidOf))
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var id JobID
-		err := rows.Scan(&id)
-		awaited = append(awaited, id)
-		return err
-	})
-	return awaited, err
-}

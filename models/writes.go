@@ -3,6 +3,8 @@ package models
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -32,6 +34,13 @@ type Writes struct {
 	Artifacts []*Artifact
 	// Events have a Seq that was counted on the locked job.
 	Events []*JobEvent
+	// Count is of locked accounts.
+	Count Count
+	// Over are locked jobs that end.
+	Over []JobID
+
+	// Awaited are those of Over that others depend on, once it is written.
+	Awaited []JobID
 }
 
 // Write writes it all in one statement, or returns sql.ErrNoRows if a row is not as
@@ -54,14 +63,24 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	s.issue(w.Issued)
 	s.keep(w.Artifacts)
 	s.tell(w.Events)
+	s.count(&w.Count)
+	s.await(w.Over, &w.Awaited)
 	return s.run(ctx, tx)
 }
 
-// statement is several that write, as one.
+// statement is several, as one.
 type statement struct {
-	parts []string // each returns a row for each that it wrote
-	sizes []int    // how many those have to be
+	parts []part
 	args  []any
+}
+
+// part is one of a statement.
+type part struct {
+	sql string
+	// size is how many rows it has to write.
+	size int
+	// read takes its rows, as JSON, if they are wanted.
+	read func(rows []byte) error
 }
 
 // arg adds an argument, and returns its place.
@@ -70,32 +89,44 @@ func (s *statement) arg(value any, as string) string {
 	return fmt.Sprintf("$%d::%s", len(s.args), as)
 }
 
-func (s *statement) add(part string, size int) {
-	s.parts, s.sizes = append(s.parts, part), append(s.sizes, size)
+// add adds a part that writes size rows.
+func (s *statement) add(sql string, size int) {
+	s.parts = append(s.parts, part{sql: sql + " RETURNING true", size: size})
+}
+
+// addRead is add for a part that says what it returns: read gets its rows, as JSON
+// objects, once all is written.
+func (s *statement) addRead(sql string, size int, read func(rows []byte) error) {
+	s.parts = append(s.parts, part{sql, size, read})
 }
 
 func (s *statement) run(ctx context.Context, tx bun.Tx) error {
 	if len(s.parts) == 0 {
 		return nil
 	}
-	var text, counts strings.Builder
-	written, into := make([]int, len(s.parts)), make([]any, len(s.parts))
+	var text, results []string
+	written, read, into := make([]int, len(s.parts)), make([][]byte, len(s.parts)), []any(nil)
 	for i, part := range s.parts {
-		if i > 0 {
-			text.WriteString(", ")
-			counts.WriteString(", ")
+		name := fmt.Sprintf("part_%d", i)
+		text = append(text, name+" AS ("+part.sql+")")
+		results, into = append(results, "(SELECT count(*) FROM "+name+")"), append(into, &written[i])
+		if part.read != nil {
+			results, into = append(results, "(SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
 		}
-		fmt.Fprintf(&text, "part_%d AS (%s RETURNING true)", i, part)
-		fmt.Fprintf(&counts, "(SELECT count(*) FROM part_%d)", i)
-		into[i] = &written[i]
 	}
-	rows, err := prepared(ctx, tx, "WITH "+text.String()+" SELECT "+counts.String(), s.args...)
+	rows, err := prepared(ctx, tx, "WITH "+strings.Join(text, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
 	if err := scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(into...) }); err != nil {
 		return err
 	}
-	for i, n := range written {
-		if n < s.sizes[i] {
+	for i, part := range s.parts {
+		if written[i] < part.size {
 			return sql.ErrNoRows
+		}
+		if part.read == nil {
+			continue
+		}
+		if err := part.read(read[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -259,4 +290,22 @@ func (s *statement) tell(events []*JobEvent) {
 		s.arg(column(events, func(e *JobEvent) string { return string(e.Type) }), "text[]"),
 		s.arg(column(events, func(e *JobEvent) string { return string(e.Payload) }), "text[]"),
 		s.arg(column(events, func(e *JobEvent) time.Time { return e.CreatedAt }), "timestamptz[]")), len(events))
+}
+
+// await reads which of the jobs that end others depend on. Their rows were locked by
+// a statement before this one: who depends on one from now on waits for that lock.
+func (s *statement) await(over []JobID, awaited *[]JobID) {
+	if len(over) == 0 {
+		return
+	}
+	s.addRead("SELECT DISTINCT depends_on AS id FROM job_dependencies WHERE depends_on = ANY ("+s.arg(column(over, uuidOf), "uuid[]")+")", 0,
+		func(rows []byte) error {
+			var found []struct{ ID string }
+			err := json.Unmarshal(rows, &found)
+			*awaited = make([]JobID, len(found))
+			for i, row := range found {
+				err = errors.Join(err, (*awaited)[i].Scan(row.ID))
+			}
+			return err
+		})
 }
