@@ -24,6 +24,8 @@ type Reader struct {
 	Objects   Objects
 	Catalogue *Catalogue
 	Estimates *Estimator
+
+	reads gather[*jobRead]
 }
 
 const (
@@ -40,21 +42,56 @@ func visibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (
 		return nil, notFound("job")
 	}
 	job, err := models.GetJob(ctx, db, id)
-	if errors.Is(err, sql.ErrNoRows) {
+	return shown(p, id, job, err)
+}
+
+// shown is a job that was read, if the caller may see it.
+func shown(p Principal, id models.JobID, job *models.Job, err error) (*models.Job, error) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return nil, notFound("job")
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("read job %s: %w", id, err)
-	}
-	if !p.sees(job.AccountID) {
+	case job == nil || !p.sees(job.AccountID):
 		return nil, notFound("job")
 	}
 	return job, nil
 }
 
-// Job returns a job, or NOT_FOUND.
+// jobRead is a job that somebody asks for, and what was found.
+type jobRead struct {
+	id  models.JobID
+	job *models.Job
+	err error
+}
+
+// Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
+// time: a job's state is what is asked for most.
 func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	return visibleJob(ctx, r.DB, p, id)
+	if !id.Valid() {
+		return nil, notFound("job")
+	}
+	read := &jobRead{id: id}
+	if err := r.reads.do(ctx, read, 1, r.readJobs); err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return shown(p, id, read.job, read.err)
+}
+
+func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][]*jobRead) {
+	ids := make([]models.JobID, len(all))
+	for i, read := range all {
+		ids[i] = read.id
+	}
+	rows, err := models.GetJobs(ctx, r.DB, ids)
+	found := keyedBy(rows, func(j *models.Job) models.JobID { return j.ID })
+	for _, read := range all {
+		read.err = err
+		if job := found[read.id]; job != nil {
+			read.job = new(*job) // two who ask for one job have each their own
+		}
+	}
+	return nil
 }
 
 // Jobs lists jobs, newest first. A page may be shorter than asked for, or empty,

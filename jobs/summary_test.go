@@ -114,10 +114,9 @@ func TestSummarize(t *testing.T) {
 			rows = append(rows, end.Job)
 		}
 		count := &queryCount{}
-		reader := *s.Reader
-		reader.DB = s.DB.WithQueryHook(count)
+		s.Reader.DB = s.DB.WithQueryHook(count)
 
-		all, err := reader.Summarize(t.Context(), rows, time.Hour)
+		all, err := s.Reader.Summarize(t.Context(), rows, time.Hour)
 
 		require.NoError(t, err)
 		require.Equal(t, int64(1), count.n.Load())

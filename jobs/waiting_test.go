@@ -219,13 +219,12 @@ func TestWaitingFor(t *testing.T) {
 			}
 		}
 		count := &queryCount{}
-		reader := *s.Reader
-		reader.DB = s.DB.WithQueryHook(count)
+		s.Reader.DB = s.DB.WithQueryHook(count)
 
-		_, err := reader.WaitingFor(t.Context(), ids[:1])
+		_, err := s.Reader.WaitingFor(t.Context(), ids[:1])
 		require.NoError(t, err)
 		one := count.n.Swap(0)
-		_, err = reader.WaitingFor(t.Context(), ids)
+		_, err = s.Reader.WaitingFor(t.Context(), ids)
 		require.NoError(t, err)
 
 		require.Equal(t, one, count.n.Load())

@@ -242,6 +242,11 @@ func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	return rowOf[Job](ctx, db, "WHERE j.id = $1", uuidOf(id))
 }
 
+// GetJobs returns jobs, in no order; one that is not there is not among them.
+func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
+	return rowsOf[Job](ctx, db, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))
+}
+
 // LockJob returns a job and keeps it still until the transaction ends, or
 // sql.ErrNoRows.
 func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {

@@ -40,13 +40,6 @@ func ListDependencies(ctx context.Context, db bun.IDB, jobs []JobID) ([]JobDepen
 	return rows, err
 }
 
-// GetJobs returns the jobs of these ids, in no order.
-func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
-	var found []*Job
-	err := db.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
-	return found, err
-}
-
 // Dependent is a job and one of those that it depends on.
 type Dependent struct {
 	Job
