@@ -118,9 +118,9 @@ var (
 	benchCreated = []byte(`"createdAt":"`)
 )
 
-// listen calls heard with every event, whether it tells of progress, and the time
-// since it was written, until the socket ends.
-func (l *benchListener) listen(heard func(progress bool, late time.Duration)) error {
+// listen calls heard with every event, whether it tells of what a measurement had
+// happen, and the time since it was written, until the job is over.
+func (l *benchListener) listen(heard func(happened bool, late time.Duration)) error {
 	for {
 		text, err := l.next()
 		at := time.Now()
@@ -134,7 +134,10 @@ func (l *benchListener) listen(heard func(progress bool, late time.Duration)) er
 			if err != nil {
 				return fmt.Errorf("the API sent %q, which is no event: %w", text, err)
 			}
-			heard(bytes.Contains(text, []byte(`"PROGRESS"`)), at.Sub(written))
+			happened := bytes.Contains(text, []byte(`"PROGRESS"`)) || bytes.Contains(text, []byte(`"CANCELLED"`))
+			heard(happened, at.Sub(written))
+		case bytes.Contains(text, []byte(`"type":"complete"`)):
+			return nil
 		case bytes.Contains(text, []byte(`"type":"ping"`)):
 			if err := l.send(benchPong); err != nil {
 				return err

@@ -68,7 +68,7 @@ func All() []Measurement {
 		leaseAndComplete(), verifiedCompletions(), backlog(),
 		heartbeats(), progress(), checkpoints(),
 		pickups(), busyPickups(),
-		subscriptions(),
+		subscriptions(), followers(),
 		daily(), bloat(),
 		growth(),
 	}

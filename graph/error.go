@@ -100,7 +100,11 @@ func extensions(e *jobs.Error) map[string]any {
 // argument names the argument that a path leads to. What comes before it is the
 // field that takes it, and input, which every mutation's argument is called.
 func argument(path ast.Path) string {
-	path = path[min(1, len(path)):]
+	return withoutInput(path[min(1, len(path)):])
+}
+
+// withoutInput writes the path of an argument as callers know it.
+func withoutInput(path ast.Path) string {
 	if len(path) > 1 && path[0] == ast.PathName("input") {
 		path = path[1:]
 	}

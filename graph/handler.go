@@ -30,11 +30,17 @@ type Options struct {
 	// HideSchema answers no introspection, and does not guess which field was
 	// meant.
 	HideSchema bool
+	// WriteTimeout is how long the other side may leave a stream unread, with the
+	// buffers in between full, before it is ended: 10 seconds if it is 0. Nothing
+	// is kept for it: it may go on elsewhere from where it was.
+	WriteTimeout time.Duration
 }
 
 const (
 	// pingEvery keeps proxies from closing a silent stream.
 	pingEvery = 10 * time.Second
+	// writeTimeout is that of [Options].
+	writeTimeout = 10 * time.Second
 	// Only small queries are cached, and not too many: a caller's text must not
 	// fill the memory.
 	cachedQueries  = 500
@@ -46,15 +52,16 @@ const (
 // not valid: HTTP answers 401, a socket closes with 4401. The key of a stream is
 // watched; once it is not valid any more the stream ends.
 type API struct {
-	inside  http.Handler
-	keys    *jobs.KeyWatch
-	origins []string
-	sockets sockets
+	inside       http.Handler
+	keys         *jobs.KeyWatch
+	origins      []string
+	writeTimeout time.Duration
+	sockets      sockets
 }
 
 // New returns the API.
 func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
-	api := &API{keys: keys, origins: options.Origins}
+	api := &API{keys: keys, origins: options.Origins, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
 	schema := NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
@@ -80,6 +87,7 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	server.Use(limits{queries, variables{schema.Schema()}})
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
+	server.AroundFields(countField)
 	server.AroundFields(showField)
 	api.inside = server
 	return api
@@ -124,7 +132,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer end(nil)
 		ctx = while
-		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: a.writeTimeout}
 		defer patient.end()
 		w = patient
 	} else {
@@ -137,13 +145,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // patientWriter writes to a listener that may be slow, but not for ever.
 type patientWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
+	control  *http.ResponseController
+	patience time.Duration
 }
 
 // Write implements http.ResponseWriter. A server that cannot set a deadline has
 // its own.
 func (w *patientWriter) Write(raw []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
 	return w.ResponseWriter.Write(raw)
 }
 

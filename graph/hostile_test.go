@@ -1,10 +1,13 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 )
@@ -123,4 +126,27 @@ var hostile = map[string]string{
 	"escapes":                   fill(`{job(id:"`, `\u00e9`, `"){id}}`),
 	"lists":                     fill("{jobs(filter:{status:[", "QUEUED ", "]}){totalCount}}"),
 	"objects":                   fill("{jobs(filter:{", "type:\"x\" ", "}){totalCount}}"),
+}
+
+// harmless are those of the hostile queries that may run: their text is long, and
+// all that it asks is little.
+var harmless = []string{
+	"a block text", "a long text", "comments", "commas", "escapes", "inline fragments", "lists", "overlapping pyramids",
+}
+
+// elsewhere are those of the hostile queries that are refused by the parser or the
+// validator.
+var elsewhere = map[string]jobs.Code{
+	"a long name": codeInvalid, "fragments alike": codeInvalid, "misspelt arguments": codeInvalid, "misspelt enum values": codeInvalid,
+	"misspelt input": codeInvalid, "objects": codeInvalid, "one variable, often": codeInvalid, "undefined variables": codeInvalid,
+	"variables": codeInvalid,
+	"deep":      codeParseFailed, "deep inline fragments": codeParseFailed, "deep lists": codeParseFailed, "deep types": codeParseFailed,
+}
+
+// codeOf is what a hostile query is refused with, or nothing if it may run.
+func codeOf(name string) jobs.Code {
+	if slices.Contains(harmless, name) {
+		return ""
+	}
+	return cmp.Or(elsewhere[name], codeTooComplex)
 }

@@ -58,6 +58,18 @@ func TestRefusalIsCheap(t *testing.T) {
 			t.Log(least, len(answer), answer[:min(len(answer), 150)])
 			require.Less(t, least, maxRefusalCPU)
 			require.Less(t, len(answer), 32<<10, "the answer")
+			if want := codeOf(name); want != "" {
+				var refused struct {
+					Data   json.RawMessage
+					Errors []struct{ Extensions struct{ Code jobs.Code } }
+				}
+				require.NoError(t, json.Unmarshal([]byte(answer), &refused))
+				require.Nil(t, refused.Data, "nothing ran")
+				require.NotEmpty(t, refused.Errors)
+				for _, e := range refused.Errors { // one that ran would be INTERNAL: there is nothing to read from
+					require.Equal(t, want, e.Extensions.Code, answer)
+				}
+			}
 		})
 	}
 }

@@ -10,25 +10,27 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// gather is how long a batch waits for more siblings of its first key, which
-// gqlgen resolves at the same time, after one has come.
-const gather = 500 * time.Microsecond
+// stragglers is how long a batch waits while nothing at all happens in its response:
+// then somebody was counted on who does not come, and the statement is made without.
+const stragglers = 100 * time.Millisecond
 
-// loader reads rows by key, many keys in one query. It lives as long as one
-// response and asks for a key once.
+// loader reads rows by key, many keys in one query: those that are asked for at the
+// same place of the query. It lives as long as one response and asks for a key once.
 type loader[K comparable, V any] struct {
 	fetch func(context.Context, []K) (map[K]V, error)
 
 	mu      sync.Mutex
-	open    *batch[K, V] // still takes keys
+	open    map[*place]*batch[K, V] // those that still take keys
 	batches map[K]*batch[K, V]
 }
 
 type batch[K comparable, V any] struct {
-	keys  []K
-	done  chan struct{}
-	found map[K]V
-	err   error
+	keys   []K
+	waited map[*place]int
+	over   bool
+	done   chan struct{} // closed when it is over
+	found  map[K]V
+	err    error
 }
 
 // load returns a key's value, or V's zero value if there is none. A zero key has
@@ -38,9 +40,14 @@ func (l *loader[K, V]) load(ctx context.Context, key K) (value V, err error) {
 	if key == zero {
 		return value, nil
 	}
-	b, first := l.join(key)
-	if first {
-		l.run(ctx, b)
+	s := load(ctx).siblings
+	p, ok := ctx.Value(placeKey{}).(*place)
+	if !ok {
+		p = s.response
+	}
+	b, leaves := l.join(s, p, key)
+	if leaves != nil {
+		l.run(ctx, s, p, b, leaves)
 	}
 	select {
 	case <-b.done:
@@ -50,43 +57,60 @@ func (l *loader[K, V]) load(ctx context.Context, key K) (value V, err error) {
 	}
 }
 
-// join puts the key into a batch. The caller of a batch's first key runs it.
-func (l *loader[K, V]) join(key K) (b *batch[K, V], first bool) {
+// join puts the key into the batch of its place. The caller of a batch's first key
+// runs it once it may leave.
+func (l *loader[K, V]) join(s *siblings, p *place, key K) (b *batch[K, V], leaves chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b, known := l.batches[key]; known {
-		return b, false
+	b, known := l.batches[key]
+	if known && b.over {
+		return b, nil
 	}
-	if first = l.open == nil; first {
-		l.open = &batch[K, V]{done: make(chan struct{}), err: errors.New("the query was given up")}
+	first := false
+	if !known {
+		b = l.open[p]
+		if first = b == nil; first {
+			b = &batch[K, V]{waited: map[*place]int{}, done: make(chan struct{}), err: errors.New("the query was given up")}
+			if l.open == nil {
+				l.open, l.batches = map[*place]*batch[K, V]{}, map[K]*batch[K, V]{}
+			}
+			l.open[p] = b
+		}
+		b.keys = append(b.keys, key)
+		l.batches[key] = b
 	}
-	l.open.keys = append(l.open.keys, key)
-	if l.batches == nil {
-		l.batches = map[K]*batch[K, V]{}
-	}
-	l.batches[key] = l.open
-	return l.open, first
+	b.waited[p]++
+	return b, s.wait(p, first)
 }
 
-func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
-	defer close(b.done) // even if fetch panics
-	for known := 0; l.grew(b, &known); {
-		time.Sleep(gather)
+func (l *loader[K, V]) run(ctx context.Context, s *siblings, p *place, b *batch[K, V], leaves <-chan struct{}) {
+	defer l.finish(s, b) // even if fetch panics
+	for before := -1; ; {
+		select {
+		case <-leaves:
+		case <-ctx.Done():
+		case <-time.After(stragglers):
+			if now := s.happened(); now != before {
+				before = now
+				continue
+			}
+		}
+		break
 	}
+	l.mu.Lock()
+	delete(l.open, p)
+	l.mu.Unlock()
 	b.found, b.err = l.fetch(ctx, b.keys)
 }
 
-// grew tells whether keys have come since it was last asked; if none has, the
-// batch takes no more.
-func (l *loader[K, V]) grew(b *batch[K, V], known *int) bool {
+// finish lets those go on who wait for a batch. They are counted as such before
+// anybody can ask for more.
+func (l *loader[K, V]) finish(s *siblings, b *batch[K, V]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if grew := len(b.keys) > *known; grew {
-		*known = len(b.keys)
-		return true
-	}
-	l.open = nil
-	return false
+	b.over = true
+	s.goOn(b.waited)
+	close(b.done)
 }
 
 // eventPage is a page of one job's events.
@@ -146,6 +170,8 @@ func scalingPages(r *jobs.Reader) func(context.Context, []scalingPage) (map[scal
 
 // loaders are the edges between rows.
 type loaders struct {
+	siblings *siblings
+
 	prompts   loader[models.JobID, jobs.Prompt]
 	waiting   loader[models.JobID, []jobs.WaitingReason]
 	attempts  loader[models.JobID, []*models.Attempt]
@@ -166,7 +192,7 @@ type loaders struct {
 }
 
 func newLoaders(r *jobs.Reader) *loaders {
-	l := &loaders{}
+	l := &loaders{siblings: newSiblings()}
 	l.prompts.fetch = r.Prompts
 	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })

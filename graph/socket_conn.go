@@ -43,20 +43,17 @@ const (
 	messagesPerSecond = 50
 	// maxUnanswered pings end a socket, whose other side is gone.
 	maxUnanswered = 2
-	// writeTimeout is how long the other side may leave a stream unread, with the
-	// buffers in between full, before it is ended. Nothing is kept for it: it may
-	// go on elsewhere from where it was.
-	writeTimeout = 10 * time.Second
 )
 
 // socket is one connection as graphql-transport-ws has it. It keeps one goroutine,
 // which reads, and that on a small stack: thousands are open and silent.
 type socket struct {
-	ws       *websocket.Conn
-	executor graphql.GraphExecutor
-	keys     *jobs.KeyWatch
-	told     *told
-	remote   string // host:port of the other side
+	ws           *websocket.Conn
+	executor     graphql.GraphExecutor
+	keys         *jobs.KeyWatch
+	told         *told
+	remote       string // host:port of the other side
+	writeTimeout time.Duration
 
 	// ctx is that of all that runs on it. It is only written before the first
 	// operation.
@@ -81,7 +78,7 @@ func newSocket(ws *websocket.Conn, remote string, executor graphql.GraphExecutor
 	ws.SetReadLimit(maxMessage)
 	s := &socket{
 		ws: ws, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
-		release: func() {}, budget: maxMessages,
+		writeTimeout: api.writeTimeout, release: func() {}, budget: maxMessages,
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(initTimeout, s.tick)
@@ -332,7 +329,7 @@ func (s *socket) writeRaw(raw []byte) {
 	if s.closing.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.writeTimeout)
 	defer cancel()
 	if err := s.ws.Write(ctx, websocket.MessageText, raw); err != nil {
 		s.end() // the reader learns of it, too

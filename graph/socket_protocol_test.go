@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -208,13 +207,7 @@ func TestStreamsPerKey(t *testing.T) {
 	require.Equal(t, "1", res.Header.Get("Retry-After"))
 
 	require.NoError(t, first.conn.Close(websocket.StatusNormalClosure, ""))
-	require.Eventually(t, func() bool {
-		s := open(t, server.URL)
-		defer s.conn.CloseNow()
-		s.send("connection_init", "", map[string]string{"authorization": key})
-		var f frame
-		return wsjson.Read(t.Context(), s.conn, &f) == nil && f.Type == "connection_ack"
-	}, 10*time.Second, 10*time.Millisecond, "its place is free again")
+	require.Eventually(t, func() bool { return fits(t, server.URL, key) }, 10*time.Second, 10*time.Millisecond, "its place is free again")
 }
 
 func TestJobEvents(t *testing.T) {

@@ -168,11 +168,15 @@ func endOf(cause error) *jobs.Error {
 }
 
 // respond makes one response, with loaders of its own, since what an earlier
-// event read is old. Of a query that was refused the first errors are told.
+// event read is old. Of a query that was refused the first errors are told, with
+// the arguments that they are about.
 func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
-	if response != nil && response.Data == nil && len(response.Errors) > maxErrors {
-		response.Errors = response.Errors[:maxErrors]
+	if response != nil && response.Data == nil {
+		response.Errors = response.Errors[:min(len(response.Errors), maxErrors)]
+		if graphql.HasOperationContext(ctx) {
+			nameArguments(graphql.GetOperationContext(ctx).RawQuery, response.Errors)
+		}
 	}
 	if w, ok := ctx.Value(answerKey{}).(*answerWriter); ok && response != nil && len(response.Errors) > 0 {
 		retryAfter(w.Header(), response.Errors[0])

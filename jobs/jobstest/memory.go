@@ -184,3 +184,14 @@ func (n *News) Subscribe(_ context.Context, id string, told func()) (stop func()
 		delete(n.listeners[id], &told)
 	}
 }
+
+// Followers is how often something is followed now.
+func (n *News) Followers() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	followers := 0
+	for _, of := range n.listeners {
+		followers += len(of)
+	}
+	return followers
+}

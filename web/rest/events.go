@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,8 @@ const (
 	maxEvents = 1000
 	// beatEvery keeps proxies from closing a silent stream.
 	beatEvery = 15 * time.Second
-	// writeLimit is how long a reader may take for an event: who is slower is cut
-	// off, and comes back to where he was.
-	writeLimit = 10 * time.Second
+	// writeTimeout is that of [Config].
+	writeTimeout = 10 * time.Second
 )
 
 // event is one entry of a job's history.
@@ -145,7 +145,7 @@ func newEvent(e *models.JobEvent) event {
 // stream sends events until the job's last, or until the request or the key
 // ends.
 func (s *service) stream(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, id models.JobID, after int64) {
-	out := &stream{w: w, control: http.NewResponseController(w)}
+	out := &stream{w: w, control: http.NewResponseController(w), patience: cmp.Or(s.WriteTimeout, writeTimeout)}
 	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Vary", "Accept")
@@ -181,9 +181,10 @@ var errSlow = errors.New("the reader is too slow, or gone")
 
 // stream is one answer of server-sent events.
 type stream struct {
-	mu      sync.Mutex
-	w       http.ResponseWriter
-	control *http.ResponseController
+	mu       sync.Mutex
+	w        http.ResponseWriter
+	control  *http.ResponseController
+	patience time.Duration
 }
 
 // beat sends comments until ctx ends, or ends it when they cannot be sent.
@@ -214,7 +215,7 @@ func (s *stream) send(e event) error {
 func (s *stream) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.control.SetWriteDeadline(time.Now().Add(writeLimit))
+	err := s.control.SetWriteDeadline(time.Now().Add(s.patience))
 	if err == nil {
 		_, err = s.w.Write(b)
 	}

@@ -29,6 +29,9 @@ type Config struct {
 	Watcher   *jobs.Watcher
 	// PublicURL is where clients reach this API, without a path.
 	PublicURL string
+	// WriteTimeout is how long the reader of a stream may take for an event, 10
+	// seconds if it is 0: who is slower is cut off, and comes back to where he was.
+	WriteTimeout time.Duration
 }
 
 // service answers the operations.

@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/reelay/reelay/client"
+)
+
+// cancelledTogether are the jobs to which something happens in a round, of all
+// that are followed.
+const cancelledTogether = 500
+
+// followers is many who each follow a job of their own.
+func followers() Measurement {
+	return Measurement{
+		Name: "followers", Title: "events of 500 of the jobs that are followed, each on a socket of its own", Unit: "events",
+		Note: "The jobs are cancelled in eight calls at a time. Times and memory are as for subscriptions.",
+		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
+			n := s.n(4000, 20)
+			if err := enoughFiles(n); err != nil {
+				return nil, err
+			}
+			own, err := s.followers(ctx, n)
+			return []Contestant{{Name: reelay, Role: Ours, Round: own.round}}, err
+		},
+	}
+}
+
+// followers follow one queued job each; in every round some others are cancelled.
+func (s *Site) followers(ctx context.Context, n int) (*audience, error) {
+	if s.Staff["api-1"] == 0 {
+		return nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
+	}
+	endpoint, err := url.Parse(s.Admin.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	customers, err := s.customers(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	owner := s.Admin.WithKey(customers[0])
+	followed, err := submitWaiting(ctx, owner, n)
+	if err != nil {
+		return nil, err
+	}
+	a := &audience{server: s.Staff["api-1"], members: n, hear: max(1, min(cancelledTogether, n/s.Effort.Rounds))}
+	rest := followed
+	a.happen = func(ctx context.Context) error {
+		if len(rest) < a.hear {
+			return fmt.Errorf("%d jobs are too few for so many rounds: raise --n", n)
+		}
+		now := rest[:a.hear]
+		rest = rest[a.hear:]
+		return atOnce(ctx, len(now), func(ctx context.Context, i int) error {
+			_, err := owner.CancelJob(ctx, now[i])
+			return err
+		})
+	}
+	return a, a.open(ctx, s, endpoint, s.socketKeys(ctx), func(i int) string { return followed[i] })
+}
+
+// submitWaiting submits n jobs that nobody will lease, and returns their ids.
+func submitWaiting(ctx context.Context, owner *client.Client, n int) ([]string, error) {
+	const each = 500
+	ids := make([]string, 0, n)
+	for len(ids) < n {
+		many := make([]client.SubmitJobInput, min(each, n-len(ids)))
+		for i := range many {
+			many[i] = client.SubmitJobInput{Type: new(noop), Model: noop}
+		}
+		made, err := owner.SubmitJobs(ctx, many)
+		if err != nil {
+			return nil, err
+		}
+		if made.Rejected > 0 {
+			return nil, fmt.Errorf("%d jobs of %d were refused", made.Rejected, len(many))
+		}
+		for _, result := range made.Results {
+			ids = append(ids, result.Job.Id)
+		}
+	}
+	return ids, nil
+}

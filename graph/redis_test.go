@@ -1,0 +1,143 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// cluster is replicas of the API over one database, with a Redis between them
+// that the test may break.
+type cluster struct {
+	*jobstest.Stack
+	redis *services.Redis
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	c := &cluster{jobstest.New(t), server}
+	c.Notifier.News = c.news(t)
+	return c
+}
+
+// news is a process's own.
+func (c *cluster) news(t *testing.T) *ready.News {
+	t.Helper()
+	client, err := ready.NewClient(c.redis.URL())
+	require.NoError(t, err)
+	news := ready.NewNews(client, "test")
+	t.Cleanup(func() { news.Close(); client.Close() })
+	return news
+}
+
+// replica is another process of the API, as it is when nobody changes its times.
+func (c *cluster) replica(t *testing.T) *api {
+	t.Helper()
+	watcher := &jobs.Watcher{Reader: c.Reader, News: c.news(t)}
+	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: c.Keys.Authenticate}).Get}
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: c.Reader, Watcher: watcher, Keys: c.Keys}, keys, graph.Options{}))
+	t.Cleanup(server.Close)
+	return &api{c.Stack, server.URL}
+}
+
+// listeners is how many connections Redis tells of a job.
+func (c *cluster) listeners(t *testing.T, id models.JobID) int {
+	t.Helper()
+	client, err := ready.NewClient(c.redis.URL())
+	require.NoError(t, err)
+	defer client.Close()
+	channels, err := client.PubSubChannels(context.Background(), "*"+string(id)+"*").Result()
+	if err != nil {
+		return 0
+	}
+	return len(channels)
+}
+
+// A client of jobEvents notices nothing of a Redis that is killed and comes back
+// with nothing in it.
+func TestEventsOutliveRedis(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t)
+	job := c.Submit(t)
+	follower := dial(t, c.replica(t).url, c.Secrets[models.RoleClient])
+	require.Equal(t, "connection_ack", follower.next().Type)
+	follower.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 0}})
+	heard := 0
+	requireUpTo := func(seq int) {
+		t.Helper()
+		for heard < seq {
+			var event struct {
+				Data struct{ JobEvents struct{ Seq int } }
+			}
+			require.NoError(t, json.Unmarshal(follower.next().Payload, &event))
+			heard++
+			require.Equal(t, heard, event.Data.JobEvents.Seq)
+		}
+	}
+
+	c.Happen(t, job.ID, 2)
+	requireUpTo(3)
+	c.redis.Kill()
+	c.Happen(t, job.ID, 3)
+	requireUpTo(6)
+	c.Happen(t, job.ID, 4) // nobody may have seen them when Redis comes back
+	_, err := c.redis.Restart(t.Context())
+	require.NoError(t, err)
+	c.Happen(t, job.ID, 5)
+	requireUpTo(15)
+	require.Eventually(t, func() bool { return c.listeners(t, job.ID) == 1 }, 30*time.Second, 10*time.Millisecond, "news come again")
+	_, err = c.Canceller.Cancel(t.Context(), c.Client, job.ID)
+	require.NoError(t, err)
+
+	requireUpTo(c.Reload(t, job.ID).EventSeq)
+	require.Equal(t, frame{ID: "1", Type: "complete"}, follower.next())
+}
+
+// What is open under a key that was revoked elsewhere ends in time.
+func TestRevocation(t *testing.T) {
+	t.Parallel()
+	const promised = 5 * time.Second
+
+	for name, away := range map[string]bool{"EndsStreamsOfOtherReplicas": false, "NeedsNoRedis": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newCluster(t)
+			job := c.Submit(t)
+			here, elsewhere := c.replica(t), c.replica(t)
+			s := dial(t, elsewhere.url, c.Secrets[models.RoleClient])
+			require.Equal(t, "connection_ack", s.next().Type)
+			s.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 0}})
+			require.Equal(t, "next", s.next().Type)
+			events := elsewhere.events(t, job.ID)
+			require.True(t, events.Scan())
+			if away {
+				c.redis.Kill()
+			}
+			before := time.Now() // the commit is later
+
+			here.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": c.Client.KeyID})
+
+			require.EqualValues(t, 4401, s.closed())
+			for events.Scan() { // until it ends
+			}
+			took := time.Since(before)
+			require.Less(t, took, promised)
+			t.Log("both streams ended after", took)
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSlowReader is about clients that open a stream and never read.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	const events = 400 // far more than a narrow connection holds
+
+	// Each opens a stream and returns what reads it to its end.
+	for name, open := range map[string]func(*testing.T, *httptest.Server, string, map[string]any) (read func() string){
+		"OfASocket":          openUnreadSocket,
+		"OfServerSentEvents": openUnreadEvents,
+	} {
+		t.Run(name+"IsCutOffAndHoldsUpNobody", func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			served := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
+				&jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second})
+			server := httptest.NewServer(served)
+			t.Cleanup(server.Close)
+			key, job, followers := s.Secrets[models.RoleClient], s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
+			s.Happen(t, job.ID, events-1)
+			request := map[string]any{
+				"query":     `subscription ($id: ID!) { jobEvents(jobId: $id, afterSeq: 0) { seq payload } }`,
+				"variables": map[string]any{"id": job.ID},
+			}
+
+			reader := dial(t, server.URL, key)
+			require.Equal(t, "connection_ack", reader.next().Type)
+			reader.send("subscribe", "1", request)
+			read := open(t, jobstest.ServeNarrow(t, served), key, request)
+
+			for seq := range events {
+				require.Contains(t, string(reader.next().Payload), fmt.Sprintf(`"seq":%d,`, seq+1))
+			}
+			require.Eventually(t, func() bool { return fits(t, server.URL, key) }, 30*time.Second, 20*time.Millisecond, "its place is free again")
+			s.Happen(t, job.ID, 1)
+			require.Contains(t, string(reader.next().Payload), fmt.Sprintf(`"seq":%d,`, events+1), "who reads goes on")
+			heard := read()
+			require.Contains(t, heard, `"seq":1,`)
+			require.NotContains(t, heard, fmt.Sprintf(`"seq":%d,`, events))
+			require.Equal(t, 1, followers(), "of the job, for all who follow it here")
+			require.NoError(t, reader.conn.Close(websocket.StatusNormalClosure, ""))
+			require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")
+		})
+	}
+}
+
+func openUnreadSocket(t *testing.T, server *httptest.Server, key string, request map[string]any) func() string {
+	conn, _, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}, HTTPClient: server.Client()})
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.CloseNow() })
+	s := &socket{t, conn}
+	s.send("connection_init", "", map[string]string{"authorization": "Bearer " + key})
+	require.Equal(t, "connection_ack", s.next().Type)
+	s.send("subscribe", "1", request)
+	return func() string {
+		var all strings.Builder
+		for {
+			_, raw, err := conn.Read(t.Context())
+			if err != nil {
+				return all.String()
+			}
+			all.Write(raw)
+		}
+	}
+}
+
+func openUnreadEvents(t *testing.T, server *httptest.Server, key string, request map[string]any) func() string {
+	body, err := json.Marshal(request)
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(string(body)))
+	require.NoError(t, err)
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + key}}
+	res, err := server.Client().Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { res.Body.Close() })
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	return func() string {
+		all, err := io.ReadAll(res.Body)
+		require.Error(t, err, "it was cut off")
+		return string(all)
+	}
+}
+
+// fits tells whether there is a place under a key for another socket.
+func fits(t *testing.T, url, key string) bool {
+	s := open(t, url)
+	defer s.conn.CloseNow()
+	s.send("connection_init", "", map[string]string{"authorization": key})
+	var f frame
+	return wsjson.Read(t.Context(), s.conn, &f) == nil && f.Type == "connection_ack"
+}

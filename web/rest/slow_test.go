@@ -1,0 +1,68 @@
+package rest_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/rest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSlowReader is about clients that open a stream and never read.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	const events = 400 // far more than a narrow connection holds
+	served := rest.New(rest.Config{
+		Keys:   &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
+		Reader: s.Reader, Watcher: s.Watcher, WriteTimeout: time.Second,
+	})
+	server := httptest.NewServer(served)
+	t.Cleanup(server.Close)
+	job, followers := s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
+	s.Happen(t, job.ID, events-1)
+	follow := func(server *httptest.Server) *follower {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+videos+"/"+string(job.ID)+"/events", nil)
+		require.NoError(t, err)
+		req.Header = http.Header{"Accept": {"text/event-stream"}, "Authorization": {"Bearer " + s.Secrets[models.RoleClient]}}
+		res, err := server.Client().Do(req)
+		require.NoError(t, err)
+		t.Cleanup(func() { res.Body.Close() })
+		return &follower{res, bufio.NewScanner(res.Body)}
+	}
+
+	reader, slow := follow(server), follow(jobstest.ServeNarrow(t, served))
+
+	require.Equal(t, http.StatusOK, slow.StatusCode)
+	requireNext := func(seq int) {
+		e, ok := reader.next(t)
+		require.True(t, ok)
+		require.Equal(t, strconv.Itoa(seq), e.id)
+	}
+	for seq := range events {
+		requireNext(seq + 1)
+	}
+	require.Eventually(t, func() bool {
+		another := follow(server)
+		defer another.Body.Close()
+		return another.StatusCode == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond, "its place is free again")
+	s.Happen(t, job.ID, 1)
+	requireNext(events + 1)
+	heard, err := io.ReadAll(slow.Body)
+	require.Error(t, err, "it was cut off")
+	require.Contains(t, string(heard), "id: 1\n")
+	require.NotContains(t, string(heard), "id: "+strconv.Itoa(events)+"\n")
+	require.Equal(t, 1, followers(), "of the job, for all who follow it here")
+	require.NoError(t, reader.Body.Close())
+	require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")
+}
