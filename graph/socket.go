@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
@@ -54,7 +55,7 @@ func (socketTransport) Supports(r *http.Request) bool { return r.Header.Get("Upg
 // Do implements graphql.Transport. It returns once the connection is open: what
 // net/http keeps for a request is not kept for a socket.
 func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
-	ws, err := websocket.Accept(lean{w}, r, &websocket.AcceptOptions{
+	ws, err := websocket.Accept(lean{w, t.writeTimeout}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // welcomes has looked at the origin
 		CompressionMode:    websocket.CompressionDisabled,
@@ -77,8 +78,11 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 // smaller, and thousands of sockets wait.
 const socketBuffer = 1 << 10
 
-// lean hands connections over with small buffers.
-type lean struct{ http.ResponseWriter }
+// lean hands connections over with small buffers, and with a bound for each write.
+type lean struct {
+	http.ResponseWriter
+	patience time.Duration
+}
 
 // Hijack implements http.Hijacker.
 func (w lean) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -87,9 +91,23 @@ func (w lean) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // what came with the request
+	conn = patient{conn, w.patience}
 	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn), max(socketBuffer, len(early)))
 	_, err = reader.Peek(len(early))
 	return conn, bufio.NewReadWriter(reader, bufio.NewWriterSize(conn, socketBuffer)), err
+}
+
+// patient is a connection of which a write takes no longer than that.
+type patient struct {
+	net.Conn
+	patience time.Duration
+}
+
+func (c patient) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // sockets are those that are open.

@@ -48,12 +48,11 @@ const (
 // socket is one connection as graphql-transport-ws has it. It keeps one goroutine,
 // which reads, and that on a small stack: thousands are open and silent.
 type socket struct {
-	ws           *websocket.Conn
-	executor     graphql.GraphExecutor
-	keys         *jobs.KeyWatch
-	told         *told
-	remote       string // host:port of the other side
-	writeTimeout time.Duration
+	ws       *websocket.Conn // patient
+	executor graphql.GraphExecutor
+	keys     *jobs.KeyWatch
+	told     *told
+	remote   string // host:port of the other side
 
 	// ctx is that of all that runs on it. It is only written before the first
 	// operation.
@@ -78,7 +77,7 @@ func newSocket(ws *websocket.Conn, remote string, executor graphql.GraphExecutor
 	ws.SetReadLimit(maxMessage)
 	s := &socket{
 		ws: ws, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
-		writeTimeout: api.writeTimeout, release: func() {}, budget: maxMessages,
+		release: func() {}, budget: maxMessages,
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(initTimeout, s.tick)
@@ -329,10 +328,9 @@ func (s *socket) writeRaw(raw []byte) {
 	if s.closing.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.writeTimeout)
-	defer cancel()
-	if err := s.ws.Write(ctx, websocket.MessageText, raw); err != nil {
-		s.end() // the reader learns of it, too
+	if err := s.ws.Write(context.Background(), websocket.MessageText, raw); err != nil {
+		s.end()
+		go s.ws.CloseNow() // it waits for the reader
 	}
 }
 
