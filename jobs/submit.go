@@ -260,6 +260,8 @@ func validPrompt(prompt string, model *Model) error {
 		return invalid("prompt", "The prompt is not valid UTF-8.")
 	case strings.ContainsRune(prompt, 0):
 		return invalid("prompt", "The prompt holds a NUL character (U+0000): leave it out.")
+	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
+		return invalid("prompt", "The prompt holds what Unicode calls a noncharacter, such as U+FFFE: it was written in another byte order, or is no text.")
 	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
 		return invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
 			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))

@@ -54,6 +54,10 @@ func TestSubmit(t *testing.T) {
 			"prompt with NUL":             {"prompt", prompt("a\x00b")},
 			"prompt that is not UTF-8":    {"prompt", prompt("a\xffb")},
 			"prompt with a surrogate":     {"prompt", prompt("a\xed\xa0\x80b")},
+			"prompt with U+FFFE":          {"prompt", prompt("a\ufffeb")},
+			"prompt with U+FFFF":          {"prompt", prompt("a\uffffb")},
+			"prompt with U+FDD0":          {"prompt", prompt("a\ufdd0b")},
+			"prompt with U+10FFFE":        {"prompt", prompt("a\U0010fffeb")},
 			"no model":                    {"model", func(in *jobs.Submission) { in.Model = "" }},
 			"unknown model":               {"model", func(in *jobs.Submission) { in.Model = "sora-9" }},
 			"model in the wrong case":     {"model", func(in *jobs.Submission) { in.Model = "TestCard" }},
@@ -113,6 +117,43 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
+	t.Run("TakesTheDearestFilmAndNoDearer", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		in := request()
+		in.Params = json.RawMessage(`{"durationSeconds": 60, "resolution": "1080p", "fps": 60, "pace": 600, "seed": 9007199254740992}`)
+
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		stored := s.Reload(t, job.ID)
+		require.Equal(t, 60.0*600*1.5+1, stored.EstimatedGPUSeconds)
+		require.Equal(t, 5*60*60, stored.TimeoutSeconds)
+		for param, most := range map[string]string{"durationSeconds": "60", "fps": "60", "pace": "600", "seed": "9007199254740992"} {
+			for _, beyond := range []string{"9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551616", "1e308", "1.7976931348623157e308"} {
+				in.Params = json.RawMessage(`{"` + param + `": ` + beyond + `}`)
+
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+				jobstest.RequireInvalid(t, err, "params."+param)
+				require.ErrorContains(t, err, "want "+most, beyond)
+			}
+			for _, none := range []string{"1e309", "-1e309", "1e400", `"NaN"`, `"Infinity"`, `"1"`, "true", "[1]"} {
+				in.Params = json.RawMessage(`{"` + param + `": ` + none + `}`)
+
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+
+				jobstest.RequireInvalid(t, err, "params."+param)
+			}
+		}
+		in.Params = json.RawMessage(`{"seed": -0.0, "pace": -0}`)
+		job, _, err = s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		require.Contains(t, string(s.Reload(t, job.ID).Params), `"seed": 0`, "there is one zero")
+		require.Equal(t, 2, s.Count(t, "jobs"))
+	})
+
 	t.Run("SaysNumbersAsTheyAreWritten", func(t *testing.T) {
 		t.Parallel()
 
@@ -138,7 +179,7 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := request()
-		in.Prompt = "<script>alert(1)</script> \u202e \ufffe =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
+		in.Prompt = "<script>alert(1)</script> \u202e \ufeff =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
 		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
 		in.IdempotencyKey = ptr(strings.Repeat("k", 255))

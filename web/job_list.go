@@ -238,7 +238,7 @@ func shownPrompt(ctx context.Context, p jobs.Prompt) string {
 		slog.ErrorContext(ctx, "a prompt cannot be shown", "error", p.Err)
 		return "(This prompt cannot be read.)"
 	}
-	return p.Text
+	return ui.Upright(p.Text)
 }
 
 func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -29,6 +30,28 @@ func TestJobList(t *testing.T) {
 			require.NotContains(t, got.Body, `" onload="`, path)
 			require.Contains(t, got.Body, "&lt;script&gt;alert(1)", path)
 		}
+	})
+
+	t.Run("ShowsPromptsInTheOrderTheyHave", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		const marks = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+		prompt := "a " + marks + " cat, שלום"
+		style, err := json.Marshal(map[string]string{"style": "noir" + marks})
+		require.NoError(t, err)
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: prompt, Params: style})
+		require.NoError(t, err)
+
+		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {
+			got := b.get(t, path)
+			require.Contains(t, got.Body, "[U+202E]", path)
+			require.Contains(t, got.Body, "שלום", path)
+			require.False(t, strings.ContainsAny(got.Body, marks), path)
+		}
+		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Equal(t, prompt, prompts[job.ID].Text, "it is kept as it came")
 	})
 
 	t.Run("NarrowsByWhatTheAddressSays", func(t *testing.T) {

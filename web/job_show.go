@@ -298,7 +298,7 @@ func entries(object json.RawMessage) []entry {
 		value := string(fields[name])
 		var text string
 		if json.Unmarshal(fields[name], &text) == nil {
-			value = text
+			value = ui.Upright(text)
 		}
 		if value != "" {
 			found = append(found, entry{name, value})

@@ -163,7 +163,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
 	mux.Handle("/", console)
-	return noLoop(byPrefix(restAPI, videosAPI, mux))
+	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(restAPI, videosAPI, mux)))
 }
 
 // noLoop refuses webhooks of a Reelay: an endpoint that leads back here by an address

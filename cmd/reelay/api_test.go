@@ -72,6 +72,22 @@ func TestHandler(t *testing.T) {
 		}
 	})
 
+	t.Run("AnswersToItsOwnNameOnlyIfSoConfigured", func(t *testing.T) {
+		named := *s.stack
+		named.cfg.hosts = hosts{"reelay.example"}
+		handler := named.handler("http://127.0.0.1:8080")
+		for _, path := range []string{"/", "/login", "/graphql", "/api/queue/stats", "/v1/videos", "/objects/x", "/metrics", "/static/console.css"} {
+			for host, refused := range map[string]bool{"reelay.example": false, "127.0.0.1:8080": false, "evil.example": true} {
+				request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+				request.Host = host
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, request)
+
+				require.Equal(t, refused, answer.Code == http.StatusMisdirectedRequest, "%s of %s: %d", path, host, answer.Code)
+			}
+		}
+	})
+
 	t.Run("RefusesWebhooksOfItsOwn", func(t *testing.T) {
 		for _, path := range []string{"/graphql", "/api/v1/videos", "/v1/videos"} {
 			request := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))

@@ -35,6 +35,8 @@ type config struct {
 	localProvider string
 	// outbound is which URLs of customers may be called.
 	outbound outbound.Policy
+	// hosts are the names by which the API may be called; none: by any.
+	hosts hosts
 	// introspection is on or off.
 	introspection string
 	retention     jobs.Retention
@@ -115,6 +117,11 @@ func (c *config) check() error {
 			bad("REELAY_USER_QUEUE_PERCENT", share, "a number from 1 to 100")
 		}
 		c.userShare = n
+	}
+	names := os.Getenv("REELAY_HOSTS")
+	var err error
+	if c.hosts, err = readHosts(names); err != nil {
+		bad("REELAY_HOSTS", names, "host names without scheme and port, separated by commas")
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{

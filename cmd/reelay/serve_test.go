@@ -1,19 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/graph"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // serving serves handler until the returned function ends it; what serve then
@@ -73,6 +78,110 @@ func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
 
 		require.Empty(t, raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "), "the server hangs up by itself")
 	})
+}
+
+// A request whose length two servers may read in two ways is the last on its
+// connection: what follows it, one of them took for its body.
+func TestServe_TakesNothingBehindAChunkedRequest(t *testing.T) {
+	t.Parallel()
+
+	for name, length := range map[string]string{"that has a length too": "Content-Length: 6\r\n", "that has none": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			paths := make(chan string, 3)
+			address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				require.NoError(t, err)
+				paths <- r.URL.Path
+			})
+
+			answers := raw(t, address, "POST /first HTTP/1.1\r\nHost: a\r\n"+length+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+				"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\nGET /too HTTP/1.1\r\nHost: a\r\n\r\n")
+
+			require.Equal(t, 1, strings.Count(answers, "HTTP/1.1 "), answers)
+			require.Contains(t, answers, "\r\nConnection: close\r\n")
+			require.Equal(t, "/first", <-paths)
+			require.Empty(t, paths)
+		})
+	}
+}
+
+// A client that gives up each request as soon as it has made it (rapid reset) has
+// no more of them worked on at once than one that waits, and is hung up on.
+func TestServe_BoundsWhatAResettingClientHasDone(t *testing.T) {
+	t.Parallel()
+
+	const requests, most = 5_000, 250
+	var running atomic.Int64
+	release := make(chan struct{})
+	files, err := selfSigned(t.TempDir(), "")
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve(ctx, files.secure(listener), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				running.Add(1)
+				<-release // as one that waits for PostgreSQL, which hears of no reset
+			}
+		}))
+	}()
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+
+	conn, err := tls.Dial("tcp", listener.Addr().String(), config)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	last := make(chan http2.ErrCode, 1)
+	framer := http2.NewFramer(conn, conn)
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	require.NoError(t, framer.WriteSettings())
+	go func() {
+		reader := http2.NewFramer(nil, conn)
+		for {
+			frame, err := reader.ReadFrame()
+			if err != nil {
+				last <- http2.ErrCodeNo
+				return
+			}
+			if away, ok := frame.(*http2.GoAwayFrame); ok {
+				last <- away.ErrCode
+				return
+			}
+		}
+	}()
+	var head bytes.Buffer
+	encoder := hpack.NewEncoder(&head)
+	for i := range requests {
+		head.Reset()
+		for name, value := range map[string]string{":method": "GET", ":scheme": "https", ":authority": "a", ":path": "/slow"} {
+			require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: name, Value: value}))
+		}
+		id := uint32(2*i + 1)
+		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true})
+		if err == nil {
+			err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
+		}
+		if err != nil {
+			break // it hung up
+		}
+	}
+
+	require.Equal(t, http2.ErrCodeEnhanceYourCalm, <-last)
+	require.LessOrEqual(t, running.Load(), int64(most))
+	other := &http.Client{Transport: &http.Transport{TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true}}
+	answer, err := other.Get("https://" + listener.Addr().String() + "/")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, 2, answer.ProtoMajor)
+	close(release)
+	other.CloseIdleConnections()
+	end()
+	require.NoError(t, <-ended)
 }
 
 func TestServe(t *testing.T) {
@@ -215,6 +324,20 @@ func TestListen(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			require.Fail(t, "a blocking socket holds its acceptor for good")
 		}
+	})
+
+	t.Run("SaysThatTheAddressIsTaken", func(t *testing.T) {
+		t.Parallel()
+
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer first.Close()
+
+		_, err = listen(first.Addr().String())
+
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		require.ErrorContains(t, err, "cannot listen on "+first.Addr().String())
+		require.ErrorContains(t, err, "choose another with --listen")
 	})
 
 	t.Run("SaysThatItWasGivenNone", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -20,7 +21,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { modelstest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	modelstest.Main(m)
+}
 
 // strained is an API, with all its wiring, whose stores a test may strain.
 type strained struct {

@@ -71,11 +71,17 @@ func lines(in io.Reader, line int, yield func(entry) bool) {
 	}
 }
 
+// maxElement is what may be read for an element of an array: one of maxLine, and as
+// much as the decoder reads ahead.
+const maxElement = 4 * maxLine
+
 func elements(in io.Reader, yield func(entry) bool) {
-	decoder := json.NewDecoder(in)
+	left := &io.LimitedReader{R: in, N: maxElement}
+	decoder := json.NewDecoder(left)
 	_, err := decoder.Token()
 	at := 1
 	for ; err == nil && decoder.More(); at++ {
+		left.N = maxElement
 		var element json.RawMessage
 		if err = decoder.Decode(&element); err != nil {
 			break
@@ -86,6 +92,9 @@ func elements(in io.Reader, yield func(entry) bool) {
 	}
 	if err == nil {
 		_, err = decoder.Token()
+	}
+	if err != nil && left.N <= 0 {
+		err = fmt.Errorf("it is longer than %d kB", maxLine>>10)
 	}
 	if err != nil {
 		yield(entry{"element", at, nil, unreadable(err)})

@@ -182,14 +182,21 @@ func TestSubmitFile(t *testing.T) {
 			"":                         "holds no submission",
 			"[]":                       "holds no submission",
 			`[{"prompt":"a fox"}, {]`:  "element 2: it is no JSON: invalid character",
-			strings.Repeat("x", 1<<20): "longer than 256 kB",
+			strings.Repeat("x", 1<<20): "line 1: it is longer than 256 kB",
+			`[{"prompt":"a fox"}, {"prompt":"` + strings.Repeat("x", 2<<20) + `"}]`: "element 2: it is longer than 256 kB",
 		} {
 			status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, text))...)
 
 			require.Equal(t, 1, status)
 			require.Contains(t, errs, says)
 		}
-		require.Len(t, c.calls, 1, "what came before the fault")
+		require.Len(t, c.calls, 2, "what came before the fault")
+		for _, endless := range [][]string{{"--file", "/dev/zero"}, {"--prompt-file", "/dev/zero"}, {"--prompt", "x", "--image", "/dev/zero"}} {
+			status, _, errs := call(t, t.Context(), append(args, endless...)...)
+			require.NotZero(t, status, errs)
+			require.Contains(t, errs, "/dev/zero")
+		}
+		require.Len(t, c.calls, 2)
 		status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "{}"), "--prompt", "x")...)
 		require.Equal(t, exitUsage, status)
 		require.Contains(t, errs, "--prompt says nothing beside --file")

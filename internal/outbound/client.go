@@ -153,10 +153,11 @@ func ReadAll(body io.Reader, limit int64) ([]byte, error) {
 func Reason(err error) string {
 	var (
 		noName      *net.DNSError
+		outdated    x509.CertificateInvalidError
 		certificate *tls.CertificateVerificationError
 		authority   x509.UnknownAuthorityError
 		record      tls.RecordHeaderError
-		alert       tls.AlertError
+		alert       *net.OpError
 		timeout     net.Error
 	)
 	switch {
@@ -170,9 +171,12 @@ func Reason(err error) string {
 		return "no whole answer came in time"
 	case errors.As(err, &noName):
 		return "its host has no address"
+	case errors.As(err, &outdated) && outdated.Reason == x509.Expired:
+		return "its TLS certificate has expired, or is not valid yet"
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return "its TLS certificate is not valid"
-	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
+	// An alert is told as the operation "local error" or "remote error".
+	case errors.As(err, &record), errors.As(err, &alert) && strings.HasSuffix(alert.Op, " error"), errors.Is(err, http.ErrSchemeMismatch):
 		return "it does not speak TLS as it should"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ const (
 	// used again. Nothing of it is kept.
 	maxAnswer     = 64 << 10
 	maxRetryAfter = 24 * time.Hour
+	// minSecret and maxSecret are how many bytes Standard Webhooks has a secret be.
+	minSecret, maxSecret = 24, 64
 )
 
 // Sender sends webhooks to whatever the policy lets it reach.
@@ -53,6 +56,9 @@ func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAn
 	if err != nil {
 		return jobs.WebhookAnswer{Error: "The URL is malformed."}
 	}
+	if !signable(post.Secrets) {
+		return jobs.WebhookAnswer{Error: "It was not sent: its secret is none that can sign. Rotate the secret."}
+	}
 	id, at := string(post.ID), strconv.FormatInt(post.At.Unix(), 10)
 	request.Header = http.Header{
 		"Content-Type":      {"application/json"},
@@ -69,6 +75,14 @@ func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAn
 	// The status decides: whatever is wrong with the rest, the receiver has heard.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	return judge(response)
+}
+
+// signable tells whether these are secrets to sign with: by an empty one anybody
+// could sign.
+func signable(secrets [][]byte) bool {
+	return len(secrets) > 0 && !slices.ContainsFunc(secrets, func(secret []byte) bool {
+		return len(secret) < minSecret || len(secret) > maxSecret
+	})
 }
 
 // sign makes the list of signatures, one for each secret.

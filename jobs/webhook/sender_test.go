@@ -3,17 +3,22 @@ package webhook
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
 
 var here = outbound.Policy{AllowLoopback: true}
+
+var one, two = []byte(strings.Repeat("1", 24)), []byte(strings.Repeat("2", 64))
 
 func receive(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
@@ -23,7 +28,7 @@ func receive(t *testing.T, handler http.HandlerFunc) string {
 }
 
 func post(url string) jobs.WebhookPost {
-	return jobs.WebhookPost{URL: url, ID: "evt_1", At: time.Now(), Body: []byte(`{"type":"job.completed"}`), Secrets: [][]byte{[]byte("one")}}
+	return jobs.WebhookPost{URL: url, ID: "evt_1", At: time.Now(), Body: []byte(`{"type":"job.completed"}`), Secrets: [][]byte{one}}
 }
 
 func TestSend(t *testing.T) {
@@ -91,6 +96,18 @@ func TestSend(t *testing.T) {
 		}
 	})
 
+	t.Run("SignsWithNoSecretThatIsNone", func(t *testing.T) {
+		t.Parallel()
+
+		url := receive(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+		for _, secrets := range [][][]byte{nil, {nil}, {{}}, {one, {}}, {one[1:]}, {append(two, '2')}} {
+			p := post(url)
+			p.Secrets = secrets
+
+			require.Equal(t, "It was not sent: its secret is none that can sign. Rotate the secret.", NewSender(here).Send(t.Context(), p).Error)
+		}
+	})
+
 	t.Run("WaitsFifteenSeconds", func(t *testing.T) {
 		t.Parallel()
 
@@ -103,7 +120,7 @@ func TestSend(t *testing.T) {
 		got := make(chan http.Header, 1)
 		url := receive(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
 		p := post(url)
-		p.Secrets = append(p.Secrets, []byte("two"))
+		p.Secrets = append(p.Secrets, two)
 
 		NewSender(here).Send(t.Context(), p)
 
@@ -118,6 +135,59 @@ func TestSend(t *testing.T) {
 			require.Error(t, verifier.Verify(append(p.Body, ' '), header))
 		}
 		require.Equal(t, "application/json", header.Get("Content-Type"))
+	})
+}
+
+// TestSign_AsReceiversVerify holds what is signed against the official library, by
+// a clock that stands still.
+func TestSign_AsReceiversVerify(t *testing.T) {
+	t.Parallel()
+
+	const body = `{"type":"job.completed","data":{"b":1,"a":2}}`
+	synctest.Test(t, func(t *testing.T) {
+		id := string(models.NewWebhookEventID())
+		signed := func(ago time.Duration, secrets ...[]byte) http.Header {
+			at := strconv.FormatInt(time.Now().Add(-ago).Unix(), 10)
+			header := http.Header{}
+			header.Set("Webhook-Id", id)
+			header.Set("Webhook-Timestamp", at)
+			header.Set("Webhook-Signature", sign(id, at, []byte(body), secrets))
+			return header
+		}
+		with := func(name, value string) http.Header {
+			header := signed(0, one)
+			header.Set(name, value)
+			return header
+		}
+		v1 := signed(0, one).Get("Webhook-Signature")
+		for name, c := range map[string]struct {
+			header   http.Header
+			body     string
+			accepted bool
+		}{
+			"as it came":               {signed(0, one), body, true},
+			"of 299 s ago":             {signed(299*time.Second, one), body, true},
+			"of 301 s ago":             {signed(301*time.Second, one), body, false},
+			"of in 299 s":              {signed(-299*time.Second, one), body, true},
+			"of in 301 s":              {signed(-301*time.Second, one), body, false},
+			"written anew":             {signed(0, one), `{"type":"job.completed","data":{"a":2,"b":1}}`, false},
+			"with a space":             {signed(0, one), body + " ", false},
+			"by another's secret":      {signed(0, two), body, false},
+			"by a new and an old one":  {signed(0, two, one), body, true},
+			"one of two is no text":    {with("Webhook-Signature", "v1,AAAA "+v1), body, true},
+			"of another version alone": {with("Webhook-Signature", strings.Replace(v1, "v1,", "v2,", 1)), body, false},
+			"of no version":            {with("Webhook-Signature", strings.TrimPrefix(v1, "v1,")), body, false},
+			"under another id":         {with("Webhook-Id", "evt_1"), body, false},
+			"at another time":          {with("Webhook-Timestamp", strconv.FormatInt(time.Now().Unix()+1, 10)), body, false},
+			"at no time":               {with("Webhook-Timestamp", "now"), body, false},
+			"without an id":            {with("Webhook-Id", ""), body, false},
+		} {
+			verifier, err := standardwebhooks.NewWebhookRaw(one)
+			require.NoError(t, err)
+
+			require.Equal(t, c.accepted, verifier.Verify([]byte(c.body), c.header) == nil, name)
+		}
+		require.NotContains(t, id, ".", "id.timestamp.body is to be read in one way")
 	})
 }
 

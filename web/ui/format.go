@@ -115,6 +115,17 @@ func Clip(s string, limit int) string {
 	return string(runes[:limit-1]) + "…"
 }
 
+// Upright shows text whose marks for the direction of writing (bidirectional
+// overrides, embeddings and isolates) are named, not obeyed: they would have it
+// read, and what stands beside it, in another order than it has. Text that needs
+// none of them is shown in its own direction all the same.
+func Upright(text string) string { return named.Replace(text) }
+
+var named = strings.NewReplacer(
+	"\u202a", "[U+202A]", "\u202b", "[U+202B]", "\u202c", "[U+202C]", "\u202d", "[U+202D]", "\u202e", "[U+202E]",
+	"\u2066", "[U+2066]", "\u2067", "[U+2067]", "\u2068", "[U+2068]", "\u2069", "[U+2069]",
+)
+
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
 // share is f as a place from 0 to 100.

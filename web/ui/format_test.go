@@ -35,6 +35,8 @@ func TestFormat(t *testing.T) {
 		{Short("odd"), "odd"},
 		{Clip("a\n b  c", 10), "a b c"},
 		{Clip("äöüß", 3), "äö…"},
+		{Upright("a \u202egnp.exe\u202c b\u2067c"), "a [U+202E]gnp.exe[U+202C] b[U+2067]c"},
+		{Upright("שלום مرحبا\u200f!"), "שלום مرحبا\u200f!"},
 	} {
 		require.Equal(t, c.want, c.got)
 	}

@@ -3,6 +3,7 @@
 package videos_test
 
 import (
+	"encoding/json"
 	"image/color"
 	"io"
 	"net/http"
@@ -162,6 +163,40 @@ func TestCreate(t *testing.T) {
 		}
 		got = d.json(t, "/v1/videos", `{"prompt": "`+strings.Repeat("x", 31<<20)+`"}`)
 		require.Equal(t, http.StatusRequestEntityTooLarge, got.Status)
+		require.Zero(t, d.Count(t, "jobs"))
+	})
+
+	t.Run("RefusesOddNumbersAndTextHoweverTheyCome", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		for _, seconds := range []string{
+			"-0", "0", "4.0", "21", "1e308", "4e0", "9223372036854775808", "NaN", "Infinity", "-Inf", "0x4", "٤", " 4",
+		} {
+			contentType, body := form(t, "prompt", "x", "seconds", seconds)
+			quoted, err := json.Marshal(seconds)
+			require.NoError(t, err)
+			for _, got := range []answer{
+				d.do(t, http.MethodPost, "/v1/videos", contentType, body),
+				d.json(t, "/v1/videos", `{"prompt": "x", "seconds": `+string(quoted)+`}`),
+			} {
+				require.Equal(t, http.StatusBadRequest, got.Status, "%s: %s", seconds, got.Text)
+				requireError(t, got, "invalid_request_error", "invalid_value", "seconds")
+				require.Contains(t, got.err()["message"], "Supported values are: '4', '8', '12', '16', and '20'.")
+			}
+		}
+		for _, number := range []string{"-0", "-0.0", "1e308", "1e400", "9223372036854775808", "4.0"} {
+			got := d.json(t, "/v1/videos", `{"prompt": "x", "seconds": `+number+`}`)
+			requireError(t, got, "invalid_request_error", "invalid_value", "seconds")
+		}
+		for _, size := range []string{"99999999999x99999999999", "-720x1280", "720x1280x1", "NaNxNaN", "0x0"} {
+			contentType, body := form(t, "prompt", "x", "size", size)
+			requireError(t, d.do(t, http.MethodPost, "/v1/videos", contentType, body), "invalid_request_error", "invalid_value", "size")
+		}
+		for _, prompt := range []string{"a\x00b", "a\xffb", "a\xed\xa0\x80b", "a\ufffeb"} {
+			contentType, body := form(t, "prompt", prompt)
+			requireError(t, d.do(t, http.MethodPost, "/v1/videos", contentType, body), "invalid_request_error", "invalid_value", "prompt")
+		}
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 

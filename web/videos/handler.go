@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -72,6 +74,17 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	c := &call{Request: r, came: time.Now(), release: func() {}}
 	defer func() { c.release() }()
+	defer func() {
+		p := recover()
+		switch {
+		case p == nil:
+		case p == http.ErrAbortHandler:
+			panic(p)
+		default:
+			// The log shall have it, though the caller may have gone.
+			fail(w, r.WithContext(context.WithoutCancel(r.Context())), id, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	answer, err := a.answer(w, c)
 	if err != nil {
 		fail(w, r, id, err)

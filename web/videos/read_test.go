@@ -3,15 +3,18 @@
 package videos_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
 )
 
@@ -282,6 +285,11 @@ func TestRoutes(t *testing.T) {
 			"GET /v1/videos/characters/" + id + "/":       {404, "unknown_url"},
 			"GET /v1/videos/%2e%2e%2fmodels":              {404, "unknown_url"},
 			"GET /v1/videos/" + strings.Repeat("a", 5000): {404, "not_found"},
+			"GET /v1" + strings.Repeat("/x", 5000):        {404, "unknown_url"},
+			"GET /v1/videos/" + id + ";a=b":               {404, "not_found"},
+			"GET /v1/videos/" + id + "%00":                {404, "not_found"},
+			"BREW /v1/videos":                             {405, "method_not_supported"},
+			"OPTIONS /v1/videos":                          {405, "method_not_supported"},
 		} {
 			method, path, _ := strings.Cut(request, " ")
 
@@ -293,6 +301,20 @@ func TestRoutes(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, d.do(t, http.MethodHead, "/v1/videos/"+id, "", nil).Status)
 		require.Equal(t, "GET, POST", d.do(t, http.MethodPut, "/v1/videos", "", nil).Header.Get("Allow"))
+	})
+
+	t.Run("AreAnsweredThoughACallPanics", func(t *testing.T) {
+		t.Parallel()
+
+		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) { panic("a canary") }})
+		answer := httptest.NewRecorder()
+
+		api.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v1/models", nil))
+
+		require.Equal(t, http.StatusInternalServerError, answer.Code)
+		require.Contains(t, answer.Body.String(), `"type":"server_error"`)
+		require.Regexp(t, "^req_", answer.Header().Get("X-Request-Id"))
+		require.NotContains(t, answer.Body.String(), "canary")
 	})
 
 	t.Run("TakeAClientsKey", func(t *testing.T) {

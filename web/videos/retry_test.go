@@ -255,6 +255,15 @@ func TestIdempotencyKey(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "idempotency_key_reused", "Idempotency-Key")
 		got = d.json(t, "/v1/videos", boat, "Idempotency-Key", strings.Repeat("k", 256))
 		requireError(t, got, "invalid_request_error", "invalid_value", "Idempotency-Key")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/videos", strings.NewReader(boat))
+		require.NoError(t, err)
+		req.Header = http.Header{
+			"Authorization": {"Bearer " + d.Secrets[models.RoleClient]}, "Content-Type": {"application/json"}, "Idempotency-Key": {"two", "two"},
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusBadRequest, res.StatusCode, "which of them counts?")
 		require.Equal(t, 1, d.Count(t, "jobs"))
 	})
 }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// hosts are the names by which the API may be called; none is by any.
+type hosts []string
+
+// hostName is a name or an address, without a port.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$`)
+
+// readHosts reads "reelay.example,api.internal".
+func readHosts(text string) (hosts, error) {
+	var read hosts
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if !hostName.MatchString(name) || len(name) > 253 {
+			return nil, fmt.Errorf("%q is no host name", name)
+		}
+		read = append(read, bareHost(name))
+	}
+	return read, nil
+}
+
+// bareHost is a host in one spelling, without a port.
+func bareHost(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if address, err := netip.ParseAddr(host); err == nil {
+		return address.Unmap().String()
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// only answers requests to other hosts with 421, so that no page of a stranger
+// whose name was made to lead here is answered. Who asks for the very address at
+// which the connection came in, as a probe or our own agents do, was not led
+// astray; and how we are is nobody's secret.
+func (h hosts) only(publicURL string, next http.Handler) http.Handler {
+	if len(h) == 0 {
+		return next
+	}
+	h = append(slices.Clone(h), bareHost(hostPort(publicURL)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := bareHost(r.Host)
+		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		switch {
+		case slices.Contains(h, asked), at != nil && asked == bareHost(at.String()), r.URL.Path == "/healthz", r.URL.Path == "/readyz":
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, "This server does not go by the name in the Host header: use its public address, or add the name to REELAY_HOSTS.", http.StatusMisdirectedRequest)
+		}
+	})
+}

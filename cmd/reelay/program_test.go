@@ -1,0 +1,110 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asProgram in its environment has this test's executable be the program itself.
+const asProgram = "REELAY_TEST_AS_PROGRAM"
+
+// program is a command line as a process of its own, without a terminal.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+// TestProgram is about what only a process has: signals, pipes and a command line
+// that others see.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+
+	submits := func(t *testing.T, url string) (*exec.Cmd, *strings.Builder) {
+		cmd := program(t, "submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x")
+		errs := &strings.Builder{}
+		cmd.Stderr = errs
+		return cmd, errs
+	}
+
+	t.Run("SaysWhenItIsInterruptedHowToFindItsJob", func(t *testing.T) {
+		t.Parallel()
+
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			asked := make(chan struct{}, 1)
+			server, url := serveFaulty(t, func(_ http.ResponseWriter, r *http.Request) {
+				asked <- struct{}{}
+				<-r.Context().Done()
+			})
+			cmd, errs := submits(t, url)
+			require.NoError(t, cmd.Start())
+			<-asked
+
+			require.NoError(t, cmd.Process.Signal(signal))
+
+			require.Error(t, cmd.Wait())
+			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), errs)
+			require.Len(t, server.received(), 1, "it asks no more")
+			require.Contains(t, errs.String(), "--idempotency-key "+server.received()[0])
+			require.NotContains(t, errs.String(), "\x1b", "there is no terminal")
+		}
+	})
+
+	t.Run("IsContentWithAReaderThatHasGone", func(t *testing.T) {
+		t.Parallel()
+
+		_, url := serveFaulty(t, accepted)
+		cmd, errs := submits(t, url)
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, read.Close())
+		cmd.Stdout = write
+
+		err = cmd.Run()
+
+		require.NoError(t, write.Close())
+		require.NoError(t, err, errs)
+		require.NotContains(t, errs.String(), "pipe")
+	})
+
+	t.Run("FailsIfItCannotWrite", func(t *testing.T) {
+		t.Parallel()
+
+		_, url := serveFaulty(t, accepted)
+		cmd, errs := submits(t, url)
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip("this system has no /dev/full")
+		}
+		defer full.Close()
+		cmd.Stdout = full
+
+		require.Error(t, cmd.Run())
+
+		require.Equal(t, exitFailed, cmd.ProcessState.ExitCode())
+		require.Contains(t, errs.String(), "no space left on device")
+	})
+
+	t.Run("WarnsOfAKeyThatOthersSee", func(t *testing.T) {
+		t.Parallel()
+
+		_, url := serveFaulty(t, accepted)
+		cmd, errs := submits(t, url)
+
+		out, err := cmd.Output()
+
+		require.NoError(t, err, errs)
+		require.Equal(t, "job_1\n", string(out), "its output is a program's to read")
+		require.Contains(t, errs.String(), "set REELAY_API_KEY instead")
+		require.NotContains(t, errs.String(), "rl_x")
+	})
+}

@@ -1,0 +1,140 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// none is queues in which nothing waits.
+func none(context.Context) ([]models.QueueCount, error) { return nil, nil }
+
+// scrape returns the lines of our own metrics, without comments.
+func scrape(t *testing.T, m *Metrics) []string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	require.Equal(t, http.StatusOK, answer.Code)
+	require.Contains(t, answer.Body.String(), "go_goroutines ")
+	return slices.DeleteFunc(strings.Split(answer.Body.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "reelay_") })
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellOfRefusalsWaitsAndQueues", func(t *testing.T) {
+		t.Parallel()
+
+		m := New(func(context.Context) ([]models.QueueCount, error) {
+			return []models.QueueCount{
+				{Lane: models.TierFree, Depth: 12}, // of all models
+				{Lane: models.TierFree, Model: "testcard", Depth: 12},
+				{Lane: models.TierPro, Model: "testcard"},
+			}, nil
+		})
+		m.Refused(jobs.CodeRateLimited, models.TierFree)
+		m.Refused(jobs.CodeRateLimited, models.TierFree)
+		m.Waited(models.TierPro, 10, 7)
+		m.Waited(models.TierPro, 7, 10)
+
+		lines := scrape(t, m)
+
+		require.Subset(t, lines, []string{
+			`reelay_submits_refused_total{code="RATE_LIMITED",tier="FREE"} 2`,
+			`reelay_eta_error_seconds_bucket{tier="PRO",le="2"} 0`,
+			`reelay_eta_error_seconds_bucket{tier="PRO",le="5"} 2`,
+			`reelay_eta_error_seconds_sum{tier="PRO"} 6`,
+			`reelay_queue_depth{model="testcard",tier="FREE"} 12`,
+			`reelay_queue_depth{model="testcard",tier="PRO"} 0`,
+		})
+		require.Len(t, slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "reelay_queue_depth") }), 2)
+	})
+
+	// A label that a customer chooses, or that each of them has, would be a series for
+	// each, and tell who they are.
+	t.Run("HaveNoLabelsButThoseOfFewValues", func(t *testing.T) {
+		t.Parallel()
+
+		m := New(func(context.Context) ([]models.QueueCount, error) {
+			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
+		})
+		m.Refused(jobs.CodeOverloaded, models.TierBatch)
+		m.Waited(models.TierBatch, 1, 1)
+
+		families, err := m.registry.Gather()
+
+		require.NoError(t, err)
+		own := map[string][]string{}
+		for _, family := range families {
+			if name := family.GetName(); strings.HasPrefix(name, "reelay_") {
+				for _, label := range family.GetMetric()[0].GetLabel() {
+					own[name] = append(own[name], label.GetName())
+				}
+			}
+		}
+		require.Equal(t, map[string][]string{
+			"reelay_submits_refused_total": {"code", "tier"}, "reelay_eta_error_seconds": {"tier"}, "reelay_queue_depth": {"model", "tier"},
+		}, own)
+	})
+
+	t.Run("ReadTheQueuesOnceInFiveSeconds", func(t *testing.T) {
+		t.Parallel()
+
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			m := New(func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil })
+
+			for range 3 {
+				_, err := m.registry.Gather()
+				require.NoError(t, err)
+			}
+			require.Equal(t, 1, asked)
+			time.Sleep(readEvery) // the bubble's clock
+			_, err := m.registry.Gather()
+
+			require.NoError(t, err)
+			require.Equal(t, 2, asked)
+		})
+	})
+
+	t.Run("AreThereWithoutTheDatabaseButForWhatIsNotKnown", func(t *testing.T) {
+		t.Parallel()
+
+		synctest.Test(t, func(t *testing.T) {
+			down := false
+			m := New(func(ctx context.Context) ([]models.QueueCount, error) {
+				until, bounded := ctx.Deadline()
+				require.True(t, bounded)
+				require.LessOrEqual(t, time.Until(until), readTimeout)
+				if down {
+					return nil, errors.New("dial postgres://user:password@host")
+				}
+				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
+			})
+			m.Refused(jobs.CodeOverloaded, models.TierFree)
+			require.Len(t, scrape(t, m), 2)
+			down = true
+			time.Sleep(readEvery) // the bubble's clock
+
+			lines := scrape(t, m)
+
+			require.Equal(t, []string{`reelay_submits_refused_total{code="OVERLOADED",tier="FREE"} 1`}, lines, "an old depth, or 0, would be wrong")
+		})
+	})
+
+	t.Run("TellNothingBeforeAnythingHappened", func(t *testing.T) {
+		t.Parallel()
+
+		require.Empty(t, scrape(t, New(none)))
+	})
+}
