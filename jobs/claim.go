@@ -45,11 +45,9 @@ type search struct {
 	found found
 }
 
-// found is what a search came to: a lease with its change, or at most one of the
-// others.
+// found is what a search came to: at most one of them.
 type found struct {
-	lease  *Lease
-	change *change
+	lease *Lease
 	// passed tells that there was a job that only this worker may not have.
 	passed bool
 	err    error
@@ -63,24 +61,19 @@ var errTurn = errors.New("it is another job's turn now")
 // is none, or the worker can take none now; passed tells whether there was a job
 // that only this worker may not have.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
-	if err := l.looks.doThen(ctx, s, claimSize, l.lookAll); err != nil {
+	if err := l.looks.do(ctx, s, claimSize, l.lookAll); err != nil {
 		return nil, false, err
 	}
 	return s.found.lease, s.found.passed, s.found.err
 }
 
 // lookAll runs the searches of one kind of worker, and leaves the others. alone
-// are those behind which nobody waits. after tells of what was given.
-func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search, after func()) {
+// are those behind which nobody waits.
+func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
 	kinds := groupedBy(all, func(s *search) string { return s.kind })
 	first := kinds[all[0].kind]
 	delete(kinds, all[0].kind)
-	left = append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)
-	var changes []*change
-	for _, s := range first {
-		changes = append(changes, s.found.change)
-	}
-	return left, func() { l.Notifier.tell(ctx, changes) }
+	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)
 }
 
 // claimAll gives jobs to workers of one kind in the order in which they asked. It
@@ -136,7 +129,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Dur
 	for _, c := range b.claims {
 		switch c.verdict {
 		case given:
-			c.search.found = found{lease: c.made.lease, change: c.made.change}
+			c.search.found = found{lease: c.made.lease}
 			changes = append(changes, c.made.change)
 			l.compare(c.made.job)
 			over[c.search] = true
@@ -155,7 +148,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Dur
 			l.passStale(ctx, all, c.head, b.hinted)
 		}
 	}
-	l.Notifier.index(ctx, changes)
+	l.Notifier.after(ctx, changes...)
 	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), apart, nil
 }
 

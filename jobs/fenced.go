@@ -50,7 +50,7 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
-	err := with.doThen(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) ([][]*fencedCall, func()) {
+	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
 		return h.together(ctx, calls, accounts, alone)
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 
 // together runs calls in one transaction, and returns those that need another: all
 // of them, with nobody behind them, if somebody else held a row of one for long,
-// and one by one if it failed. after tells of what changed.
-func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall, after func()) {
+// and one by one if it failed.
+func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall) {
 	if len(calls) > 1 {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
 			if c.writes {
@@ -72,12 +72,10 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 		})
 	}
 	if len(calls) == 0 {
-		return left, nil
+		return left
 	}
-	changes, err := h.transact(ctx, calls, accounts, patienceOf(alone))
-	switch {
+	switch err := h.transact(ctx, calls, accounts, patienceOf(alone)); {
 	case err == nil:
-		after = func() { h.Leaser.Notifier.after(ctx, changes...) }
 	case models.IsLockTimeout(err) && !alone:
 		left = append(left, calls)
 	case len(calls) == 1:
@@ -85,19 +83,19 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 	default:
 		left = slices.AppendSeq(left, slices.Chunk(calls, 1))
 	}
-	return left, after
+	return left
 }
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
 // and stops no other. Rows are locked for those alone that have a lease.
-func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool, patience time.Duration) (changes []*change, err error) {
+func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool, patience time.Duration) error {
 	holds := make([]models.Hold, len(calls))
 	for i, c := range calls {
 		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
 	}
 	var changed []*held
 	var lost []*fencedCall
-	err = inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+	err := inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
 		all, err := lockAll(ctx, tx, holds, accounts, patience)
 		if err != nil {
 			return err
@@ -126,13 +124,15 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		return saveHeld(ctx, tx, changed)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var changes []*change
 	for _, l := range changed {
 		changes = append(changes, l.change)
 	}
+	h.Leaser.Notifier.after(ctx, changes...)
 	h.explain(ctx, lost)
-	return changes, nil
+	return nil
 }
 
 // lookUp reads what is known of the objects that calls over leases name.

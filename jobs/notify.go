@@ -21,43 +21,34 @@ type Notifier struct {
 // notifyTimeout bounds what a slow Redis can cost the caller.
 const notifyTimeout = 200 * time.Millisecond
 
-// after tells of changes once they are committed.
+// after tells of changes once they are committed. Nobody stands by while the news
+// of them goes out.
 func (n *Notifier) after(ctx context.Context, changes ...*change) {
-	n.index(ctx, changes)
-	n.tell(ctx, changes)
-}
-
-// tell tells who follows them of changes once they are committed.
-func (n *Notifier) tell(ctx context.Context, changes []*change) {
-	var news []string
-	for _, c := range withOthers(changes) {
-		news = append(news, c.news()...)
-	}
-	if len(news) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
-	defer cancel()
-	slices.Sort(news)
-	n.News.Publish(ctx, slices.Compact(news)...)
-}
-
-// withOthers are changes and what they led to.
-func withOthers(changes []*change) []*change {
 	var all []*change
 	for _, c := range changes {
 		if c != nil {
 			all = append(append(all, c), c.others...)
 		}
 	}
-	return all
+	n.index(ctx, all)
+	var news []string
+	for _, c := range all {
+		news = append(news, c.news()...)
+	}
+	if len(news) == 0 {
+		cancel()
+		return
+	}
+	slices.Sort(news)
+	go func() {
+		defer cancel()
+		n.News.Publish(ctx, slices.Compact(news)...)
+	}()
 }
 
-// index keeps the ready index as changes left the jobs.
+// index keeps the ready index as the changes left the jobs.
 func (n *Notifier) index(ctx context.Context, changes []*change) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
-	defer cancel()
-	changes = withOthers(changes)
 	var left []ReadyJob
 	for _, c := range changes {
 		if c.left != nil {

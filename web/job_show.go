@@ -298,10 +298,10 @@ func entries(object json.RawMessage) []entry {
 		value := string(fields[name])
 		var text string
 		if json.Unmarshal(fields[name], &text) == nil {
-			value = ui.Upright(text)
+			value = text
 		}
 		if value != "" {
-			found = append(found, entry{name, value})
+			found = append(found, entry{ui.Upright(name), ui.Upright(value)})
 		}
 	}
 	return found

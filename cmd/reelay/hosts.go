@@ -13,8 +13,8 @@ import (
 // hosts are the names by which the API may be called; none is by any.
 type hosts []string
 
-// hostName is a name or an address, without a port.
-var hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$`)
+// hostName is a name, or an IPv4 address.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
 
 // readHosts reads "reelay.example,api.internal".
 func readHosts(text string) (hosts, error) {
@@ -23,7 +23,7 @@ func readHosts(text string) (hosts, error) {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		if !hostName.MatchString(name) || len(name) > 253 {
+		if _, err := netip.ParseAddr(name); err != nil && (!hostName.MatchString(name) || len(name) > 253) {
 			return nil, fmt.Errorf("%q is no host name", name)
 		}
 		read = append(read, bareHost(name))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -72,6 +73,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Request-Id", id)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
+	sent := &sending{ResponseWriter: w}
+	w = sent
 	c := &call{Request: r, came: time.Now(), release: func() {}}
 	defer func() { c.release() }()
 	defer func() {
@@ -81,8 +84,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case p == http.ErrAbortHandler:
 			panic(p)
 		default:
-			// The log shall have it, though the caller may have gone.
-			fail(w, r.WithContext(context.WithoutCancel(r.Context())), id, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			ctx := context.WithoutCancel(r.Context()) // the log shall have it, though the caller may have gone
+			err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			if sent.begun { // a part of a film, which must not look whole
+				slog.ErrorContext(ctx, "videos request failed", "method", r.Method, "path", r.URL.Path, "request", id, "error", err)
+				panic(http.ErrAbortHandler)
+			}
+			fail(w, r.WithContext(ctx), id, err)
 		}
 	}()
 	answer, err := a.answer(w, c)
@@ -94,6 +102,25 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		send(w, http.StatusOK, answer)
 	}
 }
+
+// sending is an answer, and whether a part of it may have gone out.
+type sending struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (s *sending) WriteHeader(status int) {
+	s.begun = true
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *sending) Write(p []byte) (int, error) {
+	s.begun = true
+	return s.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (s *sending) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	if urlkey.IsIn(c.URL.Query()) {

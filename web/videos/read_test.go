@@ -4,6 +4,7 @@ package videos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -317,6 +318,16 @@ func TestRoutes(t *testing.T) {
 		require.NotContains(t, answer.Body.String(), "canary")
 	})
 
+	t.Run("AreCutOffIfTheyPanicWithAPartSent", func(t *testing.T) {
+		t.Parallel()
+
+		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) { return jobs.Principal{}, errors.New("no") }})
+
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+			api.ServeHTTP(brokenPipe{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/v1/models", nil))
+		})
+	})
+
 	t.Run("TakeAClientsKey", func(t *testing.T) {
 		t.Parallel()
 
@@ -405,3 +416,8 @@ func requireParam(t *testing.T, err error) {
 	require.Equal(t, http.StatusBadRequest, refused.StatusCode)
 	require.Equal(t, "input_reference", refused.Param, refused.Message)
 }
+
+// brokenPipe panics when it is written to.
+type brokenPipe struct{ http.ResponseWriter }
+
+func (brokenPipe) Write([]byte) (int, error) { panic("a canary") }
