@@ -25,6 +25,8 @@ type loader[K comparable, V any] struct {
 }
 
 type batch[K comparable, V any] struct {
+	place  *place
+	leave  func() // has it leave, though more could come
 	keys   []K
 	waited map[*place]int
 	over   bool
@@ -47,7 +49,7 @@ func (l *loader[K, V]) load(ctx context.Context, key K) (value V, err error) {
 	}
 	b, leaves := l.join(s, p, key)
 	if leaves != nil {
-		l.run(ctx, s, p, b, leaves)
+		l.run(ctx, s, b, leaves)
 	}
 	select {
 	case <-b.done:
@@ -66,11 +68,16 @@ func (l *loader[K, V]) join(s *siblings, p *place, key K) (b *batch[K, V], leave
 	if known && b.over {
 		return b, nil
 	}
-	first := false
+	if known && b.place.isBelow(p) {
+		b.leave() // who could still come there comes after this field is resolved
+	}
 	if !known {
-		b = l.open[p]
-		if first = b == nil; first {
-			b = &batch[K, V]{waited: map[*place]int{}, done: make(chan struct{}), err: errors.New("the query was given up")}
+		if b = l.open[p]; b == nil {
+			leaves = make(chan struct{})
+			b = &batch[K, V]{
+				place: p, leave: sync.OnceFunc(func() { close(leaves) }), waited: map[*place]int{},
+				done: make(chan struct{}), err: errors.New("the query was given up"),
+			}
 			if l.open == nil {
 				l.open, l.batches = map[*place]*batch[K, V]{}, map[K]*batch[K, V]{}
 			}
@@ -80,12 +87,17 @@ func (l *loader[K, V]) join(s *siblings, p *place, key K) (b *batch[K, V], leave
 		l.batches[key] = b
 	}
 	b.waited[p]++
-	return b, s.wait(p, first)
+	var leave func()
+	if leaves != nil {
+		leave = b.leave
+	}
+	s.wait(p, leave)
+	return b, leaves
 }
 
-func (l *loader[K, V]) run(ctx context.Context, s *siblings, p *place, b *batch[K, V], leaves <-chan struct{}) {
+func (l *loader[K, V]) run(ctx context.Context, s *siblings, b *batch[K, V], leaves <-chan struct{}) {
 	defer l.finish(s, b) // even if fetch panics
-	for before := -1; ; {
+	for before := s.happened(); ; {
 		select {
 		case <-leaves:
 		case <-ctx.Done():
@@ -98,9 +110,15 @@ func (l *loader[K, V]) run(ctx context.Context, s *siblings, p *place, b *batch[
 		break
 	}
 	l.mu.Lock()
-	delete(l.open, p)
+	delete(l.open, b.place)
 	l.mu.Unlock()
-	b.found, b.err = l.fetch(ctx, b.keys)
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+		b.found, b.err = l.fetch(ctx, b.keys)
+	case <-ctx.Done():
+		b.err = ctx.Err()
+	}
 }
 
 // finish lets those go on who wait for a batch. They are counted as such before

@@ -13,24 +13,43 @@ import (
 // batch leaves when all are there who can come, and not before, however busy the
 // machine is.
 type siblings struct {
+	// reading holds the batches that are read now: aliases of one field are places
+	// of their own, and there may be many.
+	reading chan struct{}
+
 	mu       sync.Mutex
 	response *place
 	steps    int // whatever happened at any place
 }
+
+// maxReading is how many batches of one response are read at once.
+const maxReading = 8
 
 // place is one field of the query, for all objects that it is asked of.
 type place struct {
 	within *place
 	fields map[string]*place // by alias
 
-	returned int  // fields that are resolved
-	waiting  int  // fields that wait for a batch
-	objects  int  // that the resolved ones were answered with
-	whole    bool // all are resolved: it is known how often each field below will be asked for
-	due      []chan struct{}
+	returned int      // fields that are resolved
+	waiting  int      // fields that wait for a batch
+	objects  int      // that the resolved ones were answered with, all of one type
+	whole    bool     // all are resolved: it is known how often each field below will be asked for
+	due      []func() // has a batch leave
 }
 
-func newSiblings() *siblings { return &siblings{response: &place{objects: 1, whole: true}} }
+// isBelow tells whether a place is inside another.
+func (p *place) isBelow(other *place) bool {
+	for p = p.within; p != nil; p = p.within {
+		if p == other {
+			return true
+		}
+	}
+	return false
+}
+
+func newSiblings() *siblings {
+	return &siblings{reading: make(chan struct{}, maxReading), response: &place{objects: 1, whole: true}}
+}
 
 type placeKey struct{}
 
@@ -102,19 +121,17 @@ func (s *siblings) leave(p *place, objects int) {
 	p.settle()
 }
 
-// wait notes that a field waits for a batch. If it is the batch's first, it returns
-// what is closed when the batch may leave.
-func (s *siblings) wait(p *place, first bool) (leaves chan struct{}) {
+// wait notes that a field waits for a batch. leave is called when the batch that
+// began with it may leave, if one did.
+func (s *siblings) wait(p *place, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps++
 	p.waiting++
-	if first {
-		leaves = make(chan struct{})
-		p.due = append(p.due, leaves)
+	if leave != nil {
+		p.due = append(p.due, leave)
 	}
 	p.settle()
-	return leaves
 }
 
 // goOn notes that fields wait no more.
@@ -140,8 +157,8 @@ func (p *place) settle() {
 		return
 	}
 	if p.returned+p.waiting >= p.within.objects {
-		for _, leaves := range p.due {
-			close(leaves)
+		for _, leave := range p.due {
+			leave()
 		}
 		p.due = nil
 	}
