@@ -74,7 +74,7 @@ func (s *Site) newFloor(ctx context.Context, n, accounts int) (*floor, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &floor{site: s, rate: 3000, keys: customers}
+	f := &floor{site: s, rate: float64(s.sized(3000, 100)), keys: customers}
 	for _, key := range customers {
 		f.sellers = append(f.sellers, s.Admin.WithKey(key))
 	}

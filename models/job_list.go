@@ -45,7 +45,7 @@ const (
 	examinedByList  = 10_000
 	examinedByCount = 20_000
 	// leftOut is up to how many jobs are counted to be left out of others.
-	leftOut = 100_000
+	leftOut = 50_000
 	// clockMargin is how far the clock of the process that made a job's id may be
 	// from PostgreSQL's, which decides when the job was created.
 	clockMargin = 10 * time.Minute
