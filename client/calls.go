@@ -28,8 +28,8 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return found(data.Job, "job", id)
 }
 
-// JobHistory returns a job with what it waits for, its attempts, artifacts and
-// first 200 events, or a NOT_FOUND error.
+// JobHistory returns a job with what it waits for and how long it may take, its
+// attempts, artifacts and first 200 events, or a NOT_FOUND error.
 func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error) {
 	data, err := jobHistory(ctx, repeater{c}, id)
 	if err != nil {
@@ -83,6 +83,16 @@ func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submiss
 	return &data.SubmitJobs, nil
 }
 
+// Estimate guesses what SubmitJob with this input would have to expect. Nothing is
+// submitted.
+func (c *Client) Estimate(ctx context.Context, in SubmitJobInput) (*Estimate, error) {
+	data, err := estimate(ctx, repeater{c}, in)
+	if err != nil {
+		return nil, err
+	}
+	return &data.Estimate, nil
+}
+
 // keyed gives a submit without an idempotency key one.
 func keyed(in SubmitJobInput) SubmitJobInput {
 	if in.IdempotencyKey == nil {
@@ -109,6 +119,16 @@ func (c *Client) RetryJob(ctx context.Context, id string, fromScratch bool) (*Jo
 		return nil, err
 	}
 	return &data.RetryJob, nil
+}
+
+// DeleteJob deletes a job's prompt and artifacts for good. A job that waits or runs
+// is a CONFLICT error.
+func (c *Client) DeleteJob(ctx context.Context, id string) (*Job, error) {
+	data, err := deleteJob(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.DeleteJob, nil
 }
 
 // WorkerFilter chooses workers; its zero value means all of them.

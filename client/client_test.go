@@ -73,6 +73,29 @@ func TestCall(t *testing.T) {
 		require.Equal(t, int64(9007199254740993), got.Job.Result.SizeBytes)
 	})
 
+	t.Run("GuessesAndDeletes", func(t *testing.T) {
+		t.Parallel()
+		var sent []string
+		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			var asked struct {
+				OperationName string
+				Variables     json.RawMessage
+			}
+			_ = json.NewDecoder(r.Body).Decode(&asked)
+			sent = append(sent, asked.OperationName+" "+string(asked.Variables))
+			io.WriteString(w, `{"data":{"estimate":{"renderSeconds":4.5,"position":3},"deleteJob":{"id":"job_1","deletedAt":"2026-01-02T03:04:05Z"}}}`)
+		})
+
+		guess, err := c.Estimate(t.Context(), client.SubmitJobInput{Model: "testcard"})
+		require.NoError(t, err)
+		deleted, err := c.DeleteJob(t.Context(), "job_1")
+		require.NoError(t, err)
+
+		require.Equal(t, client.Estimate{RenderSeconds: new(4.5), Position: 3}, *guess)
+		require.Equal(t, 2026, deleted.DeletedAt.Year())
+		require.Equal(t, []string{`estimate {"input":{"model":"testcard"}}`, `deleteJob {"id":"job_1"}`}, sent)
+	})
+
 	t.Run("NullIsNotFound", func(t *testing.T) {
 		t.Parallel()
 		c, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"data":{"job":null}}`) })

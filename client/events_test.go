@@ -55,3 +55,38 @@ func TestJobEvents(t *testing.T) {
 		require.Equal(t, []int{0, 2, 4}, from)
 	})
 }
+
+func TestJobChanges(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysWhenSomeMayBeMissingAndGoesOn", func(t *testing.T) {
+		t.Parallel()
+		asked := make(chan string, 10)
+		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			conn, subscribe := acceptFrame(w, r)
+			defer conn.CloseNow()
+			var payload struct{ Variables json.RawMessage }
+			_ = json.Unmarshal(subscribe.Payload, &payload)
+			asked <- string(payload.Variables)
+			change := json.RawMessage(`{"data":{"jobChanges":{"id":"job_1","status":"RUNNING"}}}`)
+			_ = wsjson.Write(r.Context(), conn, frame{ID: "1", Type: "next", Payload: change})
+		})
+
+		var seen []string
+		for job, err := range c.JobChanges(t.Context(), client.JobFilter{Model: new("testcard")}) {
+			if err != nil {
+				seen = append(seen, string(client.ErrorCode(err)))
+				continue
+			}
+			seen = append(seen, string(job.Status))
+			if len(seen) > 2 {
+				break
+			}
+		}
+
+		require.Equal(t, []string{"RUNNING", "UNAVAILABLE", "RUNNING"}, seen)
+		for range 2 {
+			require.JSONEq(t, `{"filter": {"model": "testcard"}}`, <-asked)
+		}
+	})
+}

@@ -654,6 +654,33 @@ func (v *EndedJob) GetId() string { return v.Id }
 // GetStatus returns EndedJob.Status, and is useful for accessing the field via an interface.
 func (v *EndedJob) GetStatus() JobStatus { return v.Status }
 
+// Estimate includes the requested fields of the GraphQL type Estimate.
+// The GraphQL type's documentation follows.
+//
+// A best guess, from the queue and the fleet as they are now. What is null is not known.
+type Estimate struct {
+	// Until a worker would start it; null where there is no capacity to reckon with, or the queue is paused.
+	WaitSeconds *float64 `json:"waitSeconds"`
+	// One time in ten it takes longer.
+	WaitSecondsP90 *float64 `json:"waitSecondsP90"`
+	// How long it would keep a worker busy.
+	RenderSeconds *float64 `json:"renderSeconds"`
+	// The place it would have among the queued jobs that the same workers can run: 1 is the next.
+	Position int `json:"position"`
+}
+
+// GetWaitSeconds returns Estimate.WaitSeconds, and is useful for accessing the field via an interface.
+func (v *Estimate) GetWaitSeconds() *float64 { return v.WaitSeconds }
+
+// GetWaitSecondsP90 returns Estimate.WaitSecondsP90, and is useful for accessing the field via an interface.
+func (v *Estimate) GetWaitSecondsP90() *float64 { return v.WaitSecondsP90 }
+
+// GetRenderSeconds returns Estimate.RenderSeconds, and is useful for accessing the field via an interface.
+func (v *Estimate) GetRenderSeconds() *float64 { return v.RenderSeconds }
+
+// GetPosition returns Estimate.Position, and is useful for accessing the field via an interface.
+func (v *Estimate) GetPosition() int { return v.Position }
+
 type FailJobInput struct {
 	AttemptId         string          `json:"attemptId"`
 	FencingToken      string          `json:"fencingToken"`
@@ -1100,7 +1127,7 @@ type JobFilter struct {
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
 	// Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
 	// the metadata. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
-	Search *string `json:"search"`
+	Search *string `json:"search,omitempty"`
 }
 
 // GetStatus returns JobFilter.Status, and is useful for accessing the field via an interface.
@@ -1138,13 +1165,23 @@ type JobHistory struct {
 	Job `json:"-"`
 	// While it waits: everything that holds it back, most telling first. Empty once it runs.
 	WaitingFor []WaitingReason `json:"waitingFor"`
-	Attempts   []Attempt       `json:"attempts"`
-	Artifacts  []Artifact      `json:"artifacts"`
-	Events     JobEvents       `json:"events"`
+	// Best guess of seconds until a worker starts it; null once one has, or where nobody can say.
+	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
+	// Best guess of when it is done; null once it is over or where nobody can say.
+	EstimatedCompletionAt *time.Time `json:"estimatedCompletionAt"`
+	Attempts              []Attempt  `json:"attempts"`
+	Artifacts             []Artifact `json:"artifacts"`
+	Events                JobEvents  `json:"events"`
 }
 
 // GetWaitingFor returns JobHistory.WaitingFor, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetWaitingFor() []WaitingReason { return v.WaitingFor }
+
+// GetEstimatedWaitSeconds returns JobHistory.EstimatedWaitSeconds, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetEstimatedWaitSeconds() *float64 { return v.EstimatedWaitSeconds }
+
+// GetEstimatedCompletionAt returns JobHistory.EstimatedCompletionAt, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetEstimatedCompletionAt() *time.Time { return v.EstimatedCompletionAt }
 
 // GetAttempts returns JobHistory.Attempts, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetAttempts() []Attempt { return v.Attempts }
@@ -1261,6 +1298,10 @@ func (v *JobHistory) UnmarshalJSON(b []byte) error {
 type __premarshalJobHistory struct {
 	WaitingFor []WaitingReason `json:"waitingFor"`
 
+	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
+
+	EstimatedCompletionAt *time.Time `json:"estimatedCompletionAt"`
+
 	Attempts []Attempt `json:"attempts"`
 
 	Artifacts []Artifact `json:"artifacts"`
@@ -1332,6 +1373,8 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	var retval __premarshalJobHistory
 
 	retval.WaitingFor = v.WaitingFor
+	retval.EstimatedWaitSeconds = v.EstimatedWaitSeconds
+	retval.EstimatedCompletionAt = v.EstimatedCompletionAt
 	retval.Attempts = v.Attempts
 	retval.Artifacts = v.Artifacts
 	retval.Events = v.Events
@@ -2855,6 +2898,14 @@ func (v *__createWebhookEndpointInput) GetEvents() []string { return v.Events }
 // GetFormat returns __createWebhookEndpointInput.Format, and is useful for accessing the field via an interface.
 func (v *__createWebhookEndpointInput) GetFormat() WebhookFormat { return v.Format }
 
+// __deleteJobInput is used internally by genqlient
+type __deleteJobInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __deleteJobInput.Id, and is useful for accessing the field via an interface.
+func (v *__deleteJobInput) GetId() string { return v.Id }
+
 // __deleteWebhookEndpointInput is used internally by genqlient
 type __deleteWebhookEndpointInput struct {
 	Id string `json:"id"`
@@ -2907,6 +2958,14 @@ type __enableWebhookEndpointInput struct {
 // GetId returns __enableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
 func (v *__enableWebhookEndpointInput) GetId() string { return v.Id }
 
+// __estimateInput is used internally by genqlient
+type __estimateInput struct {
+	Input SubmitJobInput `json:"input"`
+}
+
+// GetInput returns __estimateInput.Input, and is useful for accessing the field via an interface.
+func (v *__estimateInput) GetInput() SubmitJobInput { return v.Input }
+
 // __failJobInput is used internally by genqlient
 type __failJobInput struct {
 	Input FailJobInput `json:"input"`
@@ -2922,6 +2981,14 @@ type __heartbeatInput struct {
 
 // GetInput returns __heartbeatInput.Input, and is useful for accessing the field via an interface.
 func (v *__heartbeatInput) GetInput() HeartbeatInput { return v.Input }
+
+// __jobChangesInput is used internally by genqlient
+type __jobChangesInput struct {
+	Filter *JobFilter `json:"filter,omitempty"`
+}
+
+// GetFilter returns __jobChangesInput.Filter, and is useful for accessing the field via an interface.
+func (v *__jobChangesInput) GetFilter() *JobFilter { return v.Filter }
 
 // __jobEventsInput is used internally by genqlient
 type __jobEventsInput struct {
@@ -3365,6 +3432,15 @@ func (v *createWebhookEndpointResponse) GetCreateWebhookEndpoint() CreatedWebhoo
 	return v.CreateWebhookEndpoint
 }
 
+// deleteJobResponse is returned by deleteJob on success.
+type deleteJobResponse struct {
+	// Deletes the job's prompt and artifacts for good; the row stays, redacted. A job that waits or runs is a CONFLICT; a deleted one is returned as it is.
+	DeleteJob Job `json:"deleteJob"`
+}
+
+// GetDeleteJob returns deleteJobResponse.DeleteJob, and is useful for accessing the field via an interface.
+func (v *deleteJobResponse) GetDeleteJob() Job { return v.DeleteJob }
+
 // deleteWebhookEndpointResponse is returned by deleteWebhookEndpoint on success.
 type deleteWebhookEndpointResponse struct {
 	DeleteWebhookEndpoint string `json:"deleteWebhookEndpoint"`
@@ -3413,6 +3489,15 @@ func (v *enableWebhookEndpointResponse) GetEnableWebhookEndpoint() WebhookEndpoi
 	return v.EnableWebhookEndpoint
 }
 
+// estimateResponse is returned by estimate on success.
+type estimateResponse struct {
+	// What submitJob with this input would have to expect; nothing is submitted.
+	Estimate Estimate `json:"estimate"`
+}
+
+// GetEstimate returns estimateResponse.Estimate, and is useful for accessing the field via an interface.
+func (v *estimateResponse) GetEstimate() Estimate { return v.Estimate }
+
 // failJobResponse is returned by failJob on success.
 type failJobResponse struct {
 	FailJob EndPayload `json:"failJob"`
@@ -3428,6 +3513,17 @@ type heartbeatResponse struct {
 
 // GetHeartbeat returns heartbeatResponse.Heartbeat, and is useful for accessing the field via an interface.
 func (v *heartbeatResponse) GetHeartbeat() HeartbeatPayload { return v.Heartbeat }
+
+// jobChangesResponse is returned by jobChanges on success.
+type jobChangesResponse struct {
+	// Every status change of the caller's jobs from now on, those of all accounts for operators: the job as it is then, with
+	// the status that it came to. Nothing is kept for later: after a break, read the list of jobs. Who reads too slowly is
+	// told so (UNAVAILABLE).
+	JobChanges Job `json:"jobChanges"`
+}
+
+// GetJobChanges returns jobChangesResponse.JobChanges, and is useful for accessing the field via an interface.
+func (v *jobChangesResponse) GetJobChanges() Job { return v.JobChanges }
 
 // jobEventsResponse is returned by jobEvents on success.
 type jobEventsResponse struct {
@@ -4269,6 +4365,102 @@ func createWebhookEndpoint(
 	return data_, err_
 }
 
+// The mutation executed by deleteJob.
+const deleteJob_Operation = `
+mutation deleteJob ($id: ID!) {
+	deleteJob(id: $id) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func deleteJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *deleteJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deleteJob",
+		Query:  deleteJob_Operation,
+		Variables: &__deleteJobInput{
+			Id: id,
+		},
+	}
+
+	data_ = &deleteJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by deleteWebhookEndpoint.
 const deleteWebhookEndpoint_Operation = `
 mutation deleteWebhookEndpoint ($id: ID!) {
@@ -4469,6 +4661,43 @@ func enableWebhookEndpoint(
 	}
 
 	data_ = &enableWebhookEndpointResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by estimate.
+const estimate_Operation = `
+query estimate ($input: SubmitJobInput!) {
+	estimate(input: $input) {
+		waitSeconds
+		waitSecondsP90
+		renderSeconds
+		position
+	}
+}
+`
+
+func estimate(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input SubmitJobInput,
+) (data_ *estimateResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "estimate",
+		Query:  estimate_Operation,
+		Variables: &__estimateInput{
+			Input: input,
+		},
+	}
+
+	data_ = &estimateResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -4697,6 +4926,122 @@ func job(
 	return data_, err_
 }
 
+// The subscription executed by jobChanges.
+const jobChanges_Operation = `
+subscription jobChanges ($filter: JobFilter) {
+	jobChanges(filter: $filter) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func jobChanges(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	filter *JobFilter,
+) (dataChan_ chan jobChangesWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobChanges",
+		Query:  jobChanges_Operation,
+		Variables: &__jobChangesInput{
+			Filter: filter,
+		},
+	}
+
+	dataChan_ = make(chan jobChangesWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, jobChangesForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type jobChangesWsResponse graphql.BaseResponse[*jobChangesResponse]
+
+func jobChangesForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp jobChangesWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan jobChangesWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan jobChangesWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
+}
+
 // The subscription executed by jobEvents.
 const jobEvents_Operation = `
 subscription jobEvents ($jobId: ID!, $afterSeq: Int!) {
@@ -4769,6 +5114,8 @@ query jobHistory ($id: ID!) {
 		waitingFor {
 			... WaitingReason
 		}
+		estimatedWaitSeconds
+		estimatedCompletionAt
 		attempts {
 			... Attempt
 		}

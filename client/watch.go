@@ -62,6 +62,21 @@ func (c *Client) JobEvents(ctx context.Context, id string, afterSeq int) iter.Se
 	}
 }
 
+// JobChanges follows the caller's jobs, those of all accounts for operators: each
+// job that the filter leaves, as it is when its status has changed, until ctx ends.
+// Connections that break are WatchJob's, but nothing is kept for later: after an
+// error, read the list of jobs.
+func (c *Client) JobChanges(ctx context.Context, filter JobFilter) iter.Seq2[*Job, error] {
+	request := graphql.Request{
+		Query: jobChanges_Operation, OpName: "jobChanges", Variables: __jobChangesInput{Filter: &filter},
+	}
+	return watch(ctx, c, feed[Job]{
+		request:   func() graphql.Request { return request },
+		last:      func(*Job) bool { return false },
+		completes: true,
+	})
+}
+
 // WorkerDirectives follows what the control plane wants of a worker: what it
 // wants now, then each new wish, until a TERMINATE or ctx ends. Connections that
 // break are WatchJob's.

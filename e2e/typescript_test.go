@@ -56,9 +56,11 @@ func TestTypeScriptClient(t *testing.T) {
 		t.Parallel()
 
 		var packed []struct {
-			Files []struct{ Path string }
+			Filename string
+			Files    []struct{ Path string }
 		}
-		out := s.node(t, folder, "npm", "pack", "--dry-run", "--ignore-scripts", "--json")
+		dir := t.TempDir()
+		out := s.node(t, folder, "npm", "pack", "--pack-destination", dir, "--ignore-scripts", "--json")
 		require.NoError(t, json.Unmarshal([]byte(out), &packed))
 
 		var files []string
@@ -66,6 +68,26 @@ func TestTypeScriptClient(t *testing.T) {
 			files = append(files, file.Path)
 			require.True(t, strings.HasPrefix(file.Path, "dist/") || file.Path == "README.md" || file.Path == "package.json", file.Path)
 		}
-		require.Subset(t, files, []string{"dist/index.js", "dist/index.d.ts", "dist/node.js", "dist/node.d.ts", "README.md"})
+		require.Subset(t, files, []string{"dist/index.js", "dist/index.d.ts", "dist/node.js", "dist/node.d.ts", "dist/webhooks.js", "README.md"})
+
+		// Installed as npm would, but for the network: beside the packages that it names, and no others.
+		modules := filepath.Join(dir, "node_modules")
+		installed := filepath.Join(modules, "reelay-client")
+		require.NoError(t, os.MkdirAll(installed, 0o755))
+		s.node(t, dir, "tar", "-xzf", packed[0].Filename, "--strip-components=1", "-C", installed)
+		var manifest struct{ Dependencies map[string]string }
+		text, err := os.ReadFile(filepath.Join(installed, "package.json"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &manifest))
+		for name := range manifest.Dependencies {
+			require.NoError(t, os.MkdirAll(filepath.Join(modules, filepath.Dir(name)), 0o755))
+			require.NoError(t, os.Symlink(filepath.Join(folder, "node_modules", name), filepath.Join(modules, name)))
+		}
+		out = s.node(t, dir, "node", "--input-type=module", "-e", `
+			import { Reelay } from "reelay-client";
+			import { download } from "reelay-client/node";
+			const reelay = new Reelay({ endpoint: process.env.REELAY_ENDPOINT, apiKey: process.env.REELAY_API_KEY });
+			console.log(typeof download, (await reelay.viewer()).role);`)
+		require.Equal(t, "function CLIENT\n", out)
 	})
 }

@@ -6,6 +6,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"net/http"
 	"os"
 	"os/exec"
@@ -95,12 +99,37 @@ func TestVideos(t *testing.T) {
 		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
 	})
 
+	t.Run("BeginsAFilmWithThePictureOfTheNodePackage", func(t *testing.T) {
+		packages, err := filepath.Abs(nodePackages)
+		require.NoError(t, err)
+		if _, err := os.Stat(packages); err != nil {
+			t.Skip("its packages are not there: `go tool task clients` fetches them")
+		}
+		picture := filepath.Join(t.TempDir(), "boat.png")
+		file, err := os.Create(picture)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(png.Encode(file, redAndBlue()), file.Close()))
+
+		dir := run(t, "node", filepath.Join(filepath.Dir(packages), "reference.mjs"), picture)
+
+		for _, name := range []string{"file.mp4", "link.mp4"} {
+			film := filepath.Join(dir, name)
+			require.Equal(t, "h264,720,1280,96", probeFilm(t, film))
+			halves, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-i", film, "-frames:v", "1",
+				"-vf", "format=rgb24,scale=2:1:flags=area", "-f", "rawvideo", "-").Output()
+			require.NoError(t, err)
+			require.Len(t, halves, 6)
+			require.Greater(t, int(halves[0]), int(halves[3])+40, "%s is red on the left: %v", name, halves)
+			require.Greater(t, int(halves[5]), int(halves[2])+40, "%s is blue on the right: %v", name, halves)
+		}
+	})
+
 	t.Run("MakesAFilmForThePythonPackage", func(t *testing.T) {
 		folder, err := filepath.Abs("clients/python")
 		require.NoError(t, err)
 		python := filepath.Join(folder, "venv/bin/python")
 		if _, err := os.Stat(python); err != nil {
-			t.Skip("there is no Python with its packages: `go tool task clients` fetches them where Python 3 has venv")
+			t.Skip("its packages are not there: `go tool task clients` fetches them")
 		}
 
 		dir := run(t, python, filepath.Join(folder, "example.py"))
@@ -125,6 +154,16 @@ func TestVideos(t *testing.T) {
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "COMPLETED")
 	})
+}
+
+// redAndBlue is a picture of a film's size, red on the left and blue on the right.
+func redAndBlue() image.Image {
+	picture := image.NewRGBA(image.Rect(0, 0, 720, 1280))
+	left := picture.Bounds()
+	left.Max.X /= 2
+	draw.Draw(picture, picture.Bounds(), image.NewUniform(color.RGBA{20, 20, 200, 255}), image.Point{}, draw.Src)
+	draw.Draw(picture, left, image.NewUniform(color.RGBA{200, 20, 20, 255}), image.Point{}, draw.Src)
+	return picture
 }
 
 // probeFilm says what a film is: its codec, width, height and number of frames.

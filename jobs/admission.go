@@ -34,6 +34,9 @@ type Meter interface {
 	Refused(code Code, tier models.Tier)
 	// Waited compares how long a job was predicted to wait and did, in seconds.
 	Waited(tier models.Tier, predicted, waited float64)
+	// Completed compares how long after its submit a job was predicted to be
+	// complete and was, in seconds.
+	Completed(tier models.Tier, predicted, took float64)
 }
 
 // Admission decides which submits come in now: by their account's rate, and by
@@ -229,14 +232,14 @@ func (p *pass) overloaded(c candidate) error {
 	seen := *c.job
 	seen.Tier = tierOf(c.job, p.account)
 	seen.Lane = seen.Tier
-	wait, system := p.Estimates.expect(&seen, p.account)
-	c.job.PredictedWaitSeconds = wait
+	known := p.Estimates.expect(&seen, p.account)
+	c.job.PredictedWaitSeconds, c.job.PredictedSeconds = known.waitSeconds, known.seconds
 	target := Policies[seen.Tier].WaitTarget
-	if target <= 0 || wait == nil {
+	if target <= 0 || known.waitSeconds == nil {
 		return nil
 	}
 	most := overloadedAfter * target
-	expected := time.Duration(system * float64(time.Second))
+	expected := time.Duration(known.system * float64(time.Second))
 	if expected <= most {
 		return nil
 	}

@@ -43,6 +43,7 @@ type tally struct {
 	mu      sync.Mutex
 	refused map[jobs.Code]int
 	waited  [][2]float64
+	took    [][2]float64
 }
 
 // Refused implements jobs.Meter.
@@ -60,6 +61,13 @@ func (m *tally) Waited(_ models.Tier, predicted, waited float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waited = append(m.waited, [2]float64{predicted, waited})
+}
+
+// Completed implements jobs.Meter.
+func (m *tally) Completed(_ models.Tier, predicted, took float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took = append(m.took, [2]float64{predicted, took})
 }
 
 func submission(key string, seconds string) jobs.Submission {
@@ -210,9 +218,34 @@ func TestOverload(t *testing.T) {
 		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		require.InDelta(t, 21, *second.PredictedWaitSeconds, 3, "the first one's render")
+		require.InDelta(t, 42, *second.PredictedSeconds, 3, "and its own")
 		third, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		require.InDelta(t, 42, *third.PredictedWaitSeconds, 3, "the second one is known, though nothing was refreshed")
+	})
+
+	t.Run("ComparesTheCompletionOfWhatDidNotFail", func(t *testing.T) {
+		t.Parallel()
+		s, meter := setup(t)
+		s.Leaser.Meter = meter
+		worker := s.Worker(t, "one")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		require.NoError(t, err)
+		_, lost := s.Lease(t, worker)
+		_, err = s.Holder.Release(t.Context(), worker, lost, models.FailPreempted)
+		require.NoError(t, err)
+
+		done := complete(t, s, worker)
+
+		require.Equal(t, [][2]float64{{*done.PredictedSeconds, done.CompletedAt.Sub(done.CreatedAt).Seconds()}}, meter.took)
+		require.InDelta(t, 21, *done.PredictedSeconds, 3)
+		failing, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		require.NoError(t, err)
+		require.NotNil(t, failing.PredictedSeconds)
+		s.Exec(t, "UPDATE jobs SET failures = 1 WHERE id = ?", failing.ID)
+		complete(t, s, worker)
+		require.Len(t, meter.took, 1)
 	})
 }
 

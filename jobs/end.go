@@ -80,6 +80,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if l.job.Status == models.JobCancelled {
 		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
+	h.Leaser.compareEnd(l.job)
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 

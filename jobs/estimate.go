@@ -109,6 +109,14 @@ type Estimate struct {
 	Position int
 }
 
+// seconds is until the job is complete, if that is known.
+func (e *Estimate) seconds() *float64 {
+	if e.WaitSeconds == nil {
+		return nil
+	}
+	return new(*e.WaitSeconds + *e.RenderSeconds)
+}
+
 // query is a job as estimates see it.
 type query struct {
 	load

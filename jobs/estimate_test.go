@@ -32,13 +32,12 @@ type world struct {
 	mtbf      float64 // seconds between a worker's preemptions; 0: never
 	boot      float64
 
-	judged []judged
+	waits, completions []judged
 }
 
-type judged struct {
-	tier             models.Tier
-	said, p90, waits float64
-}
+// judged is what was said of a job when it was submitted, and what came of it, in
+// seconds from then.
+type judged struct{ said, p90, was float64 }
 
 type simWorker struct {
 	models  []string
@@ -226,7 +225,7 @@ func (w *world) give(worker *simWorker, j *simJob) {
 	c.running++
 	c.virtualTime += j.gpuSeconds / c.weight
 	if j.said != nil && !j.started && j.said.WaitSeconds != nil {
-		w.judged = append(w.judged, judged{c.tier, *j.said.WaitSeconds, *j.said.WaitSecondsP90, w.now - j.submitted})
+		w.waits = append(w.waits, judged{*j.said.WaitSeconds, *j.said.WaitSecondsP90, w.now - j.submitted})
 	}
 	j.started = true
 	worker.job, worker.since = j, w.now
@@ -242,6 +241,9 @@ func (w *world) give(worker *simWorker, j *simJob) {
 func (w *world) complete(worker *simWorker) {
 	j := worker.job
 	j.spent += w.now - worker.since
+	if j.said != nil && j.said.seconds() != nil {
+		w.completions = append(w.completions, judged{said: *j.said.seconds(), was: w.now - j.submitted})
+	}
 	w.release(worker)
 	key := renderKey{j.Kind, worker.gpu}
 	if w.times[key] == nil {
@@ -426,31 +428,36 @@ func TestEstimate(t *testing.T) {
 
 				w.run(2*3600, 8*3600)
 
-				all.judged = append(all.judged, w.judged...)
+				all.waits = append(all.waits, w.waits...)
+				all.completions = append(all.completions, w.completions...)
 			}
 
-			median, waited, within, bias := all.errors()
-			t.Logf("median error %.1f %% of %d that waited (of %d), %.0f %% within P90, bias %.2f", 100*median, waited, len(all.judged), 100*within, bias)
+			median, waited, within, bias := errorsOf(all.waits)
+			t.Logf("wait: median error %.1f %% of %d that waited (of %d), %.0f %% within P90, bias %.2f", 100*median, waited, len(all.waits), 100*within, bias)
 			require.Greater(t, waited, 50)
 			require.Less(t, median, 0.25)
 			require.Greater(t, within, 0.75)
+			require.InDelta(t, 1, bias, 0.2)
+			median, completed, _, bias := errorsOf(all.completions)
+			t.Logf("completion: median error %.1f %% of %d, bias %.2f", 100*median, completed, bias)
+			require.Greater(t, completed, 50)
+			require.Less(t, median, 0.25)
 			require.InDelta(t, 1, bias, 0.2)
 		})
 	}
 }
 
-// errors judges the estimates of those that waited for a second or more, or were
-// told to.
-func (w *world) errors() (median float64, waited int, within, bias float64) {
+// errorsOf judges estimates of a second or more, and of what took as long.
+func errorsOf(all []judged) (median float64, n int, within, bias float64) {
 	var off []float64
 	said, was := 0.0, 0.0
-	for _, j := range w.judged {
-		if j.waits < 1 && j.said < 1 {
+	for _, j := range all {
+		if j.was < 1 && j.said < 1 {
 			continue
 		}
-		off = append(off, math.Abs(j.said-j.waits)/max(j.waits, 1))
-		said, was = said+j.said, was+j.waits
-		if j.waits <= j.p90+1 {
+		off = append(off, math.Abs(j.said-j.was)/max(j.was, 1))
+		said, was = said+j.said, was+j.was
+		if j.was <= j.p90+1 {
 			within++
 		}
 	}

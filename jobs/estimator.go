@@ -102,23 +102,22 @@ func (o *outlook) behindOwn(job *models.Job, account *models.Account) query {
 // expect is submit without a place in the line, and good enough for a thousand
 // jobs at once: of those that are alike, with about as many before them, one is
 // reckoned.
-func (e *Estimator) expect(job *models.Job, account *models.Account) (waitSeconds *float64, system float64) {
+func (e *Estimator) expect(job *models.Job, account *models.Account) (known expectation) {
 	e.look(func(o *outlook) {
 		o.catchUp()
 		q := o.behindOwn(job, account)
 		q.ownAhead = roughly(q.ownAhead)
-		known, ok := o.expected[q]
-		if !ok {
+		var ok bool
+		if known, ok = o.expected[q]; !ok {
 			found, system := o.estimate(q)
-			known = expectation{found.WaitSeconds, system}
+			known = expectation{found.WaitSeconds, found.seconds(), system}
 			if o.expected == nil || len(o.expected) >= maxExpected {
 				o.expected = map[query]expectation{}
 			}
 			o.expected[q] = known
 		}
-		waitSeconds, system = known.waitSeconds, known.system
 	})
-	return waitSeconds, system
+	return known
 }
 
 // roughly is how many jobs ahead expect reckons with: 5 binary digits of n.
@@ -129,7 +128,9 @@ func roughly(n int) int {
 // expectation is what expect says of jobs that are alike.
 type expectation struct {
 	waitSeconds *float64
-	system      float64
+	// seconds is until it is complete.
+	seconds *float64
+	system  float64
 }
 
 const (

@@ -360,7 +360,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		return err
 	}
 	if job.Status != models.JobQueued {
-		job.PredictedWaitSeconds = nil // it was for a job that is queued at once
+		job.PredictedWaitSeconds, job.PredictedSeconds = nil, nil // they were for a job that is queued at once
 	}
 	if account.Queued >= account.MaxQueued {
 		return errQueueFull

@@ -146,10 +146,11 @@ type Job struct {
 	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero"`
 	ProgressEventPercent *float64  `bun:"progress_event_percent"`
 
-	// PredictedWaitSeconds is what was predicted at the submit, WaitedSeconds how
-	// long the run was then queued until a worker was first given it; nil while
-	// that is not known.
+	// PredictedWaitSeconds and PredictedSeconds, until it is complete, are what was
+	// predicted at the submit, WaitedSeconds how long the run was then queued until a
+	// worker was first given it; nil while that is not known.
 	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds"`
+	PredictedSeconds     *float64 `bun:"predicted_seconds"`
 	WaitedSeconds        *float64 `bun:"waited_seconds"`
 
 	CreatedAt   time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`

@@ -77,35 +77,35 @@ type NewJobs struct {
 const insertJobsSQL = `
 	WITH locked AS MATERIALIZED (
 		SELECT id, tier, queued, max_queued, running, max_running FROM accounts
-		WHERE id = ANY ($31::uuid[]) AND (SELECT set_config('lock_timeout', $33, true)) IS NOT NULL
+		WHERE id = ANY ($32::uuid[]) AND (SELECT set_config('lock_timeout', $34, true)) IS NOT NULL
 		ORDER BY id FOR NO KEY UPDATE),
-	clock AS MATERIALIZED (SELECT coalesce($34::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l),
+	clock AS MATERIALIZED (SELECT coalesce($35::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l),
 	asked AS (
 		SELECT * FROM unnest(
 			$1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
 			$10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::integer[], $16::integer[], $17::float8[],
 			$18::timestamptz[], $19::timestamptz[], $20::text[], $21::text[], $22::boolean[], $23::text[], $24::integer[],
-			$25::float8[], $26::bytea[], $27::bytea[], $28::text[], $29::text[])
+			$25::float8[], $26::float8[], $27::bytea[], $28::bytea[], $29::text[], $30::text[])
 		WITH ORDINALITY AS n (
 			id, account_id, created_by, type, model, status, tier, lane, priority,
 			params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
 			run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
-			predicted_wait_seconds, ciphertext, wrapped_key, event, payload, place)),
+			predicted_wait_seconds, predicted_seconds, ciphertext, wrapped_key, event, payload, place)),
 	fitting AS (
 		SELECT l.id FROM locked l
-		JOIN unnest($31::uuid[], $32::text[]) AS t (id, tier) USING (id)
+		JOIN unnest($32::uuid[], $33::text[]) AS t (id, tier) USING (id)
 		JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
-		WHERE $35 OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued),
+		WHERE $36 OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued),
 	written AS (
 		INSERT INTO jobs (
 			id, account_id, created_by, type, model, status, tier, lane, priority,
 			params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
 			run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
-			predicted_wait_seconds, event_seq, created_at, queued_at)
+			predicted_wait_seconds, predicted_seconds, event_seq, created_at, queued_at)
 		SELECT id, account_id, created_by, type, model, status, tier, lane, priority,
 			params::jsonb, metadata::jsonb, nullif(user_id, ''), nullif(idempotency_key, ''), request_digest, max_attempts, timeout_seconds,
 			estimated_gpu_seconds, run_at, expires_at, retry_policy::jsonb, nullif(region, ''), require_region, nullif(callback_url, ''),
-			blocked_by, predicted_wait_seconds, 1, (SELECT now FROM clock), CASE WHEN status = 'QUEUED' THEN (SELECT now FROM clock) END
+			blocked_by, predicted_wait_seconds, predicted_seconds, 1, (SELECT now FROM clock), CASE WHEN status = 'QUEUED' THEN (SELECT now FROM clock) END
 		FROM asked WHERE account_id IN (SELECT id FROM fitting) ORDER BY place
 		ON CONFLICT (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL DO NOTHING
 		RETURNING id, account_id, status, lane, queue_order),
@@ -117,7 +117,7 @@ const insertJobsSQL = `
 		SELECT id, 1, 1, event, payload::jsonb, (SELECT now FROM clock) FROM asked JOIN written USING (id)),
 	messages AS (
 		INSERT INTO outbox (kind, payload)
-		SELECT 'job.ready', ready::jsonb FROM unnest($30::text[]) AS m (ready) WHERE EXISTS (SELECT FROM written)),
+		SELECT 'job.ready', ready::jsonb FROM unnest($31::text[]) AS m (ready) WHERE EXISTS (SELECT FROM written)),
 	counted AS (
 		UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
 		FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n WHERE a.id = n.account_id),
@@ -170,6 +170,7 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 		column(all, func(j *NewJob) string { return j.CallbackURL }),
 		column(all, func(j *NewJob) int { return j.BlockedBy }),
 		column(all, func(j *NewJob) *float64 { return j.PredictedWaitSeconds }),
+		column(all, func(j *NewJob) *float64 { return j.PredictedSeconds }),
 		column(all, func(j *NewJob) []byte { return j.sealed().Ciphertext }),
 		column(all, func(j *NewJob) []byte { return j.sealed().WrappedKey }),
 		column(all, func(j *NewJob) string { return string(j.Event.Type) }),

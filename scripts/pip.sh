@@ -5,10 +5,6 @@
 # usage: pip.sh FOLDER
 set -eu
 cd "$1"
-if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-	echo "pip: there is no Python 3 with venv here: the tests of $1 are left out" >&2
-	exit 0
-fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "pip: fetching the packages of $1" >&2

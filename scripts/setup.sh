@@ -28,6 +28,8 @@ have_browser() {
 		any "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium
 }
 
+have_python() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+
 say() { echo "setup: $*" >&2; }
 
 fail() {
@@ -132,13 +134,15 @@ chrome() {
 }
 
 # browser is what only the tests need: Chromium, a C compiler for the race
-# detector, ps to see processes with, and curl for what the README says.
+# detector, ps to see processes with, curl for what the README says, and Python for
+# OpenAI's package.
 browser() {
 	if have apt-get; then
 		have pgrep || apt_install procps
 		have curl || apt_install curl
 		have gcc || have clang || apt_install gcc libc6-dev
 	fi
+	have_python || install python3-venv python
 	if have_browser; then return; fi
 	if have apt-get && grep -qs '^ID=ubuntu' /etc/os-release; then
 		[ "$(dpkg --print-architecture)" = amd64 ] || fail "Ubuntu has no Chromium package for this machine: install Chromium yourself, such as with 'snap install chromium'"

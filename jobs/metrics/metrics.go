@@ -28,9 +28,10 @@ const (
 
 // Metrics counts what happens in this process, and serves it.
 type Metrics struct {
-	registry *prometheus.Registry
-	refused  *prometheus.CounterVec
-	etaError *prometheus.HistogramVec
+	registry        *prometheus.Registry
+	refused         *prometheus.CounterVec
+	etaError        *prometheus.HistogramVec
+	completionError *prometheus.HistogramVec
 }
 
 var _ jobs.Meter = (*Metrics)(nil)
@@ -42,14 +43,19 @@ func New(queues func(context.Context) ([]models.QueueCount, error)) *Metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "reelay_submits_refused_total", Help: "Submits that were refused by a limit, by code and tier.",
 		}, []string{"code", "tier"}),
-		etaError: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "reelay_eta_error_seconds", Help: "By how much a job's wait was predicted wrong when it was submitted, in seconds.",
-			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
-		}, []string{"tier"}),
+		etaError:        errorsOf("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds."),
+		completionError: errorsOf("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds."),
 	}
-	m.registry.MustRegister(m.refused, m.etaError, &queueDepth{queues: queues}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.refused, m.etaError, m.completionError, &queueDepth{queues: queues}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// errorsOf is by how much predictions were wrong, by tier.
+func errorsOf(name, help string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
+	}, []string{"tier"})
 }
 
 // Refused implements jobs.Meter.
@@ -60,6 +66,11 @@ func (m *Metrics) Refused(code jobs.Code, tier models.Tier) {
 // Waited implements jobs.Meter.
 func (m *Metrics) Waited(tier models.Tier, predicted, waited float64) {
 	m.etaError.WithLabelValues(string(tier)).Observe(math.Abs(predicted - waited))
+}
+
+// Completed implements jobs.Meter.
+func (m *Metrics) Completed(tier models.Tier, predicted, took float64) {
+	m.completionError.WithLabelValues(string(tier)).Observe(math.Abs(predicted - took))
 }
 
 // Handler serves the metrics as Prometheus reads them.

@@ -46,6 +46,7 @@ func TestMetrics(t *testing.T) {
 		m.Refused(jobs.CodeRateLimited, models.TierFree)
 		m.Waited(models.TierPro, 10, 7)
 		m.Waited(models.TierPro, 7, 10)
+		m.Completed(models.TierFree, 60, 95)
 
 		lines := scrape(t, m)
 
@@ -54,6 +55,9 @@ func TestMetrics(t *testing.T) {
 			`reelay_eta_error_seconds_bucket{tier="PRO",le="2"} 0`,
 			`reelay_eta_error_seconds_bucket{tier="PRO",le="5"} 2`,
 			`reelay_eta_error_seconds_sum{tier="PRO"} 6`,
+			`reelay_completion_error_seconds_bucket{tier="FREE",le="30"} 0`,
+			`reelay_completion_error_seconds_bucket{tier="FREE",le="60"} 1`,
+			`reelay_completion_error_seconds_sum{tier="FREE"} 35`,
 			`reelay_queue_depth{model="testcard",tier="FREE"} 12`,
 			`reelay_queue_depth{model="testcard",tier="PRO"} 0`,
 		})
@@ -70,6 +74,7 @@ func TestMetrics(t *testing.T) {
 		})
 		m.Refused(jobs.CodeOverloaded, models.TierBatch)
 		m.Waited(models.TierBatch, 1, 1)
+		m.Completed(models.TierBatch, 1, 1)
 
 		families, err := m.registry.Gather()
 
@@ -83,7 +88,8 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[string][]string{
-			"reelay_submits_refused_total": {"code", "tier"}, "reelay_eta_error_seconds": {"tier"}, "reelay_queue_depth": {"model", "tier"},
+			"reelay_submits_refused_total": {"code", "tier"}, "reelay_eta_error_seconds": {"tier"},
+			"reelay_completion_error_seconds": {"tier"}, "reelay_queue_depth": {"model", "tier"},
 		}, own)
 	})
 

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -32,8 +31,6 @@ type desk struct {
 	url string
 	// calls counts the requests whose key was asked for.
 	calls atomic.Int32
-	// inputs is what was put there.
-	inputs inputs
 }
 
 func open(t *testing.T) *desk {
@@ -47,26 +44,11 @@ func open(t *testing.T) *desk {
 			d.calls.Add(1)
 			return s.Keys.Authenticate(ctx, secret)
 		},
-		Videos: s.Videos, Inputs: &d.inputs, Models: names, FilmsKept: jobs.DefaultRetention.Films,
+		Videos: s.Videos, Inputs: s.Inputs, Models: names, FilmsKept: jobs.DefaultRetention.Films,
 	}))
 	t.Cleanup(server.Close)
 	d.url = server.URL
 	return d
-}
-
-// inputs keeps files in memory.
-type inputs struct {
-	mu    sync.Mutex
-	types []string
-	files []string
-}
-
-func (i *inputs) Put(_ context.Context, _ jobs.Principal, contentType string, body io.Reader) (*models.Artifact, error) {
-	data, err := io.ReadAll(body)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.types, i.files = append(i.types, contentType), append(i.files, string(data))
-	return &models.Artifact{ID: models.NewArtifactID()}, err
 }
 
 // official is the official client, as its users make it.
@@ -157,6 +139,12 @@ func (d *desk) render(t *testing.T) {
 	t.Helper()
 	worker := d.Worker(t, "one")
 	_, fence := d.Lease(t, worker)
+	d.finish(t, worker, fence)
+}
+
+// finish completes the job that a worker holds, with a film and a picture.
+func (d *desk) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+	t.Helper()
 	film := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
 	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &picture})

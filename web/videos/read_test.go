@@ -389,34 +389,6 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-func TestReference(t *testing.T) {
-	t.Parallel()
-
-	t.Run("MustBeAnImage", func(t *testing.T) {
-		t.Parallel()
-
-		d := open(t)
-		client := d.official()
-		for _, file := range []io.Reader{
-			openai.File(strings.NewReader("<svg/>"), "boat.svg", "image/svg+xml"), strings.NewReader("hello"), strings.NewReader(""),
-		} {
-			_, err := client.Videos.New(t.Context(), openai.VideoNewParams{
-				Prompt: "a paper boat", InputReference: openai.VideoNewParamsInputReferenceUnion{OfFile: file},
-			})
-			requireParam(t, err)
-		}
-		require.Empty(t, d.inputs.files)
-	})
-}
-
-func requireParam(t *testing.T, err error) {
-	t.Helper()
-	var refused *openai.Error
-	require.ErrorAs(t, err, &refused)
-	require.Equal(t, http.StatusBadRequest, refused.StatusCode)
-	require.Equal(t, "input_reference", refused.Param, refused.Message)
-}
-
 // brokenPipe panics when it is written to.
 type brokenPipe struct{ http.ResponseWriter }
 

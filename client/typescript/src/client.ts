@@ -1,16 +1,20 @@
 import { type Download, Checksum, read, verify } from "./download.js";
 import { fromGraphQL, fromStatus, ReelayError, unreachable } from "./error.js";
 import {
-  type ArtifactFragment, type ArtifactType, type JobEventFragment, type JobFilter, type JobFragment, type JobStatus,
-  type ModelsQuery, operations, type RequestInputUploadMutation, type SubmitJobInput, type SubmitJobMutation, type SubmitJobsMutation, type ViewerQuery,
+  type ArtifactFragment, type ArtifactType, type EstimateQuery, type JobAttemptsQuery, type JobEventFragment, type JobFilter, type JobFragment,
+  type JobStatus, type JobWaitQuery, type ModelsQuery, operations, type RequestInputUploadMutation, type SubmitJobInput, type SubmitJobMutation, type SubmitJobsMutation, type ViewerQuery,
 } from "./generated.js";
 import { backoff, repeat, sleep } from "./retry.js";
 import { Sockets } from "./sockets.js";
 import { type Target, write } from "./upload.js";
+import { Webhooks } from "./webhooks.js";
 
 export type Job = JobFragment;
 export type JobEvent = JobEventFragment;
 export type Artifact = ArtifactFragment;
+export type Attempt = NonNullable<JobAttemptsQuery["job"]>["attempts"][number];
+export type Wait = NonNullable<JobWaitQuery["job"]>;
+export type Estimate = EstimateQuery["estimate"];
 export type Model = ModelsQuery["models"][number];
 export type Viewer = ViewerQuery["viewer"];
 export type Submission = SubmitJobMutation["submitJob"];
@@ -62,6 +66,8 @@ export class Reelay {
   private readonly tries: number;
   private readonly fetch: typeof globalThis.fetch;
   private readonly sockets: Sockets;
+  /** Where the account hears of its jobs' ends. */
+  readonly webhooks: Webhooks;
 
   constructor(options: ReelayOptions) {
     let endpoint: URL;
@@ -83,6 +89,8 @@ export class Reelay {
     const socket = new URL(endpoint);
     socket.protocol = endpoint.protocol === "https:" ? "wss:" : "ws:";
     this.sockets = new Sockets(socket.href, this.apiKey, options.webSocket);
+    this.webhooks = new Webhooks(
+      (query, variables, o) => this.ask(query, variables, o), (query, variables, o) => this.call(query, variables, o?.signal));
   }
 
   /** Whose key this is and what it may do. */
@@ -129,6 +137,11 @@ export class Reelay {
     return (await this.ask<SubmitJobMutation>(operations.submitJob, { input: keyed(input) }, options)).submitJob;
   }
 
+  /** What a submit of this input would have to expect. Nothing is submitted. */
+  async estimate(input: SubmitJobInput, options?: CallOptions): Promise<Estimate> {
+    return (await this.ask<EstimateQuery>(operations.estimate, { input }, options)).estimate;
+  }
+
   /** Asks for up to 1000 jobs at once. Each result, in their order, is a job or why it was refused, which stops no other. */
   async submitJobs(inputs: readonly SubmitJobInput[], options?: CallOptions): Promise<Submissions> {
     const variables = { inputs: inputs.map(keyed) };
@@ -168,6 +181,16 @@ export class Reelay {
     return (await this.ask<{ deleteJob: Job }>(operations.deleteJob, { id }, options)).deleteJob;
   }
 
+  /** The attempts at a job, oldest first. */
+  async attempts(id: string, options?: CallOptions): Promise<Attempt[]> {
+    return found((await this.ask<JobAttemptsQuery>(operations.jobAttempts, { id }, options)).job, "job", id).attempts;
+  }
+
+  /** What a job waits for, and best guesses of how long, and of when it is done; null where nobody can say. */
+  async wait(id: string, options?: CallOptions): Promise<Wait> {
+    return found((await this.ask<JobWaitQuery>(operations.jobWait, { id }, options)).job, "job", id);
+  }
+
   /** The artifacts of a job, oldest first. Their links are good for an hour. */
   async artifacts(id: string, type?: ArtifactType, options?: CallOptions): Promise<Artifact[]> {
     const { job } = await this.ask<{ job: { artifacts: Artifact[] } | null }>(operations.jobArtifacts, { id, type }, options);
@@ -190,6 +213,14 @@ export class Reelay {
   async *jobProgress(id: string, options: { intervalMs?: number } & CallOptions = {}): AsyncGenerator<Job, void> {
     const variables = { jobId: id, intervalMs: options.intervalMs ?? 500 };
     yield* this.follow<Job>(operations.jobProgress, () => variables, options.signal, (job) => isTerminal(job.status));
+  }
+
+  /**
+   * The caller's jobs that the filter leaves, each as it is when its status has changed, from now on. Nothing is kept for
+   * later: a connection that breaks is UNAVAILABLE; read the list of jobs then.
+   */
+  jobChanges(filter: JobFilter = {}, options?: CallOptions): AsyncGenerator<Job, void> {
+    return this.sockets.subscribe<Job>(operations.jobChanges, { filter }, options?.signal);
   }
 
   /** Follows a job to its end and returns it, however it ended. */

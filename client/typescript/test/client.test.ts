@@ -6,7 +6,7 @@ import { type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { Reelay, ReelayError, type JobEvent } from "reelay-client";
+import { Reelay, ReelayError, type Job, type JobEvent } from "reelay-client";
 import { download } from "reelay-client/node";
 import { apiKey, film, reelay, Way } from "./support.js";
 
@@ -131,6 +131,109 @@ describe("jobs", { concurrency: true }, () => {
     assert.equal((await client.retryJob(job.id)).run, 2);
     assert.equal((await client.waitForJob(job.id)).status, "COMPLETED");
     assert.ok((await client.deleteJob(job.id)).deletedAt);
+  });
+});
+
+describe("a job's surroundings", { concurrency: true }, () => {
+  it("are its wait, its attempts and who cancelled it", async () => {
+    const client = reelay();
+    const runAt = new Date(Date.now() + 3_600_000).toISOString();
+    const { job } = await client.submitJob({ ...film, runAt });
+
+    const { waitingFor, estimatedWaitSeconds } = await client.wait(job.id);
+    assert.equal(waitingFor[0]!.code, "NOT_BEFORE");
+    assert.ok(estimatedWaitSeconds === null || estimatedWaitSeconds > 3000);
+    assert.ok((await client.cancelJob(job.id)).cancellation!.requestedAt);
+    assert.deepEqual(await client.attempts(job.id), []);
+
+    await client.retryJob(job.id);
+    await client.waitForJob(job.id);
+    const [attempt] = await client.attempts(job.id);
+    assert.equal(attempt!.status, "SUCCEEDED");
+    assert.ok(attempt!.worker!.id);
+    await assert.rejects(client.attempts("job_00000000-0000-7000-8000-000000000000"), code("NOT_FOUND"));
+  });
+
+  it("are guessed before the submit", async () => {
+    const userId = `guess-${crypto.randomUUID()}`;
+
+    const { position, waitSeconds } = await reelay().estimate({ ...film, userId });
+
+    assert.ok(position >= 1);
+    assert.ok(waitSeconds === null || waitSeconds >= 0);
+    assert.equal((await reelay().jobs({ userId })).totalCount, 0);
+  });
+});
+
+describe("jobChanges", { concurrency: true }, () => {
+  it("tells of each status of the jobs that are asked for, and of a connection that breaks", async () => {
+    const way = await Way.open();
+    const client = reelay();
+    const userId = `changes-${crypto.randomUUID()}`;
+    const changes = reelay({ endpoint: way.endpoint }).jobChanges({ userId });
+    const next = changes.next();
+    const made: string[] = [];
+    // Nothing tells when the subscription has begun: jobs come until it has told of one.
+    const submitting = (async () => {
+      let told = false;
+      void next.then(() => { told = true; });
+      while (!told) {
+        made.push((await client.submitJob({ ...film, userId })).job.id);
+        await client.waitForJob(made.at(-1)!);
+      }
+    })();
+
+    const first = (await next).value as Job;
+    await submitting;
+
+    assert.ok(made.includes(first.id));
+    assert.equal(first.userId, userId);
+    way.close();
+    await assert.rejects(async () => {
+      for await (const job of changes) {
+        assert.equal(job.userId, userId);
+      }
+    }, code("UNAVAILABLE"));
+  });
+});
+
+describe("webhooks", { concurrency: true }, () => {
+  it("are told where the account wants it, and show what became of it", async () => {
+    const received: string[] = [];
+    const receiver = createServer((request, response) => {
+      received.push(String(request.headers["webhook-id"]));
+      response.end();
+    });
+    receiver.listen(0, "127.0.0.1").unref();
+    await once(receiver, "listening");
+    const { webhooks } = reelay();
+
+    const { endpoint, secret } = await webhooks.create(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`, { events: ["job.failed"] });
+    assert.match(secret, /^whsec_/);
+    assert.deepEqual(endpoint.events, ["job.failed"]);
+    assert.ok((await webhooks.endpoints()).some((e) => e.id === endpoint.id));
+    assert.notEqual((await webhooks.rotateSecret(endpoint.id)).secret, secret);
+    assert.equal((await webhooks.enable(endpoint.id)).disabled, false);
+
+    const { eventId } = await webhooks.test(endpoint.id);
+    const told = async (tries: number) => {
+      for (;;) {
+        const { deliveries } = await webhooks.deliveries({ endpointId: endpoint.id }, { first: 1 });
+        if (deliveries[0]?.delivered && deliveries[0].tries.length === tries) {
+          return deliveries[0];
+        }
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    };
+    const delivery = await told(1);
+    assert.equal(delivery.lastStatusCode, 200);
+    assert.equal((await webhooks.redeliver(delivery.id)).id, delivery.id);
+    await told(2);
+    assert.deepEqual(received, [eventId, eventId]);
+
+    await webhooks.delete(endpoint.id);
+    assert.ok(!(await webhooks.endpoints()).some((e) => e.id === endpoint.id));
+    await assert.rejects(webhooks.enable(endpoint.id), code("NOT_FOUND"));
   });
 });
 

@@ -1,0 +1,71 @@
+import type { CallOptions } from "./client.js";
+import {
+  type CreateWebhookEndpointMutation, operations, type WebhookDeliveryFragment, type WebhookEndpointFragment, type WebhookFormat,
+} from "./generated.js";
+
+export type WebhookEndpoint = WebhookEndpointFragment;
+export type WebhookDelivery = WebhookDeliveryFragment;
+/** An endpoint with its secret, which is shown only now. */
+export type CreatedWebhookEndpoint = CreateWebhookEndpointMutation["createWebhookEndpoint"];
+
+/** Runs one operation. */
+type Call = <T>(query: string, variables: Record<string, unknown>, options?: CallOptions) => Promise<T>;
+
+/** Where the account wants to hear of its jobs' ends. What reads is sent again if no answer came; the rest is sent once. */
+export class Webhooks {
+  constructor(private readonly read: Call, private readonly write: Call) {}
+
+  /** The account's endpoints, oldest first. */
+  async endpoints(options?: CallOptions): Promise<WebhookEndpoint[]> {
+    return (await this.read<{ webhookEndpoints: WebhookEndpoint[] }>(operations.webhookEndpoints, {}, options)).webhookEndpoints;
+  }
+
+  /** One page of deliveries, newest first: at most `first` of them (1 to 200, 50 by default). `next` is where the next page begins. */
+  async deliveries(
+    filter: { jobId?: string; endpointId?: string; failedOnly?: boolean } = {}, page: { first?: number; after?: string } & CallOptions = {},
+  ): Promise<{ deliveries: WebhookDelivery[]; next: string | undefined }> {
+    const { webhookDeliveries: found } = await this.read<{ webhookDeliveries: {
+      edges: { node: WebhookDelivery }[]; pageInfo: { hasNextPage: boolean; endCursor: string | null };
+    } }>(operations.webhookDeliveries, { failedOnly: false, ...filter, first: page.first, after: page.after }, page);
+    return {
+      deliveries: found.edges.map((edge) => edge.node),
+      next: found.pageInfo.hasNextPage ? found.pageInfo.endCursor ?? undefined : undefined,
+    };
+  }
+
+  /** Has the ends of the account's jobs be told to a URL. No events are all of the format's. */
+  async create(url: string, options: { format?: WebhookFormat; events?: readonly string[] } & CallOptions = {}): Promise<CreatedWebhookEndpoint> {
+    const variables = { url, events: options.events, format: options.format ?? "STANDARD" };
+    return (await this.write<CreateWebhookEndpointMutation>(operations.createWebhookEndpoint, variables, options)).createWebhookEndpoint;
+  }
+
+  /** Gives an endpoint a new secret; the old one signs too for 24 hours. */
+  async rotateSecret(id: string, options?: CallOptions): Promise<CreatedWebhookEndpoint> {
+    return (await this.write<{ rotateWebhookSecret: CreatedWebhookEndpoint }>(operations.rotateWebhookSecret, { id }, options)).rotateWebhookSecret;
+  }
+
+  /** Makes the secret that signs the callbacks of single jobs anew; the old one signs too for 24 hours. */
+  async rotateAccountSecret(options?: CallOptions): Promise<string> {
+    return (await this.write<{ rotateAccountWebhookSecret: string }>(operations.rotateAccountWebhookSecret, {}, options)).rotateAccountWebhookSecret;
+  }
+
+  /** Ends that an endpoint is told anything. */
+  async delete(id: string, options?: CallOptions): Promise<void> {
+    await this.write(operations.deleteWebhookEndpoint, { id }, options);
+  }
+
+  /** Has an endpoint be told again that was disabled. */
+  async enable(id: string, options?: CallOptions): Promise<WebhookEndpoint> {
+    return (await this.write<{ enableWebhookEndpoint: WebhookEndpoint }>(operations.enableWebhookEndpoint, { id }, options)).enableWebhookEndpoint;
+  }
+
+  /** Sends an endpoint a signed webhook.test, in one try; `deliveries` tells what came of it. */
+  async test(id: string, options?: CallOptions): Promise<WebhookDelivery> {
+    return (await this.write<{ sendTestWebhook: WebhookDelivery }>(operations.sendTestWebhook, { id }, options)).sendTestWebhook;
+  }
+
+  /** Sends a delivery once more. */
+  async redeliver(id: string, options?: CallOptions): Promise<WebhookDelivery> {
+    return (await this.write<{ redeliverWebhook: WebhookDelivery }>(operations.redeliverWebhook, { id }, options)).redeliverWebhook;
+  }
+}
