@@ -24,9 +24,8 @@ import (
 
 // Options are what a place that serves the API may change.
 type Options struct {
-	// Origins are the hosts whose pages may open sockets, besides the API's own:
-	// patterns such as app.example.com or *.example.com.
-	Origins []string
+	// Shared tells whether pages of another origin may open sockets; nil is of none.
+	Shared func(origin string) bool
 	// HideSchema answers no introspection, and does not guess which field was
 	// meant.
 	HideSchema bool
@@ -54,14 +53,14 @@ const (
 type API struct {
 	inside       http.Handler
 	keys         *jobs.KeyWatch
-	origins      []string
+	shared       func(origin string) bool
 	writeTimeout time.Duration
 	sockets      sockets
 }
 
 // New returns the API.
 func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
-	api := &API{keys: keys, origins: options.Origins, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
+	api := &API{keys: keys, shared: options.Shared, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
 	schema := NewExecutableSchema(Config{
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},

@@ -34,7 +34,7 @@ func serveAlone(t *testing.T) string {
 			return jobs.Principal{}, errors.New("relation api_keys does not exist")
 		}
 		return jobs.Principal{}, jobs.ErrUnauthenticated
-	}}, graph.Options{Origins: []string{"*.example.com"}}))
+	}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" }}))
 	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -1,6 +1,11 @@
 package graph_test
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/reelay/reelay/graph"
@@ -27,4 +32,76 @@ func TestSchema(t *testing.T) {
 
 		require.ElementsMatch(t, []string{"viewer", "__schema", "__type"}, open)
 	})
+
+	// Programs are written against the schema, and are not there to be asked.
+	t.Run("IsTheOneThatIsListed", func(t *testing.T) {
+		t.Parallel()
+
+		const file = "testdata/schema.txt"
+		listed := strings.Join(list(graph.NewExecutableSchema(graph.Config{}).Schema()), "\n") + "\n"
+		if *update {
+			require.NoError(t, os.WriteFile(file, []byte(listed), 0o644))
+		}
+
+		committed, err := os.ReadFile(file)
+
+		require.NoError(t, err)
+		require.Equal(t, string(committed), listed, "Adding is free; what is taken away or changed breaks programs. "+
+			"If that is meant: go test ./graph -run TestSchema -update")
+	})
+}
+
+var update = flag.Bool("update", false, "write testdata/schema.txt")
+
+// list writes a schema as sorted lines, each with all that a program may rely on:
+// Type.field(argument: Type = default): Type @auth(role: ROLE).
+func list(schema *ast.Schema) []string {
+	var lines []string
+	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
+	for name, is := range schema.Types {
+		if is.BuiltIn {
+			continue
+		}
+		add("%s: %s", name, strings.Join(append([]string{string(is.Kind)}, slices.Concat(is.Interfaces, is.Types)...), " "))
+		for _, value := range is.EnumValues {
+			add("%s.%s%s", name, value.Name, marks(value.Directives))
+		}
+		for _, field := range is.Fields {
+			if !strings.HasPrefix(field.Name, "__") {
+				add("%s.%s%s: %s%s%s", name, field.Name, arguments(field.Arguments), field.Type, preset(field.DefaultValue), marks(field.Directives))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func arguments(all ast.ArgumentDefinitionList) string {
+	var written []string
+	for _, a := range all {
+		written = append(written, fmt.Sprintf("%s: %s%s", a.Name, a.Type, preset(a.DefaultValue)))
+	}
+	if written == nil {
+		return ""
+	}
+	slices.Sort(written)
+	return "(" + strings.Join(written, ", ") + ")"
+}
+
+func preset(value *ast.Value) string {
+	if value == nil {
+		return ""
+	}
+	return " = " + value.String()
+}
+
+// marks is who may call a field, and that it is not for new programs.
+func marks(all ast.DirectiveList) (written string) {
+	if auth := all.ForName("auth"); auth != nil {
+		written = fmt.Sprintf(" @auth(role: %v)", auth.ArgumentMap(nil)["role"])
+	}
+	if all.ForName("deprecated") != nil {
+		written += " @deprecated"
+	}
+	return written
 }

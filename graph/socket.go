@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,10 +36,7 @@ func (a *API) welcomes(r *http.Request) bool {
 	if err != nil || page.Host == "" {
 		return false
 	}
-	return strings.EqualFold(page.Host, r.Host) || slices.ContainsFunc(a.origins, func(pattern string) bool {
-		matches, _ := path.Match(strings.ToLower(pattern), strings.ToLower(page.Host))
-		return matches
-	})
+	return strings.EqualFold(page.Host, r.Host) || a.shared != nil && a.shared(origin)
 }
 
 // socketTransport makes sockets of requests.

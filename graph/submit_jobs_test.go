@@ -1,8 +1,10 @@
 package graph_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +29,32 @@ func TestSubmitJobs(t *testing.T) {
 		require.Equal(t, "INVALID_INPUT", at[string](t, data, "submitJobs", "results", 1, "error", "code"))
 		require.Equal(t, []any{"model"}, at[[]any](t, data, "submitJobs", "results", 1, "error", "field"))
 		require.Nil(t, at[map[string]any](t, data, "submitJobs", "results", 1)["job"])
+	})
+
+	t.Run("TakesAThousandInOneCall", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		_, err := a.Accounts.Update(t.Context(), a.Admin, a.Account.ID, jobs.AccountInput{MaxQueued: new(1000)})
+		require.NoError(t, err)
+		var many []any
+		for i := range 1000 {
+			many = append(many, map[string]any{"model": "testcard", "prompt": fmt.Sprint("film ", i)})
+		}
+
+		data := a.client(t, query, map[string]any{"i": many})
+
+		require.EqualValues(t, 1000, at[float64](t, data, "submitJobs", "accepted"))
+		results := at[[]any](t, data, "submitJobs", "results")
+		require.Len(t, results, 1000)
+		ids := map[string]bool{}
+		for i := range results {
+			job := at[map[string]any](t, results, i, "job")
+			require.Equal(t, fmt.Sprint("film ", i), job["prompt"])
+			ids[job["id"].(string)] = true
+		}
+		require.Len(t, ids, 1000)
+		require.Equal(t, 1000, a.Count(t, "jobs"))
 	})
 
 	t.Run("CountsEachInputsAnswer", func(t *testing.T) {

@@ -19,9 +19,16 @@ const monitorPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; st
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
 
-func (c *console) monitor(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+// monitor leads to asynqmon. What is done there, as anything but reading may be, is
+// written down before.
+func (c *console) monitor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if c.Monitor == nil {
 		return errNoPage
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := c.Operator.Monitor(r.Context(), p, r.Method, r.URL.EscapedPath()); err != nil {
+			return err
+		}
 	}
 	w.Header().Set("Content-Security-Policy", monitorPolicy)
 	c.Monitor.ServeHTTP(w, r)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -137,6 +138,49 @@ func TestMonitor(t *testing.T) {
 
 		require.Equal(t, http.StatusSeeOther, b.get(t, "/asynqmon/api/queues").Status)
 		require.Equal(t, http.StatusUnauthorized, b.post(t, "/asynqmon/api/queues/pro:pause", nil).Status)
+	})
+
+	t.Run("WritesDownWhatIsDoneBeforeItIsDone", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		acts := func() (acts []string) {
+			all, err := b.Reader.AuditLog(t.Context(), b.Admin, "", jobs.PageOf{First: 50})
+			require.NoError(t, err)
+			for _, e := range all.Items {
+				if e.Action == "asynqmon" {
+					require.Equal(t, "test OPERATOR", e.Actor)
+					acts = append(acts, e.Target+" "+string(e.Payload))
+				}
+			}
+			return acts
+		}
+		var want []string
+
+		for _, read := range []string{http.MethodGet, http.MethodHead} {
+			require.Equal(t, http.StatusOK, b.request(t, read, "/asynqmon/api/queues", nil, nil).Status)
+		}
+		for _, c := range []struct{ method, path, target string }{
+			{http.MethodPost, "/asynqmon/api/queues/pro:pause?key=rl_secret", "/asynqmon/api/queues/pro:pause"},
+			{http.MethodDelete, "/asynqmon/api/queues/pro/archived_tasks/%00", "/asynqmon/api/queues/pro/archived_tasks/%00"},
+			{http.MethodPut, "/asynqmon/", "/asynqmon/"},
+		} {
+			require.Equal(t, "the monitor", b.request(t, c.method, c.path, nil, nil).Body, c)
+			want = append(want, c.target+` {"method": "`+c.method+`", "address": "127.0.0.1"}`)
+		}
+		require.ElementsMatch(t, want, acts())
+
+		long := b.post(t, "/asynqmon/"+strings.Repeat("a", 200), nil)
+		evil := b.request(t, http.MethodDelete, "/asynqmon/api/queues/pro", nil, http.Header{"Origin": {"https://evil.example"}})
+		require.Equal(t, http.StatusUnprocessableEntity, long.Status)
+		require.Equal(t, http.StatusForbidden, evil.Status)
+		require.Len(t, acts(), len(want), "what is not done is not written down")
+
+		_, err := b.DB.ExecContext(t.Context(), "ALTER TABLE audit_log ADD CHECK (false) NOT VALID")
+		require.NoError(t, err)
+		unwritten := b.post(t, "/asynqmon/api/queues/pro:pause", nil)
+		require.Equal(t, http.StatusInternalServerError, unwritten.Status)
+		require.NotContains(t, unwritten.Body, "the monitor")
 	})
 
 	t.Run("LoadsNothingFromElsewhere", func(t *testing.T) {

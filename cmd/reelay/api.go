@@ -154,16 +154,17 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off"})
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include})
 
+	shared := s.cfg.origins.share
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", explored(console, s.graphql))
+	mux.Handle("/graphql", explored(console, shared(s.graphql)))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
 	mux.Handle("/", console)
-	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(restAPI, videosAPI, mux)))
+	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
 }
 
 // noLoop refuses webhooks of a Reelay: an endpoint that leads back here by an address

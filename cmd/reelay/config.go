@@ -37,6 +37,8 @@ type config struct {
 	outbound outbound.Policy
 	// hosts are the names by which the API may be called; none: by any.
 	hosts hosts
+	// origins are the hosts of other pages that may call the API; none: no other.
+	origins origins
 	// introspection is on or off.
 	introspection string
 	retention     jobs.Retention
@@ -122,6 +124,10 @@ func (c *config) check() error {
 	var err error
 	if c.hosts, err = readHosts(names); err != nil {
 		bad("REELAY_HOSTS", names, "host names without scheme and port, separated by commas")
+	}
+	pages := os.Getenv("REELAY_ORIGINS")
+	if c.origins, err = readOrigins(pages); err != nil {
+		bad("REELAY_ORIGINS", pages, "hosts of pages, without scheme, such as app.example,*.studio.example,localhost:5173")
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{

@@ -74,15 +74,16 @@ func (m IfNoneMatch) matches(tag string) bool {
 	return false
 }
 
-// tag is a job's ETag. It is a weak one: links are signed anew in each answer,
-// and who keeps an answer gets fresh ones within the hour.
-func tag(s jobs.Summary) (string, error) {
+// tag is the ETag of an answer with a job's summary, and with more of the job. It is
+// a weak one: links are signed anew in each answer, and who keeps an answer gets
+// fresh ones within the hour.
+func tag(s jobs.Summary, more ...any) (string, error) {
 	hour := time.Now().Truncate(time.Hour).Unix()
 	if s.ResultURL == nil && s.ThumbnailURL == nil {
 		hour = 0
 	}
 	s.ResultURL, s.ThumbnailURL = nil, nil
-	raw, err := json.Marshal([]any{s, hour})
+	raw, err := json.Marshal([]any{s, hour, more})
 	sum := sha256.Sum256(raw)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, err
 }

@@ -58,7 +58,10 @@ type scheduledOutput struct {
 	Body         scheduled
 }
 
+// jobOutput answers with a job, or with 304.
 type jobOutput struct {
+	Status       int
+	ETag         string `header:"ETag"`
 	CacheControl string `header:"Cache-Control"`
 	Body         *jobView
 }
@@ -75,7 +78,8 @@ func (s *service) registerJobs(api huma.API) {
 	}, s.createJob)
 	serve(api, huma.Operation{
 		OperationID: "getJob", Method: http.MethodGet, Path: jobsPath + "/{id}", Summary: "Read a job of any kind",
-		Description: "With wait, the answer is held until the job has ended, or so many seconds.", Errors: []int{http.StatusNotFound},
+		Description: "With wait, the answer is held until the job has ended, or so many seconds.",
+		Errors:      []int{http.StatusNotFound}, Responses: notModified(),
 	}, s.getJob)
 	serve(api, huma.Operation{
 		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any kind",
@@ -190,15 +194,17 @@ func knownTime(t time.Time) *time.Time {
 	return &t
 }
 
-func (s *service) getJob(ctx context.Context, in *struct {
-	JobInput
-	HoldInput
-}) (*jobOutput, error) {
+func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error) {
 	job, err := s.hold(ctx, in.ID, in.Wait)
 	if err != nil {
 		return nil, err
 	}
-	return s.viewJob(ctx, job)
+	view, tag, err := s.viewJob(ctx, job)
+	out := &jobOutput{Status: http.StatusOK, ETag: tag, CacheControl: "private, no-cache", Body: view}
+	if in.matches(tag) {
+		out.Status = http.StatusNotModified
+	}
+	return out, err
 }
 
 func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, error) {
@@ -206,24 +212,29 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.viewJob(ctx, job)
+	view, _, err := s.viewJob(ctx, job)
+	return &jobOutput{Status: http.StatusOK, CacheControl: "no-store", Body: view}, err
 }
 
-func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobOutput, error) {
-	view := &jobView{
+// viewJob is what is shown of a job, and its ETag.
+func (s *service) viewJob(ctx context.Context, job *models.Job) (view *jobView, etag string, err error) {
+	view = &jobView{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 		Retries: max(0, job.AttemptNo-1),
 	}
-	if job.Status == models.JobCompleted {
-		summary, err := s.summary(ctx, job)
-		if err != nil {
-			return nil, err
-		}
-		if view.Result, err = json.Marshal(map[string]any{
-			"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
-		}); err != nil {
-			return nil, err
-		}
+	if job.Status != models.JobCompleted {
+		etag, err = tag(jobs.Summary{}, view)
+		return view, etag, err
 	}
-	return &jobOutput{CacheControl: "no-store", Body: view}, nil
+	summary, err := s.summary(ctx, job)
+	if err != nil {
+		return nil, "", err
+	}
+	if etag, err = tag(*summary, view, object(job.Output)); err != nil {
+		return nil, "", err
+	}
+	view.Result, err = json.Marshal(map[string]any{
+		"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
+	})
+	return view, etag, err
 }

@@ -72,7 +72,7 @@ func (h *IdempotencyHeader) with(body *string) (*string, error) {
 // accepted answers a request for a film.
 type accepted struct {
 	JobID                models.JobID `json:"job_id"`
-	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or of a repeated request what became of it."`
+	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the picture at reference_image_url is fetched; of a repeated request what became of it."`
 	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin; null once one has, or where nobody can say."`
 	StatusURL            string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -146,6 +147,18 @@ func TestCreateVideo(t *testing.T) {
 		require.Zero(t, a.Count(t, "jobs"))
 	})
 
+	t.Run("SaysThatAFilmWaitsForItsPicture", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		got := a.post(t, videos, map[string]any{"prompt": "a lighthouse", "reference_image_url": "https://example.com/a.png"})
+
+		require.Equal(t, http.StatusAccepted, got.status, got.raw)
+		require.Equal(t, "blocked", got.body["status"])
+		require.Contains(t, string(document(t, a)), "queued, or blocked until the picture at reference_image_url is fetched")
+	})
+
 	t.Run("RefusesAnEmptyKeyOrCallback", func(t *testing.T) {
 		t.Parallel()
 
@@ -230,22 +243,44 @@ func TestGetVideo(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		job := a.Submit(t)
-		path := videos + "/" + string(job.ID)
-		tag := a.get(t, path).header.Get("ETag")
-		require.NotEmpty(t, tag)
+		for _, paths := range []string{videos, work} {
+			job := a.Submit(t)
+			path := paths + "/" + string(job.ID)
+			tag := a.get(t, path).header.Get("ETag")
+			require.NotEmpty(t, tag)
 
-		same := a.ask(t, http.MethodGet, path, "", http.Header{"If-None-Match": {`"x", ` + tag}})
-		require.Equal(t, http.StatusNotModified, same.status)
-		require.Empty(t, same.raw)
-		require.Equal(t, tag, same.header.Get("ETag"))
-		_, err := a.Canceller.Cancel(t.Context(), a.Client, job.ID)
-		require.NoError(t, err)
-		other := a.ask(t, http.MethodGet, path, "", http.Header{"If-None-Match": {tag}})
+			same := a.ask(t, http.MethodGet, path, "", http.Header{"If-None-Match": {`"x", ` + tag}})
+			require.Equal(t, http.StatusNotModified, same.status)
+			require.Empty(t, same.raw)
+			require.Equal(t, tag, same.header.Get("ETag"))
+			_, err := a.Canceller.Cancel(t.Context(), a.Client, job.ID)
+			require.NoError(t, err)
+			other := a.ask(t, http.MethodGet, path, "", http.Header{"If-None-Match": {tag}})
 
-		require.Equal(t, http.StatusOK, other.status)
-		require.Equal(t, "cancelled", other.body["status"])
-		require.NotEqual(t, tag, other.header.Get("ETag"))
+			require.Equal(t, http.StatusOK, other.status)
+			require.Equal(t, "cancelled", other.body["status"])
+			require.NotEqual(t, tag, other.header.Get("ETag"))
+		}
+	})
+
+	t.Run("SaysThatNothingChangedThoughItsLinksAreSignedAnew", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.completed(t)
+		for _, paths := range []string{videos, work} {
+			path := paths + "/" + string(job.ID)
+			same := func() bool {
+				first, later := a.get(t, path), answer{}
+				require.Contains(t, first.raw, "result_url")
+				require.Eventually(t, func() bool {
+					later = a.get(t, path)
+					return later.raw != first.raw
+				}, requestLimit, 20*time.Millisecond)
+				return first.header.Get("ETag") == later.header.Get("ETag")
+			}
+			require.True(t, same() || same(), "the tag's hour may end in between, but not twice")
+		}
 	})
 
 	t.Run("HidesWhatIsAnotherAccounts", func(t *testing.T) {
