@@ -90,41 +90,32 @@ func (f *floor) queueUp(ctx context.Context, jobs int) error {
 	if err := f.site.autovacuum(ctx, true); err != nil {
 		return err
 	}
-	return f.site.vacuum(ctx)
-}
-
-// vacuum cleans up all tables.
-func (s *Site) vacuum(ctx context.Context) error {
-	db, err := pgx.Connect(ctx, s.DatabaseURL)
-	if err != nil {
-		return fmt.Errorf("vacuum: %w", err)
-	}
-	defer db.Close(ctx)
-	if _, err = db.Exec(ctx, "VACUUM ANALYZE"); err != nil {
-		return fmt.Errorf("vacuum: %w", err)
-	}
-	return nil
+	return f.site.exec(ctx, "VACUUM ANALYZE")
 }
 
 // autovacuum lets PostgreSQL clean up Reelay's tables, or not.
 func (s *Site) autovacuum(ctx context.Context, on bool) error {
-	db, err := pgx.Connect(ctx, s.DatabaseURL)
-	if err != nil {
-		return fmt.Errorf("set autovacuum: %w", err)
-	}
-	defer db.Close(ctx)
 	action := "SET (autovacuum_enabled = off)"
 	if on {
 		action = "RESET (autovacuum_enabled)"
 	}
-	_, err = db.Exec(ctx, `
+	return s.exec(ctx, `
 		DO $$ DECLARE t regclass; BEGIN
 			FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
 				EXECUTE format('ALTER TABLE %s `+action+`', t);
 			END LOOP;
 		END $$`)
+}
+
+// exec has PostgreSQL do something by itself.
+func (s *Site) exec(ctx context.Context, statement string) error {
+	db, err := pgx.Connect(ctx, s.DatabaseURL)
+	if err == nil {
+		defer db.Close(ctx)
+		_, err = db.Exec(ctx, statement)
+	}
 	if err != nil {
-		return fmt.Errorf("set autovacuum: %w", err)
+		return fmt.Errorf("prepare the database: %w", err)
 	}
 	return nil
 }

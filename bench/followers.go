@@ -2,9 +2,7 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/reelay/reelay/client"
 )
@@ -31,18 +29,10 @@ func followers() Measurement {
 
 // followers follow one queued job each; in every round some others are cancelled.
 func (s *Site) followers(ctx context.Context, n int) (*audience, error) {
-	if s.Staff["api-1"] == 0 {
-		return nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
-	}
-	endpoint, err := url.Parse(s.Admin.Endpoint())
+	endpoint, owner, err := s.followed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	customers, err := s.customers(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	owner := s.Admin.WithKey(customers[0])
 	followed, err := submitWaiting(ctx, owner, n)
 	if err != nil {
 		return nil, err

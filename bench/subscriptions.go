@@ -161,20 +161,29 @@ func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key fun
 	return err
 }
 
-// listeners listen to one job of ours, whose worker reports progress.
-func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
+// followed is where sockets are opened, and a customer whose jobs they follow.
+func (s *Site) followed(ctx context.Context) (*url.URL, *client.Client, error) {
 	if s.Staff["api-1"] == 0 {
-		return nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
+		return nil, nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
 	}
 	endpoint, err := url.Parse(s.Admin.Endpoint())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	customers, err := s.customers(ctx, 1)
 	if err != nil {
+		return nil, nil, err
+	}
+	return endpoint, s.Admin.WithKey(customers[0]), nil
+}
+
+// listeners listen to one job of ours, whose worker reports progress.
+func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
+	endpoint, owner, err := s.followed(ctx)
+	if err != nil {
 		return nil, err
 	}
-	submitted, err := s.Admin.WithKey(customers[0]).SubmitJob(ctx, client.SubmitJobInput{Type: new(noop), Model: noop})
+	submitted, err := owner.SubmitJob(ctx, client.SubmitJobInput{Type: new(noop), Model: noop})
 	if err != nil {
 		return nil, err
 	}

@@ -193,11 +193,3 @@ func (l *Leaser) compare(job *models.Job) {
 		l.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
 	}
 }
-
-// compareEnd tells how long a job took that was just completed, if it was
-// predicted and no try of it failed: nobody foretells failures.
-func (l *Leaser) compareEnd(job *models.Job) {
-	if l.Meter != nil && job.Run == 1 && job.Failures == 0 && job.PredictedSeconds != nil {
-		l.Meter.Completed(job.Tier, *job.PredictedSeconds, job.CompletedAt.Sub(job.CreatedAt).Seconds())
-	}
-}

@@ -80,7 +80,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if l.job.Status == models.JobCancelled {
 		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
-	h.Leaser.compareEnd(l.job)
+	h.compareEnd(l.job)
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 
@@ -287,4 +287,12 @@ func printable(s string) string {
 		}
 		return -1
 	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// compareEnd tells how long a job took that was just completed, if it was
+// predicted and no try of it failed: nobody foretells failures.
+func (h *Holder) compareEnd(job *models.Job) {
+	if h.Leaser.Meter != nil && job.Run == 1 && job.Failures == 0 && job.PredictedSeconds != nil {
+		h.Leaser.Meter.Completed(job.Tier, *job.PredictedSeconds, job.CompletedAt.Sub(job.CreatedAt).Seconds())
+	}
 }

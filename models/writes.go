@@ -292,8 +292,9 @@ func (s *statement) tell(events []*JobEvent) {
 		s.arg(column(events, func(e *JobEvent) time.Time { return e.CreatedAt }), "timestamptz[]")), len(events))
 }
 
-// await reads which of the jobs that end others depend on. Their rows were locked by
-// a statement before this one: who depends on one from now on waits for that lock.
+// await reads which of the jobs that end others depend on. Their accounts were locked
+// by a statement before this one, as who submits a job that depends on one does: he
+// was seen, or waits.
 func (s *statement) await(over []JobID, awaited *[]JobID) {
 	if len(over) == 0 {
 		return
