@@ -73,94 +73,98 @@ func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, l
 	if err != nil {
 		return nil, err
 	}
-	return firstLine(prepared(ctx, db, nextJobsSQL, string(asked), limit, column(passed, uuidOf)))
+	return readQueued(prepared(ctx, db, nextJobsSQL, string(asked), limit, column(passed, uuidOf)))
 }
 
-const nextJobsSQL = `
+// firstLineSQL are the queues asked for, and the first of their lines that has a job
+// which may start: what is behind it is not looked at.
+const firstLineSQL = `
 	WITH asked AS (
 		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
 			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-	lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
-	SELECT first.id, first.account_id, first.lane, first.promoted, first.model, first.gpu_rank, first.region, first.wish,
-		first.queue_order, first.virtual_time
-	FROM lines CROSS JOIN LATERAL (
-		SELECT head.*, l.virtual_time
-		FROM account_lanes l
+	line AS MATERIALIZED (
+		SELECT lines.lane, lines.promoted
+		FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
 		CROSS JOIN LATERAL (
-			SELECT j.* FROM asked q CROSS JOIN LATERAL (
-				SELECT ` + queuedColumns + ` FROM jobs
-				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-					AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-					AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-				ORDER BY queue_order LIMIT 1) j
-			WHERE q.lane = l.lane AND q.promoted = l.promoted
-			ORDER BY j.queue_order LIMIT 1) head
-		WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
-		ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer) first
-	ORDER BY lines.place, first.virtual_time, first.queue_order LIMIT $2::integer`
+			SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
+			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
+				AND q.lane = lines.lane AND q.promoted = lines.promoted
+			ORDER BY l.virtual_time LIMIT 1) any_job
+		ORDER BY lines.place LIMIT 1)`
 
-// firstLine reads those of queued jobs that are of the first one's line.
-func firstLine(rows *sql.Rows, err error) ([]QueuedJob, error) {
-	var found []QueuedJob
+// standingSQL is of the accounts that stand in the line. Its order is that of the
+// index account_lanes_ready, so that no more of them are read than are needed.
+const standingSQL = `l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped`
+
+// nextOfQueueSQL reads what may start of a queue q of an account's line l.
+const nextOfQueueSQL = queuedColumns + `, estimated_gpu_seconds FROM jobs
+	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
+		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
+	ORDER BY queue_order`
+
+const nextJobsSQL = firstLineSQL + `
+	SELECT head.id, head.account_id, head.lane, head.promoted, head.model, head.gpu_rank, head.region, head.wish,
+		head.queue_order, l.virtual_time
+	FROM account_lanes l CROSS JOIN LATERAL (
+		SELECT j.* FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
+		WHERE q.lane = l.lane AND q.promoted = l.promoted
+		ORDER BY j.queue_order LIMIT 1) head
+	WHERE ` + standingSQL + `
+	ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer`
+
+// readQueued reads queued jobs.
+func readQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
 		found = append(found, j)
 		return err
 	})
-	for i, job := range found {
-		if job.Line != found[0].Line {
-			return found[:i], err
-		}
-	}
 	return found, err
 }
 
-// NextInOrder returns the next limit jobs of the line that NextJobs would find, in
-// the order in which they are given if nobody else takes or adds one: each
+// NextInOrder returns the next jobs, up to limit, of the line that NextJobs would
+// find, in the order in which they are given if nobody else takes or adds one: each
 // advances its account's virtual time, which is noted as it is before the job. No
-// account has more among them than it may run.
+// account has more among them than it may run. They are fewer than limit also
+// where the order behind them takes more of one account's queue than was read.
 func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	asked, err := json.Marshal(queues)
 	if err != nil {
 		return nil, err
 	}
-	return firstLine(prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf)))
+	return readQueued(prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf)))
 }
 
-const nextInOrderSQL = `
-	WITH asked AS (
-		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
-			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-	lines AS (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted)
-	SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time FROM (
-		SELECT next.*, lines.place FROM lines CROSS JOIN LATERAL (
-			SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order,
-				first.virtual_time + coalesce(sum(j.estimated_gpu_seconds / first.weight) OVER before, 0) AS virtual_time
-			FROM (
-				SELECT l.account_id, l.virtual_time, a.weight, greatest(a.max_running - a.running, 0) AS room
-				FROM account_lanes l JOIN accounts a ON a.id = l.account_id
-				WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped AND EXISTS (
-					SELECT FROM asked q CROSS JOIN LATERAL (
-						SELECT FROM jobs
-						WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-							AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-							AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-						ORDER BY queue_order LIMIT 1) j
-					WHERE q.lane = l.lane AND q.promoted = l.promoted)
-				ORDER BY l.virtual_time LIMIT $2::integer) first
-			CROSS JOIN LATERAL (
-				SELECT j.* FROM asked q CROSS JOIN LATERAL (
-					SELECT ` + queuedColumns + `, estimated_gpu_seconds FROM jobs
-					WHERE status = 'QUEUED' AND lane = lines.lane AND account_id = first.account_id AND ` + promotedSQL + ` = lines.promoted
-						AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-						AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-					ORDER BY queue_order LIMIT least($2::integer, first.room)) j
-				WHERE q.lane = lines.lane AND q.promoted = lines.promoted
-				ORDER BY j.queue_order LIMIT least($2::integer, first.room)) j
-			WINDOW before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-			ORDER BY virtual_time, queue_order LIMIT $2::integer) next) found
-	ORDER BY place, virtual_time, queue_order LIMIT $2::integer`
+// Of each account it reads its share and no more: thrice what it gets if all come
+// by turns. The job that it would read next, if any, has the virtual time behind
+// the last that it read.
+const nextInOrderSQL = firstLineSQL + `,
+	first AS MATERIALIZED (
+		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, a.weight, greatest(a.max_running - a.running, 0) AS room,
+			greatest(ceil(3.0 * $2::integer / count(*) OVER ()), 5)::integer AS share
+		FROM (
+			SELECT l.lane, l.promoted, l.account_id, l.virtual_time FROM account_lanes l
+			WHERE ` + standingSQL + ` AND EXISTS (
+				SELECT FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
+				WHERE q.lane = l.lane AND q.promoted = l.promoted)
+			ORDER BY l.virtual_time LIMIT $2::integer) l
+		JOIN accounts a ON a.id = l.account_id),
+	next AS (
+		SELECT j.*, l.virtual_time + coalesce(sum(j.estimated_gpu_seconds / l.weight) OVER before, 0) AS virtual_time,
+			CASE WHEN row_number() OVER own = l.share AND l.share < l.room
+				THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS unread
+		FROM first l CROSS JOIN LATERAL (
+			SELECT j.* FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT least(l.share, l.room)) j
+			WHERE q.lane = l.lane AND q.promoted = l.promoted
+			ORDER BY j.queue_order LIMIT least(l.share, l.room)) j
+		WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
+			before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+	SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
+	FROM (SELECT *, min(unread) OVER () AS known, min(virtual_time) OVER () AS least FROM next) n
+	WHERE known IS NULL OR virtual_time < known OR virtual_time = least
+	ORDER BY virtual_time, queue_order LIMIT $2::integer`
 
 // ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
 // walks the index jobs_next from one queue to the next.
@@ -190,20 +194,14 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 }
 
 // GetQueuedJobs returns those of the jobs that are queued.
-func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []QueuedJob, err error) {
-	rows, err := prepared(ctx, db, `
+func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]QueuedJob, error) {
+	return readQueued(prepared(ctx, db, `
 		SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order, l.virtual_time
 		FROM (SELECT `+queuedColumns+`, status FROM jobs WHERE id = ANY ($1::uuid[]) OFFSET 0) j
 		CROSS JOIN LATERAL (
 			SELECT virtual_time FROM account_lanes
 			WHERE account_id = j.account_id AND lane = j.lane AND promoted = j.promoted OFFSET 0) l
-		WHERE j.status = 'QUEUED'`, column(ids, uuidOf))
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		found = append(found, QueuedJob{})
-		j := &found[len(found)-1]
-		return rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
-	})
-	return found, err
+		WHERE j.status = 'QUEUED'`, column(ids, uuidOf)))
 }
 
 // ListWaitingJobs returns those of these jobs that wait, without their params.
