@@ -23,8 +23,8 @@ const (
 	// nothing. Such a round finds only stale heads: other claims won those, or they
 	// were just dropped, and what is behind them shows in the next.
 	claimRounds = 16
-	// claimSize is how much of a batch one search is: so many more of them would
-	// read jobs by the square.
+	// claimSize is how much of a batch one search is: more of them would hold the
+	// accounts of all for longer.
 	claimSize = gatherSize / 50
 )
 

@@ -48,7 +48,8 @@ const (
 )
 
 // find chooses for each search the job that it would get if all came one after
-// the other. There are no claims if there are no jobs.
+// the other, as far as that order is known: the last may have to look again. There
+// are no claims if there are no jobs.
 func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) error {
 	lanes, err := models.ReadLanes(ctx, b.DB)
 	if err != nil {

@@ -101,8 +101,8 @@ func TestDeepQueues(t *testing.T) {
 			scans int
 		}{
 			"NextJobs":                     {func() error { return pick(models.NextJobs, models.NextJobsSQL, "testcard") }, 1 + 8 + 1},
-			"NextInOrder":                  {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "testcard") }, 1 + 8 + 8*5},
-			"NextInOrder, of a rare model": {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "rare") }, 1 + 8 + 8*5},
+			"NextInOrder":                  {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "testcard") }, 1 + 8 + 8*8},
+			"NextInOrder, of a rare model": {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "rare") }, 1 + 8 + 8*8},
 			"ListStandby": {func() error {
 				found, err := models.ListStandby(t.Context(), watched, nil, 500, 20)
 				require.Equal(t, 20*lined, len(found))

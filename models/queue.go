@@ -69,52 +69,31 @@ const (
 // job, the accounts by their virtual time. Accounts at their cap stand in no
 // line, and the jobs in passed are left out.
 func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
+	return pick(ctx, db, nextJobsSQL, queues, passed, limit)
+}
+
+// NextInOrder returns the next jobs, up to limit, of the line that NextJobs would
+// find, in the order in which they are given if nobody else takes or adds one: each
+// advances its account's virtual time, which is noted as it is before the job. No
+// account has more among them than it may run. They are fewer than limit, but not
+// none, if an account has more before the others' than were read of it: what follows
+// shows once these are given.
+func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
+	return pick(ctx, db, nextInOrderSQL, queues, passed, limit)
+}
+
+func pick(ctx context.Context, db bun.IDB, query string, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
 	asked, err := json.Marshal(queues)
 	if err != nil {
 		return nil, err
 	}
-	return readQueued(prepared(ctx, db, nextJobsSQL, string(asked), limit, column(passed, uuidOf)))
+	return scanQueued(prepared(ctx, db, query, string(asked), limit, column(passed, uuidOf)))
 }
 
-// firstLineSQL are the queues asked for, and the first of their lines that has a job
-// which may start: what is behind it is not looked at.
-const firstLineSQL = `
-	WITH asked AS (
-		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
-			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-	line AS MATERIALIZED (
-		SELECT lines.lane, lines.promoted
-		FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
-		CROSS JOIN LATERAL (
-			SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
-			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
-				AND q.lane = lines.lane AND q.promoted = lines.promoted
-			ORDER BY l.virtual_time LIMIT 1) any_job
-		ORDER BY lines.place LIMIT 1)`
-
-// standingSQL is of the accounts that stand in the line. Its order is that of the
-// index account_lanes_ready, so that no more of them are read than are needed.
-const standingSQL = `l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped`
-
-// nextOfQueueSQL reads what may start of a queue q of an account's line l.
-const nextOfQueueSQL = queuedColumns + `, estimated_gpu_seconds FROM jobs
-	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-	ORDER BY queue_order`
-
-const nextJobsSQL = firstLineSQL + `
-	SELECT head.id, head.account_id, head.lane, head.promoted, head.model, head.gpu_rank, head.region, head.wish,
-		head.queue_order, l.virtual_time
-	FROM account_lanes l CROSS JOIN LATERAL (
-		SELECT j.* FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
-		WHERE q.lane = l.lane AND q.promoted = l.promoted
-		ORDER BY j.queue_order LIMIT 1) head
-	WHERE ` + standingSQL + `
-	ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer`
-
-// readQueued reads queued jobs.
-func readQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
+func scanQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
@@ -124,46 +103,73 @@ func readQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
 	return found, err
 }
 
-// NextInOrder returns the next jobs, up to limit, of the line that NextJobs would
-// find, in the order in which they are given if nobody else takes or adds one: each
-// advances its account's virtual time, which is noted as it is before the job. No
-// account has more among them than it may run. They are fewer than limit also
-// where the order behind them takes more of one account's queue than was read.
-func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
-	asked, err := json.Marshal(queues)
-	if err != nil {
-		return nil, err
-	}
-	return readQueued(prepared(ctx, db, nextInOrderSQL, string(asked), limit, column(passed, uuidOf)))
-}
+// firstLineSQL are the queues asked for, and the first of their lines that has a job
+// which may start. Both orders are those in which they are read, so that what is
+// behind that job is not looked at.
+const firstLineSQL = `
+	WITH asked AS (
+		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
+			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
+	line AS MATERIALIZED (
+		SELECT lines.lane, lines.promoted
+		FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
+		CROSS JOIN LATERAL (
+			SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT 1) j
+			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND ` + standsSQL + `
+				AND q.lane = lines.lane AND q.promoted = lines.promoted
+			ORDER BY l.virtual_time LIMIT 1) any_job
+		ORDER BY lines.place LIMIT 1)`
 
-// Of each account it reads its share and no more: thrice what it gets if all come
-// by turns. The job that it would read next, if any, has the virtual time behind
-// the last that it read.
+// standsSQL tells whether an account stands in a line l; the index
+// account_lanes_ready has the same words.
+const standsSQL = "l.queued > 0 AND NOT l.capped"
+
+// inLineSQL is of the accounts that stand in the line. A statement that wants the
+// first of them reads no others, since the index has them in their order.
+const inLineSQL = "l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND " + standsSQL
+
+// nextOfQueueSQL reads what may start of a queue q of an account's line l.
+const nextOfQueueSQL = "SELECT " + queuedColumns + `, estimated_gpu_seconds FROM jobs
+	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
+		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
+	ORDER BY queue_order`
+
+// headsSQL are the first jobs of the accounts that stand in the line.
+const headsSQL = `
+	SELECT head.id, head.account_id, head.lane, head.promoted, head.model, head.gpu_rank, head.region, head.wish,
+		head.queue_order, l.virtual_time
+	FROM account_lanes l CROSS JOIN LATERAL (
+		SELECT j.* FROM asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT 1) j
+		WHERE q.lane = l.lane AND q.promoted = l.promoted
+		ORDER BY j.queue_order LIMIT 1) head
+	WHERE ` + inLineSQL + `
+	ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer`
+
+const nextJobsSQL = firstLineSQL + headsSQL
+
+// How deep it reads into an account's queue depends on how many are before it: all
+// that could be given of the first three, a third of that of the ninth, and five at
+// least. What is known of the order ends with the virtual time at which an account
+// goes on behind the jobs that were read of it.
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
 		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, a.weight, greatest(a.max_running - a.running, 0) AS room,
-			greatest(ceil(3.0 * $2::integer / count(*) OVER ()), 5)::integer AS share
-		FROM (
-			SELECT l.lane, l.promoted, l.account_id, l.virtual_time FROM account_lanes l
-			WHERE ` + standingSQL + ` AND EXISTS (
-				SELECT FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT 1) j
-				WHERE q.lane = l.lane AND q.promoted = l.promoted)
-			ORDER BY l.virtual_time LIMIT $2::integer) l
-		JOIN accounts a ON a.id = l.account_id),
+			least(greatest(ceil(3.0 * $2::integer / row_number() OVER (ORDER BY l.virtual_time, l.queue_order)), 5), $2::integer)::integer AS depth
+		FROM (` + headsSQL + `) l JOIN accounts a ON a.id = l.account_id),
 	next AS (
 		SELECT j.*, l.virtual_time + coalesce(sum(j.estimated_gpu_seconds / l.weight) OVER before, 0) AS virtual_time,
-			CASE WHEN row_number() OVER own = l.share AND l.share < l.room
-				THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS unread
+			CASE WHEN row_number() OVER own = l.depth AND l.depth < l.room
+				THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS goes_on
 		FROM first l CROSS JOIN LATERAL (
-			SELECT j.* FROM asked q CROSS JOIN LATERAL (SELECT ` + nextOfQueueSQL + ` LIMIT least(l.share, l.room)) j
+			SELECT j.* FROM asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT least(l.depth, l.room)) j
 			WHERE q.lane = l.lane AND q.promoted = l.promoted
-			ORDER BY j.queue_order LIMIT least(l.share, l.room)) j
+			ORDER BY j.queue_order LIMIT least(l.depth, l.room)) j
 		WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
 			before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
 	SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
-	FROM (SELECT *, min(unread) OVER () AS known, min(virtual_time) OVER () AS least FROM next) n
-	WHERE known IS NULL OR virtual_time < known OR virtual_time = least
+	FROM (SELECT *, min(goes_on) OVER () AS known_until, min(virtual_time) OVER () AS beginning FROM next) n
+	WHERE known_until IS NULL OR virtual_time < known_until OR virtual_time = beginning
 	ORDER BY virtual_time, queue_order LIMIT $2::integer`
 
 // ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
@@ -195,7 +201,7 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 
 // GetQueuedJobs returns those of the jobs that are queued.
 func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]QueuedJob, error) {
-	return readQueued(prepared(ctx, db, `
+	return scanQueued(prepared(ctx, db, `
 		SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order, l.virtual_time
 		FROM (SELECT `+queuedColumns+`, status FROM jobs WHERE id = ANY ($1::uuid[]) OFFSET 0) j
 		CROSS JOIN LATERAL (

@@ -8,87 +8,165 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
+
+// contender is a queued job with what it advances its account by, and how many
+// jobs the account may start.
+type contender struct {
+	ID          models.JobID     `bun:"id"`
+	AccountID   models.AccountID `bun:"account_id"`
+	QueueOrder  int64            `bun:"queue_order"`
+	VirtualTime float64          `bun:"virtual_time"`
+	Takes       float64          `bun:"takes"`
+	Room        int              `bun:"room"`
+}
+
+type given struct {
+	ID          models.JobID
+	VirtualTime float64
+}
 
 // oneByOne is the order in which jobs start that are given out one after the
 // other: always the first of the account that is behind, which advances by it.
-func oneByOne(heads []models.QueuedJob, left map[models.JobID]standing, limit int) []models.JobID {
-	slices.SortFunc(heads, func(a, b models.QueuedJob) int { return cmp.Compare(a.QueueOrder, b.QueueOrder) })
+func oneByOne(waiting []contender, limit int) []given {
 	at, room := map[models.AccountID]float64{}, map[models.AccountID]int{}
-	for _, h := range heads {
-		at[h.AccountID], room[h.AccountID] = h.VirtualTime, left[h.ID].room
+	for _, j := range waiting {
+		at[j.AccountID], room[j.AccountID] = j.VirtualTime, j.Room
 	}
-	var order []models.JobID
-	for len(order) < limit && len(heads) > 0 {
-		next := slices.MinFunc(heads, func(a, b models.QueuedJob) int {
+	slices.SortFunc(waiting, func(a, b contender) int { return cmp.Compare(a.QueueOrder, b.QueueOrder) })
+	var order []given
+	for len(order) < limit && len(waiting) > 0 {
+		next := slices.MinFunc(waiting, func(a, b contender) int {
 			return cmp.Or(cmp.Compare(at[a.AccountID], at[b.AccountID]), cmp.Compare(a.QueueOrder, b.QueueOrder))
 		})
-		order = append(order, next.ID)
-		at[next.AccountID] += left[next.ID].takes
+		order = append(order, given{next.ID, at[next.AccountID]})
+		at[next.AccountID] += next.Takes
 		room[next.AccountID]--
-		heads = slices.DeleteFunc(heads, func(j models.QueuedJob) bool {
+		waiting = slices.DeleteFunc(waiting, func(j contender) bool {
 			return j.ID == next.ID || j.AccountID == next.AccountID && room[j.AccountID] == 0
 		})
 	}
 	return order
 }
 
-// standing is what a job advances its account by, and how many the account may
-// start.
-type standing struct {
-	takes float64
-	room  int
+// contenders are all jobs that wait, of every line.
+func contenders(t *testing.T, db *bun.DB) []contender {
+	t.Helper()
+	var all []contender
+	require.NoError(t, db.NewRaw(`
+		SELECT j.id, j.account_id, j.queue_order, l.virtual_time, j.estimated_gpu_seconds / a.weight AS takes, a.max_running - a.running AS room
+		FROM jobs j JOIN accounts a ON a.id = j.account_id JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane
+		WHERE j.status = 'QUEUED'`).Scan(t.Context(), &all))
+	return all
 }
 
 func TestNextInOrder(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesJobsAsIfOneByOneAndStopsWhereItReadTooFew", func(t *testing.T) {
+	bothModels := everyQueue()
+	for _, queue := range everyQueue() {
+		queue.Model = "rare"
+		bothModels = append(bothModels, queue)
+	}
+
+	t.Run("GivesJobsAsIfTheyCameOneByOne", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 12, 600, 1, 1)
+		fillWith(t, db, 23, 2300, 1, 1)
 		for _, query := range []string{
-			// a1 has half of all jobs. a2 is far behind the others, a3 may start three more.
-			`UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a1')::uuid THEN 1000 WHEN md5('a2')::uuid THEN 0 ELSE 1200 END`,
-			`UPDATE accounts SET weight = 2, max_running = 10 WHERE id = md5('a4')::uuid`,
-			`UPDATE accounts SET max_running = 3 WHERE id = md5('a3')::uuid`,
-			`UPDATE jobs SET estimated_gpu_seconds = 1 + (hashtext(id::text) & 31)`,
+			// All begin at 0, 7 or 14, so that many stand at the same time.
+			`UPDATE account_lanes SET virtual_time = 7 * (hashtext(account_id::text) & 1) + 7 * (hashtext(account_id::text) >> 1 & 1)`,
+			`UPDATE accounts SET max_running = 1 WHERE id IN (md5('a2')::uuid, md5('a3')::uuid, md5('a6')::uuid)`,
+			`UPDATE accounts SET weight = 4 WHERE id IN (md5('a1')::uuid, md5('a4')::uuid)`,
+			`UPDATE jobs SET estimated_gpu_seconds = 4 * (1 + (hashtext(id::text) & 7)), model = CASE hashtext(id::text) & 8 WHEN 0 THEN 'rare' ELSE model END`,
+			`UPDATE jobs SET estimated_gpu_seconds = 1 WHERE account_id = md5('a5')::uuid`,
 		} {
 			_, err := db.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		heads, err := models.ListQueuedJobs(t.Context(), db, 1000)
-		require.NoError(t, err)
-		left := map[models.JobID]standing{}
-		var rows []struct {
-			ID    models.JobID `bun:"id"`
-			Takes float64      `bun:"takes"`
-			Room  int          `bun:"room"`
-		}
-		require.NoError(t, db.NewRaw(`SELECT j.id, j.estimated_gpu_seconds / a.weight AS takes, a.max_running - a.running AS room
-			FROM jobs j JOIN accounts a ON a.id = j.account_id WHERE j.status = 'QUEUED'`).Scan(t.Context(), &rows))
-		for _, row := range rows {
-			left[row.ID] = standing{takes: row.Takes, room: row.Room}
-		}
+		for _, limit := range []int{2, 10, 50} {
+			expected := oneByOne(contenders(t, db), limit)
 
-		var found []models.JobID
-		rounds := 0
-		for limit := 60; len(found) < limit; rounds++ {
-			next, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, limit)
+			found, err := models.NextInOrder(t.Context(), db, bothModels, nil, limit)
+
 			require.NoError(t, err)
-			require.NotEmpty(t, next)
-			for _, job := range next[:min(len(next), limit-len(found))] {
-				found = append(found, job.ID)
-				_, err := db.NewRaw(`WITH taken AS (UPDATE jobs SET status = 'SCHEDULED', run_at = now() WHERE id = ?0 RETURNING account_id),
-					counted AS (UPDATE accounts SET max_running = max_running - 1 WHERE id = (SELECT account_id FROM taken))
-					UPDATE account_lanes SET virtual_time = virtual_time + ?1 WHERE account_id = (SELECT account_id FROM taken)`,
-					job.ID, left[job.ID].takes).Exec(t.Context())
-				require.NoError(t, err)
+			var got []given
+			for _, job := range found {
+				got = append(got, given{job.ID, job.VirtualTime})
 			}
+			require.Equal(t, expected[:len(got)], got)
+			require.GreaterOrEqual(t, len(got), limit/2, "few of them are left to another look")
+		}
+	})
+
+	t.Run("ListsAllOfAnAccountThatIsBehind", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fillWith(t, db, 23, 2300, 1, 1)
+		_, err := db.ExecContext(t.Context(), `UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a1')::uuid THEN 0 ELSE 10000 END`)
+		require.NoError(t, err)
+
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 50)
+
+		require.NoError(t, err)
+		require.Len(t, found, 50)
+	})
+
+	t.Run("ListsNothingBehindWhatItDidNotRead", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fillWith(t, db, 23, 2300, 1, 1)
+		for _, query := range []string{
+			`UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a5')::uuid THEN 1 ELSE 0 END`,
+			`UPDATE jobs SET estimated_gpu_seconds = CASE account_id WHEN md5('a5')::uuid THEN 0.125 ELSE 100 END`,
+		} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
+		expected := oneByOne(contenders(t, db), 50)
+
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 50)
+
+		require.NoError(t, err)
+		require.Less(t, len(found), 50, "the account with short jobs is the last in line, of which least is read")
+		for i, job := range found {
+			require.Equal(t, expected[i], given{job.ID, job.VirtualTime})
+		}
+	})
+
+	t.Run("ReadsOnlyTheFirstLineThatHasAJob", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fillWith(t, db, 23, 2300, 1, 1)
+		for _, query := range []string{
+			`UPDATE jobs SET lane = 'FREE', tier = 'FREE' WHERE status = 'QUEUED' AND account_id <> md5('a1')::uuid`,
+			`UPDATE account_lanes SET lane = 'FREE' WHERE account_id <> md5('a1')::uuid`,
+			`ANALYZE`,
+		} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
 		}
 
-		require.Equal(t, oneByOne(heads, left, 60), found)
-		require.Greater(t, rounds, 1, "the account that is behind has more jobs than are read of one")
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 8)
+
+		require.NoError(t, err)
+		require.Len(t, found, 8)
+		require.Equal(t, models.TierPro, found[0].Lane)
+		plan := explain(t, db, picking(t, models.NextInOrderSQL, everyQueue()))
+		require.Equal(t, 1+1+8, plan.rows, "one finds the line, one the account:\n%s", plan.text)
+	})
+
+	t.Run("ListsNothingOfNoQueues", func(t *testing.T) {
+		t.Parallel()
+
+		found, err := models.NextInOrder(t.Context(), modelstest.DB(t), nil, nil, 8)
+
+		require.NoError(t, err)
+		require.Empty(t, found)
 	})
 }
