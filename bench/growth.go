@@ -139,7 +139,6 @@ func (g *grown) lives(ctx context.Context, hands []*hand) (float64, error) {
 	var submitted, ended atomic.Int64
 	for _, h := range hands {
 		group.Go(func() error {
-			defer context.AfterFunc(working, h.conn.close)()
 			return h.work(working, func(time.Time) { ended.Add(1) })
 		})
 	}

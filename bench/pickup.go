@@ -109,7 +109,6 @@ func (p *pickup) round(ctx context.Context, n int) (Figures, error) {
 	group, working := errgroup.WithContext(working)
 	for _, h := range p.hands {
 		group.Go(func() error {
-			defer context.AfterFunc(working, h.conn.close)()
 			return h.work(working, func(at time.Time) {
 				select {
 				case taken <- taking{h.held.job, at}:
@@ -190,17 +189,21 @@ type submitted struct {
 	err error
 }
 
-// work takes jobs and ends them until ctx ends, which must close the connection.
+// work takes jobs and ends them until ctx ends. That cuts off the wait for a job, but
+// not its end: a worker that has a job in another round asks for one in vain.
 func (h *hand) work(ctx context.Context, took func(at time.Time)) error {
 	for ctx.Err() == nil {
+		stay := context.AfterFunc(ctx, h.conn.close)
 		answer, err := h.conn.post(h.lease)
 		at := time.Now()
+		stay()
 		if err == nil {
 			if h.held = leaseIn(answer); h.held == (lease{}) {
-				continue
+				err = errLater
+			} else {
+				took(at)
+				_, err = h.cycle(false)
 			}
-			took(at)
-			_, err = h.cycle(false)
 		}
 		if errors.Is(err, errLater) {
 			err = pause(ctx, comeAgain)
@@ -295,7 +298,6 @@ func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []b
 	workers, working := errgroup.WithContext(working)
 	for _, h := range f.hands {
 		workers.Go(func() error {
-			defer context.AfterFunc(working, h.conn.close)()
 			return h.work(working, func(at time.Time) {
 				mu.Lock()
 				defer mu.Unlock()
