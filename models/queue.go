@@ -83,7 +83,7 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID
 }
 
 func pick(ctx context.Context, db bun.IDB, query string, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
-	if len(queues) == 0 {
+	if len(queues) == 0 { // every lane is paused
 		return nil, nil
 	}
 	asked, err := json.Marshal(queues)
@@ -125,7 +125,8 @@ const firstLineSQL = `
 const standsSQL = "l.queued > 0 AND NOT l.capped"
 
 // inLineSQL is of the accounts that stand in the line. A statement that wants the
-// first of them reads no others, since the index has them in their order.
+// first of them reads no others but those at the same virtual time, since the index
+// has them in that order.
 const inLineSQL = "l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND " + standsSQL
 
 // nextOfQueueSQL reads what may start of a queue q of an account's line l.
