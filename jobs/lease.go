@@ -22,6 +22,10 @@ const (
 	CheckpointEvery = 30 * time.Second
 	// MaxLeaseWait bounds one lease call.
 	MaxLeaseWait = 25 * time.Second
+	// heldPause is how long a worker waits at most that asks for another job while
+	// it has one: no more than a moment is lost if that one ends meanwhile, and one
+	// that asks without pause does not cost a processor.
+	heldPause = time.Second
 )
 
 // Lease is a worker's exclusive, time-limited right to a job.
@@ -72,7 +76,7 @@ type LeaseCall struct {
 
 // Lease waits for a job that the worker can run. Lease and directive are nil if
 // there was none in time. A worker that holds a lease already gets it again if
-// it repeats the same RequestID, and else none. It returns NOT_FOUND for a
+// it repeats the same RequestID, and else none, after a second at most. It returns NOT_FOUND for a
 // worker that is not the caller and CONFLICT for one that is over.
 func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease, *Directive, error) {
 	if err := p.isWorker(call.WorkerID); err != nil {
@@ -149,7 +153,14 @@ func (p Principal) isWorker(id models.WorkerID) error {
 
 func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	if worker.Status == models.WorkerBusy || worker.Status == models.WorkerDraining {
-		return l.held(ctx, worker, call)
+		lease, directive, err := l.held(ctx, worker, call)
+		if lease == nil && directive == nil && err == nil {
+			select {
+			case <-time.After(min(call.Wait, heldPause)):
+			case <-ctx.Done():
+			}
+		}
+		return lease, directive, err
 	}
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()

@@ -245,6 +245,24 @@ func TestLease(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("KeepsABusyWorkerThatAsksForAnother", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		worker := s.Worker(t, "one")
+		require.NotNil(t, lease(t, s, worker))
+		const wait = 50 * time.Millisecond
+		begun := time.Now()
+
+		none, directive, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: wait})
+
+		require.NoError(t, err)
+		require.Nil(t, none)
+		require.Nil(t, directive)
+		require.GreaterOrEqual(t, time.Since(begun), wait, "one that asks in a loop would cost a processor")
+	})
+
 	t.Run("GivesOneJobToConcurrentCallsOfOneWorker", func(t *testing.T) {
 		t.Parallel()
 
