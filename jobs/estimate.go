@@ -39,7 +39,8 @@ type outlook struct {
 	// entered tells of jobs that are in the lines and were not played.
 	entered  bool
 	playedAt time.Time
-	playTook time.Duration
+	// took is how long that took, and expect since.
+	took time.Duration
 	// expected is what expect has reckoned since.
 	expected map[query]expectation
 }
@@ -95,6 +96,25 @@ func (l *line) work(n int) (seconds float64) {
 	return seconds
 }
 
+// before is how many of the line's jobs have a virtual start before tag. It takes no
+// longer for a long line.
+func (l *line) before(tag float64) (n int) {
+	work := (tag - l.virtualTime) * l.weight
+	if work <= 0 || l.queued == 0 {
+		return 0
+	}
+	all := l.work(len(l.head))
+	if all <= 0 {
+		return l.queued
+	}
+	times := min(math.Ceil(work/all)-1, float64(l.queued/len(l.head)))
+	work -= times * all
+	for n = int(times) * len(l.head); n < l.queued && work > 0; n++ {
+		work -= l.at(n).gpuSeconds
+	}
+	return n
+}
+
 // Estimate is a best guess. What is nil is not known: there is no capacity to
 // reckon with, or the queue is paused.
 type Estimate struct {
@@ -131,16 +151,28 @@ type query struct {
 // estimate reckons for one job that is queued, or would be. system is how long it
 // would wait were it not for its account's own running cap.
 func (o *outlook) estimate(q query) (found Estimate, system float64) {
-	var classes []*class
-	workers := 0
+	tag, classes := o.startTag(q), o.serving(q.Queue)
+	found, system = o.wait(q, tag, classes)
+	found.Position = o.position(q, tag, classes)
+	return found, system
+}
+
+// serving are the workers that can run jobs of a queue.
+func (o *outlook) serving(q models.Queue) (classes []*class) {
 	for _, c := range o.classes {
-		if c.serves(q.Queue) {
+		if c.serves(q) {
 			classes = append(classes, c)
-			workers += len(c.hands)
 		}
 	}
-	tag := o.startTag(q)
-	found.Position = o.position(q, tag, classes)
+	return classes
+}
+
+// wait is estimate without the job's position, which takes a look at every line.
+func (o *outlook) wait(q query, tag float64, classes []*class) (found Estimate, system float64) {
+	workers := 0
+	for _, c := range classes {
+		workers += len(c.hands)
+	}
 	if workers == 0 {
 		return found, 0
 	}
@@ -236,13 +268,17 @@ func (o *outlook) position(q query, tag float64, classes []*class) int {
 		case above(l.Lane, q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
 			n = l.queued
 		case l.Line == q.Line:
-			for at := l.virtualTime; n < l.queued && at < tag; n++ {
-				at += l.at(n).gpuSeconds / l.weight
-			}
+			n = l.before(tag)
 		}
-		here := 0
-		for _, part := range l.head {
-			here += b2i(!o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.serves(part.Queue) }))
+		if n == 0 {
+			continue
+		}
+		here, counts := 0, false
+		for i, part := range l.head {
+			if i == 0 || part.Queue != l.head[i-1].Queue {
+				counts = !o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.serves(part.Queue) })
+			}
+			here += b2i(counts)
 		}
 		ahead += n * here / len(l.head)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/reelay/reelay/models"
@@ -64,6 +65,29 @@ func TestEnter(t *testing.T) {
 	_, wait := o.estimate(q)
 
 	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
+}
+
+// A long line is reckoned like a short one, which is counted job by job here.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		l := &line{virtualTime: float64(rng.IntN(50)), weight: float64(int(1) << rng.IntN(3)), queued: rng.IntN(200)}
+		for range min(l.queued, 1+rng.IntN(standbySample)) {
+			l.head = append(l.head, load{gpuSeconds: float64(rng.IntN(4))})
+		}
+		tag := float64(rng.IntN(400))
+
+		want := 0
+		for at := l.virtualTime; want < l.queued && at < tag; want++ {
+			at += l.at(want).gpuSeconds / l.weight
+		}
+
+		require.Equal(t, want, l.before(tag), "%+v before %v", l, tag)
+	}
+	long := &line{weight: 1, queued: 1 << 40, head: []load{{gpuSeconds: 1}, {gpuSeconds: 3}}}
+	require.Equal(t, 1<<40-1, long.before(2*(1<<40)-3), "at once")
 }
 
 func TestRounded(t *testing.T) {
