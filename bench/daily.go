@@ -176,7 +176,7 @@ func (d *day) tell(ctx context.Context, span time.Duration) error {
 }
 
 func (d *day) streams(ctx context.Context) ([]stream, error) {
-	const callers = 16
+	const callers = 128 // far more than are ever under way: no agent waits for another
 	submit, err := newBody(noopQuery, noopSubmission(), "")
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 				return d.call(group(3)[i], h, progressQuery, map[string]any{"percent": float64(h.step % 100), "phase": "RENDERING"})
 			})
 		}},
-		{"checkpoint", dailyCheckpoints, 2 * callers, func(i int) error {
+		{"checkpoint", dailyCheckpoints, callers, func(i int) error {
 			return each(&saves, func(h *dayHolder) error {
 				h.step++
 				h.lease = h.hand.held

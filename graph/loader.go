@@ -209,8 +209,8 @@ type loaders struct {
 	scalings  loader[scalingPage, []*models.ScalingDecision]
 }
 
-func newLoaders(r *jobs.Reader) *loaders {
-	l := &loaders{siblings: newSiblings()}
+func newLoaders(r *jobs.Reader, s *siblings) *loaders {
+	l := &loaders{siblings: s}
 	l.prompts.fetch = r.Prompts
 	l.waiting.fetch = r.WaitingFor
 	l.attempts.fetch = grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })
@@ -256,7 +256,18 @@ func grouped[K comparable, V any](list func(context.Context, []K) ([]V, error), 
 	}
 }
 
-type loadersKey struct{}
+// response is what the fields of one response share. Most of them load nothing.
+type response struct {
+	siblings *siblings
+	loaders  func() *loaders
+}
+
+func newResponse(r *jobs.Reader) *response {
+	s := newSiblings()
+	return &response{s, sync.OnceValue(func() *loaders { return newLoaders(r, s) })}
+}
+
+type responseKey struct{}
 
 // load returns the loaders of the response that is being made.
-func load(ctx context.Context) *loaders { return ctx.Value(loadersKey{}).(*loaders) }
+func load(ctx context.Context) *loaders { return ctx.Value(responseKey{}).(*response).loaders() }

@@ -55,12 +55,12 @@ type placeKey struct{}
 
 // countField keeps count of the fields that load, and of those that others are in.
 func countField(ctx context.Context, next graphql.Resolver) (value any, err error) {
-	all, ok := ctx.Value(loadersKey{}).(*loaders)
+	of, ok := ctx.Value(responseKey{}).(*response)
 	field := graphql.GetFieldContext(ctx)
 	if !ok || !field.IsResolver && len(field.Field.Selections) == 0 {
 		return next(ctx)
 	}
-	s := all.siblings
+	s := of.siblings
 	p := s.enter(ctx, field.Field.Alias)
 	defer func() { // even if it panics
 		objects := 0

@@ -15,7 +15,7 @@ func TestLoader(t *testing.T) {
 
 	// load loads a key at a place.
 	load := func(t *testing.T, l *loader[string, string], all *loaders, at *place, key string) {
-		ctx := context.WithValue(context.WithValue(t.Context(), loadersKey{}, all), placeKey{}, at)
+		ctx := context.WithValue(context.WithValue(t.Context(), responseKey{}, &response{all.siblings, func() *loaders { return all }}), placeKey{}, at)
 		value, err := l.load(ctx, key)
 		require.NoError(t, err)
 		require.Equal(t, "value of "+key, value)

@@ -171,7 +171,7 @@ func endOf(cause error) *jobs.Error {
 // event read is old. Of a query that was refused the first errors are told, with
 // the arguments that they are about.
 func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	response := next(context.WithValue(ctx, loadersKey{}, newLoaders(r.Reader)))
+	response := next(context.WithValue(ctx, responseKey{}, newResponse(r.Reader)))
 	if response != nil && response.Data == nil {
 		response.Errors = response.Errors[:min(len(response.Errors), maxErrors)]
 		if graphql.HasOperationContext(ctx) {

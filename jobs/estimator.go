@@ -52,10 +52,10 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the outlook, if that costs less than a tenth of the time.
+// Pass refreshes the outlook, if that costs less than a thirtieth of the time.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
-	rest := min(10*e.took, staleAfter/2) - time.Since(e.at)
+	rest := min(30*e.took, staleAfter/2) - time.Since(e.at)
 	e.mu.Unlock()
 	if rest > 0 {
 		return nil
@@ -260,9 +260,9 @@ func lineUp(standby []models.Standby) []*line {
 const playEvery = 20 * time.Millisecond
 
 // catchUp plays anew what jobs have entered since, if that, and what is reckoned
-// anew after it, costs less than a twentieth of the time.
+// anew after it, costs less than a fiftieth of the time.
 func (o *outlook) catchUp() {
-	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= max(20*o.took, playEvery) {
+	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= max(50*o.took, playEvery) {
 		o.play()
 		clear(o.expected)
 		o.entered, o.playedAt, o.took = false, time.Now(), time.Since(begun)

@@ -15,6 +15,8 @@ import (
 // Keys makes and checks API keys and the console's sessions.
 type Keys struct {
 	DB *bun.DB
+
+	tokens gather[*token]
 }
 
 // Authenticate returns who holds a key or a worker's token, or
@@ -24,13 +26,11 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (Principal, erro
 	hash := hashSecret(secret)
 	switch secretKind(secret) {
 	case workerPrefix:
-		w, err := models.FindWorkerByToken(ctx, k.DB, hash)
-		if err != nil {
-			return Principal{}, wrap(orUnauthenticated(err), "look up the worker's token")
+		t := &token{hash: hash}
+		if err := k.tokens.do(ctx, t, 1, k.lookUpTokens); err != nil {
+			return Principal{}, wrap(err, "look up the worker's token")
 		}
-		if sameHash(w.TokenHash, hash) {
-			return Principal{Role: models.RoleWorker, KeyID: w.EnrolmentKeyID, WorkerID: w.ID}, nil
-		}
+		return t.holder, wrap(t.err, "look up the worker's token")
 	case keyPrefix:
 		key, err := models.FindAPIKey(ctx, k.DB, hash)
 		if err != nil {
@@ -41,6 +41,35 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (Principal, erro
 		}
 	}
 	return Principal{}, ErrUnauthenticated
+}
+
+// token is a worker's, and who holds it.
+type token struct {
+	hash   []byte
+	holder Principal
+	err    error
+}
+
+// lookUpTokens looks up tokens that came together: each of thousands of workers
+// calls so seldom that it is remembered by none of its calls.
+func (k *Keys) lookUpTokens(ctx context.Context, all []*token, _ bool) [][]*token {
+	hashes := make([][]byte, len(all))
+	for i, t := range all {
+		hashes[i] = t.hash
+	}
+	found, err := models.FindTokenHolders(ctx, k.DB, hashes)
+	for _, t := range all {
+		if t.err = err; err != nil {
+			continue
+		}
+		t.err = ErrUnauthenticated
+		for _, h := range found {
+			if sameHash(h.TokenHash, t.hash) {
+				t.holder, t.err = Principal{Role: models.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
+			}
+		}
+	}
+	return nil
 }
 
 func keyPrincipal(key *models.APIKey) Principal {

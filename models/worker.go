@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -68,10 +69,24 @@ func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) ([]*Worker, err
 	return rowsOf[Worker](ctx, db, "WHERE w.id = ANY ($1::uuid[])", column(ids, uuidOf))
 }
 
-// FindWorkerByToken returns the worker that holds the token of that hash, or
-// sql.ErrNoRows.
-func FindWorkerByToken(ctx context.Context, db bun.IDB, hash []byte) (*Worker, error) {
-	return rowOf[Worker](ctx, db, "WHERE w.token_hash = $1", hash)
+// TokenHolder is a worker, as far as its token tells who calls.
+type TokenHolder struct {
+	WorkerID       WorkerID
+	EnrolmentKeyID KeyID
+	TokenHash      []byte
+}
+
+// FindTokenHolders returns the workers that hold the tokens of these hashes, in no
+// order.
+func FindTokenHolders(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenHolder, err error) {
+	rows, err := prepared(ctx, db, "SELECT id, enrolment_key_id, token_hash FROM workers WHERE token_hash = ANY ($1::bytea[])", hashes)
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var h TokenHolder
+		err := rows.Scan(&h.WorkerID, &h.EnrolmentKeyID, &h.TokenHash)
+		found = append(found, h)
+		return err
+	})
+	return found, err
 }
 
 // FindWorkerBySlot returns the worker that is not over at that place of a

@@ -184,13 +184,31 @@ func changedFields[T any](table *schema.Table, rows []Changed[T]) []*schema.Fiel
 	for _, f := range table.Fields {
 		for _, row := range rows {
 			was, is := f.Value(reflect.ValueOf(row.Was).Elem()), f.Value(reflect.ValueOf(row.Is).Elem())
-			if !reflect.DeepEqual(was.Interface(), is.Interface()) {
+			if !same(was, is) {
 				changed = append(changed, f)
 				break
 			}
 		}
 	}
 	return changed
+}
+
+// same tells whether two values of a field are. Most are plain, and compared without
+// a copy of them.
+func same(was, is reflect.Value) bool {
+	switch was.Kind() {
+	case reflect.String:
+		return was.String() == is.String()
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return was.Int() == is.Int()
+	case reflect.Bool:
+		return was.Bool() == is.Bool()
+	case reflect.Pointer, reflect.Slice:
+		if was.IsNil() && is.IsNil() {
+			return true
+		}
+	}
+	return reflect.DeepEqual(was.Interface(), is.Interface())
 }
 
 // columnTypes are the types of tables' columns as PostgreSQL writes them, by
