@@ -53,7 +53,8 @@ func (p Process) memory() (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// cpu is the processor time that the process has had.
+// cpu is the processor time that the process has had, with that of its children
+// which are over.
 func (p Process) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
 	if err != nil {
@@ -62,7 +63,7 @@ func (p Process) cpu() (time.Duration, error) {
 	// after the name, which may hold anything but a newline, come state and 10 others
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	var ticks int
-	for _, field := range fields[11:13] { // utime, stime
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
 		n, err := strconv.Atoi(string(field))
 		if err != nil {
 			return 0, fmt.Errorf("read the time of process %d: %w", p, err)
