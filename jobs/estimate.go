@@ -167,7 +167,7 @@ func (o *outlook) serving(q models.Queue) (classes []*class) {
 	return classes
 }
 
-// wait is estimate without the job's position, which takes a look at every line.
+// wait is estimate without the job's position.
 func (o *outlook) wait(q query, tag float64, classes []*class) (found Estimate, system float64) {
 	workers := 0
 	for _, c := range classes {

@@ -52,7 +52,8 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the outlook, if that costs less than a thirtieth of the time.
+// Pass refreshes the outlook, if that costs less than a thirtieth of the time, or it
+// is about to be too old.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
 	rest := min(30*e.took, staleAfter/2) - time.Since(e.at)
