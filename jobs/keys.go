@@ -50,8 +50,8 @@ type token struct {
 	err    error
 }
 
-// lookUpTokens looks up tokens that came together: each of thousands of workers
-// calls so seldom that it is remembered by none of its calls.
+// lookUpTokens looks up tokens that came together. A worker calls less often than a
+// KeyCache remembers it for, so that with thousands of them most calls come here.
 func (k *Keys) lookUpTokens(ctx context.Context, all []*token, _ bool) [][]*token {
 	hashes := make([][]byte, len(all))
 	for i, t := range all {

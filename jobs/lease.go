@@ -76,8 +76,8 @@ type LeaseCall struct {
 
 // Lease waits for a job that the worker can run. Lease and directive are nil if
 // there was none in time. A worker that holds a lease already gets it again if
-// it repeats the same RequestID, and else none, after a second at most. It returns NOT_FOUND for a
-// worker that is not the caller and CONFLICT for one that is over.
+// it repeats the same RequestID, and else none, after a second at most. It returns
+// NOT_FOUND for a worker that is not the caller and CONFLICT for one that is over.
 func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease, *Directive, error) {
 	if err := p.isWorker(call.WorkerID); err != nil {
 		return nil, nil, err

@@ -156,6 +156,10 @@ const nextJobsSQL = firstLineSQL + headsSQL
 // that could be given of the first three, a third of that of the ninth, and five at
 // least. What is known of the order ends with the virtual time at which an account
 // goes on behind the jobs that were read of it.
+//
+// An account's head is found by walking past the index entries of all that left its
+// queue since the last vacuum. What is read of it begins there: they are not walked
+// past again.
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
 		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS head_order, a.weight, greatest(a.max_running - a.running, 0) AS room,
