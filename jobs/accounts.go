@@ -101,9 +101,7 @@ func (a *Accounts) Update(ctx context.Context, p Principal, id models.AccountID,
 			return err
 		}
 		account.Version = counted.Version
-		if stands, err = standing(ctx, tx, id, counted); err != nil {
-			return err
-		}
+		stands = standing(id, counted)
 		before, after := difference(before, limitsOf(account))
 		return p.audit(ctx, tx, "updateAccount", string(id), payload{"before": before, "after": after})
 	})

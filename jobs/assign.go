@@ -19,8 +19,9 @@ type assignment struct {
 	change *change
 }
 
-// assignAll makes the attempts by which workers get jobs.
-func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment) error {
+// assignAll makes the attempts by which workers get jobs, and commits them. It returns
+// sql.ErrNoRows if the lane's turns are no longer as they were seen.
+func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment, starts models.Starts) error {
 	var attempts []*models.Attempt
 	var workers []models.Changed[models.Worker]
 	var changes []*change
@@ -29,18 +30,13 @@ func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment)
 		if err := a.make(tx, now); err != nil {
 			return err
 		}
-		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
-		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
-	}
-	if err := saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers}); err != nil {
-		return err
-	}
-	for _, a := range all {
 		if err := a.lease.read(ctx, tx); err != nil {
 			return err
 		}
+		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
+		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
 	}
-	return nil
+	return saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers, Starts: starts, Last: true})
 }
 
 // make makes the lease, in memory.

@@ -154,7 +154,9 @@ func (c *change) save(ctx context.Context) error {
 
 // saveAll is save for many changes of one transaction, with what else it writes: it
 // takes the same few statements for one as for a hundred, and a few more for each
-// that enters or leaves a lane, failed for good, or is awaited by others.
+// that enters a lane, failed for good, or is awaited by others. If that is the last
+// of it, the transaction is committed: nothing of that may be then, and nobody may
+// want to hear of an end.
 func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes) error {
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
@@ -168,6 +170,10 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 	if err := w.Write(ctx, tx); err != nil {
 		return fmt.Errorf("write the jobs, their events and the counters: %w", err)
 	}
+	counted(changes, w.Count)
+	if w.Last {
+		return nil
+	}
 	for _, c := range changes {
 		if c.dead == nil {
 			continue
@@ -179,8 +185,15 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 	if err := announceAll(ctx, tx, changes); err != nil {
 		return err
 	}
-	if err := counted(ctx, tx, changes, w.Count); err != nil {
-		return err
+	for _, c := range changes {
+		if !c.enters() {
+			continue
+		}
+		ready, err := enterLane(ctx, tx, c.job)
+		if err != nil {
+			return err
+		}
+		c.ready = ready
 	}
 	return settleAll(ctx, changes, w.Awaited)
 }
@@ -219,16 +232,11 @@ func countersOf(changes []*change) models.Count {
 	return count
 }
 
-// counted notes in changes what became of the counters, and has jobs that are queued
-// now enter their lanes.
-func counted(ctx context.Context, tx bun.Tx, changes []*change, count models.Count) error {
+// counted notes in changes what became of the counters.
+func counted(changes []*change, count models.Count) {
 	for _, a := range count.Accounts {
-		stands, err := standing(ctx, tx, a.ID, a.Counted)
-		if err != nil {
-			return err
-		}
 		first := slices.IndexFunc(changes, func(c *change) bool { return c.job.AccountID == a.ID })
-		changes[first].standing = stands
+		changes[first].standing = standing(a.ID, a.Counted)
 	}
 	for _, c := range changes {
 		if c.leaves() {
@@ -237,17 +245,6 @@ func counted(ctx context.Context, tx bun.Tx, changes []*change, count models.Cou
 			c.left.VirtualTime = count.Left[i].VirtualTime
 		}
 	}
-	for _, c := range changes {
-		if c.job.Status != models.JobQueued || c.from == models.JobQueued && !c.leaves() {
-			continue
-		}
-		ready, err := enterLane(ctx, tx, c.job)
-		if err != nil {
-			return err
-		}
-		c.ready = ready
-	}
-	return nil
 }
 
 func addToAccount(all []models.AccountCount, more models.AccountCount) []models.AccountCount {
@@ -273,6 +270,11 @@ func (c *change) leaves() bool {
 	return c.from == models.JobQueued && (c.job.Status != models.JobQueued || c.job.Queue() != c.was.Queue)
 }
 
+// enters tells whether the job is queued now, or elsewhere than it was.
+func (c *change) enters() bool {
+	return c.job.Status == models.JobQueued && (c.from != models.JobQueued || c.leaves())
+}
+
 // settleAll settles what waits for the jobs that ended and are awaited.
 func settleAll(ctx context.Context, changes []*change, awaited []models.JobID) error {
 	for _, c := range changes {
@@ -293,31 +295,19 @@ func (c *change) countOnAccount(ctx context.Context, queued, running int) error 
 	if err != nil {
 		return fmt.Errorf("count on the account: %w", err)
 	}
-	stands, err := standing(ctx, c.tx, c.job.AccountID, counted)
-	if stands != nil {
+	if stands := standing(c.job.AccountID, counted); stands != nil {
 		c.standing = stands
 	}
-	return err
+	return nil
 }
 
-// standing is where an account stands that came to its cap or left it, and nil
-// for one that did not.
-func standing(ctx context.Context, tx bun.Tx, id models.AccountID, counted models.Counted) (*models.Standing, error) {
+// standing is what became of an account that came to its cap or left it, and nil for
+// one that did not. Who tells of it reads its places, once it is committed.
+func standing(id models.AccountID, counted models.Counted) *models.Standing {
 	if counted.Capped == counted.WasCapped {
-		return nil, nil
+		return nil
 	}
-	stands := &models.Standing{AccountID: id, Version: counted.Version, Capped: counted.Capped}
-	if counted.Capped {
-		return stands, nil
-	}
-	found, err := models.ListStandings(ctx, tx, []models.AccountID{id})
-	if err != nil {
-		return nil, fmt.Errorf("read where the account stands: %w", err)
-	}
-	if len(found) > 0 {
-		stands = &found[0]
-	}
-	return stands, nil
+	return &models.Standing{AccountID: id, Version: counted.Version, Capped: counted.Capped}
 }
 
 // enterLane counts a job that is queued from now on, and tells the outbox.

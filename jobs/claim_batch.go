@@ -136,11 +136,8 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if err := assignAll(ctx, tx, b.now, all); err != nil {
-		return err
-	}
-	err := models.CountStarts(ctx, tx, b.claims[0].head.Line, len(all), b.lane.Turn())
-	if errors.Is(err, sql.ErrNoRows) {
+	err := assignAll(ctx, tx, b.now, all, models.Starts{Line: b.claims[0].head.Line, Jobs: len(all), Turn: b.lane.Turn()})
+	if errors.Is(err, sql.ErrNoRows) { // all rows but the lane's are locked
 		return errTurn
 	}
 	return err

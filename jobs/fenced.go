@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,7 +97,8 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	}
 	var changed []*held
 	var lost []*fencedCall
-	err := inTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+	last := true
+	act := func(ctx context.Context, tx bun.Tx) error {
 		all, err := lockAll(ctx, tx, holds, accounts, patience)
 		if err != nil {
 			return err
@@ -121,8 +124,13 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		if len(changed) == 0 {
 			return nil
 		}
-		return saveHeld(ctx, tx, changed)
-	})
+		return saveHeld(ctx, tx, changed, last)
+	}
+	err := inTx(ctx, h.DB, act)
+	if errors.Is(err, sql.ErrNoRows) { // who depends on a job came while its end was on its way
+		last = false
+		err = inTx(ctx, h.DB, act)
+	}
 	if err != nil {
 		return err
 	}

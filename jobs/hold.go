@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -46,6 +47,8 @@ type held struct {
 
 	wasWorker  models.Worker
 	wasAttempt models.Attempt
+	// awaited and heard tell who may have to hear of the job's end: see models.Held.
+	awaited, heard bool
 
 	// objects is what is known of those that calls name.
 	objects map[string]models.KnownObject
@@ -124,7 +127,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, accounts bool,
 		if !row.Attempt.EndedAt.IsZero() {
 			continue // while it was waited for
 		}
-		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt}
+		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt, awaited: row.Awaited, heard: row.Heard}
 		l.change = changeAt(tx, now, l.job)
 		all[l.attempt.ID] = l
 	}
@@ -185,11 +188,13 @@ func (h *held) requeue(message string) error {
 }
 
 // save writes every row of the lease.
-func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.tx, []*held{h}) }
+func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.tx, []*held{h}, false) }
 
-// saveHeld is save for many leases.
-func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
-	var w models.Writes
+// saveHeld is save for many leases. If that is the last of the transaction, it is
+// committed in the same round trip where that can be; sql.ErrNoRows if it turned out
+// that it cannot.
+func saveHeld(ctx context.Context, tx bun.Tx, all []*held, last bool) error {
+	w := models.Writes{Last: last && !slices.ContainsFunc(all, (*held).followed)}
 	var changes []*change
 	for _, h := range all {
 		if was := h.wasWorker.Status; h.worker.Status != was && !CanWorkerMove(was, h.worker.Status) {
@@ -201,6 +206,11 @@ func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
 		changes = append(changes, h.change)
 	}
 	return saveAll(ctx, tx, changes, w)
+}
+
+// followed tells whether more is to be written once the rows of the lease are.
+func (h *held) followed() bool {
+	return h.change.dead != nil || h.change.enters() || h.change.ended() && (h.awaited || h.heard)
 }
 
 func (h *held) answer() *Answer {

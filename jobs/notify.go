@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // Notifier tells waiting calls and other processes what a commit changed. It
 // makes the usual path quick and nothing else: whatever it loses is found again
 // from PostgreSQL.
 type Notifier struct {
+	DB      *bun.DB
 	Index   ReadyIndex
 	News    News
 	Waiters *Waiters
@@ -58,13 +60,17 @@ func (n *Notifier) index(ctx context.Context, changes []*change) {
 	if len(left) > 0 {
 		n.log(ctx, n.Index.Remove(ctx, left...))
 	}
+	var stand []models.Standing
 	for _, c := range changes {
 		if c.ready != nil {
 			n.ready(ctx, *c.ready)
 		}
 		if c.standing != nil {
-			n.stand(ctx, *c.standing)
+			stand = append(stand, *c.standing)
 		}
+	}
+	if len(stand) > 0 {
+		n.stand(ctx, stand)
 	}
 }
 
@@ -96,7 +102,7 @@ func (n *Notifier) account(ctx context.Context, standing *models.Standing) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
-	n.stand(ctx, *standing)
+	n.stand(ctx, []models.Standing{*standing})
 }
 
 // ready puts jobs into the index and wakes one worker for each that waits for such
@@ -114,11 +120,28 @@ func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
 	}
 }
 
-// stand has an account leave its lines or return to them. Nothing is known of
-// what the jobs of one that returns take, so one worker of each kind looks.
-func (n *Notifier) stand(ctx context.Context, standing models.Standing) {
-	n.log(ctx, n.Index.Stand(ctx, standing))
-	if !standing.Capped {
+// stand has accounts leave their lines or return to them, as they stand by now.
+// Nothing is known of what the jobs of those that return take, so one worker of each
+// kind looks.
+func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
+	var back []models.AccountID
+	for _, s := range standings {
+		if !s.Capped {
+			back = append(back, s.AccountID)
+		}
+	}
+	if len(back) > 0 {
+		found, err := models.ListStandings(ctx, n.DB, back)
+		n.log(ctx, err)
+		waiting := keyedBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
+		for i, s := range standings {
+			if now, waits := waiting[s.AccountID]; waits {
+				standings[i] = now
+			}
+		}
+	}
+	n.log(ctx, n.Index.Stand(ctx, standings...))
+	if len(back) > 0 {
 		n.Waiters.Look()
 	}
 }

@@ -99,6 +99,9 @@ type Held struct {
 	Worker  *Worker
 	Job     *Job
 	Attempt *Attempt
+	// Awaited tells that others depend on the job, or did a moment ago, and Heard that
+	// its account may want to hear of its end. Both are known only with the accounts.
+	Awaited, Heard bool
 }
 
 // lockHeldSQL locks in the order of locks, each kind in the order of ids: each part
@@ -128,7 +131,10 @@ const lockHeldSQL = `
 		SELECT * FROM job_attempts
 		WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM j) >= 0))
 		ORDER BY id FOR NO KEY UPDATE)
-	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM a) >= 0), %s, %s, %s
+	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM a) >= 0),
+		$5 AND EXISTS (SELECT FROM job_dependencies d WHERE d.depends_on = j.id),
+		$5 AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.account_id = j.account_id AND e.deleted_at IS NULL),
+		%s, %s, %s
 	FROM a JOIN w ON w.id = a.worker_id JOIN j ON j.id = a.job_id`
 
 // LockHeld locks all rows of the leases that these workers hold under these tokens,
@@ -139,7 +145,8 @@ const lockHeldSQL = `
 // IsLockTimeout says; 0 is any wait.
 func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, accounts bool, patience time.Duration) (now time.Time, all []Held, err error) {
 	workers, jobs, attempts := cellsOf[Worker](tx), cellsOf[Job](tx), cellsOf[Attempt](tx)
-	into := attempts.add(jobs.add(workers.add([]any{&now})))
+	var awaited, heard bool
+	into := attempts.add(jobs.add(workers.add([]any{&now, &awaited, &heard})))
 	rows, err := prepared(ctx, tx,
 		fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](tx)), columnsSQL(tableOf[Job](tx)), columnsSQL(tableOf[Attempt](tx))),
 		milliseconds(patience),
@@ -148,12 +155,14 @@ func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, accounts bool, patie
 		column(holds, func(h Hold) *[16]byte { return uuidOf(h.Token) }),
 		accounts)
 	err = scan(rows, err, func(rows *sql.Rows) error {
-		h := Held{new(Worker), new(Job), new(Attempt)}
-		all = append(all, h)
+		h := Held{Worker: new(Worker), Job: new(Job), Attempt: new(Attempt)}
 		workers.fill(h.Worker)
 		jobs.fill(h.Job)
 		attempts.fill(h.Attempt)
-		return rows.Scan(into...)
+		err := rows.Scan(into...)
+		h.Awaited, h.Heard = awaited, heard
+		all = append(all, h)
+		return err
 	})
 	return now, all, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -114,23 +115,33 @@ func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
 	return states, err
 }
 
-// CountStarts counts n starts of a line's jobs against its lane's turns. turn is
-// what the caller saw before it chose the jobs: CountStarts returns sql.ErrNoRows
-// if that is true no longer. Its lock comes last of all but the outbox's; a lane in
-// which no promoted job starts is not written to.
-func CountStarts(ctx context.Context, tx bun.Tx, line Line, n int, turn bool) error {
+// Starts are how many of a line's jobs start. Turn is what was seen of the lane before
+// they were chosen.
+type Starts struct {
+	Line
+	Jobs int
+	Turn bool
+}
+
+// start counts starts against the lane's turns, if those are as they were seen. Its
+// lock comes last of all but the outbox's; a lane in which no promoted job starts is
+// not written to.
+func (s *statement) start(starts Starts) {
 	switch {
-	case line.Promoted:
+	case starts.Jobs == 0:
+	case starts.Promoted:
 		least := 0 // out of turn: none of the lane's own jobs was there
-		if turn {
+		if starts.Turn {
 			least = PromotedEvery - 1
 		}
-		return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = 0 WHERE lane = ? AND since_promoted >= ?", line.Lane, least).Exec(ctx))
-	case turn:
-		return nil // it is counted no further
+		s.add(fmt.Sprintf("UPDATE lanes SET since_promoted = 0 WHERE lane = %s AND since_promoted >= %s",
+			s.arg(string(starts.Lane), "text"), s.arg(least, "integer")), 1)
+	case starts.Turn: // it is counted no further
+	default:
+		n := s.arg(starts.Jobs, "integer")
+		s.add(fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
+			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery), 1)
 	}
-	return mustChange(tx.NewRaw("UPDATE lanes SET since_promoted = since_promoted + ?0 WHERE lane = ?1 AND since_promoted + ?0 < ?2",
-		n, line.Lane, PromotedEvery).Exec(ctx))
 }
 
 // QueuePause is an operator's last word on a queue.

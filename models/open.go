@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -65,9 +66,7 @@ func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnCon
 	cfg.MaxConns = int32(maxConns)
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	// bun writes the arguments into the statement, so no two are the same: to
-	// prepare and cache each would cost a second round trip and help nobody.
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // of batches; see asItStands
 	cfg.ConnConfig.StatementCacheCapacity = maxPrepared
 	cfg.ConnConfig.OnPgError = keepsConnection
 	limit(cfg.ConnConfig)
@@ -132,11 +131,14 @@ type connector struct{ driver.Connector }
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	waiting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := c.Connector.Connect(waiting)
+	plain, err := c.Connector.Connect(waiting)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w within %s: %w", errBusy, connectTimeout, err)
 	}
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: plain.(*stdlib.Conn)}, nil
 }
 
 // impatient is a connection whose other end may be silent for silenceLimit while
@@ -155,19 +157,32 @@ func (c *impatient) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. After a silence that long the connection is closed: pgx
+// would ask it for the rest of the answer, and wait again.
 func (c *impatient) Read(p []byte) (int, error) {
-	if err := c.wait(); err != nil {
+	waits, err := c.wait()
+	if err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if waits && errors.Is(err, os.ErrDeadlineExceeded) && !c.isCut() {
+		c.Conn.Close()
+	}
+	return n, err
 }
 
-func (c *impatient) wait() error {
+// wait sets the limit of a silence, unless pgx has set one.
+func (c *impatient) wait() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut {
-		return nil
+		return false, nil
 	}
-	return c.Conn.SetReadDeadline(time.Now().Add(silenceLimit))
+	return true, c.Conn.SetReadDeadline(time.Now().Add(silenceLimit))
+}
+
+func (c *impatient) isCut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cut
 }

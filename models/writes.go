@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/schema"
 )
@@ -36,15 +37,20 @@ type Writes struct {
 	Events []*JobEvent
 	// Count is of locked accounts.
 	Count Count
+	// Starts are the turns of a lane that the attempts which begin take.
+	Starts Starts
 	// Over are locked jobs that end.
 	Over []JobID
+	// Last commits the transaction: nothing may follow.
+	Last bool
 
 	// Awaited are those of Over that others depend on, once it is written.
 	Awaited []JobID
 }
 
 // Write writes it all in one statement, or returns sql.ErrNoRows if a row is not as
-// it has to be.
+// it has to be. The last of a transaction returns that, too, if others depend on one
+// of those that are over: something has to follow.
 //
 // The statement says which columns and tables those are and nothing else, so that
 // there are few, and each connection plans one once.
@@ -64,8 +70,9 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	s.keep(w.Artifacts)
 	s.tell(w.Events)
 	s.count(&w.Count)
-	s.await(w.Over, &w.Awaited)
-	return s.run(ctx, tx)
+	s.start(w.Starts)
+	s.await(w.Over, &w.Awaited, w.Last)
+	return s.run(ctx, tx, w.Last)
 }
 
 // statement is several, as one.
@@ -77,8 +84,8 @@ type statement struct {
 // part is one of a statement.
 type part struct {
 	sql string
-	// size is how many rows it has to write.
-	size int
+	// are is which number of rows it has to have, as "= $1"; empty is any.
+	are string
 	// read takes its rows, as JSON, if they are wanted.
 	read func(rows []byte) error
 }
@@ -91,37 +98,54 @@ func (s *statement) arg(value any, as string) string {
 
 // add adds a part that writes size rows.
 func (s *statement) add(sql string, size int) {
-	s.parts = append(s.parts, part{sql: sql + " RETURNING true", size: size})
+	s.addRead(sql+" RETURNING true", size, nil)
 }
 
 // addRead is add for a part that says what it returns: read gets its rows, as JSON
 // objects, once all is written.
 func (s *statement) addRead(sql string, size int, read func(rows []byte) error) {
-	s.parts = append(s.parts, part{sql, size, read})
+	s.parts = append(s.parts, part{sql, ">= " + s.arg(size, "bigint"), read})
 }
 
-func (s *statement) run(ctx context.Context, tx bun.Tx) error {
+// refused is what PostgreSQL says of a statement whose rows are not as they have to
+// be.
+const refused = "the rows are not as they have to be"
+
+// run runs the statement, which may be the last of its transaction. It is PostgreSQL
+// that looks how many rows there are, before it commits, and fails by reading a text
+// as a number.
+func (s *statement) run(ctx context.Context, tx bun.Tx, last bool) error {
 	if len(s.parts) == 0 {
 		return nil
 	}
-	var text, results []string
-	written, read, into := make([]int, len(s.parts)), make([][]byte, len(s.parts)), []any(nil)
+	var ok int
+	read, into := make([][]byte, len(s.parts)), []any{&ok}
+	var parts, are, results []string
 	for i, part := range s.parts {
 		name := fmt.Sprintf("part_%d", i)
-		text = append(text, name+" AS ("+part.sql+")")
-		results, into = append(results, "(SELECT count(*) FROM "+name+")"), append(into, &written[i])
+		parts = append(parts, name+" AS ("+part.sql+")")
+		if part.are != "" {
+			are = append(are, "(SELECT count(*) FROM "+name+") "+part.are)
+		}
 		if part.read != nil {
-			results, into = append(results, "(SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
+			results, into = append(results, ", (SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
 		}
 	}
-	rows, err := prepared(ctx, tx, "WITH "+strings.Join(text, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
-	if err := scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(into...) }); err != nil {
+	text := "WITH " + strings.Join(parts, ", ") +
+		" SELECT (CASE WHEN " + strings.Join(append(are, "true"), " AND ") + " THEN '1' ELSE '" + refused + "' END)::integer" + strings.Join(results, "")
+	send := prepared
+	if last {
+		send = preparedLast
+	}
+	rows, err := send(ctx, tx, text, s.args...)
+	err = scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(into...) })
+	if said := new(pgconn.PgError); errors.As(err, &said) && strings.Contains(said.Message, refused) {
+		return sql.ErrNoRows
+	}
+	if err != nil {
 		return err
 	}
 	for i, part := range s.parts {
-		if written[i] < part.size {
-			return sql.ErrNoRows
-		}
 		if part.read == nil {
 			continue
 		}
@@ -310,15 +334,18 @@ func (s *statement) tell(events []*JobEvent) {
 		s.arg(column(events, func(e *JobEvent) time.Time { return e.CreatedAt }), "timestamptz[]")), len(events))
 }
 
-// await reads which of the jobs that end others depend on. Their accounts were locked
-// by a statement before this one, as who submits a job that depends on one does: he
-// was seen, or waits.
-func (s *statement) await(over []JobID, awaited *[]JobID) {
+// await reads which of the jobs that end others depend on, unless there must be none.
+// Their accounts were locked by a statement before this one, as who submits a job that
+// depends on one does: he was seen, or waits.
+func (s *statement) await(over []JobID, awaited *[]JobID, none bool) {
 	if len(over) == 0 {
 		return
 	}
-	s.addRead("SELECT DISTINCT depends_on AS id FROM job_dependencies WHERE depends_on = ANY ("+s.arg(column(over, uuidOf), "uuid[]")+")", 0,
-		func(rows []byte) error {
+	waiting := part{sql: "SELECT DISTINCT depends_on AS id FROM job_dependencies WHERE depends_on = ANY (" + s.arg(column(over, uuidOf), "uuid[]") + ")"}
+	if none {
+		waiting.are = "= 0"
+	} else {
+		waiting.read = func(rows []byte) error {
 			var found []struct{ ID string }
 			err := json.Unmarshal(rows, &found)
 			*awaited = make([]JobID, len(found))
@@ -326,5 +353,7 @@ func (s *statement) await(over []JobID, awaited *[]JobID) {
 				err = errors.Join(err, (*awaited)[i].Scan(row.ID))
 			}
 			return err
-		})
+		}
+	}
+	s.parts = append(s.parts, waiting)
 }

@@ -72,6 +72,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
 	}
+	s.notifier.DB = s.db
 	if err := s.openRedis(); err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	sealer, err := seal.New(keyset)
 	require.NoError(t, err)
 
-	notifier := &jobs.Notifier{Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
+	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
 	dir := t.TempDir()
 	objects := openObjects(t, dir)
 	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
