@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -82,7 +83,8 @@ func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, change
 		return fmt.Errorf("write the outbox: %w", err)
 	}
 	for line, queued := range lines {
-		at, err := models.EnterLane(ctx, tx, account, line, len(queued))
+		first := slices.MinFunc(queued, func(a, b *change) int { return cmp.Compare(a.job.CurrentOrder(), b.job.CurrentOrder()) })
+		at, err := models.EnterLane(ctx, tx, account, line, len(queued), first.job.CurrentOrder())
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}

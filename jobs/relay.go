@@ -134,6 +134,9 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Rebuild(ctx, heads); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
+	if err := models.ShowHidden(ctx, r.DB); err != nil {
+		return fmt.Errorf("show hidden jobs: %w", err)
+	}
 	standings, err := models.ListStandings(ctx, r.DB, nil)
 	if err != nil {
 		return fmt.Errorf("list where accounts stand: %w", err)

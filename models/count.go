@@ -35,7 +35,9 @@ type LineCount struct {
 
 // count counts on locked accounts as AddToAccount does. An account's virtual time
 // advances by what it was given: estimated GPU seconds over its weight, or nothing
-// for jobs that left without being leased.
+// for jobs that left without being leased. Its place begins where the first of its jobs
+// was, those that leave now among them: that is the first or before it, since no other
+// transaction adds to the place of a locked account.
 func (s *statement) count(c *Count) {
 	if len(c.Accounts) > 0 {
 		s.addRead(fmt.Sprintf(`
@@ -49,7 +51,12 @@ func (s *statement) count(c *Count) {
 	}
 	if len(c.Left) > 0 {
 		s.addRead(fmt.Sprintf(`
-			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
+			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight,
+				first_order = coalesce((
+					SELECT j.queue_order FROM jobs j
+					WHERE `+waitingJobSQL+` AND j.account_id = l.account_id AND j.lane = l.lane
+						AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = l.promoted AND j.queue_order >= l.first_order
+					ORDER BY j.queue_order LIMIT 1), l.first_order)
 			FROM unnest(%s, %s, %s, %s, %s) AS n (id, lane, promoted, jobs, gpu_seconds)
 			JOIN accounts a ON a.id = n.id
 			WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted
