@@ -93,6 +93,7 @@ func TestOpen(t *testing.T) {
 		db := open(t, dsn, 2)
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
+		require.NoError(t, ask(tx)())
 
 		proxy.Hang()
 		var calls sync.WaitGroup

@@ -1,0 +1,241 @@
+package models_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// lone is a filled database that is reached by one connection, which is left as it
+// ought to be.
+func lone(t *testing.T, dsn string) *bun.DB {
+	t.Helper()
+	db := open(t, dsn, 1)
+	fillWith(t, db, 4, 20, 20, 8)
+	t.Cleanup(func() {
+		var begun [2]time.Time
+		for i := range begun {
+			require.NoError(t, db.NewRaw("SELECT now()").Scan(context.Background(), &begun[i]))
+		}
+		require.NotEqual(t, begun[0], begun[1], "a transaction is open")
+	})
+	return db
+}
+
+// renamed has a locked job be of another type, with the last statement of its
+// transaction.
+func renamed(job *models.Job) models.Writes {
+	is := *job
+	is.Type += "!"
+	return models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}, Last: true}
+}
+
+// lastOf locks a queued job and hands it to make, whose writes are the last of the
+// transaction.
+func lastOf(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes) (models.JobID, error) {
+	t.Helper()
+	var account models.AccountID
+	var id models.JobID
+	worker := liveHolds(t, db, 1)[0].WorkerID
+	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account, &id))
+	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}}, 0)
+		if err != nil {
+			return err
+		}
+		w := make(picked[0].Job)
+		return w.Write(ctx, tx)
+	})
+}
+
+func requireType(t *testing.T, db *bun.DB, id models.JobID, name string) {
+	t.Helper()
+	job, err := models.GetJob(t.Context(), db, id)
+	require.NoError(t, err)
+	require.Equal(t, name, job.Type)
+}
+
+func TestTransaction(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TakesARoundTripForEachPreparedStatementAndNoOther", func(t *testing.T) {
+		t.Parallel()
+		dsn, proxy := modelstest.Proxied(t)
+		db := lone(t, dsn)
+		var trips atomic.Int32
+		worker := liveHolds(t, db, 1)[0].WorkerID
+		work := func(ctx context.Context, tx bun.Tx) error {
+			_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, 0)
+			if err != nil {
+				return err
+			}
+			was := picked[0].Worker
+			is := *was
+			is.JobsCompleted++
+			w := models.Writes{Workers: []models.Changed[models.Worker]{{Was: was, Is: &is}}, Last: true}
+			return w.Write(ctx, tx)
+		}
+		require.NoError(t, db.RunInTx(t.Context(), nil, work)) // it prepares the statements
+		proxy.Lose(func(answer []byte) bool {
+			trips.Add(int32(bytes.Count(answer, []byte("Z\x00\x00\x00\x05")))) // ready for the next
+			return false
+		})
+
+		require.NoError(t, db.RunInTx(t.Context(), nil, work))
+		two := trips.Swap(0)
+		require.NoError(t, db.RunInTx(t.Context(), nil, func(context.Context, bun.Tx) error { return nil }))
+
+		require.EqualValues(t, 2, two)
+		require.Zero(t, trips.Load(), "of a transaction that does nothing")
+	})
+
+	t.Run("IsCommittedWithItsLastStatement", func(t *testing.T) {
+		t.Parallel()
+		db := lone(t, modelstest.DSN(t))
+
+		id, err := lastOf(t, db, renamed)
+
+		require.NoError(t, err)
+		requireType(t, db, id, "video.generate!")
+	})
+
+	for what, c := range map[string]struct {
+		make  func(*models.Job) models.Writes
+		check func(*testing.T, error)
+	}{
+		"ARowIsNotAsItHasToBe": {
+			make: func(job *models.Job) models.Writes {
+				w := renamed(job)
+				other := *job
+				other.Status = models.JobBlocked
+				w.Jobs[0].Was = &other
+				w.Events = []*models.JobEvent{{JobID: job.ID, Seq: 99, Run: 1, Type: models.EventProgress, Payload: []byte("{}"), CreatedAt: time.Now()}}
+				return w
+			},
+			check: func(t *testing.T, err error) { require.ErrorIs(t, err, sql.ErrNoRows) },
+		},
+		"TheStatementFails": {
+			make: func(job *models.Job) models.Writes {
+				w := renamed(job)
+				w.Jobs[0].Is.MaxAttempts = 99
+				return w
+			},
+			check: func(t *testing.T, err error) { require.ErrorContains(t, err, "jobs_max_attempts_check") },
+		},
+		"ItCannotBeCommitted": {
+			make: func(job *models.Job) models.Writes {
+				w := renamed(job)
+				w.Jobs[0].Is.ResultID = models.NewArtifactID() // looked for by COMMIT
+				return w
+			},
+			check: func(t *testing.T, err error) {
+				refused := new(pgconn.PgError)
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, "23503", refused.Code)
+			},
+		},
+	} {
+		t.Run("LeavesNothingIf"+what, func(t *testing.T) {
+			t.Parallel()
+			db := lone(t, modelstest.DSN(t))
+
+			id, err := lastOf(t, db, c.make)
+
+			c.check(t, err)
+			requireType(t, db, id, "video.generate")
+			var events int
+			require.NoError(t, db.NewRaw("SELECT count(*) FROM job_events WHERE seq = 99").Scan(t.Context(), &events))
+			require.Zero(t, events)
+			_, err = lastOf(t, db, renamed)
+			require.NoError(t, err, "the connection goes on")
+		})
+	}
+
+	t.Run("IsNotKnownToBeCommittedIfTheAnswerIsLost", func(t *testing.T) {
+		t.Parallel()
+		dsn, proxy := modelstest.Proxied(t)
+		db := lone(t, dsn)
+		proxy.Lose(func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) })
+
+		id, err := lastOf(t, db, renamed)
+		proxy.Lose(nil)
+
+		require.True(t, models.IsOutage(err), "%v", err)
+		require.Eventually(t, func() bool { return ask(db)() == nil }, 5*time.Second, time.Millisecond)
+		requireType(t, db, id, "video.generate!")
+	})
+
+	t.Run("BeginsBeforeAnyOtherStatement", func(t *testing.T) {
+		t.Parallel()
+		boom := errors.New("boom")
+		for what, do := range map[string]func(ctx context.Context, tx bun.Tx) error{
+			"an Exec": func(ctx context.Context, tx bun.Tx) error { return nil },
+			"a Query": func(ctx context.Context, tx bun.Tx) error { return ask(tx)() },
+			"a savepoint": func(ctx context.Context, tx bun.Tx) error {
+				return tx.RunInTx(ctx, nil, func(context.Context, bun.Tx) error { return nil })
+			},
+			"a statement": func(ctx context.Context, tx bun.Tx) error {
+				statement, err := tx.PrepareContext(ctx, "SELECT 1")
+				require.NoError(t, err)
+				return statement.Close()
+			},
+		} {
+			db := lone(t, modelstest.DSN(t))
+
+			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				require.NoError(t, do(ctx, tx), what)
+				_, err := tx.ExecContext(ctx, "UPDATE jobs SET type = 'undone'")
+				require.NoError(t, err)
+				return boom
+			})
+
+			require.ErrorIs(t, err, boom)
+			var undone int
+			require.NoError(t, db.NewRaw("SELECT count(*) FROM jobs WHERE type = 'undone'").Scan(t.Context(), &undone))
+			require.Zero(t, undone, what)
+		}
+	})
+
+	t.Run("IsOfTheKindThatWasAskedFor", func(t *testing.T) {
+		t.Parallel()
+		db := lone(t, modelstest.DSN(t))
+		var level, readOnly string
+
+		require.NoError(t, db.RunInTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+			return tx.NewRaw("SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')").Scan(ctx, &level, &readOnly)
+		}))
+
+		require.Equal(t, "repeatable read on", level+" "+readOnly)
+	})
+
+	t.Run("EndsWithItsContext", func(t *testing.T) {
+		t.Parallel()
+		db := lone(t, modelstest.DSN(t))
+		worker, all := liveHolds(t, db, 1)[0].WorkerID, free(t, db, "workers")
+		for _, locked := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+
+			err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				if locked {
+					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, 0)
+					require.NoError(t, err)
+				}
+				cancel()
+				return ask(tx)()
+			})
+
+			require.Error(t, err)
+			require.Eventually(t, func() bool { return ask(db)() == nil && free(t, db, "workers") == all }, 5*time.Second, time.Millisecond)
+		}
+	})
+}
