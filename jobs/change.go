@@ -163,7 +163,7 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 	}
 	for _, c := range changes {
 		if c.ended() {
-			w.Over = append(w.Over, c.job.ID)
+			w.Over = append(w.Over, c.job)
 		}
 	}
 	w.Count = countersOf(changes)

@@ -53,9 +53,6 @@ type found struct {
 	err    error
 }
 
-// errTurn is of a claim that saw a lane's turns as they are no longer.
-var errTurn = errors.New("it is another job's turn now")
-
 // look looks for work, together with others that do: of two that come at once
 // neither wins a job over which the other has stumbled. The lease is nil if there
 // is none, or the worker can take none now; passed tells whether there was a job
@@ -89,7 +86,7 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left 
 			if len(rest) < len(all) {
 				all, rounds = rest, 0
 			}
-		case errors.Is(err, errTurn):
+		case errors.Is(err, models.ErrTurn):
 		case models.IsLockTimeout(err) && !alone:
 			return append(left, all)
 		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:

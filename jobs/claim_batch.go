@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -136,11 +134,7 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	if len(all) == 0 {
 		return nil
 	}
-	err := assignAll(ctx, tx, b.now, all, models.Starts{Line: b.claims[0].head.Line, Jobs: len(all), Turn: b.lane.Turn()})
-	if errors.Is(err, sql.ErrNoRows) { // all rows but the lane's are locked
-		return errTurn
-	}
-	return err
+	return assignAll(ctx, tx, b.now, all, models.Starts{Line: b.claims[0].head.Line, Jobs: len(all), Turn: b.lane.Turn()})
 }
 
 func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {

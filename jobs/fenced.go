@@ -127,7 +127,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		return saveHeld(ctx, tx, changed, last)
 	}
 	err := inTx(ctx, h.DB, act)
-	if errors.Is(err, sql.ErrNoRows) { // who depends on a job came while its end was on its way
+	if errors.Is(err, sql.ErrNoRows) { // who has to hear of an end came while it was waited for
 		last = false
 		err = inTx(ctx, h.DB, act)
 	}

@@ -26,14 +26,21 @@ const notifyTimeout = 200 * time.Millisecond
 // after tells of changes once they are committed. Nobody stands by while the news
 // of them goes out.
 func (n *Notifier) after(ctx context.Context, changes ...*change) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	var all []*change
+	var standings []models.Standing
 	for _, c := range changes {
 		if c != nil {
 			all = append(append(all, c), c.others...)
 		}
 	}
-	n.index(ctx, all)
+	for _, c := range all {
+		if c.standing != nil {
+			standings = append(standings, *c.standing)
+		}
+	}
+	n.read(ctx, standings)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	n.index(ctx, all, standings)
 	var news []string
 	for _, c := range all {
 		news = append(news, c.news()...)
@@ -49,8 +56,8 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 	}()
 }
 
-// index keeps the ready index as the changes left the jobs.
-func (n *Notifier) index(ctx context.Context, changes []*change) {
+// index keeps the ready index as the changes left the jobs and accounts.
+func (n *Notifier) index(ctx context.Context, changes []*change, standings []models.Standing) {
 	var left []ReadyJob
 	for _, c := range changes {
 		if c.left != nil {
@@ -60,17 +67,13 @@ func (n *Notifier) index(ctx context.Context, changes []*change) {
 	if len(left) > 0 {
 		n.log(ctx, n.Index.Remove(ctx, left...))
 	}
-	var stand []models.Standing
 	for _, c := range changes {
 		if c.ready != nil {
 			n.ready(ctx, *c.ready)
 		}
-		if c.standing != nil {
-			stand = append(stand, *c.standing)
-		}
 	}
-	if len(stand) > 0 {
-		n.stand(ctx, stand)
+	if len(standings) > 0 {
+		n.stand(ctx, standings)
 	}
 }
 
@@ -100,9 +103,11 @@ func (n *Notifier) account(ctx context.Context, standing *models.Standing) {
 	if standing == nil {
 		return
 	}
+	standings := []models.Standing{*standing}
+	n.read(ctx, standings)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
-	n.stand(ctx, []models.Standing{*standing})
+	n.stand(ctx, standings)
 }
 
 // ready puts jobs into the index and wakes one worker for each that waits for such
@@ -120,28 +125,33 @@ func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
 	}
 }
 
-// stand has accounts leave their lines or return to them, as they stand by now.
-// Nothing is known of what the jobs of those that return take, so one worker of each
-// kind looks.
-func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
+// read reads how accounts stand by now that left their cap. It is PostgreSQL that is
+// asked, whose limits are its own.
+func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	var back []models.AccountID
 	for _, s := range standings {
 		if !s.Capped {
 			back = append(back, s.AccountID)
 		}
 	}
-	if len(back) > 0 {
-		found, err := models.ListStandings(ctx, n.DB, back)
-		n.log(ctx, err)
-		waiting := keyedBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
-		for i, s := range standings {
-			if now, waits := waiting[s.AccountID]; waits {
-				standings[i] = now
-			}
+	if len(back) == 0 {
+		return
+	}
+	found, err := models.ListStandings(context.WithoutCancel(ctx), n.DB, back)
+	n.log(ctx, err)
+	waiting := keyedBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
+	for i, s := range standings {
+		if now, waits := waiting[s.AccountID]; waits {
+			standings[i] = now
 		}
 	}
+}
+
+// stand has accounts leave their lines or return to them. Nothing is known of what the
+// jobs of those that return take, so one worker of each kind looks.
+func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
 	n.log(ctx, n.Index.Stand(ctx, standings...))
-	if len(back) > 0 {
+	if slices.ContainsFunc(standings, func(s models.Standing) bool { return !s.Capped }) {
 		n.Waiters.Look()
 	}
 }

@@ -134,9 +134,6 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Rebuild(ctx, heads); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
-	if err := models.ShowHidden(ctx, r.DB); err != nil {
-		return fmt.Errorf("show hidden jobs: %w", err)
-	}
 	standings, err := models.ListStandings(ctx, r.DB, nil)
 	if err != nil {
 		return fmt.Errorf("list where accounts stand: %w", err)
@@ -144,8 +141,9 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Stand(ctx, standings...); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
+	shown := anew(ctx, func() error { return models.ShowHidden(ctx, r.DB) })
 	r.Notifier.Waiters.Look()
-	return nil
+	return wrap(shown, "show hidden jobs")
 }
 
 // Mend sweeps at once if the ready index was lost.

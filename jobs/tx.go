@@ -17,8 +17,8 @@ const (
 
 // inTx runs act in a transaction, and anew, a moment later, if PostgreSQL undid
 // it only because of others at the same time. What act keeps in variables must
-// come from what it read in its last run. After an outage (models.IsOutage) it is
-// not known whether the commit took place.
+// come from what it read in its last run. After an outage (models.IsOutage), and if
+// ctx ends, it is not known whether the commit took place.
 func inTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }

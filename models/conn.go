@@ -2,8 +2,11 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +23,9 @@ type conn struct {
 	*stdlib.Conn
 	due bool   // a transaction is to begin with the next statement
 	tx  pgx.Tx // the one that is open; nil if there is none
+	// over is why there is none any more, or never was: nothing may run by itself that
+	// was meant to be part of it.
+	over error
 }
 
 // last marks, as an argument, a prepared statement with which its transaction is
@@ -34,7 +40,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if c.Conn.Conn().IsClosed() {
 		return nil, driver.ErrBadConn
 	}
-	c.due, c.tx = true, nil
+	c.due, c.tx, c.over = true, nil, nil
 	return &transaction{ctx, c}, nil
 }
 
@@ -47,6 +53,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return c.Conn.QueryContext(ctx, query, asItStands(args))
 	}
 	commits := len(args) > 1 && args[1].Value == last{}
+	if c.over != nil {
+		return nil, c.over
+	}
 	if !c.due && !commits {
 		return c.Conn.QueryContext(ctx, query, args)
 	}
@@ -83,13 +92,14 @@ func asItStands(args []driver.NamedValue) []driver.NamedValue {
 	return append([]driver.NamedValue{{Value: pgx.QueryExecModeExec}}, args...)
 }
 
-// begin begins a transaction that is due.
-func (c *conn) begin(ctx context.Context) (err error) {
+// begin begins a transaction that is due. It returns why there is none if one was
+// asked for and is over.
+func (c *conn) begin(ctx context.Context) error {
 	if c.due {
 		c.due = false
-		c.tx, err = c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{})
+		c.tx, c.over = c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{})
 	}
-	return err
+	return c.over
 }
 
 // together runs a statement in one round trip with what comes before or after it,
@@ -115,13 +125,13 @@ func (c *conn) together(ctx context.Context, query string, args []any, commits b
 	if closed := results.Close(); err == nil {
 		err = closed
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil && c.Conn.Conn().PgConn().TxStatus() == 'I': // it did not begin, or could not be committed
+		c.over = err
+	case err == nil && commits:
+		c.tx, c.over = nil, sql.ErrTxDone
 	}
-	if commits {
-		c.tx = nil
-	}
-	return found, nil
+	return found, err
 }
 
 // read reads the results of BEGIN, of the statement, and of COMMIT.
@@ -165,15 +175,22 @@ func (c *conn) read(results pgx.BatchResults, begins, commits bool) (*result, er
 	return found, err
 }
 
-// valueOf is what database/sql is given for a value that is not NULL: what it knows
-// nothing of, as a text.
+// valueOf is what database/sql is given for a value that is not NULL, as it would be
+// for a statement that runs by itself: what it knows nothing of, as a text.
 func valueOf(types *pgtype.Map, f pgconn.FieldDescription, raw []byte) (driver.Value, error) {
 	t, known := types.TypeForOID(f.DataTypeOID)
-	if !known {
+	if !known || f.Format == pgtype.TextFormatCode {
 		return string(raw), nil
 	}
-	if _, isArray := t.Codec.(*pgtype.ArrayCodec); !isArray {
+	switch t.Codec.(type) {
+	case *pgtype.ArrayCodec:
+	case *pgtype.RangeCodec, *pgtype.MultirangeCodec, *pgtype.CompositeCodec:
+		return nil, fmt.Errorf("column %s is a %s, of which no text is made", f.Name, t.Name)
+	default:
 		return t.Codec.DecodeDatabaseSQLValue(types, t.OID, f.Format, raw)
+	}
+	if binary.BigEndian.Uint32(raw) > 1 {
+		return nil, fmt.Errorf("column %s is an array of arrays, of which no text is made", f.Name)
 	}
 	array, err := t.Codec.DecodeValue(types, t.OID, f.Format, raw)
 	if err != nil {
@@ -197,6 +214,7 @@ func (t *transaction) Commit() error {
 
 // Rollback implements driver.Tx.
 func (t *transaction) Rollback() error {
+	t.conn.over = nil
 	err := t.end(pgx.Tx.Rollback)
 	if errors.Is(err, pgx.ErrTxClosed) { // it never began
 		return nil
@@ -205,12 +223,15 @@ func (t *transaction) Rollback() error {
 }
 
 func (t *transaction) end(how func(pgx.Tx, context.Context) error) error {
-	tx := t.conn.tx
-	t.conn.due, t.conn.tx = false, nil
-	if tx == nil {
+	tx, over := t.conn.tx, t.conn.over
+	t.conn.due, t.conn.tx, t.conn.over = false, nil, nil
+	switch {
+	case tx != nil:
+		return how(tx, t.ctx)
+	case errors.Is(over, sql.ErrTxDone):
 		return nil
 	}
-	return how(tx, t.ctx)
+	return over
 }
 
 // result is rows that were read.

@@ -206,6 +206,41 @@ func TestTransaction(t *testing.T) {
 		}
 	})
 
+	for what, c := range map[string]struct {
+		path   string // where tables are looked for
+		before func(ctx context.Context, tx bun.Tx) error
+		begins bool
+	}{
+		"ItIsCommitted": {"public", func(ctx context.Context, tx bun.Tx) error {
+			event := &models.JobEvent{JobID: models.NewJobID(), Seq: 99, Run: 1, Type: models.EventProgress, Payload: []byte("{}"), CreatedAt: time.Now()}
+			w := models.Writes{Events: []*models.JobEvent{event}, Last: true}
+			return w.Write(ctx, tx)
+		}, true},
+		"ItsFirstStatementCouldNotBePrepared": {"nowhere", func(ctx context.Context, tx bun.Tx) error {
+			_, _, err := models.LockPicks(ctx, tx, []models.Pick{{}}, 0)
+			return err
+		}, false},
+	} {
+		t.Run("LetsNothingRunByItselfOnce"+what, func(t *testing.T) {
+			t.Parallel()
+			db := lone(t, modelstest.DSN(t))
+			_, err := db.ExecContext(t.Context(), "SET search_path = "+c.path) // of the one connection
+			require.NoError(t, err)
+
+			ended := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				require.Equal(t, c.begins, c.before(ctx, tx) == nil)
+				_, err := tx.ExecContext(ctx, "UPDATE public.jobs SET type = 'alone'")
+				require.Error(t, err)
+				return nil
+			})
+
+			require.Equal(t, c.begins, ended == nil, "%v", ended)
+			var alone int
+			require.NoError(t, db.NewRaw("SELECT count(*) FROM public.jobs WHERE type = 'alone'").Scan(t.Context(), &alone))
+			require.Zero(t, alone)
+		})
+	}
+
 	t.Run("IsOfTheKindThatWasAskedFor", func(t *testing.T) {
 		t.Parallel()
 		db := lone(t, modelstest.DSN(t))

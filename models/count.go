@@ -55,7 +55,7 @@ func (s *statement) count(c *Count) {
 				first_order = coalesce((
 					SELECT j.queue_order FROM jobs j
 					WHERE `+waitingJobSQL+` AND j.account_id = l.account_id AND j.lane = l.lane
-						AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = l.promoted AND j.queue_order >= l.first_order
+						AND `+promotedJobSQL+` = l.promoted AND j.queue_order >= l.first_order
 					ORDER BY j.queue_order LIMIT 1), l.first_order)
 			FROM unnest(%s, %s, %s, %s, %s) AS n (id, lane, promoted, jobs, gpu_seconds)
 			JOIN accounts a ON a.id = n.id

@@ -1,7 +1,7 @@
 // Package models is the database's rows and one function per query.
 //
 // No function here opens a transaction: each takes the bun.IDB that jobs hands
-// it. Functions that lock rows say so in their names; callers keep to one order
+// it. Writes that are told to be the last commit one. Functions that lock rows say so in their names; callers keep to one order
 // of locks: account, worker, job, attempt.
 package models
 

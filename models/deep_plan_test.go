@@ -69,6 +69,25 @@ func TestPicks(t *testing.T) {
 			require.Contains(t, strings.Join(lines, "\n"), "jobs_next", name)
 		}
 	})
+
+	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
+		t.Parallel()
+		conn, err := modelstest.DB(t).Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+		require.NoError(t, err)
+		_, err = conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean) AS "+models.LockHeldSQL(conn))
+		require.NoError(t, err)
+		var lines []string
+
+		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE held('0', '{}', '{}', '{}', true)").Scan(t.Context(), &lines))
+
+		plan := strings.Join(lines, "\n")
+		require.NotContains(t, plan, "hashed SubPlan")
+		require.Contains(t, plan, "Index Cond: (depends_on = j.id)")
+		require.Contains(t, plan, "Index Cond: (account_id = j.account_id)")
+	})
 }
 
 func TestDeepQueues(t *testing.T) {

@@ -161,7 +161,7 @@ var invariants = map[Invariant]string{
 		WHERE l.capped <> (a.running >= a.max_running)`,
 	HiddenJob: `
 		SELECT 'job_' || j.id AS id FROM account_lanes l JOIN jobs j ON j.account_id = l.account_id AND j.lane = l.lane
-		WHERE j.status = 'QUEUED' AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = l.promoted AND j.queue_order < l.first_order`,
+		WHERE j.status = 'QUEUED' AND ` + promotedJobSQL + ` = l.promoted AND j.queue_order < l.first_order`,
 	OneLiveAttempt: `
 		SELECT 'job_' || job_id AS id FROM job_attempts WHERE ended_at IS NULL GROUP BY job_id HAVING count(*) > 1
 		UNION ALL

@@ -1,6 +1,10 @@
 package models
 
-import "github.com/uptrace/bun"
+import (
+	"fmt"
+
+	"github.com/uptrace/bun"
+)
 
 // MatchJobs selects all that a filter matches in the plainest way.
 func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
@@ -14,3 +18,8 @@ const (
 	NextInOrderSQL     = nextInOrderSQL
 	NextJobsSQL        = nextJobsSQL
 )
+
+// LockHeldSQL is what LockHeld asks.
+func LockHeldSQL(db bun.IDB) string {
+	return fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](db)), columnsSQL(tableOf[Job](db)), columnsSQL(tableOf[Attempt](db)))
+}

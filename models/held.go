@@ -99,14 +99,16 @@ type Held struct {
 	Worker  *Worker
 	Job     *Job
 	Attempt *Attempt
-	// Awaited tells that others depend on the job, or did a moment ago, and Heard that
-	// its account may want to hear of its end. Both are known only with the accounts.
+	// Awaited tells that others depend on the job, and Heard that its account may want
+	// to hear of its end: not of whoever came while the rows were waited for. Both are
+	// known only with the accounts.
 	Awaited, Heard bool
 }
 
 // lockHeldSQL locks in the order of locks, each kind in the order of ids: each part
 // counts the rows of the one before. Of an attempt's columns only its id is compared
-// as an index has it, see prepared. The clock is read once all is locked.
+// as an index has it, see prepared; OFFSET 0 has a row be looked for by index, and not in
+// a table of them all. The clock is read once all is locked.
 const lockHeldSQL = `
 	WITH asked AS MATERIALIZED (
 		SELECT a.id, a.worker_id, a.job_id FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) AS f (id, worker_id, token)
@@ -132,8 +134,8 @@ const lockHeldSQL = `
 		WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM j) >= 0))
 		ORDER BY id FOR NO KEY UPDATE)
 	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM a) >= 0),
-		$5 AND EXISTS (SELECT FROM job_dependencies d WHERE d.depends_on = j.id),
-		$5 AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.account_id = j.account_id AND e.deleted_at IS NULL),
+		$5 AND EXISTS (SELECT FROM job_dependencies d WHERE d.depends_on = j.id OFFSET 0),
+		$5 AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.account_id = j.account_id AND e.deleted_at IS NULL OFFSET 0),
 		%s, %s, %s
 	FROM a JOIN w ON w.id = a.worker_id JOIN j ON j.id = a.job_id`
 

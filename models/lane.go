@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,9 +47,9 @@ func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, f
 func ShowHidden(ctx context.Context, db bun.IDB) error {
 	_, err := db.NewRaw(`
 		UPDATE account_lanes l SET first_order = 0
-		WHERE l.queued > 0 AND EXISTS (
-			SELECT FROM jobs j WHERE ` + waitingJobSQL + ` AND j.account_id = l.account_id AND j.lane = l.lane
-				AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = l.promoted AND j.queue_order < l.first_order)`).Exec(ctx)
+		WHERE l.queued > 0 AND (
+			SELECT j.queue_order FROM jobs j WHERE ` + waitingJobSQL + ` AND j.account_id = l.account_id AND j.lane = l.lane
+				AND ` + promotedJobSQL + ` = l.promoted ORDER BY j.queue_order LIMIT 1) < l.first_order`).Exec(ctx)
 	return err
 }
 
@@ -127,6 +128,9 @@ func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
 	return states, err
 }
 
+// ErrTurn means that a lane's turns are no longer as they were seen.
+var ErrTurn = errors.New("it is another job's turn now")
+
 // Starts are how many of a line's jobs start. Turn is what was seen of the lane before
 // they were chosen.
 type Starts struct {
@@ -135,25 +139,30 @@ type Starts struct {
 	Turn bool
 }
 
-// start counts starts against the lane's turns, if those are as they were seen. Its
-// lock comes last of all but the outbox's; a lane in which no promoted job starts is
-// not written to.
+// Counted tells whether they are counted at all: a lane in which no promoted job
+// starts is not written to once it is a promoted one's turn.
+func (s Starts) Counted() bool { return s.Jobs > 0 && (s.Promoted || !s.Turn) }
+
+// start counts starts against the lane's turns, if those are as they were seen. Nobody
+// who holds the lane waits for what another part of the statement locks.
 func (s *statement) start(starts Starts) {
-	switch {
-	case starts.Jobs == 0:
-	case starts.Promoted:
+	if !starts.Counted() {
+		return
+	}
+	var change string
+	if starts.Promoted {
 		least := 0 // out of turn: none of the lane's own jobs was there
 		if starts.Turn {
 			least = PromotedEvery - 1
 		}
-		s.add(fmt.Sprintf("UPDATE lanes SET since_promoted = 0 WHERE lane = %s AND since_promoted >= %s",
-			s.arg(string(starts.Lane), "text"), s.arg(least, "integer")), 1)
-	case starts.Turn: // it is counted no further
-	default:
+		change = fmt.Sprintf("UPDATE lanes SET since_promoted = 0 WHERE lane = %s AND since_promoted >= %s",
+			s.arg(string(starts.Lane), "text"), s.arg(least, "integer"))
+	} else {
 		n := s.arg(starts.Jobs, "integer")
-		s.add(fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
-			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery), 1)
+		change = fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
+			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery)
 	}
+	s.parts = append(s.parts, part{sql: change + " RETURNING true", must: "= 1", err: ErrTurn})
 }
 
 // QueuePause is an operator's last word on a queue.

@@ -48,7 +48,9 @@ type QueuedJob struct {
 // jobs_next has the same words.
 const (
 	promotedSQL = "(lane <> tier AND lane <> 'CRITICAL')"
-	regionSQL   = "coalesce(CASE WHEN require_region THEN region END, '')"
+	// promotedJobSQL is promotedSQL of a job j.
+	promotedJobSQL = "(j.lane <> j.tier AND j.lane <> 'CRITICAL')"
+	regionSQL      = "coalesce(CASE WHEN require_region THEN region END, '')"
 	// startableSQL leaves out what was to be started by now: it will fail.
 	startableSQL = "(expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())"
 

@@ -40,17 +40,18 @@ type Writes struct {
 	// Starts are the turns of a lane that the attempts which begin take.
 	Starts Starts
 	// Over are locked jobs that end.
-	Over []JobID
-	// Last commits the transaction: nothing may follow.
+	Over []*Job
+	// Last commits the transaction with them: nothing may follow. Not if the lane's
+	// turns may be refused, as they often are: see Starts.
 	Last bool
 
 	// Awaited are those of Over that others depend on, once it is written.
 	Awaited []JobID
 }
 
-// Write writes it all in one statement, or returns sql.ErrNoRows if a row is not as
-// it has to be. The last of a transaction returns that, too, if others depend on one
-// of those that are over: something has to follow.
+// Write writes it all in one statement, or returns ErrTurn, or sql.ErrNoRows if
+// another row is not as it has to be. The last of a transaction returns that, too, if
+// somebody has to hear of one of those that are over: other jobs, or a webhook.
 //
 // The statement says which columns and tables those are and nothing else, so that
 // there are few, and each connection plans one once.
@@ -71,7 +72,11 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	s.tell(w.Events)
 	s.count(&w.Count)
 	s.start(w.Starts)
-	s.await(w.Over, &w.Awaited, w.Last)
+	if w.Last {
+		s.leave(w.Over)
+	} else {
+		s.await(w.Over, &w.Awaited)
+	}
 	return s.run(ctx, tx, w.Last)
 }
 
@@ -84,8 +89,10 @@ type statement struct {
 // part is one of a statement.
 type part struct {
 	sql string
-	// are is which number of rows it has to have, as "= $1"; empty is any.
-	are string
+	// must is which number of rows it has to have, as "= $1", or what it fails with;
+	// empty is any.
+	must string
+	err  error
 	// read takes its rows, as JSON, if they are wanted.
 	read func(rows []byte) error
 }
@@ -103,47 +110,55 @@ func (s *statement) add(sql string, size int) {
 
 // addRead is add for a part that says what it returns: read gets its rows, as JSON
 // objects, once all is written.
-func (s *statement) addRead(sql string, size int, read func(rows []byte) error) {
-	s.parts = append(s.parts, part{sql, ">= " + s.arg(size, "bigint"), read})
+func (s *statement) addRead(text string, size int, read func(rows []byte) error) {
+	s.parts = append(s.parts, part{text, ">= " + s.arg(size, "bigint"), sql.ErrNoRows, read})
 }
 
-// refused is what PostgreSQL says of a statement whose rows are not as they have to
-// be.
-const refused = "the rows are not as they have to be"
+// addNone adds a part that must find nothing.
+func (s *statement) addNone(text string) {
+	s.parts = append(s.parts, part{text, "= 0", sql.ErrNoRows, nil})
+}
 
-// run runs the statement, which may be the last of its transaction. It is PostgreSQL
-// that looks how many rows there are, before it commits, and fails by reading a text
-// as a number.
+// codeRefused is what refuse_write fails with.
+const codeRefused = "RL001"
+
+// run runs the statement. If that commits its transaction, it is PostgreSQL that looks
+// whether each part has the rows that it must have, before it does.
 func (s *statement) run(ctx context.Context, tx bun.Tx, last bool) error {
 	if len(s.parts) == 0 {
 		return nil
 	}
-	var ok int
-	read, into := make([][]byte, len(s.parts)), []any{&ok}
-	var parts, are, results []string
+	holds, read, into := make([]bool, len(s.parts)), make([][]byte, len(s.parts)), []any(nil)
+	var parts, all, results []string
 	for i, part := range s.parts {
 		name := fmt.Sprintf("part_%d", i)
 		parts = append(parts, name+" AS ("+part.sql+")")
-		if part.are != "" {
-			are = append(are, "(SELECT count(*) FROM "+name+") "+part.are)
+		if holds[i] = part.must == ""; !holds[i] {
+			all = append(all, "(SELECT count(*) FROM "+name+") "+part.must)
+			results, into = append(results, all[len(all)-1]), append(into, &holds[i])
 		}
 		if part.read != nil {
-			results, into = append(results, ", (SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
+			results, into = append(results, "(SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
 		}
 	}
-	text := "WITH " + strings.Join(parts, ", ") +
-		" SELECT (CASE WHEN " + strings.Join(append(are, "true"), " AND ") + " THEN '1' ELSE '" + refused + "' END)::integer" + strings.Join(results, "")
 	send := prepared
 	if last {
+		var sound bool
+		results, into = append(results, "CASE WHEN "+strings.Join(all, " AND ")+" THEN true ELSE refuse_write() END"), append(into, &sound)
 		send = preparedLast
 	}
-	rows, err := send(ctx, tx, text, s.args...)
+	rows, err := send(ctx, tx, "WITH "+strings.Join(parts, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
 	err = scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(into...) })
-	if said := new(pgconn.PgError); errors.As(err, &said) && strings.Contains(said.Message, refused) {
+	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == codeRefused {
 		return sql.ErrNoRows
 	}
 	if err != nil {
 		return err
+	}
+	for i, part := range s.parts {
+		if !holds[i] {
+			return part.err
+		}
 	}
 	for i, part := range s.parts {
 		if part.read == nil {
@@ -334,26 +349,35 @@ func (s *statement) tell(events []*JobEvent) {
 		s.arg(column(events, func(e *JobEvent) time.Time { return e.CreatedAt }), "timestamptz[]")), len(events))
 }
 
-// await reads which of the jobs that end others depend on, unless there must be none.
-// Their accounts were locked by a statement before this one, as who submits a job that
-// depends on one does: he was seen, or waits.
-func (s *statement) await(over []JobID, awaited *[]JobID, none bool) {
+// await reads which of the jobs that end others depend on. Their accounts were locked
+// by a statement before this one, as who submits a job that depends on one does: he
+// was seen, or waits.
+func (s *statement) await(over []*Job, awaited *[]JobID) {
 	if len(over) == 0 {
 		return
 	}
-	waiting := part{sql: "SELECT DISTINCT depends_on AS id FROM job_dependencies WHERE depends_on = ANY (" + s.arg(column(over, uuidOf), "uuid[]") + ")"}
-	if none {
-		waiting.are = "= 0"
-	} else {
-		waiting.read = func(rows []byte) error {
-			var found []struct{ ID string }
-			err := json.Unmarshal(rows, &found)
-			*awaited = make([]JobID, len(found))
-			for i, row := range found {
-				err = errors.Join(err, (*awaited)[i].Scan(row.ID))
-			}
-			return err
+	s.parts = append(s.parts, part{sql: "SELECT DISTINCT depends_on AS id FROM job_dependencies WHERE depends_on = ANY (" + s.overIDs(over) + ")", read: func(rows []byte) error {
+		var found []struct{ ID string }
+		err := json.Unmarshal(rows, &found)
+		*awaited = make([]JobID, len(found))
+		for i, row := range found {
+			err = errors.Join(err, (*awaited)[i].Scan(row.ID))
 		}
+		return err
+	}})
+}
+
+// leave looks that nobody has to hear of the jobs that end: no other that depends on
+// one, and no webhook. For either, somebody has to lock their account.
+func (s *statement) leave(over []*Job) {
+	if len(over) == 0 {
+		return
 	}
-	s.parts = append(s.parts, waiting)
+	s.addNone("SELECT FROM job_dependencies WHERE depends_on = ANY (" + s.overIDs(over) + ")")
+	s.addNone("SELECT FROM webhook_endpoints WHERE account_id = ANY (" +
+		s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.AccountID) }), "uuid[]") + ") AND deleted_at IS NULL")
+}
+
+func (s *statement) overIDs(over []*Job) string {
+	return s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.ID) }), "uuid[]")
 }

@@ -1,0 +1,71 @@
+package jobs_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCompleteBehind has a job end while its account is locked, behind a call that
+// waits for the account, too: who is to hear of the end came before it.
+func TestCompleteBehind(t *testing.T) {
+	t.Parallel()
+
+	for what, c := range map[string]struct {
+		first func(*testing.T, *jobstest.Stack, *models.Job) error
+		heard func(*testing.T, *jobstest.Stack)
+	}{
+		"ANewWebhook": {
+			first: func(t *testing.T, s *jobstest.Stack, _ *models.Job) error {
+				_, _, err := s.Webhooks.CreateEndpoint(background, s.Client, "https://example.com/", models.FormatStandard, nil)
+				return err
+			},
+			heard: func(t *testing.T, s *jobstest.Stack) { require.Equal(t, 1, s.Count(t, "webhook_deliveries")) },
+		},
+		"AJobThatDependsOnIt": {
+			first: func(t *testing.T, s *jobstest.Stack, parent *models.Job) error {
+				in := request()
+				in.DependsOn = []models.JobID{parent.ID}
+				_, _, err := s.Submitter.Submit(background, s.Client, in)
+				return err
+			},
+			heard: func(t *testing.T, s *jobstest.Stack) {
+				var queued int
+				require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = 'QUEUED'").Scan(t.Context(), &queued))
+				require.Equal(t, 1, queued)
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := jobstest.New(t)
+			s.Submit(t)
+			worker := s.Worker(t, "w")
+			leased, fence := s.Lease(t, worker)
+			film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+			holder, err := s.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer holder.Rollback()
+			_, err = models.LockAccount(t.Context(), holder, s.Account.ID)
+			require.NoError(t, err)
+			var calls sync.WaitGroup
+			var first, end error
+			calls.Go(func() { first = c.first(t, s, leased.Job) })
+			s.WaitForLocks(t, 1)
+			calls.Go(func() { _, end = s.Holder.Complete(background, worker, fence, jobs.Completion{Video: &film}) })
+			s.WaitForLocks(t, 2)
+
+			require.NoError(t, holder.Commit())
+			calls.Wait()
+
+			require.NoError(t, first)
+			require.NoError(t, end)
+			c.heard(t, s)
+			s.RequireInvariants(t)
+		})
+	}
+}
