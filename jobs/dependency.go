@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -83,8 +82,7 @@ func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, change
 		return fmt.Errorf("write the outbox: %w", err)
 	}
 	for line, queued := range lines {
-		first := slices.MinFunc(queued, func(a, b *change) int { return cmp.Compare(a.job.CurrentOrder(), b.job.CurrentOrder()) })
-		at, err := models.EnterLane(ctx, tx, account, line, len(queued), first.job.CurrentOrder())
+		at, err := models.EnterLane(ctx, tx, account, line, len(queued))
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}

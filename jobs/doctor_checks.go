@@ -33,12 +33,6 @@ var invariantChecks = []invariantCheck{
 		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
 		"Set these rows right: docs/doctor.md, capped-line, has the statement.",
 	}, {
-		models.HiddenJob,
-		"An account's place in a line begins at its first job there, or before it.",
-		"These jobs are before the beginning of their account's place.",
-		"Claims do not see them until the next sweep.",
-		"Set these places right: docs/doctor.md, hidden-job, has the statement.",
-	}, {
 		models.OneLiveAttempt,
 		"A job has one live attempt at most, and so has a worker.",
 		"These have several live attempts.",

@@ -135,12 +135,6 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
 		},
-		"hidden-job": {
-			harm: func(w *ward) (string, []any) {
-				return "UPDATE account_lanes SET first_order = 1 + (SELECT queue_order FROM jobs WHERE id = ?) WHERE account_id = ?", []any{w.queued, w.Account.ID}
-			},
-			id: func(w *ward) string { return string(w.queued) },
-		},
 		"one-live-attempt": {
 			free: "DROP INDEX job_attempts_one_live_per_worker",
 			harm: func(w *ward) (string, []any) {
@@ -549,7 +543,6 @@ func TestDoctorPage(t *testing.T) {
 		"account-counters": "UPDATE accounts SET queued = 7, running = 7",
 		"lane-counters":    "UPDATE account_lanes SET queued = 0",
 		"capped-line":      "UPDATE account_lanes SET capped = true",
-		"hidden-job":       "UPDATE account_lanes SET first_order = 1::bigint << 60",
 	} {
 		t.Run("Mends "+check, func(t *testing.T) {
 			t.Parallel()

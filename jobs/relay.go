@@ -141,9 +141,8 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Stand(ctx, standings...); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
-	shown := anew(ctx, func() error { return models.ShowHidden(ctx, r.DB) })
 	r.Notifier.Waiters.Look()
-	return wrap(shown, "show hidden jobs")
+	return nil
 }
 
 // Mend sweeps at once if the ready index was lost.

@@ -35,9 +35,7 @@ type LineCount struct {
 
 // count counts on locked accounts as AddToAccount does. An account's virtual time
 // advances by what it was given: estimated GPU seconds over its weight, or nothing
-// for jobs that left without being leased. Its place begins where the first of its jobs
-// was, those that leave now among them: that is the first or before it, since no other
-// transaction adds to the place of a locked account.
+// for jobs that left without being leased.
 func (s *statement) count(c *Count) {
 	if len(c.Accounts) > 0 {
 		s.addRead(fmt.Sprintf(`
@@ -51,12 +49,7 @@ func (s *statement) count(c *Count) {
 	}
 	if len(c.Left) > 0 {
 		s.addRead(fmt.Sprintf(`
-			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight,
-				first_order = coalesce((
-					SELECT j.queue_order FROM jobs j
-					WHERE `+waitingJobSQL+` AND j.account_id = l.account_id AND j.lane = l.lane
-						AND `+promotedJobSQL+` = l.promoted AND j.queue_order >= l.first_order
-					ORDER BY j.queue_order LIMIT 1), l.first_order)
+			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
 			FROM unnest(%s, %s, %s, %s, %s) AS n (id, lane, promoted, jobs, gpu_seconds)
 			JOIN accounts a ON a.id = n.id
 			WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted

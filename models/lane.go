@@ -24,33 +24,21 @@ type Place struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// EnterLane counts n more queued jobs of the account in a line, whose least
-// queue_order is first, and returns the account's virtual time there. An account that
-// was not in it starts at the lane's own time: the least of those that are, or the
-// greatest that was ever reached.
-func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, first int64) (float64, error) {
+// EnterLane counts n more queued jobs of the account in a line and returns the
+// account's virtual time there. An account that was not in it starts at the
+// lane's own time: the least of those that are, or the greatest that was ever
+// reached.
+func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
-		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, first_order, virtual_time, capped)
-		VALUES (?0, ?1, ?2, ?3, ?4, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
+		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
 			queued = l.queued + ?3,
-			first_order = CASE WHEN l.queued > 0 THEN least(l.first_order, ?4) ELSE ?4 END,
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
-		RETURNING virtual_time`, id, line.Lane, line.Promoted, n, first).Scan(ctx, &virtualTime)
+		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
 	return virtualTime, err
-}
-
-// ShowHidden has places begin at their first job that begin behind it: a binary put it
-// there that does not know that they have a beginning.
-func ShowHidden(ctx context.Context, db bun.IDB) error {
-	_, err := db.NewRaw(`
-		UPDATE account_lanes l SET first_order = 0
-		WHERE l.queued > 0 AND (
-			SELECT j.queue_order FROM jobs j WHERE ` + waitingJobSQL + ` AND j.account_id = l.account_id AND j.lane = l.lane
-				AND ` + promotedJobSQL + ` = l.promoted ORDER BY j.queue_order LIMIT 1) < l.first_order`).Exec(ctx)
-	return err
 }
 
 // Standing is an account and its places in the lines, as the ready index mirrors

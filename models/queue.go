@@ -48,9 +48,7 @@ type QueuedJob struct {
 // jobs_next has the same words.
 const (
 	promotedSQL = "(lane <> tier AND lane <> 'CRITICAL')"
-	// promotedJobSQL is promotedSQL of a job j.
-	promotedJobSQL = "(j.lane <> j.tier AND j.lane <> 'CRITICAL')"
-	regionSQL      = "coalesce(CASE WHEN require_region THEN region END, '')"
+	regionSQL   = "coalesce(CASE WHEN require_region THEN region END, '')"
 	// startableSQL leaves out what was to be started by now: it will fail.
 	startableSQL = "(expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())"
 
@@ -131,14 +129,15 @@ const standsSQL = "l.queued > 0 AND NOT l.capped"
 // has them in that order.
 const inLineSQL = "l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND " + standsSQL
 
-// nextOfQueueSQL reads what may start of a queue q of an account's line l, in order. It
-// begins where the account's place does: before that are only index entries of jobs
-// that left.
-const nextOfQueueSQL = "SELECT " + queuedColumns + `, estimated_gpu_seconds FROM jobs
+// ofQueueSQL reads what may start of a queue q of an account's line l, and
+// nextOfQueueSQL does so in order.
+const (
+	ofQueueSQL = "SELECT " + queuedColumns + `, estimated_gpu_seconds FROM jobs
 	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
 		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-		AND queue_order >= l.first_order AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])
-	ORDER BY queue_order`
+		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])`
+	nextOfQueueSQL = ofQueueSQL + " ORDER BY queue_order"
+)
 
 // headsSQL are the first jobs of the accounts that stand in the line.
 const headsSQL = `
@@ -158,11 +157,12 @@ const nextJobsSQL = firstLineSQL + headsSQL
 // least. What is known of the order ends with the virtual time at which an account
 // goes on behind the jobs that were read of it.
 //
-// An account's head may be found by walking past index entries of jobs that left its
-// queue. What is read of it begins there: they are not walked past again.
+// An account's head is found by walking past the index entries of all that left its
+// queue since the last vacuum. What is read of it begins there: they are not walked
+// past again.
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
-		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS first_order, a.weight, greatest(a.max_running - a.running, 0) AS room,
+		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS head_order, a.weight, greatest(a.max_running - a.running, 0) AS room,
 			least(greatest(ceil(3.0 * $2::integer / row_number() OVER (ORDER BY l.virtual_time, l.queue_order)), 5), $2::integer)::integer AS depth
 		FROM (` + headsSQL + `) l JOIN accounts a ON a.id = l.account_id),
 	next AS (
@@ -170,7 +170,8 @@ const nextInOrderSQL = firstLineSQL + `,
 			CASE WHEN row_number() OVER own = l.depth AND l.depth < l.room
 				THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS goes_on
 		FROM first l CROSS JOIN LATERAL (
-			SELECT j.* FROM asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT least(l.depth, l.room)) j
+			SELECT j.* FROM asked q CROSS JOIN LATERAL (` + ofQueueSQL + ` AND queue_order >= l.head_order
+				ORDER BY queue_order LIMIT least(l.depth, l.room)) j
 			WHERE q.lane = l.lane AND q.promoted = l.promoted
 			ORDER BY j.queue_order LIMIT least(l.depth, l.room)) j
 		WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
