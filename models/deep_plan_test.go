@@ -41,19 +41,26 @@ func fillDeep(t testing.TB, db *bun.DB) {
 	}
 }
 
+// planner is a connection to an empty database that plans as those of Open do.
+func planner(t *testing.T) bun.Conn {
+	t.Helper()
+	conn, err := modelstest.DB(t).Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	_, err = conn.ExecContext(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+	require.NoError(t, err)
+	return conn
+}
+
 func TestPicks(t *testing.T) {
 	t.Parallel()
 
 	t.Run("ReadOneIndexAlsoIfTheyWerePlannedBeforeTheFirstJob", func(t *testing.T) {
 		t.Parallel()
-		conn, err := modelstest.DB(t).Conn(t.Context())
-		require.NoError(t, err)
-		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
-		require.NoError(t, err)
+		conn := planner(t)
 
 		for name, text := range map[string]string{"next_jobs": models.NextJobsSQL, "next_in_order": models.NextInOrderSQL} {
-			_, err = conn.ExecContext(t.Context(), "PREPARE "+name+" (text, integer, uuid[]) AS "+text)
+			_, err := conn.ExecContext(t.Context(), "PREPARE "+name+" (text, integer, uuid[]) AS "+text)
 			require.NoError(t, err)
 			var lines []string
 			require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE "+name+"('[]', 8, '{}')").Scan(t.Context(), &lines))
@@ -72,12 +79,8 @@ func TestPicks(t *testing.T) {
 
 	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
 		t.Parallel()
-		conn, err := modelstest.DB(t).Conn(t.Context())
-		require.NoError(t, err)
-		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
-		require.NoError(t, err)
-		_, err = conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean) AS "+models.LockHeldSQL(conn))
+		conn := planner(t)
+		_, err := conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean) AS "+models.LockHeldSQL(conn))
 		require.NoError(t, err)
 		var lines []string
 
