@@ -79,12 +79,9 @@ func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone b
 		}
 		left = append(left, leftBy(err, calls, alone)...)
 	}
-	if !alone { // what is left of plain calls has to be read for
-		var plain []*submitCall
-		plain, calls = parted(calls, s.plain)
-		run(plain, s.writePlain)
-	}
-	run(calls, s.writeRead)
+	plain, others := parted(calls, s.plain)
+	run(plain, s.writePlain)
+	run(others, s.writeRead)
 	return left, func() { s.Notifier.submitted(ctx, written) }
 }
 
@@ -124,7 +121,7 @@ func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
 
 // leaveUnwritten leaves the calls that were refused just now, since that was by what
 // is remembered of their accounts, and those whose job, or whose equal's, is not
-// there.
+// there: to be read for.
 func (b *submitBatch) leaveUnwritten() {
 	var missing, there []*change
 	missing, there = parted(b.changes, func(c *change) bool { return c.job.CreatedAt.IsZero() })
@@ -138,6 +135,9 @@ func (b *submitBatch) leaveUnwritten() {
 		answer := b.answers[call][0]
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
+	for _, call := range left {
+		call.read = true
+	}
 	b.left = append(b.left, slices.Collect(maps.Values(byAccount(left)))...)
 }
 

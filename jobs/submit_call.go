@@ -13,6 +13,8 @@ type submitCall struct {
 	// tier is the account's, as it was remembered.
 	tier models.Tier
 	set  []submission
+	// read is whether PostgreSQL has to be read to decide on it, however plain it is.
+	read bool
 
 	answers []Submitted
 	written []*models.Job
@@ -83,7 +85,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 // plain tells whether a call is one job that refers to nothing, waits for nothing
 // but a worker, and has to fit into its account's queue only.
 func (s *Submitter) plain(call *submitCall) bool {
-	if len(call.set) != 1 {
+	if len(call.set) != 1 || call.read {
 		return false
 	}
 	one := &call.set[0]

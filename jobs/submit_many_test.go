@@ -262,6 +262,29 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("StayOneStatementWhenTheirAccountIsHeld", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		held, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
+		require.NoError(t, err)
+		var submits sync.WaitGroup
+		submits.Go(func() { s.Submit(t) })
+
+		var waiting string
+		require.Eventually(t, func() bool { // past a batch's patience
+			return s.DB.NewRaw(`SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+				AND query_start < clock_timestamp() - interval '0.2 s'`).Scan(t.Context(), &waiting) == nil
+		}, 20*time.Second, time.Millisecond)
+
+		require.Contains(t, waiting, "asked AS (", "it only reads")
+		require.NoError(t, held.Rollback())
+		submits.Wait()
+		s.RequireInvariants(t)
+	})
+
 	t.Run("MakeOneVideoOfARequestAndItsRetries", func(t *testing.T) {
 		t.Parallel()
 
