@@ -81,12 +81,10 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	if err := checkRequest(r, granted); err != nil {
 		return err
 	}
-	// Only a courtesy, to refuse before the bytes are sent: the write below is
-	// what decides.
-	if _, err := h.store.attrs(r.Context(), granted.key); err == nil {
-		return refuse(http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten.")
-	} else if !errors.Is(err, jobs.ErrNoObject) {
-		return err
+	if granted.size > smallUpload {
+		if err := h.refuseStored(r.Context(), granted.key); err != nil {
+			return err
+		}
 	}
 
 	// An upload that is not closed is undone when its context ends, as it does
@@ -116,6 +114,22 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	w.Header().Set("X-Goog-Hash", "crc32c="+encodeChecksum(granted.checksum))
 	w.WriteHeader(http.StatusOK)
 	return nil
+}
+
+// smallUpload is how many bytes are sent sooner than asked about.
+const smallUpload = 64 << 10
+
+// refuseStored refuses an upload of what is stored already before its bytes are
+// sent. It is only a courtesy: the write is what decides.
+func (h *handler) refuseStored(ctx context.Context, key string) error {
+	_, err := h.store.attrs(ctx, key)
+	switch {
+	case err == nil:
+		return refuse(http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten.")
+	case errors.Is(err, jobs.ErrNoObject):
+		return nil
+	}
+	return err
 }
 
 // checkRequest compares what the request announces with what was granted.

@@ -60,6 +60,26 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, "first", stored)
 	})
 
+	t.Run("RefusesWhatIsStoredBeforeItsBytesAreSent", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		content := strings.Repeat("x", 1<<20)
+		link := s.linkUpload(t, film("film", content))
+		status, answer := send(t, link, strings.NewReader(content))
+		require.Equal(t, http.StatusOK, status, answer)
+		unsent, never := io.Pipe()
+		defer never.Close()
+		request, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, unsent)
+		require.NoError(t, err)
+		request.ContentLength = int64(len(content))
+		request.Header.Set("Content-Type", "video/mp4")
+
+		again, answer := do(t, request)
+
+		require.Equal(t, http.StatusPreconditionFailed, again.StatusCode)
+		require.Contains(t, answer, "never overwritten")
+	})
+
 	t.Run("HasOneWinnerAmongMany", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
