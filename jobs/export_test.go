@@ -90,7 +90,7 @@ func Looking(l *Leaser) int {
 func Submitting(s *Submitter) int {
 	s.writes.mu.Lock()
 	defer s.writes.mu.Unlock()
-	return s.writes.leading + len(s.writes.waiting)
+	return len(s.writes.begun) + len(s.writes.waiting)
 }
 
 // Patient has calls wait for an account that is held, all together.
@@ -100,9 +100,10 @@ func Patient(s *Submitter) { s.patience = time.Minute }
 // those that wait: what keeps a lease together, and what ends one.
 func HoldTogether(h *Holder) (waiting func() int, run func()) {
 	gathers := []*gather[*fencedCall]{&h.keeping, &h.ending}
+	other := cue[*fencedCall]{begun: time.Now()}
 	for _, g := range gathers {
 		g.mu.Lock()
-		g.leading++
+		g.begun = append(g.begun, other.begun)
 		g.mu.Unlock()
 	}
 	waiting = func() (n int) {
@@ -116,7 +117,7 @@ func HoldTogether(h *Holder) (waiting func() int, run func()) {
 	run = func() {
 		for _, g := range gathers {
 			g.mu.Lock()
-			g.next()
+			g.over(other)
 			g.mu.Unlock()
 		}
 	}

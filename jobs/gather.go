@@ -36,14 +36,19 @@ var errGivenUp = errors.New("the batch that this call was a part of was given up
 // and whoever is done hands all that waits by then to the first of those. Nothing
 // runs beside the calls: there is nothing to start or to stop.
 type gather[T comparable] struct {
-	// most is how many batches may be under way at once; 0 is one. More have a use
-	// only if they do not wait for each other's rows.
+	// most is how many batches may be under way at once; 0 is one. Another begins
+	// only beside slow ones: one large batch costs less than two small ones. It has a
+	// use only if they do not wait for each other's rows.
 	most int
 
 	mu      sync.Mutex
 	waiting []*caller[T]
-	leading int
+	begun   []time.Time // when the batches under way that others wait behind were
 }
+
+// slowBatch is how long a batch may take before others are let past it: many times
+// what it usually does.
+const slowBatch = 50 * time.Millisecond
 
 // caller is one call in a gather.
 type caller[T comparable] struct {
@@ -58,10 +63,13 @@ type caller[T comparable] struct {
 // cue tells a caller that it was served, or to run a batch that it is in.
 type cue[T comparable] struct {
 	batch []*caller[T]
-	// queued is a batch that others wait behind.
-	queued bool
-	err    error
+	// begun is when a batch that others wait behind was.
+	begun time.Time
+	err   error
 }
+
+// queued tells whether others wait behind the batch.
+func (c cue[T]) queued() bool { return !c.begun.IsZero() }
 
 // do runs own in a batch with others, no larger than gatherSize by their sizes
 // unless it is alone in it. run notes in each what became of it, and returns
@@ -100,35 +108,42 @@ func (g *gather[T]) join(me *caller[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, me)
-	if g.leading < max(g.most, 1) {
-		g.leading++
-		g.next()
-	}
+	g.next()
 }
 
-// next has the first of those who wait run a batch of them, in the place of a
-// leader who is done.
+// next has the first of those who wait run a batch of them, if one may begin.
 func (g *gather[T]) next() {
+	now := time.Now()
+	if under := len(g.begun); under > 0 && (under >= g.most || now.Sub(g.begun[under-1]) < slowBatch) {
+		return
+	}
 	n, size := 0, 0
 	for n < len(g.waiting) && (n == 0 || size+g.waiting[n].size <= gatherSize) {
 		size += g.waiting[n].size
 		n++
 	}
 	if n == 0 {
-		g.leading--
 		return
 	}
 	batch := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
-	g.hand(cue[T]{batch: batch, queued: true})
+	g.begun = append(g.begun, now)
+	g.hand(cue[T]{batch: batch, begun: now})
+}
+
+// over ends a batch that others wait behind, and has the next one run.
+func (g *gather[T]) over(of cue[T]) {
+	i := slices.Index(g.begun, of.begun)
+	g.begun = slices.Delete(g.begun, i, i+1)
+	g.next()
 }
 
 // hand gives a batch to the first of its callers who is still there.
 func (g *gather[T]) hand(next cue[T]) {
 	if i := slices.IndexFunc(next.batch, func(c *caller[T]) bool { return !c.gone }); i >= 0 {
 		next.batch[i].cue <- next
-	} else if next.queued {
-		g.next()
+	} else if next.queued() {
+		g.over(next)
 	}
 }
 
@@ -167,7 +182,7 @@ func (g *gather[T]) lead(own cue[T], run func(ctx context.Context, batch []T, al
 			after()
 		}
 	}()
-	left, after = run(ctx, items, !own.queued)
+	left, after = run(ctx, items, !own.queued())
 	err = nil
 }
 
@@ -188,8 +203,8 @@ func (g *gather[T]) told(own cue[T], callers map[T]*caller[T], left [][]T, err e
 			c.cue <- cue[T]{err: err}
 		}
 	}
-	if own.queued {
-		g.next()
+	if own.queued() {
+		g.over(own)
 	}
 }
 

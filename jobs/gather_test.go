@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -39,8 +40,14 @@ func (h *slowVerb) run(ctx context.Context, items []*int, _ bool) [][]*int {
 	return nil
 }
 
-// call does n beside the test, as if it were that large.
+// call does n beside the test, as if it were that large, when all that is under way
+// is slow.
 func (h *slowVerb) call(ctx context.Context, n, size int) <-chan error {
+	time.Sleep(slowBatch)
+	return h.callNow(ctx, n, size)
+}
+
+func (h *slowVerb) callNow(ctx context.Context, n, size int) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- h.do(ctx, &n, size, h.run) }()
 	synctest.Wait()
@@ -65,7 +72,35 @@ func TestGather(t *testing.T) {
 			}
 
 			require.Equal(t, [][]int{{0}, {1}, {2, 3, 4, 5}}, h.batches)
-			require.Zero(t, h.leading)
+			require.Empty(t, h.begun)
+		})
+	})
+
+	t.Run("BeginsBesideSlowBatchesOnly", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			var calls []<-chan error
+			for n := range 3 {
+				calls = append(calls, h.callNow(t.Context(), n, 1))
+			}
+			require.Equal(t, [][]int{{0}}, h.batches, "it may be over in a moment")
+			calls = append(calls, h.call(t.Context(), 3, 1), h.call(t.Context(), 4, 1))
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.batches, "as many as may be under way")
+
+			h.let <- struct{}{}
+			synctest.Wait()
+			calls = append(calls, h.callNow(t.Context(), 5, 1))
+			require.Equal(t, [][]int{{0}, {1, 2, 3}, {4}}, h.batches, "beside the other, which is slow")
+			h.let <- struct{}{}
+			synctest.Wait()
+			require.Len(t, h.batches, 3, "the other is not")
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+
+			require.Equal(t, [][]int{{0}, {1, 2, 3}, {4}, {5}}, h.batches)
+			require.Empty(t, h.begun)
 		})
 	})
 
@@ -79,6 +114,7 @@ func TestGather(t *testing.T) {
 
 			for range h.most {
 				h.let <- struct{}{}
+				time.Sleep(slowBatch)
 				synctest.Wait()
 			}
 			require.Equal(t, [][]int{{0}, {1}, {2, 3}, {4}}, h.batches, "in their order")
@@ -117,6 +153,7 @@ func TestGather(t *testing.T) {
 			alone, other := h.call(one, 0, 1), h.call(t.Context(), 1, 1)
 			leads, follows, third := h.call(one, 2, 1), h.call(two, 3, 1), h.call(t.Context(), 4, gatherSize)
 			h.let <- struct{}{}
+			time.Sleep(slowBatch)
 			h.let <- struct{}{}
 			synctest.Wait()
 			require.NoError(t, <-alone)
@@ -132,7 +169,7 @@ func TestGather(t *testing.T) {
 
 			close(h.let)
 			require.NoError(t, <-third)
-			require.Zero(t, h.leading)
+			require.Empty(t, h.begun)
 		})
 	})
 
@@ -197,7 +234,7 @@ func TestGather(t *testing.T) {
 			require.ErrorIs(t, <-follower, errGivenUp)
 			require.NoError(t, <-first)
 			require.NoError(t, <-second)
-			require.Zero(t, h.leading)
+			require.Empty(t, h.begun)
 		})
 	})
 
@@ -232,7 +269,7 @@ func TestGather(t *testing.T) {
 		}
 		calls.Wait()
 
-		require.Zero(t, g.leading)
+		require.Empty(t, g.begun)
 		require.Empty(t, g.waiting)
 	})
 }

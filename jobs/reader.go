@@ -25,7 +25,15 @@ type Reader struct {
 	Catalogue *Catalogue
 	Estimates *Estimator
 
-	reads [4]gather[*jobRead] // one that is slow does not hold up all
+	reads gather[*jobRead]
+}
+
+// maxReads is how many statements that read jobs' states may be under way.
+const maxReads = 4
+
+// NewReader returns a reader. What it estimates by may be set before its first use.
+func NewReader(db *bun.DB, sealer *seal.Sealer, objects Objects, catalogue *Catalogue) *Reader {
+	return &Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, reads: gather[*jobRead]{most: maxReads}}
 }
 
 const (
@@ -72,8 +80,7 @@ func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models
 		return nil, notFound("job")
 	}
 	read := &jobRead{id: id}
-	reads := &r.reads[int(id[len(id)-1])%len(r.reads)]
-	if err := reads.do(ctx, read, 1, r.readJobs); err != nil {
+	if err := r.reads.do(ctx, read, 1, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
 	return shown(p, id, read.job, read.err)

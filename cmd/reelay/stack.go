@@ -178,7 +178,9 @@ func (s *stack) Close() {
 func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
 
 func (s *stack) reader() *jobs.Reader {
-	return &jobs.Reader{DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue, Estimates: s.estimates}
+	r := jobs.NewReader(s.db, s.sealer, s.objects, s.catalogue)
+	r.Estimates = s.estimates
+	return r
 }
 
 func (s *stack) retrier() *jobs.Retrier {

@@ -94,7 +94,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
 	dir := t.TempDir()
 	objects := openObjects(t, dir)
-	reader := &jobs.Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue}
+	reader := jobs.NewReader(db, sealer, objects, catalogue)
 	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
