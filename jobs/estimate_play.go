@@ -74,8 +74,8 @@ type playedLine struct {
 	// what it cannot run.
 	taken   map[int]bool
 	comings []*coming
-	came    []load // behind those that are queued
-	alone   bool   // see start
+	came    []*coming // one for each job behind those that are queued
+	alone   bool      // see start
 }
 
 // coming is jobs of one model that come into a line.
@@ -93,7 +93,7 @@ func (l *playedLine) job(place int) load {
 	if place < l.queued {
 		return l.at(place)
 	}
-	return l.came[place-l.queued]
+	return l.came[place-l.queued].load
 }
 
 // seek returns the place of the line's first job that a worker may take, or -1.
@@ -262,7 +262,7 @@ func (p *player) arrive(l *playedLine, c *coming) {
 			return other.Line == l.Line && other.place < other.end && !other.alone
 		})
 	}
-	l.came = append(l.came, c.load)
+	l.came = append(l.came, c)
 	l.end++
 	p.push(moment{at: p.now + c.gap, line: l, comes: c})
 }

@@ -104,7 +104,7 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 		from: r.Body, conn: http.NewResponseController(w), stallLimit: h.stallLimit, storeStalled: stalled,
 		size: granted.size, checksum: granted.checksum,
 	}
-	if _, err := io.Copy(out, body); err != nil {
+	if _, err := io.CopyBuffer(out, body, make([]byte, min(granted.size+1, copyBytes))); err != nil {
 		return err
 	}
 	if err := out.Close(); err != nil {
@@ -116,8 +116,12 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	return nil
 }
 
-// smallUpload is how many bytes are sent sooner than asked about.
-const smallUpload = 64 << 10
+const (
+	// smallUpload is how many bytes are sent sooner than asked about.
+	smallUpload = 64 << 10
+	// copyBytes is how many bytes of an upload are in memory at once.
+	copyBytes = 32 << 10
+)
 
 // refuseStored refuses an upload of what is stored already before its bytes are
 // sent. It is only a courtesy: the write is what decides.
