@@ -43,16 +43,17 @@ local function settle(account, line)
     if not line or line_of(queue) == line then
       local sorted, heads = key('queue', queue), key('heads', queue)
       local was = redis.call('HGET', heads, account)
-      if was then
-        redis.call('ZREM', sorted, was)
-      end
       local first = redis.call('ZRANGE', key('jobs', account, queue), 0, 0, 'WITHSCORES')
-      if first[1] and not aside then
-        local head = string.format('%016.0f:%s:%s', tonumber(first[2]), account, first[1])
-        redis.call('ZADD', sorted, redis.call('HGET', key('times'), line_of(queue) .. ':' .. account), head)
-        redis.call('HSET', heads, account, head)
-      else
+      local head = first[1] and not aside and string.format('%016.0f:%s:%s', tonumber(first[2]), account, first[1])
+      if was and was ~= head then
+        redis.call('ZREM', sorted, was)
         redis.call('HDEL', heads, account)
+      end
+      if head then
+        redis.call('ZADD', sorted, redis.call('HGET', key('times'), line_of(queue) .. ':' .. account), head)
+        if was ~= head then
+          redis.call('HSET', heads, account, head)
+        end
       end
       if first[1] then
         left[line_of(queue)] = true
