@@ -32,9 +32,9 @@ var errGivenUp = errors.New("the batch that this call was a part of was given up
 
 // gather joins concurrent calls into batches, each run by one of its callers, so
 // that one transaction serves many. Who finds nobody at work runs at once: a call
-// that comes alone waits for nobody, and there is no timer. Who finds others waits,
-// and whoever is done hands all that waits by then to the first of those. Nothing
-// runs beside the calls: there is nothing to start or to stop.
+// that comes alone waits for nobody, and no batch waits for more. Who finds others
+// waits, and whoever is done hands all that waits by then to the first of those.
+// There is nothing to start or to stop.
 type gather[T comparable] struct {
 	// most is how many batches may be under way at once; 0 is one. Another begins
 	// only beside slow ones: one large batch costs less than two small ones. It has a
@@ -44,6 +44,7 @@ type gather[T comparable] struct {
 	mu      sync.Mutex
 	waiting []*caller[T]
 	begun   []time.Time // when the batches under way that others wait behind were
+	watched bool        // see watch
 }
 
 // slowBatch is how long a batch may take before others are let past it: many times
@@ -109,6 +110,22 @@ func (g *gather[T]) join(me *caller[T]) {
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, me)
 	g.next()
+	g.watch()
+}
+
+// watch lets those who wait past batches that turn out to be slow.
+func (g *gather[T]) watch() {
+	if g.watched || len(g.waiting) == 0 || len(g.begun) >= g.most {
+		return
+	}
+	g.watched = true
+	time.AfterFunc(slowBatch, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.watched = false
+		g.next()
+		g.watch()
+	})
 }
 
 // next has the first of those who wait run a batch of them, if one may begin.
@@ -136,6 +153,7 @@ func (g *gather[T]) over(of cue[T]) {
 	i := slices.Index(g.begun, of.begun)
 	g.begun = slices.Delete(g.begun, i, i+1)
 	g.next()
+	g.watch()
 }
 
 // hand gives a batch to the first of its callers who is still there.

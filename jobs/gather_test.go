@@ -40,6 +40,13 @@ func (h *slowVerb) run(ctx context.Context, items []*int, _ bool) [][]*int {
 	return nil
 }
 
+// seen are the batches so far.
+func (h *slowVerb) seen() [][]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.batches)
+}
+
 // call does n beside the test, as if it were that large, when all that is under way
 // is slow.
 func (h *slowVerb) call(ctx context.Context, n, size int) <-chan error {
@@ -80,26 +87,34 @@ func TestGather(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newSlowVerb()
 			var calls []<-chan error
-			for n := range 3 {
-				calls = append(calls, h.callNow(t.Context(), n, 1))
+			come := func(numbers ...int) {
+				for _, n := range numbers {
+					calls = append(calls, h.callNow(t.Context(), n, 1))
+				}
 			}
-			require.Equal(t, [][]int{{0}}, h.batches, "it may be over in a moment")
-			calls = append(calls, h.call(t.Context(), 3, 1), h.call(t.Context(), 4, 1))
-			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.batches, "as many as may be under way")
+			come(0, 1, 2)
+			require.Equal(t, [][]int{{0}}, h.seen(), "it may be over in a moment")
+			time.Sleep(slowBatch)
+			synctest.Wait()
+			require.Equal(t, [][]int{{0}, {1, 2}}, h.seen(), "whether or not somebody comes")
+			come(3, 4)
+			time.Sleep(slowBatch)
+			synctest.Wait()
+			require.Len(t, h.seen(), 2, "as many as may be under way")
 
 			h.let <- struct{}{}
 			synctest.Wait()
-			calls = append(calls, h.callNow(t.Context(), 5, 1))
-			require.Equal(t, [][]int{{0}, {1, 2, 3}, {4}}, h.batches, "beside the other, which is slow")
+			come(5)
+			require.Equal(t, [][]int{{0}, {1, 2}, {3, 4}}, h.seen(), "beside the other, which is slow")
 			h.let <- struct{}{}
 			synctest.Wait()
-			require.Len(t, h.batches, 3, "the other is not")
+			require.Len(t, h.seen(), 3, "the other is not")
 			close(h.let)
 			for _, done := range calls {
 				require.NoError(t, <-done)
 			}
 
-			require.Equal(t, [][]int{{0}, {1, 2, 3}, {4}, {5}}, h.batches)
+			require.Equal(t, [][]int{{0}, {1, 2}, {3, 4}, {5}}, h.seen())
 			require.Empty(t, h.begun)
 		})
 	})
@@ -239,37 +254,38 @@ func TestGather(t *testing.T) {
 	})
 
 	t.Run("ServesAllHoweverManyCallAndLeave", func(t *testing.T) {
-		t.Parallel()
-
-		g := gather[*int]{most: 3}
-		var calls sync.WaitGroup
-		for i := range 64 {
-			calls.Go(func() {
-				for n := range 200 {
-					ctx, cancel := context.WithCancel(t.Context())
-					if (i+n)%7 == 0 {
+		synctest.Test(t, func(t *testing.T) {
+			g := gather[*int]{most: 3}
+			var calls sync.WaitGroup
+			for i := range 64 {
+				calls.Go(func() {
+					for n := range 200 {
+						ctx, cancel := context.WithCancel(t.Context())
+						if (i+n)%7 == 0 {
+							cancel()
+						}
+						served := new(int)
+						err := g.do(ctx, served, 1+n%50, func(_ context.Context, items []*int, _ bool) [][]*int {
+							for _, item := range items {
+								*item = 1
+							}
+							time.Sleep(time.Duration(len(items)%4) * slowBatch)
+							if len(items) > 2 {
+								return [][]*int{{items[1]}, {items[2]}}
+							}
+							return nil
+						})
+						if err == nil && *served != 1 {
+							t.Errorf("call %d of %d was not served", n, i)
+						}
 						cancel()
 					}
-					served := new(int)
-					err := g.do(ctx, served, 1+n%50, func(_ context.Context, items []*int, _ bool) [][]*int {
-						for _, item := range items {
-							*item = 1
-						}
-						if len(items) > 2 {
-							return [][]*int{{items[1]}, {items[2]}}
-						}
-						return nil
-					})
-					if err == nil && *served != 1 {
-						t.Errorf("call %d of %d was not served", n, i)
-					}
-					cancel()
-				}
-			})
-		}
-		calls.Wait()
+				})
+			}
+			calls.Wait()
 
-		require.Empty(t, g.begun)
-		require.Empty(t, g.waiting)
+			require.Empty(t, g.begun)
+			require.Empty(t, g.waiting)
+		})
 	})
 }

@@ -24,8 +24,8 @@ type submitBatch struct {
 	// patience is how long it waits for what somebody else holds; 0 is as long as
 	// that takes: nobody waits behind it.
 	patience time.Duration
-	// left are the calls whose equal is here or elsewhere: to be tried each by
-	// itself.
+	// left are the calls that it does not decide on, in the groups in which they are
+	// to be tried again.
 	left [][]*submitCall
 
 	// What is known before, unless all calls are plain: the accounts, whose rows are

@@ -83,7 +83,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 }
 
 // plain tells whether a call is one job that refers to nothing, waits for nothing
-// but a worker, and has to fit into its account's queue only.
+// but a worker, has to fit into its account's queue only, and was not left before.
 func (s *Submitter) plain(call *submitCall) bool {
 	if len(call.set) != 1 || call.read {
 		return false

@@ -73,7 +73,9 @@ type NewJobs struct {
 	Patience time.Duration
 }
 
-// insertJobsSQL enters lanes as EnterLane does, and counts as AddToAccount.
+// insertJobsSQL enters lanes as EnterLane does, and counts as AddToAccount. An
+// account that is held by others meanwhile enters at its lane's time of when the
+// statement began.
 const insertJobsSQL = `
 	WITH locked AS MATERIALIZED (
 		SELECT id, tier, queued, max_queued, running, max_running FROM accounts
@@ -140,6 +142,9 @@ const insertJobsSQL = `
 // in the order of their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
+	for _, j := range all { // another try of it may have been undone
+		j.Written, j.CreatedAt = false, time.Time{}
+	}
 	accounts, tiers := make([]AccountID, 0, len(n.Tiers)), make([]Tier, 0, len(n.Tiers))
 	for id, tier := range n.Tiers {
 		accounts, tiers = append(accounts, id), append(tiers, tier)

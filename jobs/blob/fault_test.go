@@ -159,48 +159,51 @@ func TestStoreFault(t *testing.T) {
 func TestUpload_IsNeverHalfStored(t *testing.T) {
 	t.Parallel()
 
-	content := strings.Repeat("film", 100_000)
+	contents := map[string]string{"": strings.Repeat("film", 100_000), "Small": strings.Repeat("film", 250)}
 	writing := func(r *http.Request) bool { return r.Method == http.MethodPost }
-	for name, fail := range map[string]func(*faulty) http.HandlerFunc{
-		"WhenTheStoreRefuses": func(*faulty) http.HandlerFunc { return answers(http.StatusServiceUnavailable) },
-		"WhenTheStoreCuts": func(*faulty) http.HandlerFunc {
+	for name, fail := range map[string]func(f *faulty, size int) http.HandlerFunc{
+		"WhenTheStoreRefuses": func(*faulty, int) http.HandlerFunc { return answers(http.StatusServiceUnavailable) },
+		"WhenTheStoreCuts": func(_ *faulty, size int) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.CopyN(io.Discard, r.Body, 100_000)
+				_, _ = io.CopyN(io.Discard, r.Body, int64(size/4))
 				cuts(w, r)
 			}
 		},
-		"WhenTheStoreStalls": func(f *faulty) http.HandlerFunc { return f.stall },
-		"WhenTheStoreGetsATruncatedBody": func(f *faulty) http.HandlerFunc {
+		"WhenTheStoreStalls": func(f *faulty, _ int) http.HandlerFunc { return f.stall },
+		"WhenTheStoreGetsATruncatedBody": func(f *faulty, size int) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
-				part, _ := io.ReadAll(io.LimitReader(r.Body, 200_000))
+				part, _ := io.ReadAll(io.LimitReader(r.Body, int64(size/2)))
 				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(string(part))), int64(len(part))
 				r.TransferEncoding = nil
 				f.inside.ServeHTTP(w, r)
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := newFaulty(t, 500*time.Millisecond)
-			link := s.linkUpload(t, film("film", content))
-			f.set(func(w http.ResponseWriter, r *http.Request) bool {
-				if writing(r) {
-					fail(f)(w, r)
-				}
-				return writing(r)
+		for size, content := range contents {
+			t.Run(name+size, func(t *testing.T) {
+				t.Parallel()
+				s, f := newFaulty(t, 500*time.Millisecond)
+				link := s.linkUpload(t, film("film", content))
+				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+					if writing(r) {
+						fail(f, len(content))(w, r)
+					}
+					return writing(r)
+				})
+
+				status, answer := send(t, link, strings.NewReader(content))
+
+				require.Equal(t, http.StatusServiceUnavailable, status, answer)
+				f.set(func(http.ResponseWriter, *http.Request) bool { return false })
+				_, err := s.Stat(t.Context(), "film")
+				require.ErrorIs(t, err, jobs.ErrNoObject)
+				status, answer = send(t, link, strings.NewReader(content))
+				require.Equal(t, http.StatusOK, status, answer)
 			})
-
-			status, answer := send(t, link, strings.NewReader(content))
-
-			require.Equal(t, http.StatusServiceUnavailable, status, answer)
-			f.set(func(http.ResponseWriter, *http.Request) bool { return false })
-			_, err := s.Stat(t.Context(), "film")
-			require.ErrorIs(t, err, jobs.ErrNoObject)
-			status, answer = send(t, link, strings.NewReader(content))
-			require.Equal(t, http.StatusOK, status, answer)
-		})
+		}
 	}
 
+	content := contents[""]
 	t.Run("ButMayBeStoredWithoutOurHearingOfIt", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)

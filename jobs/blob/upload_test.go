@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/blob"
 )
 
 func TestUpload(t *testing.T) {
@@ -60,6 +61,18 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, "first", stored)
 	})
 
+	t.Run("SendsAFewBytesWithoutAskingFirst", func(t *testing.T) {
+		t.Parallel()
+		s, f := newFaulty(t, time.Minute)
+		link := s.linkUpload(t, film("film", "a film"))
+		before := f.calls.Load()
+
+		status, answer := send(t, link, strings.NewReader("a film"))
+
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Equal(t, before+1, f.calls.Load())
+	})
+
 	t.Run("RefusesWhatIsStoredBeforeItsBytesAreSent", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
@@ -89,7 +102,7 @@ func TestUpload(t *testing.T) {
 		won, statuses := make(chan string, racers), make(chan int, racers)
 
 		for i := range racers {
-			content := fmt.Sprintf("film %2d", i)
+			content := fmt.Sprintf("film %2d%*s", i, blob.SmallUpload, "")
 			link := s.linkUpload(t, film("film", content))
 			// The body is asked for once the handler has found the key free.
 			link.Headers["Expect"] = "100-continue"
