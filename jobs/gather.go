@@ -110,26 +110,11 @@ func (g *gather[T]) join(me *caller[T]) {
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, me)
 	g.next()
-	g.watch()
-}
-
-// watch lets those who wait past batches that turn out to be slow.
-func (g *gather[T]) watch() {
-	if g.watched || len(g.waiting) == 0 || len(g.begun) >= g.most {
-		return
-	}
-	g.watched = true
-	time.AfterFunc(slowBatch, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.watched = false
-		g.next()
-		g.watch()
-	})
 }
 
 // next has the first of those who wait run a batch of them, if one may begin.
 func (g *gather[T]) next() {
+	defer g.watch()
 	now := time.Now()
 	if under := len(g.begun); under > 0 && (under >= g.most || now.Sub(g.begun[under-1]) < slowBatch) {
 		return
@@ -148,12 +133,25 @@ func (g *gather[T]) next() {
 	g.hand(cue[T]{batch: batch, begun: now})
 }
 
+// watch has those who still wait looked for again, once what is under way is slow.
+func (g *gather[T]) watch() {
+	if g.watched || len(g.waiting) == 0 || len(g.begun) >= g.most {
+		return
+	}
+	g.watched = true
+	time.AfterFunc(slowBatch, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.watched = false
+		g.next()
+	})
+}
+
 // over ends a batch that others wait behind, and has the next one run.
 func (g *gather[T]) over(of cue[T]) {
 	i := slices.Index(g.begun, of.begun)
 	g.begun = slices.Delete(g.begun, i, i+1)
 	g.next()
-	g.watch()
 }
 
 // hand gives a batch to the first of its callers who is still there.

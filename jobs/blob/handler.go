@@ -39,6 +39,8 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status: status, message: fmt.Sprintf(format, args...)}
 }
 
+var errStored = &refusal{http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten."}
+
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(http.ResponseWriter, *http.Request, terms) error{
 		http.MethodGet: h.download, http.MethodHead: h.download, http.MethodPut: h.upload,
@@ -67,7 +69,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err e
 	case errors.Is(err, jobs.ErrNoObject):
 		http.Error(w, "There is no such object: it was not stored yet, or it was deleted.", http.StatusNotFound)
 	case isStatus(err, http.StatusPreconditionFailed):
-		http.Error(w, "This object is stored already, and objects are never overwritten.", http.StatusPreconditionFailed)
+		http.Error(w, errStored.message, errStored.status)
 	default:
 		if r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", key, "error", err)
@@ -119,7 +121,7 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 const (
 	// smallUpload is how many bytes are sent sooner than asked about.
 	smallUpload = 64 << 10
-	// copyBytes is how many bytes of an upload are in memory at once.
+	// copyBytes is how many bytes of an upload are read at once.
 	copyBytes = 32 << 10
 )
 
@@ -129,7 +131,7 @@ func (h *handler) refuseStored(ctx context.Context, key string) error {
 	_, err := h.store.attrs(ctx, key)
 	switch {
 	case err == nil:
-		return refuse(http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten.")
+		return errStored
 	case errors.Is(err, jobs.ErrNoObject):
 		return nil
 	}
