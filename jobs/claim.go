@@ -34,6 +34,8 @@ type search struct {
 	reach     reach
 	requestID string
 	kind      string // of worker: those of one kind can run the same jobs
+	// stays tells that it will hear of a job that the index does not know yet.
+	stays bool
 
 	// alone is set when the index is lost, or shows what only PostgreSQL can
 	// tell apart: PostgreSQL alone answers then, in the same order.

@@ -80,7 +80,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 	}
 	if !s.alone && !postgres {
 		heads, lost := b.Notifier.Index.First(ctx, queues, window)
-		if lost == nil {
+		if lost == nil && (len(heads) > 0 || s.stays) {
 			b.hinted = true
 			return heads, nil
 		}

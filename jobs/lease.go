@@ -170,7 +170,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
 	for ctx.Err() == nil { // nobody would hear of a lease that is given after it
-		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind})
+		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}

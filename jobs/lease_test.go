@@ -219,6 +219,17 @@ func TestLease(t *testing.T) {
 		require.InDelta(t, 3, given[back.ID], 1)
 	})
 
+	t.Run("AsksPostgreSQLBeforeItTellsWhoDoesNotWaitThatThereIsNone", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := s.Submit(t)
+		require.NoError(t, s.Index().Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1}))
+
+		require.Equal(t, job.ID, lease(t, s, worker).Job.ID, "the index does not know it yet")
+	})
+
 	t.Run("GivesTheSameLeaseToTheSameRequest", func(t *testing.T) {
 		t.Parallel()
 

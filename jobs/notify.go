@@ -18,6 +18,8 @@ type Notifier struct {
 	Index   ReadyIndex
 	News    News
 	Waiters *Waiters
+	// Aside runs what those who submit do not wait for: nil beside them.
+	Aside func(tell func())
 }
 
 // notifyTimeout bounds what a slow Redis can cost the caller.

@@ -1,11 +1,13 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -394,4 +396,35 @@ func TestSubmit(t *testing.T) {
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, again.ID)
 	})
+}
+
+// slowIndex is an index that takes its time.
+type slowIndex struct {
+	jobs.ReadyIndex
+	let chan struct{}
+}
+
+func (x slowIndex) Add(ctx context.Context, ready ...jobs.ReadyJob) error {
+	<-x.let
+	return x.ReadyIndex.Add(ctx, ready...)
+}
+
+func TestSubmit_DoesNotWaitForTheIndex(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	index := slowIndex{s.Notifier.Index, make(chan struct{})}
+	s.Notifier.Aside, s.Notifier.Index = nil, index
+	worker := s.Worker(t, "one")
+	given := make(chan *jobs.Lease, 1)
+	go func() {
+		lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+		given <- lease
+	}()
+	require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+
+	job := s.Submit(t)
+	close(index.let)
+
+	require.Equal(t, job.ID, (<-given).Job.ID, "and yet who waits for a job hears of it")
 }

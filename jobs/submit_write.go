@@ -130,20 +130,27 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	return nil
 }
 
-// submitted tells of new jobs once they are committed: of all at once. Nobody
-// follows one of them yet.
+// submitted tells of new jobs once they are committed: of all at once, and beside the
+// answers to those who submitted them. Nobody follows one of them yet.
 func (n *Notifier) submitted(ctx context.Context, changes []*change) {
-	if len(changes) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
-	defer cancel()
 	var ready []ReadyJob
 	for _, c := range changes {
 		if c.ready != nil {
 			ready = append(ready, *c.ready)
 		}
 	}
-	n.ready(ctx, ready...)
-	n.News.Publish(ctx, topicChanges)
+	if len(changes) == 0 {
+		return
+	}
+	tell := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+		defer cancel()
+		n.ready(ctx, ready...)
+		n.News.Publish(ctx, topicChanges)
+	}
+	if n.Aside != nil {
+		n.Aside(tell)
+		return
+	}
+	go tell()
 }

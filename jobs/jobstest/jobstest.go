@@ -92,6 +92,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	require.NoError(t, err)
 
 	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
+	notifier.Aside = func(tell func()) { tell() } // so that a job that was submitted is in the index
 	dir := t.TempDir()
 	objects := openObjects(t, dir)
 	reader := jobs.NewReader(db, sealer, objects, catalogue)
