@@ -37,26 +37,29 @@ const day = 24 * time.Hour
 var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}
 
 const (
-	// upkeepTime is how long a pass goes on while there is more to do.
-	upkeepTime = 20 * time.Second
+	// upkeepTime is how long a pass goes on while there is more to do, and upkeepRest
+	// for how many times as long as a transaction took it then leaves the stores to
+	// those who wait for an answer.
+	upkeepTime = 40 * time.Second
+	upkeepRest = 9
 	// statementLimit bounds a statement of the upkeep, lockLimit how long it may
 	// wait for a lock, and have others wait behind it.
 	statementLimit = 5 * time.Second
 	lockLimit      = 100 * time.Millisecond
 
-	artifactBatch = 500
+	artifactBatch = 100
 	jobBatch      = 100
 	rowBatch      = 500
 )
 
-// transactions runs one transaction after the other until one finds nothing to
-// do.
+// transactions runs one transaction after the other, with rests between them, until
+// one finds nothing to do.
 func (u *Upkeep) transactions(ctx context.Context, what string, batch func(context.Context, bun.Tx) (int, error)) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTime)
 	defer cancel()
 	total := 0
 	for {
-		n := 0
+		n, begun := 0, time.Now()
 		err := inTx(ctx, u.DB, func(ctx context.Context, tx bun.Tx) error {
 			if err := models.Bound(ctx, tx, statementLimit, lockLimit); err != nil {
 				return err
@@ -76,6 +79,15 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 			return total, nil
 		}
 		total += n
+		rest(ctx, upkeepRest*time.Since(begun))
+	}
+}
+
+// rest waits for that long, or until ctx ends.
+func rest(ctx context.Context, long time.Duration) {
+	select {
+	case <-time.After(long):
+	case <-ctx.Done():
 	}
 }
 

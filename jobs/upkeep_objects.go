@@ -100,8 +100,10 @@ func (u *Upkeep) ForgetUploads(ctx context.Context) (int, error) {
 
 const (
 	deleteBatch = 200
-	// deletesAtOnce is how many deletes are under way at the store.
+	// deletesAtOnce is how many deletes are under way at the store, and deletePace
+	// from when to when one begins: a quick store has others to serve.
 	deletesAtOnce = 8
+	deletePace    = 4 * time.Millisecond
 )
 
 // DeleteObjects deletes doomed objects from the store. What the store refuses is
@@ -136,7 +138,10 @@ func (u *Upkeep) deleteAll(ctx context.Context, keys []string) (gone []string, f
 	var mu sync.Mutex
 	var deletes errgroup.Group
 	deletes.SetLimit(deletesAtOnce)
+	pace := time.NewTicker(deletePace)
+	defer pace.Stop()
 	for _, key := range keys {
+		<-pace.C
 		deletes.Go(func() error {
 			err := u.Objects.Delete(ctx, key)
 			mu.Lock()
