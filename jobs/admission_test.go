@@ -219,6 +219,7 @@ func TestOverload(t *testing.T) {
 		require.NoError(t, err)
 		require.InDelta(t, 21, *second.PredictedWaitSeconds, 3, "the first one's render")
 		require.InDelta(t, 42, *second.PredictedSeconds, 3, "and its own")
+		s.Estimates.CaughtUp()
 		third, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		require.InDelta(t, 42, *third.PredictedWaitSeconds, 3, "the second one is known, though nothing was refreshed")

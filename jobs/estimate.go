@@ -30,19 +30,26 @@ type outlook struct {
 	arrivals  []*models.Arrival
 	times     renderTimes
 	lanes     map[models.Tier]models.LaneState
-	// starts is how it goes on, in time's order.
-	starts []start
-	// cleared is when the last job of the queue starts that was played, and left
-	// how many were not.
-	cleared float64
-	left    int
-	// entered tells of jobs that are in the lines and were not played.
-	entered  bool
-	playedAt time.Time
+	// rested is for how long others were let pass while it was read.
+	rested time.Duration
+	course
+	// entered tells of jobs that are in the lines and were not played, playing that
+	// they are just now.
+	entered, playing bool
+	playedAt         time.Time
 	// took is how long that took, and expect since.
 	took time.Duration
 	// expected is what expect has reckoned since.
 	expected map[query]expectation
+}
+
+// course is how an outlook goes on.
+type course struct {
+	starts []start // in time's order
+	// cleared is when the last job of the queue starts that was played, and left
+	// how many were not.
+	cleared float64
+	left    int
 }
 
 // class is workers that are alike.

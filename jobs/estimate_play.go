@@ -154,7 +154,7 @@ func (o *outlook) play() {
 	for lane, state := range o.lanes {
 		p.since[lane] = state.SincePromoted
 	}
-	o.starts, o.cleared, o.left = nil, 0, 0
+	o.course = course{}
 	p.enlist()
 	p.employ()
 	bored := map[*class]bool{}

@@ -3,6 +3,8 @@ package jobs
 import (
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -60,11 +62,41 @@ func TestEnter(t *testing.T) {
 	q := query{load: job, account: "a", weight: 1, maxRunning: 100, running: 2}
 
 	o.enter(q)
-	o.catchUp()
+	o.play()
 	q.ownAhead = 1
 	_, wait := o.estimate(q)
 
 	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
+}
+
+// Nobody waits until what entered was played, and who asks a moment later hears of it.
+func TestCatchUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
+		c := &class{reach: reach{ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1}}}
+		e := &Estimator{outlook: &outlook{classes: []*class{c}}, at: time.Now()}
+		q := query{load: job, account: "a", weight: 1, maxRunning: 100}
+		starts := func() (n int) {
+			e.look(func(o *outlook) {
+				for _, s := range o.starts {
+					n += b2i(!s.idle)
+				}
+			})
+			return n
+		}
+
+		e.look(func(o *outlook) { o.enter(q) })
+		synctest.Wait()
+		require.Equal(t, 1, starts())
+		e.look(func(o *outlook) { o.enter(q) })
+		synctest.Wait()
+		require.Equal(t, 1, starts(), "not so soon again")
+		time.Sleep(playEvery)
+		require.Equal(t, 1, starts())
+		synctest.Wait()
+		require.Equal(t, 2, starts())
+	})
 }
 
 // A long line is reckoned like a short one, which is counted job by job here.

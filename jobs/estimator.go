@@ -24,8 +24,8 @@ type Estimator struct {
 
 	mu      sync.Mutex
 	outlook *outlook
-	at      time.Time
-	took    time.Duration
+	at      time.Time     // when it was begun
+	took    time.Duration // without rests
 }
 
 const (
@@ -33,6 +33,12 @@ const (
 	RefreshEvery = time.Second
 	// staleAfter is for how long an outlook is believed.
 	staleAfter = 10 * time.Second
+	// refreshShare is a part of how much of the time it may take.
+	refreshShare = 30
+	// handsPage is how many workers are read at once, and handsSpan for how long pages
+	// of them are read with rests between them.
+	handsPage = 200
+	handsSpan = staleAfter / 4
 	// standbyAccounts and standbySample bound what is read of the queues: of each
 	// line its first accounts, and of each account its first jobs.
 	standbyAccounts = 500
@@ -48,15 +54,15 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.outlook, e.at, e.took = o, time.Now(), time.Since(begun)
+	e.outlook, e.at, e.took = o, begun, time.Since(begun)-o.rested
 	return nil
 }
 
-// Pass refreshes the outlook, if that costs less than a thirtieth of the time, or it
-// is about to be too old.
+// Pass refreshes the outlook, if that costs less than its share of the time, or it is
+// about to be too old.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
-	rest := min(30*e.took, staleAfter/2) - time.Since(e.at)
+	rest := min(refreshShare*e.took, staleAfter/2) - time.Since(e.at)
 	e.mu.Unlock()
 	if rest > 0 {
 		return nil
@@ -73,6 +79,7 @@ func (e *Estimator) look(use func(*outlook)) {
 	defer e.mu.Unlock()
 	if e.outlook != nil && time.Since(e.at) < staleAfter {
 		use(e.outlook)
+		e.catchUp(e.outlook)
 	}
 }
 
@@ -81,7 +88,6 @@ func (e *Estimator) look(use func(*outlook)) {
 // running cap. Without an outlook nothing is known.
 func (e *Estimator) submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
 	e.look(func(o *outlook) {
-		o.catchUp()
 		found, system = o.estimate(o.behindOwn(job, account))
 	})
 	return found, system
@@ -105,7 +111,6 @@ func (o *outlook) behindOwn(job *models.Job, account *models.Account) query {
 // reckoned.
 func (e *Estimator) expect(job *models.Job, account *models.Account) (known expectation) {
 	e.look(func(o *outlook) {
-		o.catchUp()
 		q := o.behindOwn(job, account)
 		q.ownAhead = roughly(q.ownAhead)
 		var ok bool
@@ -185,17 +190,8 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *Catalogue) (*outloo
 	if o.arrivals, err = models.ListArrivals(ctx, db, arrivalSpan); err != nil {
 		return nil, err
 	}
-	hands, err := models.ListHands(ctx, db)
-	if err != nil {
+	if err := o.hireAll(ctx, db); err != nil {
 		return nil, err
-	}
-	o.held = map[models.AccountID]int{}
-	classes := map[string]*class{}
-	for _, h := range hands {
-		o.hire(classes, h)
-		if h.AccountID != "" {
-			o.held[h.AccountID]++
-		}
 	}
 	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(o.held)), standbyAccounts, standbySample)
 	if err != nil {
@@ -204,6 +200,34 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *Catalogue) (*outloo
 	o.lines = lineUp(standby)
 	o.play()
 	return o, nil
+}
+
+// hireAll reads the fleet, in pages: all of a large one at once would hold up those
+// who ask for something meanwhile.
+func (o *outlook) hireAll(ctx context.Context, db bun.IDB) error {
+	o.held = map[models.AccountID]int{}
+	classes := map[string]*class{}
+	begun := time.Now()
+	for last := (models.Slot{}); ; {
+		page := time.Now()
+		hands, err := models.ListHands(ctx, db, last, handsPage)
+		if err != nil {
+			return err
+		}
+		for _, h := range hands {
+			last = h.Slot
+			o.hire(classes, h)
+			if h.AccountID != "" {
+				o.held[h.AccountID]++
+			}
+		}
+		if len(hands) < handsPage {
+			return nil
+		}
+		read := time.Now()
+		rest(ctx, min(refreshShare*read.Sub(page), handsSpan-read.Sub(begun)))
+		o.rested += time.Since(read)
+	}
 }
 
 // hire puts a worker among those that are like it. One that boots counts once it
@@ -261,13 +285,32 @@ func lineUp(standby []models.Standby) []*line {
 const playEvery = 20 * time.Millisecond
 
 // catchUp plays anew what jobs have entered since, if that, and what is reckoned
-// anew after it, costs less than a fiftieth of the time.
-func (o *outlook) catchUp() {
-	if begun := time.Now(); o.entered && begun.Sub(o.playedAt) >= max(50*o.took, playEvery) {
-		o.play()
-		clear(o.expected)
-		o.entered, o.playedAt, o.took = false, time.Now(), time.Since(begun)
+// anew after it, costs less than a fiftieth of the time. Nobody waits for it.
+func (e *Estimator) catchUp(o *outlook) {
+	if !o.entered || o.playing || time.Since(o.playedAt) < max(50*o.took, playEvery) {
+		return
 	}
+	o.entered, o.playing = false, true
+	ahead := o.copy()
+	go func() {
+		begun := time.Now()
+		ahead.play()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		o.course, o.playing = ahead.course, false
+		clear(o.expected)
+		o.playedAt, o.took = time.Now(), time.Since(begun)
+	}()
+}
+
+// copy is an outlook that can be played while jobs enter this one.
+func (o *outlook) copy() *outlook {
+	ahead := *o
+	ahead.lines = make([]*line, len(o.lines))
+	for i, l := range o.lines {
+		ahead.lines[i] = new(*l)
+	}
+	return &ahead
 }
 
 // enter adds one job to its account's line.

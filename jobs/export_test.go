@@ -1,6 +1,18 @@
 package jobs
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
+
+// CaughtUp returns once nothing is played anew.
+func (e *Estimator) CaughtUp() {
+	for playing := true; playing; runtime.Gosched() {
+		e.mu.Lock()
+		playing = e.outlook.playing
+		e.mu.Unlock()
+	}
+}
 
 // Waiting is how many lease calls wait in this process.
 func (w *Waiters) Waiting() int {

@@ -60,7 +60,6 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 		ahead = keyedBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
 	}
 	r.Estimates.look(func(o *outlook) {
-		o.catchUp()
 		for _, job := range rows {
 			if account := accounts[job.AccountID]; account != nil {
 				if e, ok := o.job(job, account, ahead[job.ID].Count, now); ok {

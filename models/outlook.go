@@ -9,6 +9,7 @@ import (
 // Hand is a worker that can take jobs, or will be able to, and what keeps it from
 // that now.
 type Hand struct {
+	Slot
 	Models  []string     `bun:"models,array"`
 	GPUType string       `bun:"gpu_type"`
 	Region  string       `bun:"region"`
@@ -31,16 +32,28 @@ type Hand struct {
 	SilentSeconds float64 `bun:"silent_seconds"`
 }
 
-// ListHands returns all workers that boot, are idle or busy.
-func ListHands(ctx context.Context, db bun.IDB) ([]Hand, error) {
+// Slot is a worker's place, which no other has before it is over.
+type Slot struct {
+	Provider   string `bun:"provider"`
+	InstanceID string `bun:"provider_instance_id"`
+	Slot       int    `bun:"slot"`
+}
+
+// ListHands returns workers that boot, are idle or busy, in the order of their slots:
+// the first behind after, up to limit.
+func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
-		SELECT w.models, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
 			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent
-		FROM workers w
+		FROM (
+			SELECT * FROM workers
+			WHERE status <> 'TERMINATED' AND status IN ('BOOTING', 'IDLE', 'BUSY')
+				AND (provider, provider_instance_id, slot) > (?, ?, ?)
+			ORDER BY provider, provider_instance_id, slot LIMIT ?) w
 		LEFT JOIN LATERAL (
 			SELECT job_id, leased_at, resumed_from_step FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
 		LEFT JOIN LATERAL (
@@ -51,7 +64,8 @@ func ListHands(ctx context.Context, db bun.IDB) ([]Hand, error) {
 			FROM (
 				SELECT b.registered_at - b.created_at AS took FROM workers b
 				WHERE w.status = 'BOOTING' AND b.pool_id = w.pool_id AND b.registered_at IS NOT NULL ORDER BY b.id DESC LIMIT 20) last) boots ON true
-		WHERE w.status <> 'TERMINATED' AND w.status IN ('BOOTING', 'IDLE', 'BUSY')`).Scan(ctx, &found)
+		ORDER BY w.provider, w.provider_instance_id, w.slot`,
+		after.Provider, after.InstanceID, after.Slot, limit).Scan(ctx, &found)
 	return found, err
 }
 
