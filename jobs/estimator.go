@@ -34,7 +34,7 @@ const (
 	// staleAfter is for how long an outlook is believed.
 	staleAfter = 10 * time.Second
 	// refreshShare is a part of how much of the time it may take.
-	refreshShare = 30
+	refreshShare = 60
 	// handsPage is how many workers are read at once, and handsSpan for how long pages
 	// of them are read with rests between them.
 	handsPage = 200
