@@ -34,7 +34,7 @@ type outlook struct {
 	rested time.Duration
 	course
 	// entered tells of jobs that are in the lines and were not played, playing that
-	// they are just now.
+	// they are just now, or will be in a moment.
 	entered, playing bool
 	playedAt         time.Time
 	// took is how long that took, and expect since.

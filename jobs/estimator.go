@@ -38,7 +38,7 @@ const (
 	// handsPage is how many workers are read at once, and handsSpan for how long pages
 	// of them are read with rests between them.
 	handsPage = 200
-	handsSpan = staleAfter / 4
+	handsSpan = staleAfter / 10
 	// standbyAccounts and standbySample bound what is read of the queues: of each
 	// line its first accounts, and of each account its first jobs.
 	standbyAccounts = 500
@@ -284,23 +284,29 @@ func lineUp(standby []models.Standby) []*line {
 // playEvery is how often an outlook is played anew at most.
 const playEvery = 20 * time.Millisecond
 
-// catchUp plays anew what jobs have entered since, if that, and what is reckoned
-// anew after it, costs less than a fiftieth of the time. Nobody waits for it.
+// catchUp plays anew what jobs have entered since, as soon as that, and what is
+// reckoned anew after it, costs less than a fiftieth of the time. Nobody waits for it.
 func (e *Estimator) catchUp(o *outlook) {
-	if !o.entered || o.playing || time.Since(o.playedAt) < max(50*o.took, playEvery) {
+	if !o.entered || o.playing || e.outlook != o {
 		return
 	}
 	o.entered, o.playing = false, true
-	ahead := o.copy()
-	go func() {
+	time.AfterFunc(max(50*o.took, playEvery)-time.Since(o.playedAt), func() {
+		e.mu.Lock()
+		ahead := o.copy()
+		o.entered = false
+		e.mu.Unlock()
+
 		begun := time.Now()
 		ahead.play()
+
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		o.course, o.playing = ahead.course, false
 		clear(o.expected)
 		o.playedAt, o.took = time.Now(), time.Since(begun)
-	}()
+		e.catchUp(o)
+	})
 }
 
 // copy is an outlook that can be played while jobs enter this one.

@@ -37,10 +37,10 @@ const day = 24 * time.Hour
 var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}
 
 const (
-	// upkeepTime is how long a pass goes on while there is more to do, and upkeepRest
-	// for how many times as long as a transaction took it then leaves the stores to
-	// those who wait for an answer.
-	upkeepTime = 40 * time.Second
+	// upkeepTime is how long a pass goes on while there is more to do. In its first half
+	// it leaves the stores, for upkeepRest times as long as each transaction took, to
+	// those who wait for an answer; in the second it hurries.
+	upkeepTime = 20 * time.Second
 	upkeepRest = 9
 	// statementLimit bounds a statement of the upkeep, lockLimit how long it may
 	// wait for a lock, and have others wait behind it.
@@ -55,6 +55,7 @@ const (
 // transactions runs one transaction after the other, with rests between them, until
 // one finds nothing to do.
 func (u *Upkeep) transactions(ctx context.Context, what string, batch func(context.Context, bun.Tx) (int, error)) (int, error) {
+	hurry := time.Now().Add(upkeepTime / 2)
 	ctx, cancel := context.WithTimeout(ctx, upkeepTime)
 	defer cancel()
 	total := 0
@@ -79,7 +80,7 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 			return total, nil
 		}
 		total += n
-		rest(ctx, upkeepRest*time.Since(begun))
+		rest(ctx, min(upkeepRest*time.Since(begun), time.Until(hurry)))
 	}
 }
 

@@ -141,7 +141,10 @@ func (u *Upkeep) deleteAll(ctx context.Context, keys []string) (gone []string, f
 	pace := time.NewTicker(deletePace)
 	defer pace.Stop()
 	for _, key := range keys {
-		<-pace.C
+		select {
+		case <-pace.C:
+		case <-ctx.Done(): // each fails by itself
+		}
 		deletes.Go(func() error {
 			err := u.Objects.Delete(ctx, key)
 			mu.Lock()
