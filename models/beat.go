@@ -41,7 +41,8 @@ const aliveSQL = `last_heartbeat_at = clock_timestamp(),
 	status = CASE WHEN w.status <> 'LOST' THEN w.status WHEN w.drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END`
 
 // extendLeasesSQL locks all workers before any attempt: it counts them first. Of an
-// attempt's columns only its id is compared as an index has it, see prepared.
+// attempt's and a worker's columns only the id is compared as an index has it, see
+// prepared.
 const extendLeasesSQL = `
 	WITH beats AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS b (worker_id, id, token, gpus, place)),
@@ -67,7 +68,7 @@ const extendLeasesSQL = `
 	alive AS (
 		UPDATE workers w SET ` + aliveSQL + `,
 			gpu_utilization = coalesce((SELECT gpus::float8[] FROM newest WHERE worker_id = w.id), w.gpu_utilization)
-		WHERE w.id = ANY (ARRAY(SELECT worker_id FROM newest)) AND w.status <> 'TERMINATED'
+		WHERE w.id = ANY (ARRAY(SELECT worker_id FROM newest)) AND w.status || '' <> 'TERMINATED'
 		RETURNING w.id, w.status, w.drain_reason, w.drain_deadline)
 	SELECT beat.worker_id, beat.id, beat.fencing_token, beat.job_id, beat.lease_expires_at,
 		j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
@@ -114,7 +115,7 @@ const touchWorkersSQL = `
 	WITH signs AS MATERIALIZED (SELECT * FROM unnest($1::uuid[], $2::text[]) AS s (id, warm)),
 	touched AS MATERIALIZED (
 		SELECT w.id FROM workers w
-		WHERE w.id = ANY ($1::uuid[]) AND w.status <> 'TERMINATED' AND (w.status = 'LOST'
+		WHERE w.id = ANY ($1::uuid[]) AND w.status || '' <> 'TERMINATED' AND (w.status = 'LOST'
 				OR (SELECT warm::text[] FROM signs WHERE signs.id = w.id) <> w.warm_models
 				OR w.last_heartbeat_at > clock_timestamp() - interval '5 seconds' IS NOT TRUE)
 			AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL

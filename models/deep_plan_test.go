@@ -93,6 +93,33 @@ func TestPicks(t *testing.T) {
 	})
 }
 
+func TestBeats(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FindTheirWorkersByIdEvenIfAllThatThereWereAreGone", func(t *testing.T) {
+		t.Parallel()
+		conn := planner(t)
+		for _, query := range []string{
+			`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
+				SELECT md5('w' || i)::uuid, 'p', 'w' || i, 'r', 'g', 'SPOT', '{testcard}', 'TERMINATED', now() FROM generate_series(1, 1000) i`,
+			`ANALYZE workers`,
+			`PREPARE extend (uuid[], uuid[], uuid[], text[], float8, text) AS ` + models.ExtendLeasesSQL,
+			`PREPARE touch (uuid[], text[], text) AS ` + models.TouchWorkersSQL(conn),
+		} {
+			_, err := conn.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
+		for _, call := range []string{"extend('{}', '{}', '{}', '{}', 30, '0')", "touch('{}', '{}', '0')"} {
+			var lines []string
+			require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE "+call).Scan(t.Context(), &lines))
+
+			plan := strings.Join(lines, "\n")
+			require.Contains(t, plan, "on workers_pkey", call)
+			require.NotContains(t, plan, "workers_one_per_slot", call)
+		}
+	})
+}
+
 func TestDeepQueues(t *testing.T) {
 	t.Parallel()
 

@@ -15,6 +15,7 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 // These are asked as prepared statements, which hooks do not see.
 const (
 	CountUserQueuesSQL = countUserQueuesSQL
+	ExtendLeasesSQL    = extendLeasesSQL
 	NextInOrderSQL     = nextInOrderSQL
 	NextJobsSQL        = nextJobsSQL
 )
@@ -22,4 +23,9 @@ const (
 // LockHeldSQL is what LockHeld asks.
 func LockHeldSQL(db bun.IDB) string {
 	return fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](db)), columnsSQL(tableOf[Job](db)), columnsSQL(tableOf[Attempt](db)))
+}
+
+// TouchWorkersSQL is what TouchWorkers asks.
+func TouchWorkersSQL(db bun.IDB) string {
+	return fmt.Sprintf(touchWorkersSQL, columnsSQL(tableOf[Worker](db)))
 }
