@@ -119,6 +119,20 @@ func TestEventPartitions(t *testing.T) {
 		require.Equal(t, 5, before, "this month and three more, and the default")
 	})
 
+	t.Run("AreSampledLittleAlsoTheNewOnes", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		_, err := db.ExecContext(t.Context(), "SELECT make_job_event_partitions(5)")
+		require.NoError(t, err)
+
+		var little int
+		require.NoError(t, db.NewRaw(`
+			SELECT count(*) FROM pg_attribute JOIN pg_inherits ON inhrelid = attrelid
+			WHERE inhparent = 'job_events'::regclass AND attname IN ('job_id', 'payload') AND attstattarget IN (0, 10)`).Scan(t.Context(), &little))
+		require.Equal(t, 2*partitions(t, db), little)
+	})
+
 	t.Run("TakeTheEventsOfTheirMonth", func(t *testing.T) {
 		t.Parallel()
 
