@@ -145,7 +145,7 @@ func TestProcesses(t *testing.T) {
 		}{
 			{"api-1", syscall.SIGTERM}, {"api-2", syscall.SIGKILL}, {"control-1", syscall.SIGKILL},
 			{"postgres", syscall.SIGKILL}, {"api-3", syscall.SIGKILL}, {"redis", syscall.SIGKILL},
-			{"control-2", syscall.SIGTERM}, {"api-1", syscall.SIGKILL},
+			{"store", syscall.SIGKILL}, {"control-2", syscall.SIGTERM}, {"api-1", syscall.SIGKILL},
 		} {
 			s.kill(t, fault.name, fault.signal)
 			c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after "+fault.name+" "+fault.signal.String()))

@@ -13,7 +13,7 @@ import (
 type ownServices struct {
 	postgres *services.Postgres
 	redis    *services.Redis
-	objects  *services.Objects
+	store    *store
 }
 
 // startOwn starts the stores that cfg does not name, and names them. What it
@@ -35,7 +35,7 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 	}
 	if cfg.bucket == "" {
 		starting.Go(func() (err error) {
-			own.objects, err = services.StartObjects(services.ObjectsConfig{Dir: filepath.Join(data, "objects"), Bucket: "reelay"})
+			own.store, err = startStore(ctx, filepath.Join(data, "objects"))
 			return err
 		})
 	}
@@ -48,19 +48,22 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 	if own.redis != nil {
 		cfg.redisURL = own.redis.URL()
 	}
-	if own.objects != nil {
-		cfg.bucket, cfg.emulatorHost = own.objects.Bucket(), own.objects.Host()
+	if own.store != nil {
+		cfg.bucket, cfg.emulatorHost = storeBucket, own.store.address
 	}
 	return own, nil
 }
 
-// list puts those that are processes into the roster.
+// list puts them into the roster.
 func (o *ownServices) list(r *roster) {
 	if o.postgres != nil {
 		r.set("postgres", o.postgres.Pid())
 	}
 	if o.redis != nil {
 		r.set("redis", o.redis.Pid())
+	}
+	if o.store != nil {
+		r.set("store", o.store.Pid())
 	}
 }
 
@@ -88,15 +91,8 @@ func (o *ownServices) keep(ctx context.Context, r *roster) error {
 	if o.redis != nil {
 		keep("redis", o.redis.Child, o.redis.Restart)
 	}
-	if o.objects != nil {
-		group.Go(func() error {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-o.objects.Done():
-				return o.objects.Err()
-			}
-		})
+	if o.store != nil {
+		keep("store", o.store.Child, o.store.restart)
 	}
 	return group.Wait()
 }
@@ -104,8 +100,8 @@ func (o *ownServices) keep(ctx context.Context, r *roster) error {
 func (o *ownServices) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if o.objects != nil {
-		o.objects.Stop(ctx)
+	if o.store != nil {
+		o.store.stop(ctx)
 	}
 	if o.redis != nil {
 		o.redis.Stop(ctx)

@@ -16,6 +16,8 @@ import (
 type ObjectsConfig struct {
 	Dir    string // everything it writes is below
 	Bucket string // the bucket that is there from the start
+	// Listener is where it is served; nil is a free port of the loopback interface.
+	Listener net.Listener
 }
 
 // Objects is a Google Cloud Storage emulator inside this process. It checks
@@ -29,9 +31,8 @@ type Objects struct {
 	err      error
 }
 
-// StartObjects serves the objects in config.Dir on a free port of the loopback
-// interface. It returns an error that says what to do if the directory is taken
-// or unusable.
+// StartObjects serves the objects in config.Dir. It returns an error that says what
+// to do if the directory is taken or unusable.
 func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 	dir, lock, err := takeDir(config.Dir)
 	if err != nil {
@@ -42,9 +43,11 @@ func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("serve objects: %w", err)
+	listener := config.Listener
+	if listener == nil {
+		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, fmt.Errorf("serve objects: %w", err)
+		}
 	}
 	handler, err := emulator(filepath.Join(dir, "buckets"), config.Bucket, listener.Addr().String())
 	if err != nil {

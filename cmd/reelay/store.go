@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
+	"github.com/spf13/cobra"
+)
+
+// storeBucket is the bucket of the object store of `up`.
+const storeBucket = "reelay"
+
+// store is the object store of `up`: this program again, as a child that keeps its
+// address for as long as `up` runs.
+type store struct {
+	*services.Child
+	config  services.ChildConfig
+	socket  *os.File
+	address string // as STORAGE_EMULATOR_HOST takes it
+}
+
+// startStore serves the objects in dir, and returns once they are served. It
+// returns an error that says what to do if the directory is taken or unusable.
+func startStore(ctx context.Context, dir string) (_ *store, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to run it again: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make a folder for objects: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("serve objects: %w", err)
+	}
+	defer listener.Close()
+	s := &store{address: listener.Addr().String()}
+	if s.socket, err = handDown(listener); err != nil {
+		return nil, fmt.Errorf("hand the object store's socket down: %w", err)
+	}
+	s.config = services.ChildConfig{
+		Name: "the object store", Path: self, Args: []string{"store", "--data", dir},
+		Env: append(os.Environ(), "REELAY_LISTEN=fd:3"), Files: []*os.File{s.socket},
+		Log: filepath.Join(dir, "store.log"), Grace: processGrace,
+	}
+	if _, err := s.restart(ctx); err != nil {
+		return nil, errors.Join(err, s.socket.Close())
+	}
+	return s, nil
+}
+
+// storeStart bounds the start of an object store.
+const storeStart = 30 * time.Second
+
+// restart starts it, again on the same objects, and returns once it answers.
+func (s *store) restart(ctx context.Context) (*services.Child, error) {
+	child, err := services.StartChild(s.config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeStart)
+	defer cancel()
+	go func() { // the socket takes connections also if nobody serves it
+		select {
+		case <-child.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := s.ask(ctx); err != nil {
+		err = cmp.Or(child.Err(), fmt.Errorf("the object store does not answer: %w", err))
+		child.Kill()
+		return nil, err
+	}
+	s.Child = child
+	return child, nil
+}
+
+func (s *store) ask(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/storage/v1/b/"+storeBucket, nil)
+	if err != nil {
+		return err
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+func (s *store) stop(ctx context.Context) error {
+	return errors.Join(s.Child.Stop(ctx), s.socket.Close())
+}
+
+// storeCommand is what startStore runs.
+func storeCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "store", Short: "Serve the objects in a folder, for `reelay up`", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Before each write the emulator looks whether it could be done in TMPDIR, with
+			// four files more than the write itself takes. Where TMPDIR is no folder it does
+			// not, and writes beside the object.
+			if err := os.Setenv("TMPDIR", os.DevNull); err != nil {
+				return err
+			}
+			listener, err := listen(readConfig().listen)
+			if err != nil {
+				return err
+			}
+			objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: storeBucket, Listener: listener})
+			if err != nil {
+				return errors.Join(err, listener.Close())
+			}
+			select {
+			case <-cmd.Context().Done():
+			case <-objects.Done():
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), drainTime)
+			defer cancel()
+			return errors.Join(objects.Err(), objects.Stop(ctx))
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data", "", "folder that keeps the objects")
+	return cmd
+}
