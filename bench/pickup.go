@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -312,7 +312,7 @@ func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []b
 	}
 	workers.Go(func() error {
 		defer stop()
-		_, err := atPace(working, rate, f.site.Effort.Span, len(conns), func(i int) error {
+		_, err := atPace(working, evenly(rate), f.site.Effort.Span, len(conns), func(i int) error {
 			_, err := conns[i].post(body)
 			mu.Lock()
 			defer mu.Unlock()
@@ -347,25 +347,38 @@ func waits(submitted, taken []time.Time) Figures {
 	return f
 }
 
-// atPace calls do so often in a second, from so many callers at once, and
+// pace is how long after a call the next one is due.
+type pace func() time.Duration
+
+// evenly makes rate calls a second, all at the same distance.
+func evenly(rate float64) pace {
+	gap := time.Duration(float64(time.Second) / rate)
+	return func() time.Duration { return gap }
+}
+
+// independently makes rate calls a second as many callers do who do not know of each
+// other: their distances are exponentially distributed (a Poisson process).
+func independently(rate float64) pace {
+	return func() time.Duration { return time.Duration(rand.ExpFloat64() / rate * float64(time.Second)) }
+}
+
+// atPace calls do at that pace for that span, from so many callers at once, and
 // returns how long each call took from the moment at which it was due: a caller
 // that is held up does not make the others late unseen.
-func atPace(ctx context.Context, rate float64, span time.Duration, callers int, do func(caller int) error) (Figures, error) {
+func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do func(caller int) error) (Figures, error) {
 	began := time.Now()
-	total := int64(math.Ceil(rate * span.Seconds()))
+	next, end := began, began.Add(span)
 	var mu sync.Mutex
-	var next int64
-	times := make([]time.Duration, 0, total)
+	var times []time.Duration
 	group, ctx := errgroup.WithContext(ctx)
 	for caller := range callers {
 		group.Go(func() error {
 			for {
 				mu.Lock()
-				n := next
-				next++
+				due := next
+				next = due.Add(gap())
 				mu.Unlock()
-				due := began.Add(time.Duration(float64(n) / rate * float64(time.Second)))
-				if n >= total {
+				if !due.Before(end) {
 					return nil
 				}
 				if err := pause(ctx, time.Until(due)); err != nil {
@@ -385,6 +398,6 @@ func atPace(ctx context.Context, rate float64, span time.Duration, callers int, 
 		return nil, err
 	}
 	f := percentiles(times)
-	f["rate"] = float64(total) / time.Since(began).Seconds()
+	f["rate"] = float64(len(times)) / time.Since(began).Seconds()
 	return f, nil
 }
