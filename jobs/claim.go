@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/reelay/reelay/models"
 )
@@ -81,7 +80,7 @@ func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [
 // and the first without the others, if they fail together.
 func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
-		rest, apart, err := l.claimSome(ctx, all, patienceOf(alone), rounds >= claimRounds)
+		rest, apart, err := l.claimSome(ctx, all, lockingOf(alone), rounds >= claimRounds)
 		switch {
 		case err == nil:
 			left = append(left, apart...)
@@ -89,7 +88,7 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left 
 				all, rounds = rest, 0
 			}
 		case errors.Is(err, models.ErrTurn):
-		case models.IsLockTimeout(err) && !alone:
+		case !alone && (models.IsLockTimeout(err) || errors.Is(err, sql.ErrNoRows)): // or an account came to its cap
 			return append(left, all)
 		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
@@ -109,8 +108,8 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left 
 
 // claimSome gives what can be given in one transaction. It returns the searches
 // that found nothing yet, and those that have to go on by themselves.
-func (l *Leaser) claimSome(ctx context.Context, all []*search, patience time.Duration, asked bool) (rest []*search, apart [][]*search, err error) {
-	b := &claimBatch{Leaser: l, patience: patience}
+func (l *Leaser) claimSome(ctx context.Context, all []*search, how models.Locking, asked bool) (rest []*search, apart [][]*search, err error) {
+	b := &claimBatch{Leaser: l, how: how}
 	if err := b.find(ctx, all, asked); err != nil {
 		return nil, nil, err
 	}

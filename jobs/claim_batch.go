@@ -14,7 +14,7 @@ import (
 // events.
 type claimBatch struct {
 	*Leaser
-	patience time.Duration // 0 is any
+	how models.Locking
 
 	lane   models.LaneState
 	claims []*claim // of one line
@@ -142,7 +142,7 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 	for i, c := range b.claims {
 		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID}
 	}
-	now, all, err := models.LockPicks(ctx, tx, picks, b.patience)
+	now, all, err := models.LockPicks(ctx, tx, picks, b.how)
 	if err != nil {
 		return fmt.Errorf("lock the accounts, workers and jobs: %w", err)
 	}

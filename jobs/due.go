@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -80,20 +81,12 @@ func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*chan
 }
 
 func (s *Scheduler) one(ctx context.Context, id models.JobID, act func(*change) error) (done *change, err error) {
-	seen, err := models.GetJob(ctx, s.DB, id)
-	if err != nil {
-		return nil, err
-	}
 	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
-		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
-			return err
+		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // it is being given out, or gone
 		}
-		job, err := models.LockJob(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		c, err := newChange(ctx, tx, job)
 		if err != nil {
 			return err
 		}

@@ -69,3 +69,62 @@ func TestCompleteBehind(t *testing.T) {
 		})
 	}
 }
+
+func TestCompleteBeside(t *testing.T) {
+	t.Parallel()
+
+	// ending is a job that is about to end: end ends it.
+	ending := func(t *testing.T) (s *jobstest.Stack, job *models.Job, end func() error) {
+		t.Helper()
+		s = jobstest.New(t)
+		s.Submit(t)
+		worker := s.Worker(t, "w")
+		leased, fence := s.Lease(t, worker)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		return s, leased.Job, func() error {
+			_, err := s.Holder.Complete(background, worker, fence, jobs.Completion{Video: &film})
+			return err
+		}
+	}
+
+	t.Run("LeavesItsAccountToOthersWhileItWaits", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, end := ending(t)
+		holder, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer holder.Rollback()
+		_, err = models.LockJob(t.Context(), holder, job.ID)
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- end() }()
+		s.WaitForLocks(t, 1)
+
+		s.Submit(t)
+		require.NoError(t, holder.Commit())
+
+		require.NoError(t, <-ended)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("MakesRoomForWhoHasItsAccountAndWaitsForItsJob", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, end := ending(t)
+		holder, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer holder.Rollback()
+		_, err = models.LockAccount(t.Context(), holder, s.Account.ID)
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- end() }()
+		s.WaitForLocks(t, 1)
+
+		_, err = models.LockJob(t.Context(), holder, job.ID)
+
+		require.NoError(t, err, "it is no deadlock")
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-ended)
+		s.RequireInvariants(t)
+	})
+}

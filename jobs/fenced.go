@@ -48,12 +48,12 @@ func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 	return h.run(ctx, &h.ending, c, true)
 }
 
-func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCall, accounts bool) (*held, error) {
+func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCall, ends bool) (*held, error) {
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
 	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
-		return h.together(ctx, calls, accounts, alone)
+		return h.together(ctx, calls, ends, alone)
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCa
 // together runs calls in one transaction, and returns those that need another: all
 // of them, with nobody behind them, if somebody else held a row of one for long,
 // and one by one if it failed.
-func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, alone bool) (left [][]*fencedCall) {
+func (h *Holder) together(ctx context.Context, calls []*fencedCall, ends, alone bool) (left [][]*fencedCall) {
 	if len(calls) > 1 {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
 			if c.writes {
@@ -76,7 +76,7 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 	if len(calls) == 0 {
 		return left
 	}
-	switch err := h.transact(ctx, calls, accounts, patienceOf(alone)); {
+	switch err := h.transact(ctx, calls, ends, lockingOf(alone)); {
 	case err == nil:
 	case models.IsLockTimeout(err) && !alone:
 		left = append(left, calls)
@@ -90,7 +90,8 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, accounts, al
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
 // and stops no other. Rows are locked for those alone that have a lease.
-func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts bool, patience time.Duration) error {
+func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, how models.Locking) error {
+	how.Accounts = ends && (how.Accounts || calls[0].writes)
 	holds := make([]models.Hold, len(calls))
 	for i, c := range calls {
 		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
@@ -99,7 +100,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	var lost []*fencedCall
 	last := true
 	act := func(ctx context.Context, tx bun.Tx) error {
-		all, err := lockAll(ctx, tx, holds, accounts, patience)
+		all, err := lockAll(ctx, tx, holds, ends, how)
 		if err != nil {
 			return err
 		}
@@ -124,6 +125,11 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 		if len(changed) == 0 {
 			return nil
 		}
+		if ends && !how.Accounts && (!last || slices.ContainsFunc(changed, (*held).followed)) {
+			if err := lockAccounts(ctx, tx, changed, how.Patience); err != nil {
+				return err
+			}
+		}
 		return saveHeld(ctx, tx, changed, last)
 	}
 	err := inTx(ctx, h.DB, act)
@@ -141,6 +147,17 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, accounts boo
 	h.Leaser.Notifier.after(ctx, changes...)
 	h.explain(ctx, lost)
 	return nil
+}
+
+// lockAccounts locks the accounts of jobs about whose end there is more to do than to
+// count it.
+func lockAccounts(ctx context.Context, tx bun.Tx, all []*held, patience time.Duration) error {
+	var ids []models.AccountID
+	for _, l := range all {
+		ids = append(ids, l.job.AccountID)
+	}
+	_, _, err := models.LockAccounts(ctx, tx, ids, patience)
+	return wrap(err, "lock the accounts")
 }
 
 // lookUp reads what is known of the objects that calls over leases name.

@@ -101,10 +101,20 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	return attempt, err
 }
 
+// lockingOf is how a batch of claims or ends locks rows. Each account is locked last, as
+// long as that goes well: its row is everybody's who submits, claims, or ends a job of
+// it, and each round trip for which one holds it is a time in which all others wait.
+// Who locks it in its order may meanwhile hold it and wait for what the batch holds:
+// whichever of them is out of patience makes room, and a batch that did not get it goes
+// on alone, in the order.
+func lockingOf(alone bool) models.Locking {
+	return models.Locking{Accounts: alone, Patience: patienceOf(alone)}
+}
+
 // lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}}, true, 0)
+	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}}, true, models.Locking{Accounts: true})
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +124,10 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, ErrLeaseLost
 }
 
-// lockAll locks all rows of leases, with their accounts if those's counters may
-// change. One that is over, or another's, is not in the answer. No wait is longer
-// than patience, from here to the end of the transaction; 0 is any.
-func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, accounts bool, patience time.Duration) (map[models.AttemptID]*held, error) {
-	now, locked, err := models.LockHeld(ctx, tx, holds, accounts, patience)
+// lockAll locks all rows of leases; ends tells that their jobs may end. One that is
+// over, or another's, is not in the answer.
+func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, ends bool, how models.Locking) (map[models.AttemptID]*held, error) {
+	now, locked, err := models.LockHeld(ctx, tx, holds, ends, how)
 	if err != nil {
 		return nil, fmt.Errorf("lock the leases: %w", err)
 	}

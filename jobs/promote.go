@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,7 +74,10 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done *change, err error) {
 	err = inTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
-		c, err := lockChange(ctx, tx, id)
+		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // it is being given out, or gone
+		}
 		if err != nil {
 			return err
 		}
@@ -92,8 +96,9 @@ func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done 
 	return done, nil
 }
 
-// lockChange begins a change of a job whose account is locked with it.
-func lockChange(ctx context.Context, tx bun.Tx, id models.JobID) (*change, error) {
+// lockChange begins a change of a job, which lock locks, and whose account is locked
+// with it.
+func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*change, error) {
 	seen, err := models.GetJob(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -101,7 +106,7 @@ func lockChange(ctx context.Context, tx bun.Tx, id models.JobID) (*change, error
 	if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 		return nil, fmt.Errorf("lock the account: %w", err)
 	}
-	job, err := models.LockJob(ctx, tx, id)
+	job, err := lock(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 	var done *change
 	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if done, err = lockChange(ctx, tx, id); err != nil {
+		if done, err = lockChange(ctx, tx, id, models.LockJob); err != nil {
 			return orNotFound(err, "job")
 		}
 		was := payload{"tier": done.job.Tier, "lane": done.job.Lane}

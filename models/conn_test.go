@@ -49,7 +49,7 @@ func lastOf(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes) 
 	worker := liveHolds(t, db, 1)[0].WorkerID
 	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account, &id))
 	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}}, 0)
+		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}}, models.Locking{Accounts: true})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func TestTransaction(t *testing.T) {
 		var trips atomic.Int32
 		worker := liveHolds(t, db, 1)[0].WorkerID
 		work := func(ctx context.Context, tx bun.Tx) error {
-			_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, 0)
+			_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, models.Locking{Accounts: true})
 			if err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func TestTransaction(t *testing.T) {
 			return w.Write(ctx, tx)
 		}, true},
 		"ItsFirstStatementCouldNotBePrepared": {"nowhere", func(ctx context.Context, tx bun.Tx) error {
-			_, _, err := models.LockPicks(ctx, tx, []models.Pick{{}}, 0)
+			_, _, err := models.LockPicks(ctx, tx, []models.Pick{{}}, models.Locking{Accounts: true})
 			return err
 		}, false},
 	} {
@@ -262,7 +262,7 @@ func TestTransaction(t *testing.T) {
 
 			err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				if locked {
-					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, 0)
+					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, models.Locking{Accounts: true})
 					require.NoError(t, err)
 				}
 				cancel()

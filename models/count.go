@@ -33,32 +33,36 @@ type LineCount struct {
 	VirtualTime float64
 }
 
-// count counts on locked accounts as AddToAccount does. An account's virtual time
-// advances by what it was given: estimated GPU seconds over its weight, or nothing
-// for jobs that left without being leased.
+// count counts on accounts as AddToAccount does: none comes to run more jobs than it
+// may. It locks them first, in their order, if the transaction did not before. An
+// account's virtual time advances by what it was given: estimated GPU seconds over its
+// weight, or nothing for jobs that left without being leased.
 func (s *statement) count(c *Count) {
 	if len(c.Accounts) > 0 {
+		s.counting = fmt.Sprintf("(SELECT count(*) FROM part_%d) >= 0", len(s.parts))
+		s.parts = append(s.parts, part{sql: fmt.Sprintf("SELECT id FROM accounts WHERE id = ANY (%s) ORDER BY id FOR NO KEY UPDATE",
+			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"))})
 		s.addRead(fmt.Sprintf(`
 			UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
 			FROM unnest(%s, %s, %s) AS n (id, queued, running)
-			WHERE a.id = n.id
+			WHERE a.id = n.id AND %s AND (n.running <= 0 OR a.running + n.running <= a.max_running)
 			RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped`,
 			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"),
 			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Queued }), "integer[]"),
-			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]")), len(c.Accounts), c.counted)
+			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]"), s.counting), len(c.Accounts), c.counted)
 	}
 	if len(c.Left) > 0 {
 		s.addRead(fmt.Sprintf(`
 			UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
 			FROM unnest(%s, %s, %s, %s, %s) AS n (id, lane, promoted, jobs, gpu_seconds)
 			JOIN accounts a ON a.id = n.id
-			WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted
+			WHERE l.account_id = n.id AND l.lane = n.lane AND l.promoted = n.promoted AND %s
 			RETURNING l.account_id AS id, l.lane, l.promoted, l.virtual_time`,
 			s.arg(column(c.Left, func(l LineCount) *[16]byte { return uuidOf(l.AccountID) }), "uuid[]"),
 			s.arg(column(c.Left, func(l LineCount) string { return string(l.Lane) }), "text[]"),
 			s.arg(column(c.Left, func(l LineCount) bool { return l.Promoted }), "boolean[]"),
 			s.arg(column(c.Left, func(l LineCount) int { return l.Jobs }), "integer[]"),
-			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]")), len(c.Left), c.left)
+			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]"), s.counting), len(c.Left), c.left)
 	}
 }
 

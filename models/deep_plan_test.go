@@ -80,11 +80,11 @@ func TestPicks(t *testing.T) {
 	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
 		t.Parallel()
 		conn := planner(t)
-		_, err := conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean) AS "+models.LockHeldSQL(conn))
+		_, err := conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean, boolean) AS "+models.LockHeldSQL(conn))
 		require.NoError(t, err)
 		var lines []string
 
-		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE held('0', '{}', '{}', '{}', true)").Scan(t.Context(), &lines))
+		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE held('0', '{}', '{}', '{}', true, true)").Scan(t.Context(), &lines))
 
 		plan := strings.Join(lines, "\n")
 		require.NotContains(t, plan, "hashed SubPlan")

@@ -22,6 +22,16 @@ func GetAttempts(ctx context.Context, db bun.IDB, ids []AttemptID) ([]*Attempt, 
 const beginLockingSQL = `(SELECT count(set_config(name, value, true)) FROM (VALUES
 	('lock_timeout', $1), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) AS s (name, value)) > 0`
 
+// Locking is how a transaction locks a batch of rows.
+type Locking struct {
+	// Accounts says to lock the accounts of the jobs as well, before all else. Without,
+	// whatever the counters of an account decide is known only when they are written.
+	Accounts bool
+	// Patience bounds each wait for a lock, to the end of the transaction: a longer one
+	// fails as IsLockTimeout says. 0 is any wait.
+	Patience time.Duration
+}
+
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
 // Pick is a job, of an account, that a worker may get.
@@ -46,7 +56,7 @@ type Picked struct {
 const lockPicksSQL = `
 	WITH room AS MATERIALIZED (
 		SELECT id, max_running - running AS more FROM accounts
-		WHERE id = ANY ($2::uuid[]) AND ` + beginLockingSQL + `
+		WHERE id = ANY (CASE WHEN $5 THEN $2::uuid[] ELSE '{}' END) AND ` + beginLockingSQL + `
 		ORDER BY id FOR NO KEY UPDATE),
 	w AS MATERIALIZED (
 		SELECT * FROM workers
@@ -56,25 +66,25 @@ const lockPicksSQL = `
 		SELECT * FROM jobs
 		WHERE id = ANY (ARRAY(SELECT unnest($4::uuid[]) WHERE (SELECT count(*) FROM w) >= 0)) AND status || '' = 'QUEUED'
 		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
-	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM j) >= 0), p.place - 1, room.more, %s, %s
+	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM j) >= 0), p.place - 1,
+		coalesce(room.more, (SELECT max_running - running FROM accounts WHERE id = p.account_id OFFSET 0)), %s, %s
 	FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS p (account_id, worker_id, job_id, place)
 	LEFT JOIN room ON room.id = p.account_id LEFT JOIN w ON w.id = p.worker_id LEFT JOIN j ON j.id = p.job_id`
 
 // LockPicks locks the rows of picks, and returns them, in the order of the picks,
-// with PostgreSQL's clock after that. From here to the end of the transaction no wait
-// for a lock is longer than patience, or the statement fails as IsLockTimeout says; 0
-// is any wait.
-func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick, patience time.Duration) (now time.Time, all []Picked, err error) {
+// with PostgreSQL's clock after that.
+func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick, how Locking) (now time.Time, all []Picked, err error) {
 	workers, jobs := cellsOf[Worker](tx), cellsOf[Job](tx)
 	all = make([]Picked, len(picks))
 	var place int
 	var room *int
 	into := jobs.add(workers.add([]any{&now, &place, &room}))
 	rows, err := prepared(ctx, tx, fmt.Sprintf(lockPicksSQL, columnsSQL(tableOf[Worker](tx)), columnsSQL(tableOf[Job](tx))),
-		milliseconds(patience),
+		milliseconds(how.Patience),
 		column(picks, func(p Pick) *[16]byte { return uuidOf(p.AccountID) }),
 		column(picks, func(p Pick) *[16]byte { return uuidOf(p.WorkerID) }),
-		column(picks, func(p Pick) *[16]byte { return uuidOf(p.JobID) }))
+		column(picks, func(p Pick) *[16]byte { return uuidOf(p.JobID) }),
+		how.Accounts)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		w, j := new(Worker), new(Job)
 		workers.fill(w)
@@ -101,7 +111,7 @@ type Held struct {
 	Attempt *Attempt
 	// Awaited tells that others depend on the job, and Heard that its account may want
 	// to hear of its end: not of whoever came while the rows were waited for. Both are
-	// known only with the accounts.
+	// looked for only if the jobs are to end.
 	Awaited, Heard bool
 }
 
@@ -134,28 +144,26 @@ const lockHeldSQL = `
 		WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM j) >= 0))
 		ORDER BY id FOR NO KEY UPDATE)
 	SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM a) >= 0),
-		$5 AND EXISTS (SELECT FROM job_dependencies d WHERE d.depends_on = j.id OFFSET 0),
-		$5 AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.account_id = j.account_id AND e.deleted_at IS NULL OFFSET 0),
+		$6 AND EXISTS (SELECT FROM job_dependencies d WHERE d.depends_on = j.id OFFSET 0),
+		$6 AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.account_id = j.account_id AND e.deleted_at IS NULL OFFSET 0),
 		%s, %s, %s
 	FROM a JOIN w ON w.id = a.worker_id JOIN j ON j.id = a.job_id`
 
 // LockHeld locks all rows of the leases that these workers hold under these tokens,
-// with the accounts of their jobs if those's counters may change, and returns them
-// with PostgreSQL's clock after that. Leases that are over are not among them, but
-// one that ended while its rows were waited for is. From here to the end of the
-// transaction no wait for a lock is longer than patience, or the statement fails as
-// IsLockTimeout says; 0 is any wait.
-func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, accounts bool, patience time.Duration) (now time.Time, all []Held, err error) {
+// and returns them with PostgreSQL's clock after that; ends tells that their jobs may
+// end. Leases that are over are not among them, but one that ended while its rows were
+// waited for is.
+func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold, ends bool, how Locking) (now time.Time, all []Held, err error) {
 	workers, jobs, attempts := cellsOf[Worker](tx), cellsOf[Job](tx), cellsOf[Attempt](tx)
 	var awaited, heard bool
 	into := attempts.add(jobs.add(workers.add([]any{&now, &awaited, &heard})))
 	rows, err := prepared(ctx, tx,
 		fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](tx)), columnsSQL(tableOf[Job](tx)), columnsSQL(tableOf[Attempt](tx))),
-		milliseconds(patience),
+		milliseconds(how.Patience),
 		column(holds, func(h Hold) *[16]byte { return uuidOf(h.AttemptID) }),
 		column(holds, func(h Hold) *[16]byte { return uuidOf(h.WorkerID) }),
 		column(holds, func(h Hold) *[16]byte { return uuidOf(h.Token) }),
-		accounts)
+		how.Accounts, ends)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		h := Held{Worker: new(Worker), Job: new(Job), Attempt: new(Attempt)}
 		workers.fill(h.Worker)

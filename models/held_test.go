@@ -60,7 +60,7 @@ func TestLockHeld(t *testing.T) {
 
 		for _, withAccounts := range []bool{false, true} {
 			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				now, locked, err := models.LockHeld(ctx, tx, asked, withAccounts, 0)
+				now, locked, err := models.LockHeld(ctx, tx, asked, true, models.Locking{Accounts: withAccounts})
 
 				require.NoError(t, err)
 				require.WithinDuration(t, time.Now(), now, time.Minute)
@@ -101,7 +101,7 @@ func TestLockHeld(t *testing.T) {
 			go func() {
 				var a answer
 				a.err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
-					a.now, a.locked, err = models.LockHeld(ctx, tx, holds, true, 0)
+					a.now, a.locked, err = models.LockHeld(ctx, tx, holds, true, models.Locking{Accounts: true})
 					return err
 				})
 				answers <- a
@@ -143,7 +143,7 @@ func TestLockHeld(t *testing.T) {
 				require.NoError(t, err)
 
 				err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := models.LockHeld(ctx, tx, holds, true, time.Millisecond)
+					_, _, err := models.LockHeld(ctx, tx, holds, true, models.Locking{Accounts: true, Patience: time.Millisecond})
 					return err
 				})
 
@@ -189,29 +189,33 @@ func TestLockPicks(t *testing.T) {
 		require.NoError(t, err)
 
 		var all []models.Picked
-		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
-			now, all, err = models.LockPicks(ctx, tx, []models.Pick{
-				{AccountID: queued[0].AccountID, WorkerID: worker, JobID: over.ID},
-				{AccountID: queued[0].AccountID, WorkerID: worker, JobID: queued[0].ID},
-				{AccountID: models.NewAccountID(), WorkerID: models.NewWorkerID(), JobID: models.NewJobID()},
-				{AccountID: queued[1].AccountID, WorkerID: worker, JobID: queued[1].ID},
-				{},
-			}, time.Second)
-			return err
-		}))
+		accounts := free(t, db, "accounts")
+		for _, first := range []bool{true, false} {
+			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
+				now, all, err = models.LockPicks(ctx, tx, []models.Pick{
+					{AccountID: queued[0].AccountID, WorkerID: worker, JobID: over.ID},
+					{AccountID: queued[0].AccountID, WorkerID: worker, JobID: queued[0].ID},
+					{AccountID: models.NewAccountID(), WorkerID: models.NewWorkerID(), JobID: models.NewJobID()},
+					{AccountID: queued[1].AccountID, WorkerID: worker, JobID: queued[1].ID},
+					{},
+				}, models.Locking{Accounts: first, Patience: time.Second})
+				require.Equal(t, first, free(t, db, "accounts") < accounts)
+				return err
+			}))
 
-		require.True(t, now.After(before))
-		require.Len(t, all, 5)
-		require.Equal(t, 3, *all[0].Room)
-		require.Equal(t, worker, all[0].Worker.ID)
-		require.Nil(t, all[0].Job, "it is over")
-		require.Equal(t, 3, *all[1].Room)
-		require.Equal(t, worker, all[1].Worker.ID)
-		require.Equal(t, queued[0], all[1].Job)
-		require.Equal(t, models.Picked{}, all[2], "nobody knows it")
-		require.NotNil(t, all[3].Room)
-		require.Nil(t, all[3].Job, "somebody else is leasing it")
-		require.Equal(t, models.Picked{}, all[4])
+			require.True(t, now.After(before))
+			require.Len(t, all, 5)
+			require.Equal(t, 3, *all[0].Room)
+			require.Equal(t, worker, all[0].Worker.ID)
+			require.Nil(t, all[0].Job, "it is over")
+			require.Equal(t, 3, *all[1].Room)
+			require.Equal(t, worker, all[1].Worker.ID)
+			require.Equal(t, queued[0], all[1].Job)
+			require.Equal(t, models.Picked{}, all[2], "nobody knows it")
+			require.NotNil(t, all[3].Room)
+			require.Nil(t, all[3].Job, "somebody else is leasing it")
+			require.Equal(t, models.Picked{}, all[4])
+		}
 	})
 
 	t.Run("WaitsNoLongerThanItsPatience", func(t *testing.T) {
@@ -228,7 +232,7 @@ func TestLockPicks(t *testing.T) {
 				require.NoError(t, err)
 
 				err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: job.AccountID, WorkerID: worker, JobID: job.ID}}, time.Millisecond)
+					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: job.AccountID, WorkerID: worker, JobID: job.ID}}, models.Locking{Accounts: true, Patience: time.Millisecond})
 					return err
 				})
 

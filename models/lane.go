@@ -132,7 +132,8 @@ type Starts struct {
 func (s Starts) Counted() bool { return s.Jobs > 0 && (s.Promoted || !s.Turn) }
 
 // start counts starts against the lane's turns, if those are as they were seen. Nobody
-// who holds the lane waits for what another part of the statement locks.
+// who holds the lane waits for what another part of the statement locks: their accounts
+// come before.
 func (s *statement) start(starts Starts) {
 	if !starts.Counted() {
 		return
@@ -150,7 +151,7 @@ func (s *statement) start(starts Starts) {
 		change = fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
 			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery)
 	}
-	s.parts = append(s.parts, part{sql: change + " RETURNING true", must: "= 1", err: ErrTurn})
+	s.parts = append(s.parts, part{sql: change + " AND " + s.counting + " RETURNING true", must: "= 1", err: ErrTurn})
 }
 
 // QueuePause is an operator's last word on a queue.

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -35,7 +36,7 @@ type Writes struct {
 	Artifacts []*Artifact
 	// Events have a Seq that was counted on the locked job.
 	Events []*JobEvent
-	// Count is of locked accounts.
+	// Count is of accounts that are locked, or are with it.
 	Count Count
 	// Starts are the turns of a lane that the attempts which begin take.
 	Starts Starts
@@ -56,7 +57,7 @@ type Writes struct {
 // The statement says which columns and tables those are and nothing else, so that
 // there are few, and each connection plans one once.
 func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
-	var s statement
+	s := statement{counting: "true"}
 	for _, err := range []error{
 		update(ctx, tx, &s, w.Workers, "status"),
 		update(ctx, tx, &s, w.Attempts, "fencing_token", "ended_at"),
@@ -84,6 +85,11 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 type statement struct {
 	parts []part
 	args  []any
+	// counting is a condition that holds once the accounts are locked on which it counts,
+	// if there are any.
+	counting string
+	// unheard is, of one that commits, the condition that nobody has to hear of an end.
+	unheard string
 }
 
 // part is one of a statement.
@@ -114,11 +120,6 @@ func (s *statement) addRead(text string, size int, read func(rows []byte) error)
 	s.parts = append(s.parts, part{text, ">= " + s.arg(size, "bigint"), sql.ErrNoRows, read})
 }
 
-// addNone adds a part that must find nothing.
-func (s *statement) addNone(text string) {
-	s.parts = append(s.parts, part{text, "= 0", sql.ErrNoRows, nil})
-}
-
 // codeRefused is what refuse_write fails with.
 const codeRefused = "RL001"
 
@@ -144,7 +145,8 @@ func (s *statement) run(ctx context.Context, tx bun.Tx, last bool) error {
 	send := prepared
 	if last {
 		var sound bool
-		results, into = append(results, "CASE WHEN "+strings.Join(all, " AND ")+" THEN true ELSE refuse_write() END"), append(into, &sound)
+		sole := "CASE WHEN " + strings.Join(all, " AND ") + " THEN " + cmp.Or(s.unheard, "true") + " ELSE false END"
+		results, into = append(results, "CASE WHEN "+sole+" THEN true ELSE refuse_write() END"), append(into, &sound)
 		send = preparedLast
 	}
 	rows, err := send(ctx, tx, "WITH "+strings.Join(parts, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
@@ -367,15 +369,15 @@ func (s *statement) await(over []*Job, awaited *[]JobID) {
 	}})
 }
 
-// leave looks that nobody has to hear of the jobs that end: no other that depends on
-// one, and no webhook. For either, somebody has to lock their account.
+// leave looks, once all is written, that nobody has to hear of the jobs that end: no
+// other that depends on one, and no webhook. For either, somebody has to lock their
+// account, which the statement may have waited for: what it saw before is not enough.
 func (s *statement) leave(over []*Job) {
 	if len(over) == 0 {
 		return
 	}
-	s.addNone(s.awaited(over))
-	s.addNone("SELECT o.id FROM unnest(" + s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.AccountID) }), "uuid[]") + `) AS o (id)
-		WHERE EXISTS (SELECT FROM webhook_endpoints WHERE account_id = o.id AND deleted_at IS NULL OFFSET 0)`)
+	s.unheard = fmt.Sprintf("unheard(%s, %s)", s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.ID) }), "uuid[]"),
+		s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.AccountID) }), "uuid[]"))
 }
 
 // awaited selects those of the jobs that others depend on. OFFSET 0 has each be looked

@@ -145,6 +145,25 @@ func TestWritesAtOnce(t *testing.T) {
 		require.LessOrEqual(t, plans, 130)
 	})
 
+	t.Run("GiveAnAccountNoMoreRunningJobsThanItMayHave", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		job, _ := leasable(t, db)
+		_, err := db.NewRaw("UPDATE accounts SET running = max_running - 2 WHERE id = ?", job.AccountID).Exec(t.Context())
+		require.NoError(t, err)
+		more := func(running int) models.Writes {
+			return models.Writes{Count: models.Count{Accounts: []models.AccountCount{{ID: job.AccountID, Running: running}}}}
+		}
+
+		require.ErrorIs(t, written(t, db, more(3)), sql.ErrNoRows)
+		require.NoError(t, written(t, db, more(2)))
+		require.ErrorIs(t, written(t, db, more(1)), sql.ErrNoRows)
+		_, err = db.NewRaw("UPDATE accounts SET max_running = 1 WHERE id = ?", job.AccountID).Exec(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, written(t, db, more(-1)), "those that run end, whatever the cap is by now")
+	})
+
 	t.Run("DoNothingOfNothing", func(t *testing.T) {
 		t.Parallel()
 		require.NoError(t, written(t, modelstest.DB(t), models.Writes{}))
