@@ -1,8 +1,10 @@
 package models
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -34,22 +36,22 @@ type LineCount struct {
 }
 
 // count counts on accounts as AddToAccount does: none comes to run more jobs than it
-// may. It locks them first, in their order, if the transaction did not before. An
-// account's virtual time advances by what it was given: estimated GPU seconds over its
-// weight, or nothing for jobs that left without being leased.
+// may. It takes them in the order of their ids, of which each is looked for by index, if
+// the transaction did not lock them before: see Locking. An account's virtual time
+// advances by what it was given: estimated GPU seconds over its weight, or nothing for
+// jobs that left without being leased.
 func (s *statement) count(c *Count) {
 	if len(c.Accounts) > 0 {
-		s.counting = fmt.Sprintf("(SELECT count(*) FROM part_%d) >= 0", len(s.parts))
-		s.parts = append(s.parts, part{sql: fmt.Sprintf("SELECT id FROM accounts WHERE id = ANY (%s) ORDER BY id FOR NO KEY UPDATE",
-			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"))})
+		s.counted = fmt.Sprintf("(SELECT count(*) FROM part_%d) >= 0", len(s.parts))
+		slices.SortFunc(c.Accounts, func(a, b AccountCount) int { return bytes.Compare(uuidOf(a.ID)[:], uuidOf(b.ID)[:]) })
 		s.addRead(fmt.Sprintf(`
 			UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
 			FROM unnest(%s, %s, %s) AS n (id, queued, running)
-			WHERE a.id = n.id AND %s AND (n.running <= 0 OR a.running + n.running <= a.max_running)
+			WHERE a.id = n.id AND (n.running <= 0 OR a.running + n.running <= a.max_running)
 			RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped`,
 			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"),
 			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Queued }), "integer[]"),
-			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]"), s.counting), len(c.Accounts), c.counted)
+			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]")), len(c.Accounts), c.counted)
 	}
 	if len(c.Left) > 0 {
 		s.addRead(fmt.Sprintf(`
@@ -62,7 +64,7 @@ func (s *statement) count(c *Count) {
 			s.arg(column(c.Left, func(l LineCount) string { return string(l.Lane) }), "text[]"),
 			s.arg(column(c.Left, func(l LineCount) bool { return l.Promoted }), "boolean[]"),
 			s.arg(column(c.Left, func(l LineCount) int { return l.Jobs }), "integer[]"),
-			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]"), s.counting), len(c.Left), c.left)
+			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]"), s.counted), len(c.Left), c.left)
 	}
 }
 

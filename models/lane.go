@@ -151,7 +151,7 @@ func (s *statement) start(starts Starts) {
 		change = fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
 			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery)
 	}
-	s.parts = append(s.parts, part{sql: change + " AND " + s.counting + " RETURNING true", must: "= 1", err: ErrTurn})
+	s.parts = append(s.parts, part{sql: change + " AND " + s.counted + " RETURNING true", must: "= 1", err: ErrTurn})
 }
 
 // QueuePause is an operator's last word on a queue.

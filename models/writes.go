@@ -57,7 +57,7 @@ type Writes struct {
 // The statement says which columns and tables those are and nothing else, so that
 // there are few, and each connection plans one once.
 func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
-	s := statement{counting: "true"}
+	s := statement{counted: "true"}
 	for _, err := range []error{
 		update(ctx, tx, &s, w.Workers, "status"),
 		update(ctx, tx, &s, w.Attempts, "fencing_token", "ended_at"),
@@ -85,9 +85,9 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 type statement struct {
 	parts []part
 	args  []any
-	// counting is a condition that holds once the accounts are locked on which it counts,
-	// if there are any.
-	counting string
+	// counted is a condition that holds once it has counted on the accounts, if there are
+	// any.
+	counted string
 	// unheard is, of one that commits, the condition that nobody has to hear of an end.
 	unheard string
 }

@@ -164,6 +164,42 @@ func TestWritesAtOnce(t *testing.T) {
 		require.NoError(t, written(t, db, more(-1)), "those that run end, whatever the cap is by now")
 	})
 
+	t.Run("TakeAccountsInTheirOrder", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fillWith(t, db, 4, 20, 20, 8)
+		var ids []models.AccountID
+		require.NoError(t, db.NewRaw("SELECT id FROM accounts ORDER BY id DESC").Scan(t.Context(), &ids))
+		var counts []models.AccountCount
+		for _, id := range ids {
+			counts = append(counts, models.AccountCount{ID: id, Queued: 1})
+		}
+		holder, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer holder.Rollback()
+		_, err = models.LockAccount(t.Context(), holder, ids[1]) // the last but one
+		require.NoError(t, err)
+		wrote := make(chan error, 1)
+		go func() {
+			wrote <- db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				if _, _, err := models.LockHeld(ctx, tx, nil, true, models.Locking{}); err != nil {
+					return err
+				}
+				w := models.Writes{Count: models.Count{Accounts: counts}}
+				return w.Write(ctx, tx)
+			})
+		}()
+		waitForLock(t, db)
+
+		var untouched []models.AccountID
+		require.NoError(t, db.NewRaw("SELECT id FROM accounts ORDER BY id FOR NO KEY UPDATE SKIP LOCKED").Scan(t.Context(), &untouched))
+
+		require.Equal(t, ids[:1], untouched)
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-wrote)
+	})
+
 	t.Run("DoNothingOfNothing", func(t *testing.T) {
 		t.Parallel()
 		require.NoError(t, written(t, modelstest.DB(t), models.Writes{}))
