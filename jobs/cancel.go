@@ -19,23 +19,13 @@ type Canceller struct {
 // ends, the job does not complete. Cancelling a cancelled job returns it;
 // cancelling one that is COMPLETED or FAILED is a CONFLICT.
 func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	seen, err := visibleJob(ctx, c.DB, p, id)
-	if err != nil {
+	if _, err := visibleJob(ctx, c.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *change
-	err = inTx(ctx, c.DB, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
-			return err
-		}
-		job, err := models.LockJob(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if done, err = newChange(ctx, tx, job); err != nil {
-			return err
-		}
-		if err := p.auditJob(ctx, tx, "cancelJob", job); err != nil {
+	err := changeJob(ctx, c.DB, id, func(ctx context.Context, tx bun.Tx, locked *change) error {
+		done = locked
+		if err := p.auditJob(ctx, tx, "cancelJob", done.job); err != nil {
 			return err
 		}
 		return done.cancel(ctx, p)

@@ -128,3 +128,32 @@ func TestCompleteBeside(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 }
+
+func TestCancelBeside(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LeavesItsAccountToOthersWhileItWaits", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		holder, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer holder.Rollback()
+		_, err = models.LockJob(t.Context(), holder, job.ID)
+		require.NoError(t, err)
+		cancelled := make(chan error, 1)
+		go func() {
+			_, err := s.Canceller.Cancel(background, s.Client, job.ID)
+			cancelled <- err
+		}()
+		s.WaitForLocks(t, 1)
+
+		_, err = models.LockAccount(t.Context(), holder, s.Account.ID)
+
+		require.NoError(t, err)
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-cancelled)
+		s.RequireInvariants(t)
+	})
+}

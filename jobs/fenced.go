@@ -150,14 +150,20 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, h
 }
 
 // lockAccounts locks the accounts of jobs about whose end there is more to do than to
-// count it.
+// count it: that happens at the time at which it has them.
 func lockAccounts(ctx context.Context, tx bun.Tx, all []*held, patience time.Duration) error {
 	var ids []models.AccountID
 	for _, l := range all {
 		ids = append(ids, l.job.AccountID)
 	}
-	_, _, err := models.LockAccounts(ctx, tx, ids, patience)
-	return wrap(err, "lock the accounts")
+	_, now, err := models.LockAccounts(ctx, tx, ids, patience)
+	if err != nil {
+		return fmt.Errorf("lock the accounts: %w", err)
+	}
+	for _, l := range all {
+		l.change.now = now
+	}
+	return nil
 }
 
 // lookUp reads what is known of the objects that calls over leases name.

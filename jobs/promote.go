@@ -95,20 +95,3 @@ func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done 
 	}
 	return done, nil
 }
-
-// lockChange begins a change of a job, which lock locks, and whose account is locked
-// with it.
-func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*change, error) {
-	seen, err := models.GetJob(ctx, tx, id)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
-		return nil, fmt.Errorf("lock the account: %w", err)
-	}
-	job, err := lock(ctx, tx, id)
-	if err != nil {
-		return nil, err
-	}
-	return newChange(ctx, tx, job)
-}

@@ -22,11 +22,8 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 		return nil, notFound("job")
 	}
 	var done *change
-	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
-		var err error
-		if done, err = lockChange(ctx, tx, id, models.LockJob); err != nil {
-			return orNotFound(err, "job")
-		}
+	err := changeJob(ctx, o.DB, id, func(ctx context.Context, tx bun.Tx, locked *change) error {
+		done = locked
 		was := payload{"tier": done.job.Tier, "lane": done.job.Lane}
 		if err := done.setTier(ctx, p, tier); err != nil {
 			return err
@@ -34,7 +31,7 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 		return p.audit(ctx, tx, "setJobTier", string(id), payload{"before": was, "after": payload{"tier": tier, "lane": tier}})
 	})
 	if err != nil {
-		return nil, wrap(err, "set the tier of job %s", id)
+		return nil, wrap(orNotFound(err, "job"), "set the tier of job %s", id)
 	}
 	o.Notifier.after(ctx, done)
 	return done.job, nil

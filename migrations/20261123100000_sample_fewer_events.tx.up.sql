@@ -1,13 +1,13 @@
--- All reads of job_events are by its key, and none by what a payload has in it: a
--- tenth of the usual samples is enough to plan them. To take the usual ones kept a
--- processor busy for 0.1 s, in every minute of a busy day.
+-- Reads of job_events are by its key, or of the last moments, and none by what a payload
+-- has in it: a third of the usual samples is enough to plan them. To take the usual ones
+-- kept a processor busy for 0.1 s, in every minute of a busy day.
 SET LOCAL lock_timeout = '5s';
 
 CREATE FUNCTION sample_fewer_events(partition regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE %s
         ALTER job_id SET STATISTICS 10, ALTER seq SET STATISTICS 10, ALTER run SET STATISTICS 10,
-        ALTER type SET STATISTICS 10, ALTER created_at SET STATISTICS 10,
+        ALTER type SET STATISTICS 10, ALTER created_at SET STATISTICS 30,
         ALTER attempt_id SET STATISTICS 0, ALTER payload SET STATISTICS 0', partition);
 END
 $$;

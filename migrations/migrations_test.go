@@ -188,3 +188,20 @@ func strayEvents(t *testing.T, db *bun.DB, n int) (low string) {
 	require.NoError(t, err)
 	return low
 }
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreNeverDeletedAndKeepTheirId", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		_, err := db.ExecContext(t.Context(), "INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute) VALUES (md5('a')::uuid, 'a', 'PRO', 1, 1, 1)")
+		require.NoError(t, err)
+
+		for _, query := range []string{"DELETE FROM accounts", "UPDATE accounts SET id = md5('b')::uuid"} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.ErrorContains(t, err, "never deleted", query)
+		}
+	})
+}

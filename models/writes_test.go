@@ -72,7 +72,13 @@ func TestWritesAtOnce(t *testing.T) {
 		}))
 		checkpoint := keptAs(job.AccountID, "checkpoints/one", at)
 
-		require.NoError(t, written(t, db, models.Writes{Artifacts: []*models.Artifact{checkpoint}}))
+		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			require.NoError(t, (&models.Writes{Artifacts: []*models.Artifact{checkpoint}}).Write(ctx, tx))
+			var free int
+			require.NoError(t, db.NewRaw("SELECT count(*) FROM (SELECT FROM accounts FOR UPDATE SKIP LOCKED) f").Scan(ctx, &free))
+			require.Equal(t, 4, free, "who writes an artifact has no lock on its account")
+			return nil
+		}))
 
 		attempt, err := models.GetAttempt(t.Context(), db, begun.ID)
 		require.NoError(t, err)

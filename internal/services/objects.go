@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
@@ -43,15 +46,24 @@ func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
+	buckets := filepath.Join(dir, "buckets")
+	if err := dropHalfWritten(buckets); err != nil {
+		return nil, fmt.Errorf("look through the objects in %s: %w", dir, err)
+	}
 	listener := config.Listener
 	if listener == nil {
 		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return nil, fmt.Errorf("serve objects: %w", err)
 		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, listener.Close())
+			}
+		}()
 	}
-	handler, err := emulator(filepath.Join(dir, "buckets"), config.Bucket, listener.Addr().String())
+	handler, err := emulator(buckets, config.Bucket, listener.Addr().String())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the objects in %s: %w", dir, err), listener.Close())
+		return nil, fmt.Errorf("open the objects in %s: %w", dir, err)
 	}
 	objects := &Objects{
 		bucket: config.Bucket, lock: lock, listener: listener,
@@ -65,6 +77,25 @@ func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 		}
 	}()
 	return objects, nil
+}
+
+// temporary is the name of a file of the emulator that is to become an object: no
+// object's begins with a dot.
+var temporary = regexp.MustCompile(`^\..+[0-9]$`)
+
+// dropHalfWritten removes what an emulator left that was killed in a write. Nobody was
+// told of it, and with it the emulator could not list its bucket any more.
+func dropHalfWritten(buckets string) error {
+	err := filepath.WalkDir(buckets, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || !temporary.MatchString(entry.Name()) {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no bucket yet
+	}
+	return err
 }
 
 // emulator is the handler of a store in root that answers at address.

@@ -14,6 +14,7 @@ import (
 	"cloud.google.com/go/storage"
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
 	"github.com/reelay/reelay/internal/services"
@@ -272,6 +273,30 @@ func TestObjects(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "frames", string(content))
 		require.Equal(t, writer.Attrs().CRC32C, reader.Attrs.CRC32C)
+	})
+
+	t.Run("AreListedAlsoAfterTheStoreWasKilledInAWrite", func(t *testing.T) {
+		t.Parallel()
+
+		dir := t.TempDir()
+		first := startObjects(t, dir)
+		writer := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4").NewWriter(t.Context())
+		_, err := writer.Write([]byte("frames"))
+		require.NoError(t, err)
+		require.NoError(t, writer.Close())
+		require.NoError(t, first.Stop(t.Context()))
+		half := filepath.Join(dir, "buckets", "reelay", "videos", ".film.mp48612497")
+		require.NoError(t, os.WriteFile(half, []byte("fra"), 0o600))
+
+		second := startObjects(t, dir)
+		t.Cleanup(func() { require.NoError(t, second.Stop(context.Background())) })
+
+		objects := objectsClient(t, second).Bucket(second.Bucket()).Objects(t.Context(), nil)
+		found, err := objects.Next()
+		require.NoError(t, err)
+		require.Equal(t, "videos/film.mp4", found.Name)
+		_, err = objects.Next()
+		require.ErrorIs(t, err, iterator.Done)
 	})
 
 	t.Run("HaveTheirDirectoryToThemselves", func(t *testing.T) {

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// changeTries is how often a job is looked for that others hold, before it is waited
+// for with its account.
+const changeTries = 5
+
+// changeJob has act change a job whose account is locked with it. A claim or an end that
+// holds the job may wait for the account (see lockingOf): meanwhile, changeJob does
+// not hold that. It returns sql.ErrNoRows if there is no such job.
+func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(context.Context, bun.Tx, *change) error) error {
+	for lock, try := models.LockFreeJob, 1; ; try++ {
+		if try == changeTries {
+			lock = models.LockJob
+		}
+		had := false
+		err := inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+			c, err := lockChange(ctx, tx, id, lock)
+			if err != nil {
+				return err
+			}
+			had = true
+			return act(ctx, tx, c)
+		})
+		if had || try == changeTries || !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		err = inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+			_, err := models.LockJob(ctx, tx, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lockChange begins a change of a job, which lock locks, and whose account is locked
+// with it.
+func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*change, error) {
+	seen, err := models.GetJob(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
+		return nil, fmt.Errorf("lock the account: %w", err)
+	}
+	job, err := lock(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return newChange(ctx, tx, job)
+}
