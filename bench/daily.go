@@ -35,7 +35,7 @@ func daily() Measurement {
 			{Name: "daily load: status read p99, ms", Figure: "status p99", Bound: 50, AtMost: true},
 			{Name: "daily load: leases lost", Figure: "leases lost", Bound: 0, AtMost: true},
 		},
-		Note: "3,600 running jobs (--n changes that, and the rates with it) of one account held by light agents over HTTP; a second: 20 submits and 20 ends with leaseNext, 360 heartbeats, 720 progress reports, 120 checkpoints (each requestUpload, PUT, commit), 1,200 status reads; 500 subscriptions. Times count from when a call was due.",
+		Note: "3,600 running jobs (--n changes that, and the rates with it) of one account held by light agents over HTTP; a second: 20 submits and 20 ends with leaseNext, 360 heartbeats, 720 progress reports, 120 checkpoints (each requestUpload, PUT, commit), 1,200 status reads; 500 subscriptions. Calls of each kind come independently of each other (Poisson processes). Times count from when a call was due.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			d, err := s.newDay(ctx, s.n(dailyJobs, 18))
 			if err != nil {

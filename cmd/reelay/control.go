@@ -102,7 +102,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},
-				{Name: "review artifacts", Every: upkeepEvery, Run: counted(upkeep.ReviewArtifacts)},
+				{Name: "review artifacts", Every: objectsEvery, Run: counted(upkeep.ReviewArtifacts)},
 				{Name: "review inputs", Every: upkeepEvery, Run: counted(upkeep.ReviewInputs)},
 				{Name: "forget uploads", Every: upkeepEvery, Run: counted(upkeep.ForgetUploads)},
 				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
