@@ -44,6 +44,30 @@ func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(contex
 	}
 }
 
+// changeFreeJob has act change a job, with its account, if nobody else holds it now: it
+// returns nil if somebody does, if there is no such job, or if act notes nothing.
+func changeFreeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*change) error) (done *change, err error) {
+	err = inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
+		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // it is being given out, or gone
+		}
+		if err != nil {
+			return err
+		}
+		if err := act(c); err != nil || len(c.events) == 0 {
+			return err
+		}
+		done = c
+		return c.save(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
 // lockChange begins a change of a job, which lock locks, and whose account is locked
 // with it.
 func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*change, error) {

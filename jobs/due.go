@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -67,7 +66,7 @@ func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*chan
 	var changed int
 	var failed []error
 	for _, id := range ids {
-		done, err := s.one(ctx, id, act)
+		done, err := changeFreeJob(ctx, s.DB, id, act)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("job %s: %w", id, err))
 			continue
@@ -78,26 +77,4 @@ func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*chan
 		}
 	}
 	return changed, errors.Join(failed...)
-}
-
-func (s *Scheduler) one(ctx context.Context, id models.JobID, act func(*change) error) (done *change, err error) {
-	err = inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		done = nil
-		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil // it is being given out, or gone
-		}
-		if err != nil {
-			return err
-		}
-		if err := act(c); err != nil || len(c.events) == 0 {
-			return err
-		}
-		done = c
-		return c.save(ctx)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return done, nil
 }

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,27 +70,14 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 	return promoted, errors.Join(failed...)
 }
 
-func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (done *change, err error) {
-	err = inTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
-		done = nil
-		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil // it is being given out, or gone
-		}
-		if err != nil {
-			return err
-		}
+func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*change, error) {
+	return changeFreeJob(ctx, p.DB, id, func(c *change) error {
 		job := c.job
 		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier || c.now.Sub(job.QueuedAt) < up.after {
 			return nil // it moved meanwhile
 		}
 		job.Lane = up.to
 		c.note(models.EventQueued, payload{"lane": job.Lane, "from": up.from, "reason": "it waited longer than its lane's patience"})
-		done = c
-		return c.save(ctx)
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return done, nil
 }
