@@ -39,7 +39,10 @@ type body struct {
 
 // newBody encodes a request and finds its marks.
 func newBody(query string, variables any, mark string) (*body, error) {
-	text, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	text, err := json.Marshal(struct {
+		Query     string `json:"query"`
+		Variables any    `json:"variables"`
+	}{query, variables})
 	if err != nil {
 		return nil, err
 	}

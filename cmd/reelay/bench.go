@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func (o *benchOptions) run(cmd *cobra.Command, all []bench.Measurement) (err err
 	}
 	peers, lack := o.findPeers(cmd.Context())
 	report, err := bench.Run(cmd.Context(), all, func(ctx context.Context, name string) (*bench.Site, func() error, error) {
-		site, closeSite, err := o.place.open(ctx)
+		site, closeSite, err := o.place.open(ctx, shown.note)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -126,14 +125,6 @@ func (o *benchOptions) findPeers(ctx context.Context) (*bench.Peers, error) {
 		return nil, errors.New("--peers is empty")
 	}
 	return bench.FindPeers(ctx, o.peers)
-}
-
-// benchModels has a stack know the jobs that only measurements use.
-const benchModels = "REELAY_BENCH_MODELS=true"
-
-// startBenchStack starts a stack without agents for a measurement.
-func startBenchStack(ctx context.Context) (*substack, error) {
-	return startSubstack(ctx, "", 0, append(os.Environ(), benchModels)...)
 }
 
 // siteOf is what a measurement needs to know of the stack that runs in data.

@@ -23,7 +23,7 @@ func (p *benchPlace) addFlags(f *pflag.FlagSet) {
 }
 
 // open starts a stack, or finds the given one.
-func (p *benchPlace) open(ctx context.Context) (*bench.Site, func() error, error) {
+func (p *benchPlace) open(ctx context.Context, say func(line string)) (*bench.Site, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
 	case p.data != "" && p.endpoint != "":
@@ -50,6 +50,10 @@ func (p *benchPlace) open(ctx context.Context) (*bench.Site, func() error, error
 	site, err := siteOf(stack.credentials, stack.data)
 	if err != nil {
 		return nil, nil, errors.Join(err, stack.stop())
+	}
+	site.Say = say
+	if stack.lack != nil {
+		site.Lacks("objects in memory", stack.lack)
 	}
 	return site, stack.stop, nil
 }
