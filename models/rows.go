@@ -89,7 +89,7 @@ func (c cells[T]) add(into []any) []any {
 	return into
 }
 
-// fill has the next scan fill a row.
+// fill has the next scan fill a new row.
 func (c cells[T]) fill(row *T) {
 	for i := range c {
 		c[i].row = reflect.ValueOf(row).Elem()
@@ -102,8 +102,14 @@ type cell struct {
 	row   reflect.Value
 }
 
-// Scan implements sql.Scanner.
-func (c *cell) Scan(src any) error { return c.field.ScanValue(c.row, src) }
+// Scan implements sql.Scanner. A new row needs nothing of a NULL, and half of a job's
+// columns are.
+func (c *cell) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	return c.field.ScanValue(c.row, src)
+}
 
 // textOf is a row's value as PostgreSQL reads it; nil is NULL.
 func textOf(f *schema.Field, row reflect.Value) (*string, error) {
