@@ -87,7 +87,10 @@ func startMemoryStore(ctx context.Context) (_ *memoryStore, err error) {
 	if s.store, err = startStore(ctx, s.dir); err != nil {
 		return nil, err
 	}
-	return s, s.try(ctx)
+	if err = s.try(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // try keeps an object and drops it again.
