@@ -214,9 +214,7 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 		{"submit", dailySubmits, callers, func(i int) error { _, err := group(0)[i].post(submit.text); return err }},
 		{"status", dailyReads, callers, func(i int) error {
 			job := d.held[rand.IntN(len(d.held))].job.Load()
-			b, err := newBody(statusQuery, struct {
-				ID any `json:"id"`
-			}{job}, "")
+			b, err := newBody(statusQuery, map[string]any{"id": job}, "")
 			if err == nil {
 				_, err = group(1)[i].postAs(reader, b.text)
 			}

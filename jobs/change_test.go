@@ -88,9 +88,8 @@ func TestChange(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		tx, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
+		holder := begin(t, s)
+		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
 		require.NoError(t, err)
 		cancelled := make(chan error, 1)
 		go func() {
@@ -100,7 +99,7 @@ func TestChange(t *testing.T) {
 		s.WaitForLocks(t, 1)
 		var released time.Time
 		require.NoError(t, s.DB.NewRaw("SELECT clock_timestamp()").Scan(t.Context(), &released))
-		require.NoError(t, tx.Commit())
+		require.NoError(t, holder.Commit())
 
 		require.NoError(t, <-cancelled)
 

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 // TestCompleteBehind has a job end while its account is locked, behind a call that
@@ -91,10 +92,8 @@ func TestCompleteBeside(t *testing.T) {
 		t.Parallel()
 
 		s, job, end := ending(t)
-		holder, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		defer holder.Rollback()
-		_, err = models.LockJob(t.Context(), holder, job.ID)
+		holder := begin(t, s)
+		_, err := models.LockJob(t.Context(), holder, job.ID)
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- end() }()
@@ -111,10 +110,8 @@ func TestCompleteBeside(t *testing.T) {
 		t.Parallel()
 
 		s, job, end := ending(t)
-		holder, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		defer holder.Rollback()
-		_, err = models.LockAccount(t.Context(), holder, s.Account.ID)
+		holder := begin(t, s)
+		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- end() }()
@@ -137,10 +134,8 @@ func TestCancelBeside(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		holder, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		defer holder.Rollback()
-		_, err = models.LockJob(t.Context(), holder, job.ID)
+		holder := begin(t, s)
+		_, err := models.LockJob(t.Context(), holder, job.ID)
 		require.NoError(t, err)
 		cancelled := make(chan error, 1)
 		go func() {
@@ -156,4 +151,13 @@ func TestCancelBeside(t *testing.T) {
 		require.NoError(t, <-cancelled)
 		s.RequireInvariants(t)
 	})
+}
+
+// begin begins a transaction of somebody else, which is over with the test at the latest.
+func begin(t *testing.T, s *jobstest.Stack) bun.Tx {
+	t.Helper()
+	tx, err := s.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
 }

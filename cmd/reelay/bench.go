@@ -105,7 +105,7 @@ func (o *benchOptions) run(cmd *cobra.Command, all []bench.Measurement) (err err
 		if err != nil {
 			return nil, nil, err
 		}
-		site.Peers, site.Effort, site.Say = peers, o.effort, shown.note
+		site.Peers, site.Effort = peers, o.effort
 		if lack != nil {
 			site.Lacks("some of the peers", lack)
 		}
@@ -128,7 +128,7 @@ func (o *benchOptions) findPeers(ctx context.Context) (*bench.Peers, error) {
 }
 
 // siteOf is what a measurement needs to know of the stack that runs in data.
-func siteOf(keys credentials, data string) (*bench.Site, error) {
+func siteOf(keys credentials, data string, say func(line string)) (*bench.Site, error) {
 	admin, err := newClient(keys.Endpoint, keys.AdminKey, keys.CAFile)
 	if err != nil {
 		return nil, err
@@ -138,5 +138,5 @@ func siteOf(keys credentials, data string) (*bench.Site, error) {
 		return nil, err
 	}
 	staff, err := findStaff(data)
-	return &bench.Site{Admin: admin, DatabaseURL: cfg.databaseURL, RedisURL: cfg.redisURL, Staff: staff}, err
+	return &bench.Site{Admin: admin, DatabaseURL: cfg.databaseURL, RedisURL: cfg.redisURL, Staff: staff, Say: say}, err
 }

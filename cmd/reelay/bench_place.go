@@ -34,24 +34,23 @@ func (p *benchPlace) open(ctx context.Context, say func(line string)) (*bench.Si
 			return nil, nil, fmt.Errorf("there is no key for %s: set REELAY_API_KEY to one of an ADMIN", p.endpoint)
 		}
 		admin, err := newClient(p.endpoint, key, os.Getenv("REELAY_CA_FILE"))
-		return &bench.Site{Admin: admin, DatabaseURL: cmp.Or(p.database, os.Getenv("DATABASE_URL")), RedisURL: os.Getenv("REDIS_URL")}, nothing, err
+		return &bench.Site{Admin: admin, DatabaseURL: cmp.Or(p.database, os.Getenv("DATABASE_URL")), RedisURL: os.Getenv("REDIS_URL"), Say: say}, nothing, err
 	case p.data != "":
 		keys, err := readCredentials(p.data)
 		if err != nil {
 			return nil, nil, fmt.Errorf("no stack runs in %s: %w", p.data, err)
 		}
-		site, err := siteOf(keys, p.data)
+		site, err := siteOf(keys, p.data, say)
 		return site, nothing, err
 	}
 	stack, err := startBenchStack(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	site, err := siteOf(stack.credentials, stack.data)
+	site, err := siteOf(stack.credentials, stack.data, say)
 	if err != nil {
 		return nil, nil, errors.Join(err, stack.stop())
 	}
-	site.Say = say
 	if stack.lack != nil {
 		site.Lacks("objects in memory", stack.lack)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"syscall"
 )
 
@@ -97,24 +96,14 @@ func startMemoryStore(ctx context.Context) (_ *memoryStore, err error) {
 func (s *memoryStore) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeStart)
 	defer cancel()
-	bucket := "http://" + s.address
-	for _, call := range []struct{ method, path string }{
-		{http.MethodPost, "/upload/storage/v1/b/" + storeBucket + "/o?uploadType=media&name=try"},
-		{http.MethodGet, "/storage/v1/b/" + storeBucket + "/o/try"},
-		{http.MethodDelete, "/storage/v1/b/" + storeBucket + "/o/try"},
+	objects := "/storage/v1/b/" + storeBucket + "/o"
+	for _, one := range []struct{ method, path string }{
+		{http.MethodPost, "/upload" + objects + "?uploadType=media&name=try"},
+		{http.MethodGet, objects + "/try"},
+		{http.MethodDelete, objects + "/try"},
 	} {
-		request, err := http.NewRequestWithContext(ctx, call.method, bucket+call.path, strings.NewReader("an object"))
-		if err != nil {
-			return err
-		}
-		request.Close = true
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return fmt.Errorf("try objects in memory: %w", err)
-		}
-		response.Body.Close()
-		if response.StatusCode >= http.StatusMultipleChoices {
-			return fmt.Errorf("%s cannot keep objects: %s of one is answered by %s", benchMemory, call.method, response.Status)
+		if err := s.call(ctx, one.method, one.path, "an object"); err != nil {
+			return fmt.Errorf("try an object in %s: %s: %w", benchMemory, one.method, err)
 		}
 	}
 	return nil

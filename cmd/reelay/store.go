@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/internal/services"
@@ -75,7 +76,7 @@ func (s *store) restart(ctx context.Context) (*services.Child, error) {
 		case <-ctx.Done():
 		}
 	}()
-	if err := s.ask(ctx); err != nil {
+	if err := s.call(ctx, http.MethodGet, "/storage/v1/b/"+storeBucket, ""); err != nil {
 		err = cmp.Or(child.Err(), fmt.Errorf("the object store does not answer: %w", err))
 		child.Kill()
 		return nil, err
@@ -84,8 +85,9 @@ func (s *store) restart(ctx context.Context) (*services.Child, error) {
 	return child, nil
 }
 
-func (s *store) ask(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/storage/v1/b/"+storeBucket, nil)
+// call makes one request, and returns an error unless it succeeds.
+func (s *store) call(ctx context.Context, method, path, body string) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (s *store) ask(ctx context.Context) error {
 		return err
 	}
 	response.Body.Close()
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode >= http.StatusMultipleChoices {
 		return errors.New(response.Status)
 	}
 	return nil
