@@ -77,6 +77,18 @@ func TestPicks(t *testing.T) {
 		}
 	})
 
+	t.Run("FindEventsByTheirJobsEvenIfThereWereNone", func(t *testing.T) {
+		t.Parallel()
+		conn := planner(t)
+		_, err := conn.ExecContext(t.Context(), "PREPARE events (uuid[], int[], int) AS "+models.ListEventsAfterSQL(conn))
+		require.NoError(t, err)
+		var lines []string
+
+		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE events('{}', '{}', 10)").Scan(t.Context(), &lines))
+
+		require.Regexp(t, `job_events_\w+_pkey on .*\n +Index Cond: \(\(job_id = j.id\) AND \(seq > j.seq\)\)`, strings.Join(lines, "\n"))
+	})
+
 	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
 		t.Parallel()
 		conn := planner(t)

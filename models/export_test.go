@@ -20,6 +20,11 @@ const (
 	NextJobsSQL        = nextJobsSQL
 )
 
+// ListEventsAfterSQL is what ListEventsAfter asks.
+func ListEventsAfterSQL(db bun.IDB) string {
+	return fmt.Sprintf(listEventsAfterSQL, columnsSQL(tableOf[JobEvent](db)))
+}
+
 // LockHeldSQL is what LockHeld asks.
 func LockHeldSQL(db bun.IDB) string {
 	return fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](db)), columnsSQL(tableOf[Job](db)), columnsSQL(tableOf[Attempt](db)))

@@ -2,11 +2,12 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // JobEventType is what happened to a job.
@@ -49,10 +50,7 @@ type JobEvent struct {
 
 // ListJobEvents returns a job's events after afterSeq, oldest first.
 func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit int) ([]*JobEvent, error) {
-	var events []*JobEvent
-	err := db.NewSelect().Model(&events).Where("e.job_id = ? AND e.seq > ?", job, afterSeq).
-		Order("e.seq").Limit(int64(limit)).Scan(ctx)
-	return events, err
+	return rowsOf[JobEvent](ctx, db, "WHERE e.job_id = $1 AND e.seq > $2 ORDER BY e.seq LIMIT $3", uuidOf(job), afterSeq, limit)
 }
 
 // ListEventsOfJobs is ListJobEvents for many jobs: of each up to limit events.
@@ -67,35 +65,35 @@ func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, l
 
 // JobHead is how far a job's events are.
 type JobHead struct {
-	ID       JobID     `bun:"id"`
-	EventSeq int       `bun:"event_seq"` // of the newest event
-	Status   JobStatus `bun:"status"`
+	ID       JobID
+	EventSeq int // of the newest event
+	Status   JobStatus
 }
 
 // ListJobHeads returns how far the events of some jobs are, by job; of one that
 // is not there nothing.
 func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
-	var found []JobHead
-	err := db.NewRaw("SELECT id, event_seq, status FROM jobs WHERE id = ANY (?::uuid[])", uuidArray(jobs)).Scan(ctx, &found)
-	heads := make(map[JobID]JobHead, len(found))
-	for _, head := range found {
+	rows, err := prepared(ctx, db, "SELECT id, event_seq, status FROM jobs WHERE id = ANY ($1::uuid[])", column(jobs, uuidOf))
+	heads := make(map[JobID]JobHead, len(jobs))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var head JobHead
+		err := rows.Scan(&head.ID, &head.EventSeq, &head.Status)
 		heads[head.ID] = head
-	}
+		return err
+	})
 	return heads, err
 }
+
+const listEventsAfterSQL = `
+	SELECT %s FROM unnest($1::uuid[], $2::int[]) AS j (id, seq)
+	CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT $3) e
+	ORDER BY e.job_id, e.seq`
 
 // ListEventsAfter returns of each job up to limit events after its EventSeq,
 // oldest first, by job.
 func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
-	jobs, seqs := make([]JobID, len(from)), make([]int, len(from))
-	for i, f := range from {
-		jobs[i], seqs[i] = f.ID, f.EventSeq
-	}
-	var events []*JobEvent
-	err := db.NewRaw(`
-		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
-		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
-		ORDER BY e.job_id, e.seq`, uuidArray(jobs), pgdialect.Array(seqs), limit).Scan(ctx, &events)
+	events, err := readRows[JobEvent](ctx, db, fmt.Sprintf(listEventsAfterSQL, columnsSQL(tableOf[JobEvent](db))),
+		column(from, func(f JobHead) *[16]byte { return uuidOf(f.ID) }), column(from, func(f JobHead) int { return f.EventSeq }), limit)
 	found := make(map[JobID][]*JobEvent, len(from))
 	for _, e := range events {
 		found[e.JobID] = append(found[e.JobID], e)
