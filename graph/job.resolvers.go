@@ -107,6 +107,9 @@ func (r *queryResolver) Node(ctx context.Context, id string) (Node, error) {
 }
 
 func (r *queryResolver) Job(ctx context.Context, id string) (*models.Job, error) {
+	if asksForState(ctx) {
+		return r.Reader.JobState(ctx, principal(ctx), models.JobID(id))
+	}
 	return r.Reader.Job(ctx, principal(ctx), models.JobID(id))
 }
 

@@ -242,6 +242,43 @@ func TestReads(t *testing.T) {
 		require.Equal(t, map[string]any{"role": "WORKER", "account": nil}, worker.Data["viewer"])
 	})
 
+	t.Run("TellOfAJobsStateWhatTheyTellOfTheWholeJob", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		job := a.Submit(t)
+		worker := a.Worker(t, "i-1")
+		_, fence := a.Lease(t, worker)
+		_, err := a.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{
+			Phase: models.PhaseRendering, Percent: 40, Message: "frame by frame",
+			Step: new(4), TotalSteps: new(10), Frame: new(7), TotalFrames: new(12), ETASeconds: new(2.5),
+		}})
+		require.NoError(t, err)
+		const state = `__typename id status progress { percent phase message step totalSteps frame totalFrames etaSeconds updatedAt }`
+		ask := func(fields string, more bool) map[string]any {
+			data := a.client(t, `query ($id: ID!, $more: Boolean!) { job(id: $id) { id @include(if: $more) `+fields+` } } fragment state on Job { `+state+` }`,
+				map[string]any{"id": job.ID, "more": more})
+			return at[map[string]any](t, data, "job")
+		}
+
+		alone := ask("...state", false)
+		whole := ask("...state model @include(if: $more)", true)
+		skipped := ask("...state model @include(if: $more)", false)
+		mixed := ask("...state ... on Job { more: model }", false)
+
+		require.Equal(t, 40., at[float64](t, alone, "progress", "percent"))
+		for field, value := range at[map[string]any](t, alone, "progress") {
+			require.NotNil(t, value, field)
+		}
+		require.Equal(t, alone, skipped)
+		require.Equal(t, "testcard", mixed["more"])
+		require.Equal(t, "testcard", whole["model"])
+		delete(mixed, "more")
+		delete(whole, "model")
+		require.Equal(t, alone, whole)
+		require.Equal(t, alone, mixed)
+	})
+
 	t.Run("ShowTheFleetToOperatorsOnly", func(t *testing.T) {
 		t.Parallel()
 

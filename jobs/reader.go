@@ -68,18 +68,29 @@ func shown(p Principal, id models.JobID, job *models.Job, err error) (*models.Jo
 
 // jobRead is a job that somebody asks for, and what was found.
 type jobRead struct {
-	id  models.JobID
-	job *models.Job
-	err error
+	id models.JobID
+	// state tells that only the status and the progress are asked for.
+	state bool
+	job   *models.Job
+	err   error
 }
 
 // Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
 // time: a job's state is what is asked for most.
 func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
+	return r.job(ctx, p, jobRead{id: id})
+}
+
+// JobState is Job for who asks for no more than what models.GetJobStates reads.
+func (r *Reader) JobState(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
+	return r.job(ctx, p, jobRead{id: id, state: true})
+}
+
+func (r *Reader) job(ctx context.Context, p Principal, asked jobRead) (*models.Job, error) {
+	id, read := asked.id, &asked
 	if !id.Valid() {
 		return nil, notFound("job")
 	}
-	read := &jobRead{id: id}
 	if err := r.reads.do(ctx, read, 1, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
@@ -88,10 +99,14 @@ func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models
 
 func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][]*jobRead) {
 	ids := make([]models.JobID, len(all))
-	for i, read := range all {
-		ids[i] = read.id
+	read := models.GetJobStates
+	for i, one := range all {
+		ids[i] = one.id
+		if !one.state {
+			read = models.GetJobs
+		}
 	}
-	rows, err := models.GetJobs(ctx, r.DB, ids)
+	rows, err := read(ctx, r.DB, ids)
 	found := keyedBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	for _, read := range all {
 		read.err = err

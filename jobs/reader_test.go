@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestReader(t *testing.T) {
@@ -24,6 +25,8 @@ func TestReader(t *testing.T) {
 
 		for _, p := range []jobs.Principal{stranger, s.Enrolment, worker, {}} {
 			_, err := s.Reader.Job(t.Context(), p, job.ID)
+			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			_, err = s.Reader.JobState(t.Context(), p, job.ID)
 			jobstest.RequireCode(t, err, jobs.CodeNotFound)
 			_, err = s.Reader.Attempt(t.Context(), p, fence.AttemptID)
 			jobstest.RequireCode(t, err, jobs.CodeNotFound)
@@ -53,6 +56,31 @@ func TestReader(t *testing.T) {
 		seen, err = s.Reader.SeesWorker(t.Context(), s.Client, worker.WorkerID)
 		require.NoError(t, err)
 		require.True(t, seen)
+	})
+
+	t.Run("ReadsWholeJobsAndStatesTogether", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		var all errgroup.Group
+		for i := range 64 {
+			all.Go(func() error {
+				read := s.Reader.Job
+				if i%2 == 0 {
+					read = s.Reader.JobState
+				}
+				found, err := read(t.Context(), s.Client, job.ID)
+				if err != nil {
+					return err
+				}
+				if found.ID != job.ID || found.Status != models.JobQueued || i%2 == 1 && found.Model != job.Model {
+					return fmt.Errorf("%d: %+v", i, found)
+				}
+				return nil
+			})
+		}
+		require.NoError(t, all.Wait())
 	})
 
 	t.Run("RefusesBadIDs", func(t *testing.T) {

@@ -243,6 +243,18 @@ func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	return rowOf[Job](ctx, db, "WHERE j.id = $1", uuidOf(id))
 }
 
+// stateColumns are what GetJobStates reads.
+var stateColumns = []string{
+	"id", "account_id", "status",
+	"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at",
+}
+
+// GetJobStates is GetJobs for jobs of which only the id, the account, the status and the
+// progress are wanted: the rest of a job is sixty columns.
+func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
+	return someOf[Job](ctx, db, stateColumns, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))
+}
+
 // GetJobs returns jobs, in no order; one that is not there is not among them.
 func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
 	return rowsOf[Job](ctx, db, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))

@@ -21,14 +21,26 @@ import (
 // rowsOf reads the rows of a table, with its alias, that a condition names, by a
 // prepared statement: for the few that are read in batches.
 func rowsOf[T any](ctx context.Context, db bun.IDB, condition string, args ...any) (found []*T, err error) {
+	return someOf[T](ctx, db, nil, condition, args...)
+}
+
+// someOf is rowsOf with some of the columns; nil is all.
+func someOf[T any](ctx context.Context, db bun.IDB, only []string, condition string, args ...any) (found []*T, err error) {
 	table := tableOf[T](db)
-	return readRows[T](ctx, db, "SELECT "+columnsSQL(table)+" FROM "+table.Name+" AS "+table.Alias+" "+condition, args...)
+	text := columnsSQL(table)
+	if only != nil {
+		text = table.Alias + "." + strings.Join(only, ", "+table.Alias+".")
+	}
+	return readCells(ctx, db, cellsOf[T](db, only...), "SELECT "+text+" FROM "+table.Name+" AS "+table.Alias+" "+condition, args...)
 }
 
 // readRows reads the rows of a prepared statement that has the columns of columnsSQL.
 func readRows[T any](ctx context.Context, db bun.IDB, query string, args ...any) (found []*T, err error) {
+	return readCells(ctx, db, cellsOf[T](db), query, args...)
+}
+
+func readCells[T any](ctx context.Context, db bun.IDB, cells cells[T], query string, args ...any) (found []*T, err error) {
 	rows, err := prepared(ctx, db, query, args...)
-	cells := cellsOf[T](db)
 	into := cells.add(nil)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		row := new(T)
@@ -69,16 +81,15 @@ func columnsSQL(table *schema.Table) string {
 	return text
 }
 
-// cells are where the columns of a T go, in columnsSQL's order.
+// cells are where the columns of a T go, in columnsSQL's order, or some of them.
 type cells[T any] []cell
 
-func cellsOf[T any](db bun.IDB) cells[T] {
+func cellsOf[T any](db bun.IDB, only ...string) cells[T] {
 	table := tableOf[T](db)
-	all := make(cells[T], len(table.Fields))
-	for i, f := range table.Fields {
-		all[i].field = f
+	if only == nil {
+		return column(table.Fields, func(f *schema.Field) cell { return cell{field: f} })
 	}
-	return all
+	return column(only, func(name string) cell { return cell{field: table.FieldMap[name]} })
 }
 
 // add adds the cells to what a row is scanned into.
