@@ -68,11 +68,16 @@ func check(r *http.Request) (int, *jobs.Error) {
 	return http.StatusMethodNotAllowed, errMethod
 }
 
+// usualBody is up to how many bytes of a body are made room for before they are there.
+const usualBody = 16 << 10
+
 func checkPost(r *http.Request) (int, *jobs.Error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return http.StatusUnsupportedMediaType, errMedia
 	}
-	body, err := io.ReadAll(r.Body)
+	read := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), usualBody)))
+	_, err := read.ReadFrom(r.Body)
+	body := read.Bytes()
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return http.StatusRequestEntityTooLarge, errTooLarge

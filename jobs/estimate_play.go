@@ -200,17 +200,23 @@ func (p *player) awaits() bool {
 
 func (p *player) unpaused(q models.Queue) bool { return !p.paused(q) }
 
-// employ lets the workers come free.
+// employ lets the workers come free: thousands, so that they are put in order at once.
 func (p *player) employ() {
 	for _, c := range p.classes {
 		p.hands += len(c.hands)
+	}
+	all := make([]playedHand, 0, p.hands)
+	p.moments = slices.Grow(p.moments, p.hands)
+	for _, c := range p.classes {
 		for _, h := range c.hands {
 			if h.account != "" {
 				p.running[h.account]++
 			}
-			p.push(moment{at: h.free, hand: &playedHand{class: c, holds: h.account}})
+			all = append(all, playedHand{class: c, holds: h.account})
+			p.moments = append(p.moments, moment{at: h.free, order: len(p.moments), hand: &all[len(all)-1]})
 		}
 	}
+	heap.Init(&p.moments)
 }
 
 func (p *player) push(m moment) {

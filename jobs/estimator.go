@@ -32,13 +32,13 @@ const (
 	// RefreshEvery is how often a process that serves refreshes its outlook.
 	RefreshEvery = time.Second
 	// staleAfter is for how long an outlook is believed.
-	staleAfter = 10 * time.Second
+	staleAfter = 20 * time.Second
 	// refreshShare is a part of how much of the time it may take.
 	refreshShare = 60
 	// handsPage is how many workers are read at once, and handsSpan for how long pages
 	// of them are read with rests between them.
 	handsPage = 200
-	handsSpan = staleAfter / 10
+	handsSpan = time.Second
 	// standbyAccounts and standbySample bound what is read of the queues: of each
 	// line its first accounts, and of each account its first jobs.
 	standbyAccounts = 500
