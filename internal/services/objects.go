@@ -112,7 +112,7 @@ func emulator(root, bucket, address string) (_ http.Handler, err error) {
 		}
 	}()
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
-	return server.HTTPHandler(), nil
+	return &pager{server.HTTPHandler(), root}, nil
 }
 
 // Host is its address, as STORAGE_EMULATOR_HOST takes it.

@@ -2,6 +2,7 @@ package services_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -297,6 +298,59 @@ func TestObjects(t *testing.T) {
 		require.Equal(t, "videos/film.mp4", found.Name)
 		_, err = objects.Next()
 		require.ErrorIs(t, err, iterator.Done)
+	})
+
+	t.Run("AreListedInPagesAsTheEmulatorListsThem", func(t *testing.T) {
+		t.Parallel()
+
+		dir := t.TempDir()
+		objects := startObjects(t, dir)
+		t.Cleanup(func() { require.NoError(t, objects.Stop(context.Background())) })
+		bucket := objectsClient(t, objects).Bucket(objects.Bucket())
+		for _, name := range []string{"a-b", "a/1", "a/2/x", "a/2-x", "a0", "b/é %2F?", "b/2", "c"} {
+			writer := bucket.Object(name).NewWriter(t.Context())
+			writer.ContentType = "text/plain"
+			_, err := writer.Write([]byte(name))
+			require.NoError(t, err)
+			require.NoError(t, writer.Close())
+		}
+		// One that was killed before the emulator wrote what it is.
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "buckets", "reelay", "b", "0"), nil, 0o600))
+		list := func(query storage.Query, page int) (found []storage.ObjectAttrs) {
+			all := bucket.Objects(t.Context(), &query)
+			all.PageInfo().MaxSize = page
+			for {
+				one, err := all.Next()
+				if errors.Is(err, iterator.Done) {
+					return found
+				}
+				require.NoError(t, err)
+				found = append(found, *one)
+			}
+		}
+
+		whole := list(storage.Query{}, 0)
+
+		require.Len(t, whole, 8)
+		for _, one := range whole {
+			shown, err := bucket.Object(one.Name).Attrs(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, *shown, one)
+		}
+		require.NoError(t, os.Remove(filepath.Join(dir, "buckets", "reelay", "b", "0"))) // over which the emulator stumbles
+		for _, query := range []storage.Query{
+			{}, {Prefix: "a"}, {Prefix: "a/"}, {Prefix: "a/2"}, {Prefix: "b/é"}, {Prefix: "z"},
+			{StartOffset: "a/2"}, {StartOffset: "a/2/x"}, {StartOffset: "a0"}, {StartOffset: "b/3"}, {StartOffset: "z"}, {StartOffset: "a/", Prefix: "a/2/"},
+		} {
+			own := query
+			own.EndOffset = "~" // which has the emulator list
+			expected := list(own, 0)
+			for _, page := range []int{0, 1, 2, 3} {
+				require.Equal(t, expected, list(query, page), "%+v by %d", query, page)
+			}
+		}
+		_, err := objectsClient(t, objects).Bucket("other").Objects(t.Context(), nil).Next()
+		require.ErrorIs(t, err, storage.ErrBucketNotExist)
 	})
 
 	t.Run("HaveTheirDirectoryToThemselves", func(t *testing.T) {

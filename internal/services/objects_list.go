@@ -1,0 +1,156 @@
+package services
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listPage is how many objects a page of a list holds, if no fewer are asked for.
+const listPage = 1000
+
+// pager answers requests for a page of a bucket's objects: it looks for their names, in
+// order and no further than the page, and asks the emulator about each. The emulator
+// itself reads every object there is for each page, and lets nothing be written
+// meanwhile: two seconds for 50,000.
+type pager struct {
+	http.Handler        // the emulator
+	root         string // of the buckets' folders
+}
+
+// ServeHTTP implements http.Handler.
+func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	bucket, list := strings.CutPrefix(r.URL.EscapedPath(), "/storage/v1/b/")
+	bucket, list = strings.CutSuffix(bucket, "/o")
+	if r.Method != http.MethodGet || !list || strings.Contains(bucket, "/") {
+		p.Handler.ServeHTTP(w, r)
+		return
+	}
+	asked := r.URL.Query()
+	for name := range asked { // whatever else a list may be asked for is the emulator's
+		if !slices.Contains([]string{"alt", "fields", "maxResults", "pageToken", "prefix", "prettyPrint", "projection", "startOffset"}, name) &&
+			asked.Get(name) != "" && asked.Get(name) != "false" {
+			p.Handler.ServeHTTP(w, r)
+			return
+		}
+	}
+	most, err := strconv.Atoi(cmp.Or(asked.Get("maxResults"), "0"))
+	if err != nil || most < 0 || bucket == "" || strings.HasPrefix(bucket, ".") {
+		p.Handler.ServeHTTP(w, r) // which says what is wrong
+		return
+	}
+	if most == 0 || most > listPage {
+		most = listPage
+	}
+	l := &listing{
+		folder: filepath.Join(p.root, bucket), prefix: asked.Get("prefix"), from: cmp.Or(asked.Get("pageToken"), asked.Get("startOffset")), most: most,
+		read: func(name string) json.RawMessage { return p.read(r, bucket, name) },
+	}
+	if err := l.walk(""); err != nil {
+		p.Handler.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct { // who went away needs no answer
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items,omitempty"`
+		Next  string            `json:"nextPageToken,omitempty"`
+	}{"storage#objects", l.items, l.next})
+}
+
+// read is an object as the emulator shows it; nil if it is none, or none yet.
+func (p *pager) read(list *http.Request, bucket, name string) json.RawMessage {
+	one := list.Clone(list.Context())
+	one.URL = &url.URL{
+		Path: "/storage/v1/b/" + bucket + "/o/" + name, RawPath: "/storage/v1/b/" + url.PathEscape(bucket) + "/o/" + url.PathEscape(name),
+		RawQuery: url.Values{"projection": list.URL.Query()["projection"]}.Encode(),
+	}
+	one.RequestURI = one.URL.RequestURI()
+	one.Header.Del("Accept-Encoding")
+	shown := &answer{header: http.Header{}, status: http.StatusOK}
+	p.Handler.ServeHTTP(shown, one)
+	if shown.status != http.StatusOK {
+		return nil
+	}
+	return shown.body.Bytes()
+}
+
+// answer is a response that is kept.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header { return a.header }
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(part []byte) (int, error) { return a.body.Write(part) }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// listing is a page that is looked for: objects whose names begin with prefix and are
+// not before from, in their order.
+type listing struct {
+	folder, prefix, from string
+	most                 int
+	read                 func(name string) json.RawMessage
+
+	items []json.RawMessage
+	next  string // the first object behind the page
+}
+
+// walk looks through a folder of the bucket: "", or a path that ends in a slash.
+func (l *listing) walk(path string) error {
+	entries, err := os.ReadDir(filepath.Join(l.folder, path))
+	if errors.Is(err, fs.ErrNotExist) && path != "" {
+		return nil // its last object was deleted just now
+	}
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = path + entry.Name()
+		if entry.IsDir() {
+			names[i] += "/" // which is a part of the names of what is in it
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if l.next != "" {
+			return nil
+		}
+		if strings.HasSuffix(name, "/") {
+			before := name < l.from && !strings.HasPrefix(l.from, name)
+			if !before && (strings.HasPrefix(name, l.prefix) || strings.HasPrefix(l.prefix, name)) {
+				if err := l.walk(name); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if name < l.from || !strings.HasPrefix(name, l.prefix) {
+			continue
+		}
+		if item := l.read(name); item == nil {
+			continue
+		} else if len(l.items) < l.most {
+			l.items = append(l.items, item)
+		} else {
+			l.next = name
+		}
+	}
+	return nil
+}
