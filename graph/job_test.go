@@ -255,16 +255,21 @@ func TestReads(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		const state = `__typename id status progress { percent phase message step totalSteps frame totalFrames etaSeconds updatedAt }`
+		statements := countReads(t, a.Stack)
 		ask := func(fields string, more bool) map[string]any {
-			data := a.client(t, `query ($id: ID!, $more: Boolean!) { job(id: $id) { id @include(if: $more) `+fields+` } } fragment state on Job { `+state+` }`,
+			data := a.client(t, `query ($id: ID!, $more: Boolean!) { job(id: $id) { __typename @include(if: $more) `+fields+` } }`,
 				map[string]any{"id": job.ID, "more": more})
 			return at[map[string]any](t, data, "job")
 		}
 
-		alone := ask("...state", false)
-		whole := ask("...state model @include(if: $more)", true)
-		skipped := ask("...state model @include(if: $more)", false)
-		mixed := ask("...state ... on Job { more: model }", false)
+		alone := ask(state, false)
+		require.NotContains(t, *statements.last.Load(), "params", "no more is read")
+		whole := ask(state+" model @include(if: $more)", true)
+		require.Contains(t, *statements.last.Load(), "params")
+		skipped := ask(state+" model @include(if: $more)", false)
+		mixed := ask("... on Job { "+state+" more: model }", false)
+		disguised := ask("status: model", false)
+		node := ask("... on Node { id }", false)
 
 		require.Equal(t, 40., at[float64](t, alone, "progress", "percent"))
 		for field, value := range at[map[string]any](t, alone, "progress") {
@@ -272,6 +277,8 @@ func TestReads(t *testing.T) {
 		}
 		require.Equal(t, alone, skipped)
 		require.Equal(t, "testcard", mixed["more"])
+		require.Equal(t, "testcard", disguised["status"])
+		require.Equal(t, string(job.ID), node["id"])
 		require.Equal(t, "testcard", whole["model"])
 		delete(mixed, "more")
 		delete(whole, "model")

@@ -19,12 +19,16 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// counter counts SQL statements, prepared ones, too.
-type counter struct{ n atomic.Int64 }
+// counter counts SQL statements, prepared ones, too, and keeps the last one.
+type counter struct {
+	n    atomic.Int64
+	last atomic.Pointer[string]
+}
 
 // TraceQueryStart implements pgx.QueryTracer.
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
 	c.n.Add(1)
+	c.last.Store(&query.SQL)
 	return ctx
 }
 

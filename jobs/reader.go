@@ -69,7 +69,7 @@ func shown(p Principal, id models.JobID, job *models.Job, err error) (*models.Jo
 // jobRead is a job that somebody asks for, and what was found.
 type jobRead struct {
 	id models.JobID
-	// state tells that only the status and the progress are asked for.
+	// state tells that no more is asked for than models.GetJobStates reads.
 	state bool
 	job   *models.Job
 	err   error
@@ -78,35 +78,34 @@ type jobRead struct {
 // Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
 // time: a job's state is what is asked for most.
 func (r *Reader) Job(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	return r.job(ctx, p, jobRead{id: id})
+	return r.job(ctx, p, &jobRead{id: id})
 }
 
 // JobState is Job for who asks for no more than what models.GetJobStates reads.
 func (r *Reader) JobState(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	return r.job(ctx, p, jobRead{id: id, state: true})
+	return r.job(ctx, p, &jobRead{id: id, state: true})
 }
 
-func (r *Reader) job(ctx context.Context, p Principal, asked jobRead) (*models.Job, error) {
-	id, read := asked.id, &asked
-	if !id.Valid() {
+func (r *Reader) job(ctx context.Context, p Principal, read *jobRead) (*models.Job, error) {
+	if !read.id.Valid() {
 		return nil, notFound("job")
 	}
 	if err := r.reads.do(ctx, read, 1, r.readJobs); err != nil {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
+		return nil, fmt.Errorf("read job %s: %w", read.id, err)
 	}
-	return shown(p, id, read.job, read.err)
+	return shown(p, read.id, read.job, read.err)
 }
 
 func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][]*jobRead) {
 	ids := make([]models.JobID, len(all))
-	read := models.GetJobStates
-	for i, one := range all {
-		ids[i] = one.id
-		if !one.state {
-			read = models.GetJobs
+	get := models.GetJobStates
+	for i, read := range all {
+		ids[i] = read.id
+		if !read.state {
+			get = models.GetJobs
 		}
 	}
-	rows, err := read(ctx, r.DB, ids)
+	rows, err := get(ctx, r.DB, ids)
 	found := keyedBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	for _, read := range all {
 		read.err = err

@@ -86,7 +86,15 @@ func TestPicks(t *testing.T) {
 
 		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE events('{}', '{}', 10)").Scan(t.Context(), &lines))
 
-		require.Regexp(t, `job_events_\w+_pkey on .*\n +Index Cond: \(\(job_id = j.id\) AND \(seq > j.seq\)\)`, strings.Join(lines, "\n"))
+		partitions := 0
+		for i, line := range lines {
+			if strings.Contains(line, " on job_events") {
+				partitions++
+				require.Contains(t, line, "_pkey on job_events")
+				require.Contains(t, lines[i+1], "Index Cond: ((job_id = j.id) AND (seq > j.seq))")
+			}
+		}
+		require.NotZero(t, partitions)
 	})
 
 	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {

@@ -250,7 +250,7 @@ var stateColumns = []string{
 }
 
 // GetJobStates is GetJobs for jobs of which only the id, the account, the status and the
-// progress are wanted: the rest of a job is sixty columns.
+// progress are wanted: the rest of a job is fifty columns more.
 func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
 	return someOf[Job](ctx, db, stateColumns, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))
 }

@@ -50,7 +50,10 @@ type JobEvent struct {
 
 // ListJobEvents returns a job's events after afterSeq, oldest first.
 func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit int) ([]*JobEvent, error) {
-	return rowsOf[JobEvent](ctx, db, "WHERE e.job_id = $1 AND e.seq > $2 ORDER BY e.seq LIMIT $3", uuidOf(job), afterSeq, limit)
+	var events []*JobEvent
+	err := db.NewSelect().Model(&events).Where("e.job_id = ? AND e.seq > ?", job, afterSeq).
+		Order("e.seq").Limit(int64(limit)).Scan(ctx)
+	return events, err
 }
 
 // ListEventsOfJobs is ListJobEvents for many jobs: of each up to limit events.

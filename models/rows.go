@@ -39,14 +39,14 @@ func readRows[T any](ctx context.Context, db bun.IDB, query string, args ...any)
 	return readCells(ctx, db, cellsOf[T](db), query, args...)
 }
 
-func readCells[T any](ctx context.Context, db bun.IDB, cells cells[T], query string, args ...any) (found []*T, err error) {
+func readCells[T any](ctx context.Context, db bun.IDB, into cells[T], query string, args ...any) (found []*T, err error) {
 	rows, err := prepared(ctx, db, query, args...)
-	into := cells.add(nil)
+	dest := into.add(nil)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		row := new(T)
 		found = append(found, row)
-		cells.fill(row)
-		return rows.Scan(into...)
+		into.fill(row)
+		return rows.Scan(dest...)
 	})
 	return found, err
 }

@@ -29,9 +29,9 @@ type pager struct {
 
 // ServeHTTP implements http.Handler.
 func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	bucket, list := strings.CutPrefix(r.URL.EscapedPath(), "/storage/v1/b/")
-	bucket, list = strings.CutSuffix(bucket, "/o")
-	if r.Method != http.MethodGet || !list || strings.Contains(bucket, "/") {
+	path, list := strings.CutSuffix(r.URL.EscapedPath(), "/o")
+	bucket, ofBucket := strings.CutPrefix(path, "/storage/v1/b/")
+	if r.Method != http.MethodGet || !list || !ofBucket || strings.Contains(bucket, "/") {
 		p.Handler.ServeHTTP(w, r)
 		return
 	}
