@@ -57,17 +57,14 @@ func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t mod
 	return answer, wrap(err, "artifact of attempt %s", f.AttemptID)
 }
 
-// commit verifies an object before the transaction that keeps it.
+// commit verifies an object before the transaction that keeps it, and that looks whether
+// there is a lease.
 func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o *UploadedObject,
 	then func(l *held, a *models.Artifact, isNew bool), complete func(*models.Artifact),
 ) (*Answer, error) {
-	attempt, err := f.live(ctx, h.DB, p)
+	verified, err := h.verify(ctx, f, t, o)
 	if err != nil {
-		return nil, err
-	}
-	verified, err := h.verify(ctx, attempt, t, o)
-	if err != nil {
-		return nil, err
+		return nil, h.lostOr(ctx, p, f, err)
 	}
 	if complete != nil {
 		complete(verified)

@@ -93,16 +93,8 @@ func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	return err
 }
 
-// verifyCompletion asks the store about each object, while no row is locked yet. Of
-// a completion without any it reads nothing.
+// verifyCompletion asks the store about each object, while no row is locked yet.
 func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c Completion) ([]*models.Artifact, error) {
-	if c.Video == nil && c.Thumbnail == nil && c.Spritesheet == nil && c.Log == nil {
-		return nil, nil
-	}
-	attempt, err := f.live(ctx, h.DB, p)
-	if err != nil {
-		return nil, err
-	}
 	var verified []*models.Artifact
 	for _, object := range []struct {
 		t models.ArtifactType
@@ -116,9 +108,9 @@ func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c C
 		if object.o == nil {
 			continue
 		}
-		a, err := h.verify(ctx, attempt, object.t, object.o)
+		a, err := h.verify(ctx, f, object.t, object.o)
 		if err != nil {
-			return nil, err
+			return nil, h.lostOr(ctx, p, f, err)
 		}
 		verified = append(verified, a)
 	}
@@ -173,7 +165,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 	}
 	var logs []*models.Artifact
 	if failure.Log != nil {
-		log, err := h.verify(ctx, attempt, models.ArtifactLog, failure.Log)
+		log, err := h.verify(ctx, f, models.ArtifactLog, failure.Log)
 		if err != nil {
 			return nil, err
 		}

@@ -109,29 +109,28 @@ func Submitting(s *Submitter) int {
 func Patient(s *Submitter) { s.patience = time.Minute }
 
 // HoldTogether has calls over leases wait, as if others were at work, until run runs
-// those that wait: what keeps a lease together, and what ends one.
+// those that wait: what keeps a lease together, what ends one, and what beats.
 func HoldTogether(h *Holder) (waiting func() int, run func()) {
-	gathers := []*gather[*fencedCall]{&h.keeping, &h.ending}
-	other := cue[*fencedCall]{begun: time.Now()}
-	for _, g := range gathers {
+	keeping, keep := holdUp(&h.keeping)
+	ending, end := holdUp(&h.ending)
+	beating, beat := holdUp(&h.beats)
+	return func() int { return keeping() + ending() + beating() }, func() { keep(); end(); beat() }
+}
+
+func holdUp[T comparable](g *gather[T]) (waiting func() int, run func()) {
+	other := cue[T]{begun: time.Now()}
+	g.mu.Lock()
+	g.begun = append(g.begun, other.begun)
+	g.mu.Unlock()
+	waiting = func() int {
 		g.mu.Lock()
-		g.begun = append(g.begun, other.begun)
-		g.mu.Unlock()
-	}
-	waiting = func() (n int) {
-		for _, g := range gathers {
-			g.mu.Lock()
-			n += len(g.waiting)
-			g.mu.Unlock()
-		}
-		return n
+		defer g.mu.Unlock()
+		return len(g.waiting)
 	}
 	run = func() {
-		for _, g := range gathers {
-			g.mu.Lock()
-			g.over(other)
-			g.mu.Unlock()
-		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.over(other)
 	}
 	return waiting, run
 }

@@ -146,7 +146,7 @@ func TestCallsInOneBatch(t *testing.T) {
 
 		errs := inOneBatch(t, s, nil,
 			requesting(t, s, worker, fence),
-			reporting(t, s, worker, jobs.Fence{AttemptID: fence.AttemptID, Token: models.NewFencingToken()}, 90))
+			requesting(t, s, worker, jobs.Fence{AttemptID: fence.AttemptID, Token: models.NewFencingToken()}))
 
 		require.NoError(t, errs[0])
 		require.ErrorContains(t, errs[1], "read the attempt")

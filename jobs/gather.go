@@ -32,9 +32,8 @@ var errGivenUp = errors.New("the batch that this call was a part of was given up
 
 // gather joins concurrent calls into batches, each run by one of its callers, so
 // that one transaction serves many. Who finds nobody at work runs at once: a call
-// that comes alone waits for nobody, and no batch waits for more. Who finds others
-// waits, and whoever is done hands all that waits by then to the first of those.
-// There is nothing to start or to stop.
+// that comes alone waits for nobody. Who finds others waits, and whoever is done hands
+// all that waits by then to the first of those. There is nothing to start or to stop.
 type gather[T comparable] struct {
 	// most is how many batches may be under way at once; 0 is one. Another begins
 	// only beside slow ones: one large batch costs less than two small ones. It has a
@@ -44,7 +43,10 @@ type gather[T comparable] struct {
 	mu      sync.Mutex
 	waiting []*caller[T]
 	begun   []time.Time // when the batches under way that others wait behind were
-	watched bool        // see watch
+	watched bool        // a look is due once what is under way is slow
+	last    time.Time   // when the newest batch began
+	usual   float64     // how many calls batches had lately, at most
+	rests   bool        // a look is due once the rest is over
 }
 
 // slowBatch is how long a batch may take before others are let past it: many times
@@ -124,7 +126,7 @@ func (g *gather[T]) next() {
 		size += g.waiting[n].size
 		n++
 	}
-	if n == 0 {
+	if n == 0 || !g.rested(n, now) {
 		return
 	}
 	batch := slices.Clone(g.waiting[:n])
@@ -133,16 +135,47 @@ func (g *gather[T]) next() {
 	g.hand(cue[T]{batch: batch, begun: now})
 }
 
+// gatherRest is how long after the begin of one batch the next waits for as many calls
+// as usual. Of a transaction of few calls most is its own cost: where calls come to a busy
+// process all the time, each by itself, it would be kept busier by that.
+const gatherRest = 20 * time.Millisecond
+
+// forgets is how much of what is usual is forgotten with each batch.
+const forgets = 0.05
+
+// rested tells whether a batch of n may begin now; if not, it has it looked for again.
+// Calls that come one after the other, each once the one before is answered, never wait
+// for more than come that way, be it one or fifty.
+func (g *gather[T]) rested(n int, now time.Time) bool {
+	since := now.Sub(g.last)
+	switch {
+	case since >= 10*gatherRest:
+		g.usual = 0
+	case since < gatherRest && n == len(g.waiting) && n < int(g.usual+0.5):
+		g.look(&g.rests, gatherRest-since)
+		return false
+	}
+	g.usual, g.last = max(float64(n), g.usual*(1-forgets)), now
+	return true
+}
+
 // watch has those who still wait looked for again, once what is under way is slow.
 func (g *gather[T]) watch() {
-	if g.watched || len(g.waiting) == 0 || len(g.begun) >= g.most {
+	if len(g.waiting) > 0 && len(g.begun) > 0 && len(g.begun) < g.most {
+		g.look(&g.watched, slowBatch)
+	}
+}
+
+// look has the next batch looked for after a time, unless it will be.
+func (g *gather[T]) look(due *bool, after time.Duration) {
+	if *due {
 		return
 	}
-	g.watched = true
-	time.AfterFunc(slowBatch, func() {
+	*due = true
+	time.AfterFunc(after, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.watched = false
+		*due = false
 		g.next()
 	})
 }

@@ -119,6 +119,74 @@ func TestGather(t *testing.T) {
 		})
 	})
 
+	t.Run("WaitsAMomentForAsManyAsUsual", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			var calls []<-chan error
+			come := func(numbers ...int) {
+				for _, n := range numbers {
+					calls = append(calls, h.callNow(t.Context(), n, 1))
+				}
+			}
+			over := func() {
+				h.let <- struct{}{}
+				synctest.Wait()
+			}
+			come(0, 1, 2, 3)
+			over()
+			over()
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.seen())
+
+			come(4, 5)
+			require.Len(t, h.seen(), 2)
+			come(6)
+			require.Equal(t, []int{4, 5, 6}, h.seen()[2], "they are as many")
+			over()
+			come(7)
+			time.Sleep(gatherRest - 1)
+			synctest.Wait()
+			require.Len(t, h.seen(), 3)
+			time.Sleep(1)
+			synctest.Wait()
+			require.Equal(t, []int{7}, h.seen()[3], "no more came")
+			come(8)
+			over()
+			require.Len(t, h.seen(), 4)
+			time.Sleep(gatherRest)
+			synctest.Wait()
+			over()
+			time.Sleep(10 * gatherRest)
+			come(9)
+			require.Len(t, h.seen(), 6, "long after the last")
+			over()
+			come(10)
+			require.Len(t, h.seen(), 7, "one is usual by now")
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+		})
+	})
+
+	t.Run("KeepsNobodyWaitingWhoComesAgainWhenHeWasAnswered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			close(h.let)
+			began := time.Now()
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					for n := range 100 {
+						require.NoError(t, h.do(t.Context(), &n, 1, h.run))
+					}
+				})
+			}
+			all.Wait()
+
+			require.Less(t, time.Since(began), 40*gatherRest)
+		})
+	})
+
 	t.Run("BoundsABatch", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newSlowVerb()

@@ -21,24 +21,40 @@ func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []
 	if err != nil {
 		return nil, err
 	}
+	return h.beat(ctx, p, f, models.LeaseBeat{GPUUtilization: utilization})
+}
+
+// beat is one heartbeat, or report of progress, and what PostgreSQL answered, if it
+// extended a lease.
+type beat struct {
+	models.LeaseBeat
+	found *models.Beat
+	err   error
+}
+
+func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.LeaseBeat) (*Answer, error) {
 	if !f.AttemptID.Valid() || !f.Token.Valid() || p.WorkerID == "" {
 		_, err := f.live(ctx, h.DB, p)
 		return nil, err
 	}
-	b := &beat{LeaseBeat: models.LeaseBeat{Hold: models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}, GPUUtilization: utilization}}
+	says.Hold = models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
+	b := &beat{LeaseBeat: says}
 	if err := h.beats.do(ctx, b, 1, h.beatAll); err != nil {
 		return nil, err
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	if b.found == nil { // the first one of an attempt, or none of the caller's
-		l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *held) error { return nil }})
-		if err != nil {
+	if b.found == nil && b.err == nil { // the first one of an attempt, or none of the caller's
+		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}
-		answer := l.answer()
-		return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
+		if err := h.beats.do(ctx, b, 1, h.beatAll); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case b.found == nil: // it ended since
+		return nil, ErrLeaseLost
 	}
 	found := b.found
 	answer := &Answer{LeaseExpiresAt: found.LeaseExpiresAt, Directive: directive(
@@ -46,15 +62,15 @@ func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []
 	return answer, h.delivered(ctx, answer, found.CancelDeliveredAt)
 }
 
-// beat is one heartbeat, and what PostgreSQL answered, if it extended a lease.
-type beat struct {
-	models.LeaseBeat
-	found *models.Beat
-	err   error
+// begin notes an attempt's first sign of work.
+func (h *Holder) begin(ctx context.Context, p Principal, f Fence) error {
+	_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *held) error { return nil }})
+	return err
 }
 
-// beatAll extends the leases of heartbeats that came together. If somebody else
-// holds a row of one for long, each goes on by itself: none waits for another's row.
+// beatAll extends the leases of heartbeats that came together, and keeps the progress
+// that they report. If somebody else holds a row of one for long, each goes on by
+// itself: none waits for another's row.
 func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
@@ -62,14 +78,19 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat
 	}
 	var found map[models.Hold]*models.Beat
 	err := anew(ctx, func() (err error) {
-		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone))
+		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone), progressEvents)
 		return err
 	})
 	if models.IsLockTimeout(err) && !alone {
 		return slices.Collect(slices.Chunk(all, 1))
 	}
+	var news []string
 	for _, b := range all {
 		b.found, b.err = found[b.Hold], err
+		if b.found != nil && b.Progress != nil {
+			news = append(news, jobNews(b.found.JobID, b.found.Told)...)
+		}
 	}
+	h.Leaser.Notifier.tell(ctx, news)
 	return nil
 }

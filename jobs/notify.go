@@ -41,17 +41,21 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 		}
 	}
 	n.read(ctx, standings)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	n.index(ctx, all, standings)
 	var news []string
 	for _, c := range all {
 		news = append(news, c.news()...)
 	}
+	n.tell(ctx, news)
+}
+
+// tell sends news to whom they concern, beside the caller.
+func (n *Notifier) tell(ctx context.Context, news []string) {
 	if len(news) == 0 {
-		cancel()
 		return
 	}
 	slices.Sort(news)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	go func() {
 		defer cancel()
 		n.News.Publish(ctx, slices.Compact(news)...)
@@ -60,6 +64,8 @@ func (n *Notifier) after(ctx context.Context, changes ...*change) {
 
 // index keeps the ready index as the changes left the jobs and accounts.
 func (n *Notifier) index(ctx context.Context, changes []*change, standings []models.Standing) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	defer cancel()
 	var left []ReadyJob
 	for _, c := range changes {
 		if c.left != nil {
@@ -81,14 +87,20 @@ func (n *Notifier) index(ctx context.Context, changes []*change, standings []mod
 
 // news are the ids of whom the change says something new of.
 func (c *change) news() []string {
-	news := []string{string(c.job.ID)}
-	if len(c.events) > 0 || c.job.Status != c.from {
-		news = append(news, topicChanges)
-	}
+	news := jobNews(c.job.ID, len(c.events) > 0 || c.job.Status != c.from)
 	if c.tell != "" {
 		news = append(news, string(c.tell))
 	}
 	return news
+}
+
+// jobNews are those of a job of which something is new, for all who follow all jobs if
+// that is worth an event.
+func jobNews(id models.JobID, event bool) []string {
+	if event {
+		return []string{string(id), topicChanges}
+	}
+	return []string{string(id)}
 }
 
 // worker tells a worker that something is wanted of it: through its lease call if

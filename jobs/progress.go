@@ -15,11 +15,8 @@ type ProgressReport struct {
 	ResumedFrom models.ArtifactID
 }
 
-// Progress events are thinned: one per this much of either.
-const (
-	progressEventEvery   = 5 * time.Second
-	progressEventPercent = 1.0
-)
+// progressEvents are thinned: one per this much of either.
+var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
 
 const maxMessageBytes = 500
 
@@ -28,23 +25,28 @@ func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, repor
 	if err := report.valid(); err != nil {
 		return nil, err
 	}
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
-		if report.ResumedFrom != "" {
-			if err := l.resumed(ctx, report.ResumedFrom); err != nil {
-				return err
+	answer, err := h.report(ctx, p, f, report)
+	return answer, wrap(err, "progress of attempt %s", f.AttemptID)
+}
+
+func (h *Holder) report(ctx context.Context, p Principal, f Fence, report ProgressReport) (*Answer, error) {
+	if report.ResumedFrom != "" || report.Phase == models.PhaseUploading {
+		_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
+			if report.ResumedFrom != "" {
+				if err := l.resumed(ctx, report.ResumedFrom); err != nil {
+					return err
+				}
 			}
+			if report.Phase == models.PhaseUploading {
+				return l.change.completing()
+			}
+			return nil
+		}})
+		if err != nil {
+			return nil, err
 		}
-		l.progress(report.Progress)
-		if report.Phase == models.PhaseUploading {
-			return l.change.completing()
-		}
-		return nil
-	}})
-	if err != nil {
-		return nil, wrap(err, "progress of attempt %s", f.AttemptID)
 	}
-	answer := l.answer()
-	return answer, wrap(h.delivered(ctx, answer, l.job.CancelDeliveredAt), "progress of attempt %s", f.AttemptID)
+	return h.beat(ctx, p, f, models.LeaseBeat{Progress: &report.Progress})
 }
 
 func (r *ProgressReport) valid() error {
@@ -64,18 +66,6 @@ func (r *ProgressReport) valid() error {
 	}
 	r.Message = clip(printable(r.Message), maxMessageBytes)
 	return nil
-}
-
-func (l *held) progress(p models.Progress) {
-	job, now := l.job, l.change.now
-	p.UpdatedAt = now
-	job.Progress = p
-	if job.ProgressEventPercent != nil && math.Abs(p.Percent-*job.ProgressEventPercent) < progressEventPercent &&
-		now.Sub(job.ProgressEventAt) < progressEventEvery {
-		return
-	}
-	job.ProgressEventAt, job.ProgressEventPercent = now, &p.Percent
-	l.change.note(models.EventProgress, payload{"percent": p.Percent, "phase": p.Phase, "message": p.Message})
 }
 
 // resumed notes which checkpoint the attempt went on from.

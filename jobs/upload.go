@@ -136,10 +136,10 @@ type UploadedObject struct {
 	Metadata    json.RawMessage
 }
 
-// verify compares what a worker says with what it was issued, and both with what
-// the store holds. It returns INVALID_INPUT for a key that was not issued to the
+// verify compares what a worker says with what its attempt was issued, and both with
+// what the store holds. Whether the attempt is its own is left to the call. It returns INVALID_INPUT for a key that was not issued to the
 // attempt for that type, and CHECKSUM_MISMATCH.
-func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
+func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
 		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
@@ -148,7 +148,7 @@ func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.Artifac
 	if err != nil {
 		return nil, err
 	}
-	issued, err := models.FindUpload(ctx, h.DB, a.ID, o.ObjectKey)
+	issued, err := models.FindUpload(ctx, h.DB, f.AttemptID, o.ObjectKey)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && issued.Type != t {
 		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
 	}
@@ -172,9 +172,18 @@ func (h *Holder) verify(ctx context.Context, a *models.Attempt, t models.Artifac
 		return nil, mismatch("The store holds %d bytes with checksum %s, not the %s that was announced.", stored.SizeBytes, stored.Checksum, what)
 	}
 	return &models.Artifact{
-		ID: models.NewArtifactID(), JobID: a.JobID, AttemptID: a.ID, Type: t, ObjectKey: o.ObjectKey,
+		ID: models.NewArtifactID(), JobID: issued.JobID, AttemptID: f.AttemptID, Type: t, ObjectKey: o.ObjectKey,
 		SizeBytes: stored.SizeBytes, Checksum: stored.Checksum, ContentType: issued.ContentType, Metadata: metadata,
 	}, nil
+}
+
+// lostOr is why a call over an object is refused: its lease, if that is over, before
+// whatever is wrong with the object.
+func (h *Holder) lostOr(ctx context.Context, p Principal, f Fence, refused error) error {
+	if _, lost := f.live(ctx, h.DB, p); lost != nil {
+		return lost
+	}
+	return refused
 }
 
 // storeAway is how a store that cannot be asked is told to a caller.

@@ -123,13 +123,13 @@ func TestBeats(t *testing.T) {
 			`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
 				SELECT md5('w' || i)::uuid, 'p', 'w' || i, 'r', 'g', 'SPOT', '{testcard}', 'TERMINATED', now() FROM generate_series(1, 1000) i`,
 			`ANALYZE workers`,
-			`PREPARE extend (uuid[], uuid[], uuid[], text[], float8, text) AS ` + models.ExtendLeasesSQL,
+			`PREPARE extend (uuid[], uuid[], uuid[], text[], float8[], text[], text[], int[], int[], int[], int[], float8[], float8, text, float8, float8) AS ` + models.ExtendLeasesSQL,
 			`PREPARE touch (uuid[], text[], text) AS ` + models.TouchWorkersSQL(conn),
 		} {
 			_, err := conn.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		for _, call := range []string{"extend('{}', '{}', '{}', '{}', 30, '0')", "touch('{}', '{}', '0')"} {
+		for _, call := range []string{"extend('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 30, '0', 1, 5)", "touch('{}', '{}', '0')"} {
 			var lines []string
 			require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE "+call).Scan(t.Context(), &lines))
 
