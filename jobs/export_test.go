@@ -21,6 +21,9 @@ func (w *Waiters) Waiting() int {
 	return len(w.waiting)
 }
 
+// TopicChanges is the news of which changes of all jobs are.
+const TopicChanges = topicChanges
+
 // What a doctor makes of what PostgreSQL says.
 var (
 	Settings = settings

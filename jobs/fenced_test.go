@@ -255,7 +255,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.Exec(t, "CREATE TRIGGER skip BEFORE UPDATE ON job_attempts FOR EACH ROW EXECUTE FUNCTION skip()")
 		before := s.Reload(t, lease.Job.ID)
 
-		errs := inOneBatch(t, s, nil, reporting(t, s, worker, fence, 10), reporting(t, s, other, theirs, 20), requesting(t, s, worker, fence))
+		errs := inOneBatch(t, s, nil, reporting(t, s, worker, fence, 10), requesting(t, s, other, theirs), requesting(t, s, worker, fence))
 
 		require.NoError(t, errs[0])
 		require.Error(t, errs[1])

@@ -31,9 +31,10 @@ func patienceOf(alone bool) time.Duration {
 var errGivenUp = errors.New("the batch that this call was a part of was given up")
 
 // gather joins concurrent calls into batches, each run by one of its callers, so
-// that one transaction serves many. Who finds nobody at work runs at once: a call
-// that comes alone waits for nobody. Who finds others waits, and whoever is done hands
-// all that waits by then to the first of those. There is nothing to start or to stop.
+// that one transaction serves many. Who finds nobody at work runs at once, unless
+// others came together a moment ago: see rested. Who finds others waits, and whoever is
+// done hands all that waits by then to the first of those. There is nothing to start or
+// to stop.
 type gather[T comparable] struct {
 	// most is how many batches may be under way at once; 0 is one. Another begins
 	// only beside slow ones: one large batch costs less than two small ones. It has a
@@ -126,7 +127,7 @@ func (g *gather[T]) next() {
 		size += g.waiting[n].size
 		n++
 	}
-	if n == 0 || !g.rested(n, now) {
+	if n == 0 || !g.rested(n, size, now) {
 		return
 	}
 	batch := slices.Clone(g.waiting[:n])
@@ -140,22 +141,27 @@ func (g *gather[T]) next() {
 // process all the time, each by itself, it would be kept busier by that.
 const gatherRest = 20 * time.Millisecond
 
-// forgets is how much of what is usual is forgotten with each batch.
-const forgets = 0.05
+const (
+	// gatherCompany is how many calls never wait for more.
+	gatherCompany = 16
+	// gatherForgets is how much of what is usual is forgotten with each batch.
+	gatherForgets = 0.1
+)
 
 // rested tells whether a batch of n may begin now; if not, it has it looked for again.
-// Calls that come one after the other, each once the one before is answered, never wait
-// for more than come that way, be it one or fifty.
-func (g *gather[T]) rested(n int, now time.Time) bool {
+// Calls that come one after the other, each once the one before is answered, do not wait
+// for more than come that way, be it one or ten. After a burst, who comes alone may wait
+// for company for half a second in all.
+func (g *gather[T]) rested(n, size int, now time.Time) bool {
 	since := now.Sub(g.last)
 	switch {
 	case since >= 10*gatherRest:
 		g.usual = 0
-	case since < gatherRest && n == len(g.waiting) && n < int(g.usual+0.5):
+	case since < gatherRest && n == len(g.waiting) && size < gatherSize && n < int(g.usual+0.5):
 		g.look(&g.rests, gatherRest-since)
 		return false
 	}
-	g.usual, g.last = max(float64(n), g.usual*(1-forgets)), now
+	g.usual, g.last = min(max(float64(n), g.usual*(1-gatherForgets)), gatherCompany), now
 	return true
 }
 

@@ -69,8 +69,8 @@ func (h *Holder) begin(ctx context.Context, p Principal, f Fence) error {
 }
 
 // beatAll extends the leases of heartbeats that came together, and keeps the progress
-// that they report. If somebody else holds a row of one for long, each goes on by
-// itself: none waits for another's row.
+// that they report. If somebody else holds a row of one for long, or one fails, each goes
+// on by itself: none waits for another's row, and none fails for another.
 func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
@@ -81,7 +81,7 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat
 		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone), progressEvents)
 		return err
 	})
-	if models.IsLockTimeout(err) && !alone {
+	if err != nil && (len(all) > 1 || models.IsLockTimeout(err) && !alone) {
 		return slices.Collect(slices.Chunk(all, 1))
 	}
 	var news []string

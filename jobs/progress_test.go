@@ -1,13 +1,16 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 func TestReportProgress(t *testing.T) {
@@ -115,4 +118,101 @@ func TestReportProgress(t *testing.T) {
 		require.Equal(t, 99.0, after.Progress.Percent)
 		require.Equal(t, models.PhaseRendering, after.Progress.Phase)
 	})
+
+	t.Run("GoesOnFromHowItFoundTheJobOnceItHadIt", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		require.NoError(t, reporting(t, s, worker, fence, 1)())
+		var answer *jobs.Answer
+
+		err := whileHeld(t, s, []string{
+			"INSERT INTO job_events (job_id, seq, run, type, payload) SELECT id, event_seq + 1, run, 'CANCEL_REQUESTED', '{}' FROM jobs WHERE id = ?0",
+			"UPDATE jobs SET event_seq = event_seq + 1, crashes = 1, cancel_requested_at = now(), cancel_reason = 'enough' WHERE id = ?0",
+		}, job.ID, func() (err error) {
+			answer, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: 50}})
+			return err
+		})
+
+		require.NoError(t, err)
+		require.Equal(t, jobs.Directive{Action: jobs.DirectCancel, Reason: "enough", JobID: job.ID}, answer.Directive)
+		after := s.Reload(t, job.ID)
+		require.Equal(t, 1, after.Crashes)
+		require.Equal(t, 50.0, after.Progress.Percent)
+		require.Equal(t, []models.JobEventType{
+			models.EventQueued, models.EventLeased, models.EventStarted, models.EventProgress, models.EventCancelRequested, models.EventProgress,
+		}, eventTypes(t, s, job.ID))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("KeepsNothingOfALeaseThatWasLostWhileItWaited", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		require.NoError(t, reporting(t, s, worker, fence, 1)())
+
+		err := whileHeld(t, s, []string{
+			"SELECT FROM jobs WHERE id = ?0 FOR NO KEY UPDATE",
+			"UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = now() WHERE job_id = ?0",
+		}, job.ID, reporting(t, s, worker, fence, 50))
+
+		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.Equal(t, 1.0, s.Reload(t, job.ID).Progress.Percent)
+	})
+
+	t.Run("ThatCannotBeKeptSpoilsNobodysHeartbeat", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := leased(t)
+		require.NoError(t, reporting(t, s, worker, fence, 1)())
+		s.Submit(t)
+		other := s.Worker(t, "two")
+		_, theirs := s.Lease(t, other)
+		require.NoError(t, reporting(t, s, other, theirs, 1)())
+		s.Exec(t, "INSERT INTO job_events (job_id, seq, run, type, payload) SELECT id, event_seq + 1, run, 'PROGRESS', '{}' FROM jobs WHERE id = ?", job.ID)
+
+		errs := inOneBatch(t, s, nil, reporting(t, s, worker, fence, 50), func() error {
+			_, err := s.Holder.Heartbeat(t.Context(), other, theirs, nil)
+			return err
+		})
+
+		require.ErrorContains(t, errs[0], "duplicate key")
+		require.NoError(t, errs[1])
+	})
+
+	t.Run("IsNewsToWhoFollowsTheJobAndToWhoFollowsAll", func(t *testing.T) {
+		t.Parallel()
+
+		const reports = 5
+		s, job, worker, fence := leased(t)
+		ofJob, ofAll := make(chan bool, 3*reports), make(chan bool, 3*reports)
+		news := s.Notifier.News
+		defer news.Subscribe(t.Context(), string(job.ID), func() { ofJob <- true })()
+		defer news.Subscribe(t.Context(), jobs.TopicChanges, func() { ofAll <- true })()
+
+		for i := range reports {
+			require.NoError(t, reporting(t, s, worker, fence, float64(2*i))())
+		}
+
+		for range reports { // two more may be of the lease and the start
+			<-ofJob
+			<-ofAll
+		}
+	})
+}
+
+// whileHeld makes a call wait for a transaction of these statements about a job.
+func whileHeld(t *testing.T, s *jobstest.Stack, queries []string, job models.JobID, call func() error) error {
+	t.Helper()
+	answer := make(chan error, 1)
+	require.NoError(t, s.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		for _, query := range queries {
+			_, err := tx.NewRaw(query, job).Exec(ctx)
+			require.NoError(t, err)
+		}
+		go func() { answer <- call() }()
+		s.WaitForLocks(t, 1)
+		return nil
+	}))
+	return <-answer
 }

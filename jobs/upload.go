@@ -137,8 +137,9 @@ type UploadedObject struct {
 }
 
 // verify compares what a worker says with what its attempt was issued, and both with
-// what the store holds. Whether the attempt is its own is left to the call. It returns INVALID_INPUT for a key that was not issued to the
-// attempt for that type, and CHECKSUM_MISMATCH.
+// what the store holds. Whether the attempt is its own is left to the call. It returns
+// INVALID_INPUT for a key that was not issued to the attempt for that type, and
+// CHECKSUM_MISMATCH.
 func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {

@@ -69,7 +69,7 @@ const extendLeasesSQL = `
 			SELECT job_id FROM job_attempts
 			WHERE id = b.id AND worker_id::text = b.worker_id::text AND fencing_token::text = b.token::text AND status || '' = 'RUNNING' OFFSET 0) a),
 	jobs_held AS MATERIALIZED (
-		SELECT id, run, event_seq, progress_event_at, progress_event_percent FROM jobs
+		SELECT id, run, event_seq, progress_event_at, progress_event_percent, cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs
 		WHERE id = ANY (ARRAY(SELECT job_id FROM reports)) AND status || '' IN ('RUNNING', 'COMPLETING')
 		ORDER BY id FOR NO KEY UPDATE),
 	held AS MATERIALIZED (
@@ -119,7 +119,10 @@ const extendLeasesSQL = `
 		EXISTS (SELECT FROM told WHERE job_id = beat.job_id AND due)
 	FROM beat JOIN alive ON alive.id = beat.worker_id
 	CROSS JOIN LATERAL (
-		SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs WHERE id = beat.job_id OFFSET 0) j`
+		SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs_held WHERE id = beat.job_id
+		UNION ALL
+		SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs
+		WHERE id = beat.job_id AND NOT EXISTS (SELECT FROM jobs_held WHERE id = beat.job_id) OFFSET 0) j`
 
 // ExtendLeases restarts the leases of those attempts that are RUNNING and held by
 // that worker under that token, notes that sign of their workers' life with the

@@ -136,6 +136,12 @@ func TestBeats(t *testing.T) {
 			plan := strings.Join(lines, "\n")
 			require.Contains(t, plan, "on workers_pkey", call)
 			require.NotContains(t, plan, "workers_one_per_slot", call)
+			require.NotContains(t, plan, "Seq Scan", call)
+			for _, line := range lines {
+				if strings.Contains(line, "Index Scan") {
+					require.Contains(t, line, "_pkey", plan)
+				}
+			}
 		}
 	})
 }
