@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -68,8 +67,7 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	server := handler.New(schema)
 	server.AddTransport(transport.SSE{KeepAlivePingInterval: pingEvery})
 	server.AddTransport(transport.Options{})
-	server.AddTransport(transport.GET{})
-	server.AddTransport(transport.POST{})
+	server.AddTransport(single{})
 	server.AddTransport(socketTransport{api})
 	server.SetParserTokenLimit(maxTokens)
 	queries := queryCache{lru.New[*ast.QueryDocument](cachedQueries)}
@@ -117,7 +115,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
-	if status, refused := check(r); refused != nil {
+	params, status, refused := read(r)
+	if refused != nil {
 		refuse(w, r, status, refused)
 		return
 	}
@@ -135,8 +134,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer patient.end()
 		w = patient
 	} else {
-		answer := &answerWriter{ResponseWriter: w, method: r.Method}
-		ctx, w = context.WithValue(ctx, answerKey{}, answer), answer
+		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method})
 	}
 	a.inside.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -172,7 +170,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	case string(jobs.CodeUnavailable):
 		status = http.StatusServiceUnavailable
 	}
-	retryAfter(w.Header(), shown)
+	retryAfter(w.Header(), gqlerror.List{shown})
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", "OPTIONS, GET, POST")
 	}
@@ -181,81 +179,32 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]gqlerror.List{"errors": {shown}})
 }
 
-// accepted is the media type that a request's Accept puts first, as gqlgen reads it.
-func accepted(r *http.Request) string {
-	const plain, graphql = "application/json", "application/graphql-response+json"
-	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		switch media, _, _ := mime.ParseMediaType(part); media {
-		case graphql:
-			return graphql
-		case plain, "application/*", "*/*":
-			return plain
-		}
-	}
-	return plain
-}
-
-// retryAfter says in an answer's header when to ask again, if an error knows.
-func retryAfter(header http.Header, shown *gqlerror.Error) {
-	if seconds, ok := shown.Extensions["retryAfterSeconds"].(int); ok {
-		header.Set("Retry-After", strconv.Itoa(seconds))
-	}
-}
-
-type answerKey struct{}
-
-// answerWriter gives an answer the status that GraphQL over HTTP has for it.
-type answerWriter struct {
-	http.ResponseWriter
-	method string
-	status int  // if not 0, whatever gqlgen thinks
-	unrun  bool // gqlgen names a status only where no operation ran
-}
-
-// WriteHeader implements http.ResponseWriter. A client that asked for
-// application/json is told of a query that does not parse or validate with 200:
-// for it, another status means that something in between has answered.
-func (w *answerWriter) WriteHeader(status int) {
-	w.unrun = true
-	if status == http.StatusUnprocessableEntity {
-		status = http.StatusOK
-	}
-	w.ResponseWriter.WriteHeader(cmp.Or(w.status, status))
-}
-
-// Write implements http.ResponseWriter. Of an operation that did not run there
-// is no data, not even null.
-func (w *answerWriter) Write(raw []byte) (int, error) {
-	if !w.unrun {
-		return w.ResponseWriter.Write(raw)
-	}
-	_, err := w.ResponseWriter.Write(bytes.Replace(raw, []byte(`,"data":null`), nil, 1))
-	return len(raw), err
-}
-
-var (
-	errGetQueries   = &jobs.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."}
-	errSubscription = &jobs.Error{
-		Code:    codeInvalid,
-		Message: "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.",
-	}
+const (
+	mediaJSON    = "application/json"
+	mediaGraphQL = "application/graphql-response+json"
 )
 
-// transported refuses an operation over a transport that does not take its kind.
-// Streams take all of them.
-func transported(ctx context.Context, kind ast.Operation) *jobs.Error {
-	w, ok := ctx.Value(answerKey{}).(*answerWriter)
-	switch {
-	case !ok || kind == ast.Query:
-		return nil
-	case kind == ast.Subscription:
-		return errSubscription
-	case w.method == http.MethodGet:
-		w.status = http.StatusMethodNotAllowed
-		w.Header().Set("Allow", http.MethodPost)
-		return errGetQueries
+// accepted is the media type of ours that a request's Accept puts first.
+func accepted(r *http.Request) string {
+	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		switch media, _, _ := mime.ParseMediaType(part); media {
+		case mediaGraphQL:
+			return mediaGraphQL
+		case mediaJSON, "application/*", "*/*":
+			return mediaJSON
+		}
 	}
-	return nil
+	return mediaJSON
+}
+
+// retryAfter says in an answer's header when to ask again, if its first error knows.
+func retryAfter(header http.Header, shown gqlerror.List) {
+	if len(shown) == 0 {
+		return
+	}
+	if seconds, ok := shown[0].Extensions["retryAfterSeconds"].(int); ok {
+		header.Set("Retry-After", strconv.Itoa(seconds))
+	}
 }
 
 // withoutGuesses leaves out which name of the schema may have been meant, which

@@ -24,6 +24,9 @@ func (persisted) Validate(graphql.ExecutableSchema) error { return nil }
 // cachedPersisted queries of up to maxCachedQuery bytes are kept.
 const cachedPersisted = 1000
 
+// persistedQuery is where a request has the hash.
+const persistedQuery = "persistedQuery"
+
 var (
 	// The message is what clients look for.
 	errNotPersisted = &jobs.Error{Code: "PERSISTED_QUERY_NOT_FOUND", Message: "PersistedQueryNotFound"}
@@ -39,7 +42,7 @@ var (
 
 // MutateOperationParameters puts the text in the place of its hash.
 func (p persisted) MutateOperationParameters(ctx context.Context, request *graphql.RawParams) *gqlerror.Error {
-	said, ok := request.Extensions["persistedQuery"]
+	said, ok := request.Extensions[persistedQuery]
 	if !ok || said == nil {
 		return nil
 	}

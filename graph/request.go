@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
@@ -45,115 +46,132 @@ var (
 	errUnread   = &jobs.Error{Code: codeParseFailed, Message: "The request ended, or stopped, before its body did."}
 )
 
-// parts is the shape of a request, as far as it matters before gqlgen reads it.
-type parts struct {
-	Query         *string
-	OperationName *string
-	Variables     map[string]json.RawMessage
-	Extensions    map[string]json.RawMessage
-}
+// parts are those of a request, with what JSON of each one's kind begins with. Names are
+// as they are written: encoding/json would take Query for query.
+var parts = []struct{ name, sign string }{{"query", `"`}, {"operationName", `"`}, {"variables", "{"}, {"extensions", "{"}}
 
-// begins is what JSON of each part's kind begins with.
-var begins = map[string]string{"query": `"`, "operationName": `"`, "variables": "{", "extensions": "{"}
-
-// check refuses requests that gqlgen would misread, and returns the HTTP status
-// to do it with. It leaves the body to be read again.
-func check(r *http.Request) (int, *jobs.Error) {
+// read reads what a request asks for, once. It refuses what gqlgen would misread, with
+// the HTTP status to do it by.
+func read(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
+	var params *graphql.RawParams
+	status, refused := http.StatusMethodNotAllowed, errMethod
 	switch r.Method {
 	case http.MethodPost:
-		return checkPost(r)
+		params, status, refused = readPost(r)
 	case http.MethodGet:
-		return checkGet(r)
+		params, status, refused = readGet(r)
 	}
-	return http.StatusMethodNotAllowed, errMethod
+	if refused != nil {
+		return nil, status, refused
+	}
+	params.Headers = r.Header
+	return params, 0, nil
 }
 
 // usualBody is up to how many bytes of a body are made room for before they are there.
 const usualBody = 16 << 10
 
-func checkPost(r *http.Request) (int, *jobs.Error) {
+// readPost leaves the body to be read again.
+func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return http.StatusUnsupportedMediaType, errMedia
+		return nil, http.StatusUnsupportedMediaType, errMedia
 	}
-	read := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), usualBody)))
-	_, err := read.ReadFrom(r.Body)
-	body := read.Bytes()
+	buffer := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), usualBody)))
+	_, err := buffer.ReadFrom(r.Body)
+	body := buffer.Bytes()
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return http.StatusRequestEntityTooLarge, errTooLarge
+		return nil, http.StatusRequestEntityTooLarge, errTooLarge
 	}
 	if err != nil {
-		return http.StatusBadRequest, errUnread
+		return nil, http.StatusBadRequest, errUnread
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	params, refused := decode(body)
+	return params, http.StatusBadRequest, refused
+}
+
+// decode reads a request's JSON, which has a query, or the hash of one.
+func decode(body []byte) (*graphql.RawParams, *jobs.Error) {
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-		return http.StatusBadRequest, errBatch
+		return nil, errBatch
 	}
 	if refused := checkJSON(body); refused != nil {
-		return http.StatusBadRequest, refused
+		return nil, refused
 	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields == nil || !shaped(fields) {
-		return http.StatusBadRequest, errShape
+	if !isObject(body) {
+		return nil, errShape
 	}
-	if !asks(isThere(fields["query"]), fields["extensions"]) {
-		return http.StatusBadRequest, errNoQuery
-	}
-	return 0, nil
-}
-
-// asks tells whether a request has a query, or the hash of one.
-func asks(hasQuery bool, extensions []byte) bool {
-	var said map[string]json.RawMessage
-	_ = json.Unmarshal(extensions, &said) // an object, null or nothing
-	return hasQuery || isThere(said["persistedQuery"])
-}
-
-// isThere tells a value from null and from none.
-func isThere(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
-
-// shaped tells whether a request's parts are of their kinds. Names are as they are
-// written: gqlgen would take Query for query.
-func shaped(fields map[string]json.RawMessage) bool {
-	for name, value := range fields {
-		for part, sign := range begins {
-			if strings.EqualFold(name, part) && (name != part || string(value) != "null" && !bytes.HasPrefix(value, []byte(sign))) {
-				return false
+	hasQuery := false
+	for name, value := range wellformed.Members(body) {
+		hasQuery = hasQuery || name == "query" && string(value) != "null"
+		for _, part := range parts {
+			if strings.EqualFold(name, part.name) && (name != part.name || string(value) != "null" && !bytes.HasPrefix(value, []byte(part.sign))) {
+				return nil, errShape
 			}
 		}
 	}
-	return true
+	params := &graphql.RawParams{}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if decoder.Decode(params) != nil {
+		return nil, errShape
+	}
+	if !hasQuery && params.Extensions[persistedQuery] == nil {
+		return nil, errNoQuery
+	}
+	return params, nil
 }
 
-func checkGet(r *http.Request) (int, *jobs.Error) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it means nothing
-		return http.StatusBadRequest, errUnread
+// readGet reads no body: it means nothing.
+func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return nil, http.StatusBadRequest, errUnread
 	}
-	query := r.URL.Query()
-	for name, values := range query {
-		sign, known := begins[name]
-		if !known {
+	query, params := r.URL.Query(), &graphql.RawParams{}
+	for _, part := range parts {
+		values := query[part.name]
+		if len(values) == 0 {
 			continue
 		}
 		if len(values) > 1 {
-			return http.StatusBadRequest, errTwice(name)
+			return nil, http.StatusBadRequest, errTwice(part.name)
 		}
-		value := []byte(values[0])
-		if sign == "{" && len(value) > 0 {
-			if refused := checkJSON(value); refused != nil {
-				return http.StatusBadRequest, refused
-			}
-			if value = bytes.TrimSpace(value); value[0] != '{' && string(value) != "null" {
-				return http.StatusBadRequest, errShape
-			}
-		} else if refused := checkText(value); refused != nil {
-			return http.StatusBadRequest, refused
+		var refused *jobs.Error
+		switch value := values[0]; part.name {
+		case "query":
+			params.Query, refused = value, checkText([]byte(value))
+		case "operationName":
+			params.OperationName, refused = value, checkText([]byte(value))
+		case "variables":
+			params.Variables, refused = decodeObject(value)
+		case "extensions":
+			params.Extensions, refused = decodeObject(value)
+		}
+		if refused != nil {
+			return nil, http.StatusBadRequest, refused
 		}
 	}
-	if !asks(query.Has("query"), []byte(query.Get("extensions"))) {
-		return http.StatusBadRequest, errNoQuery
+	if !query.Has("query") && params.Extensions[persistedQuery] == nil {
+		return nil, http.StatusBadRequest, errNoQuery
 	}
-	return 0, nil
+	return params, 0, nil
+}
+
+// decodeObject reads one JSON object, null or nothing.
+func decodeObject(text string) (object map[string]any, refused *jobs.Error) {
+	if text == "" {
+		return nil, nil
+	}
+	if refused := checkJSON([]byte(text)); refused != nil {
+		return nil, refused
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&object) != nil {
+		return nil, errShape
+	}
+	return object, nil
 }
 
 // checkJSON refuses what is not one JSON document, and what a decoder would

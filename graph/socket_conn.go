@@ -255,14 +255,14 @@ func (s *socket) takePing(m message) *violation {
 }
 
 func (s *socket) takeSubscribe(m message) *violation {
-	request, ok := readRequest(m.Payload)
+	request, refused := decode(m.Payload)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, running := s.operations[m.ID]
 	switch {
 	case !s.acked:
 		return &violation{closeUnauthenticated, "Unauthorized"}
-	case m.ID == "" || !ok:
+	case m.ID == "" || refused != nil:
 		return errBadMessage
 	case running:
 		return &violation{closeDuplicate, "Subscriber for " + clip(m.ID, 64) + " already exists"}
@@ -278,18 +278,6 @@ func (s *socket) takeSubscribe(m message) *violation {
 	s.operations[m.ID] = o
 	go o.begin(request)
 	return nil
-}
-
-// readRequest reads a payload that has the shape of a request.
-func readRequest(payload json.RawMessage) (*graphql.RawParams, bool) {
-	var shape parts
-	if !isObject(payload) || json.Unmarshal(payload, &shape) != nil || shape.Query == nil && shape.Extensions == nil {
-		return nil, false
-	}
-	var request graphql.RawParams
-	decoder := json.NewDecoder(bytes.NewReader(payload))
-	decoder.UseNumber()
-	return &request, decoder.Decode(&request) == nil
 }
 
 var errOperations = jobs.Later(jobs.CodeRateLimited, time.Second,

@@ -178,8 +178,5 @@ func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *g
 			nameArguments(graphql.GetOperationContext(ctx).RawQuery, response.Errors)
 		}
 	}
-	if w, ok := ctx.Value(answerKey{}).(*answerWriter); ok && response != nil && len(response.Errors) > 0 {
-		retryAfter(w.Header(), response.Errors[0])
-	}
 	return response
 }

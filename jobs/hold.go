@@ -28,6 +28,7 @@ type Holder struct {
 	Leaser    *Leaser
 
 	beats           gather[*beat]
+	keys            gather[*issue]
 	keeping, ending gather[*fencedCall]
 }
 

@@ -1,9 +1,9 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -149,12 +149,12 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 	if err != nil {
 		return nil, err
 	}
-	issued, err := models.FindUpload(ctx, h.DB, f.AttemptID, o.ObjectKey)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && issued.Type != t {
-		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
-	}
+	issued, err := h.issued(ctx, o.ObjectKey)
 	if err != nil {
 		return nil, err
+	}
+	if issued == nil || issued.AttemptID != f.AttemptID || issued.Type != t {
+		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
 	}
 	if issued.SizeBytes != o.SizeBytes || issued.Checksum != o.Checksum {
 		return nil, mismatch("The %s was announced with %d bytes and checksum %s, not with those given now.", what, issued.SizeBytes, issued.Checksum)
@@ -176,6 +176,31 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 		ID: models.NewArtifactID(), JobID: issued.JobID, AttemptID: f.AttemptID, Type: t, ObjectKey: o.ObjectKey,
 		SizeBytes: stored.SizeBytes, Checksum: stored.Checksum, ContentType: issued.ContentType, Metadata: metadata,
 	}, nil
+}
+
+// issue is a key that somebody looks up, and what it was issued for, if it was.
+type issue struct {
+	key   string
+	found *models.IssuedUpload
+	err   error
+}
+
+// issued looks up a key, with those that others look up at the same time.
+func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
+	own := &issue{key: key}
+	err := h.keys.do(ctx, own, 1, func(ctx context.Context, all []*issue, _ bool) [][]*issue {
+		keys := make([]string, len(all))
+		for i, one := range all {
+			keys[i] = one.key
+		}
+		found, err := models.FindUploads(ctx, h.DB, keys)
+		of := keyedBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })
+		for _, one := range all {
+			one.found, one.err = of[one.key], err
+		}
+		return nil
+	})
+	return own.found, cmp.Or(err, own.err)
 }
 
 // lostOr is why a call over an object is refused: its lease, if that is over, before

@@ -148,8 +148,7 @@ func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 	return err
 }
 
-// FindUpload returns the key as it was issued to that attempt, or
-// sql.ErrNoRows.
-func FindUpload(ctx context.Context, db bun.IDB, attempt AttemptID, key string) (*IssuedUpload, error) {
-	return rowOf[IssuedUpload](ctx, db, "WHERE u.object_key = $1 AND u.attempt_id::text = $2::uuid::text", key, uuidOf(attempt))
+// FindUploads returns those of the keys that were issued, to whomever.
+func FindUploads(ctx context.Context, db bun.IDB, keys []string) ([]*IssuedUpload, error) {
+	return rowsOf[IssuedUpload](ctx, db, "WHERE u.object_key = ANY ($1::text[])", keys)
 }

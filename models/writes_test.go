@@ -83,10 +83,11 @@ func TestWritesAtOnce(t *testing.T) {
 		attempt, err := models.GetAttempt(t.Context(), db, begun.ID)
 		require.NoError(t, err)
 		require.Equal(t, plain(t, is), plain(t, *attempt))
-		issued, err := models.FindUpload(t.Context(), db, begun.ID, "checkpoints/one")
+		issued, err := models.FindUploads(t.Context(), db, []string{"checkpoints/one", "checkpoints/none"})
 		require.NoError(t, err)
-		first.CreatedAt = issued.CreatedAt // PostgreSQL's own
-		require.Equal(t, first, issued)
+		require.Len(t, issued, 1)
+		first.CreatedAt = issued[0].CreatedAt // PostgreSQL's own
+		require.Equal(t, first, issued[0])
 		kept, err := models.GetArtifacts(t.Context(), db, []models.ArtifactID{checkpoint.ID})
 		require.NoError(t, err)
 		expected := *checkpoint

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"unicode/utf16"
@@ -165,6 +166,64 @@ func plain(raw []byte) bool {
 		}
 	}
 	return true
+}
+
+// Members are the members of a JSON object of which JSON returned no error: each one's
+// name, and its value as it is written.
+func Members(object []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		var name []byte // with its quotes
+		depth, begin := 0, -1
+		for i := 0; i < len(object); i++ {
+			switch object[i] {
+			case '"':
+				start := i
+				for i++; object[i] != '"'; i++ {
+					if object[i] == '\\' {
+						i++
+					}
+				}
+				if name == nil {
+					name = object[start : i+1]
+				}
+				continue
+			case '{', '[':
+				depth++
+				continue
+			case ':':
+				if depth == 1 {
+					begin = i + 1
+				}
+				continue
+			case '}', ']':
+				if depth--; depth > 0 {
+					continue
+				}
+			case ',':
+				if depth > 1 {
+					continue
+				}
+			default:
+				continue
+			}
+			if name == nil {
+				return // of an empty object
+			}
+			if !yield(unquoted(name), bytes.TrimSpace(object[begin:i])) {
+				return
+			}
+			name = nil
+		}
+	}
+}
+
+// unquoted is what a JSON string says.
+func unquoted(quoted []byte) (text string) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text
 }
 
 func value(decoder *json.Decoder, depth int) error {

@@ -49,7 +49,7 @@ func TestJSON(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`, `[{"a":1},{"a":2,"\u0061":3}]`} {
+	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`, `[{"a":1},{"a":2,"\u0061":3}]`, ` { "a\"" : "}," , "\u0062":[1,{"c":{}}],"d":{"e":1} , "":-1.5e3 } `, `{ }`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -59,6 +59,15 @@ func FuzzJSON(f *testing.F) {
 		}
 		if wellformed.Text(raw) == nil {
 			require.Equal(t, wellformed.ByTokens(raw), err)
+		}
+		if err == nil && strings.HasPrefix(strings.TrimSpace(string(raw)), "{") {
+			var want map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal(raw, &want))
+			got := map[string]json.RawMessage{}
+			for name, value := range wellformed.Members(raw) {
+				got[name] = value
+			}
+			require.Equal(t, want, got)
 		}
 	})
 }

@@ -77,8 +77,12 @@ func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store,
 	return store, nil
 }
 
+// withoutTelemetry spares what the library measures of each call for an exporter, of
+// which there is none.
+var withoutTelemetry = option.WithTelemetryDisabled()
+
 func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
-	client, err := storage.NewClient(ctx, opts...)
+	client, err := storage.NewClient(ctx, append([]option.ClientOption{withoutTelemetry}, opts...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 		return nil, fmt.Errorf("%q is not the address of an emulator: %w", cfg.EmulatorHost, err)
 	}
 	opts = append([]option.ClientOption{
-		option.WithEndpoint(endpoint), option.WithoutAuthentication(), storage.WithJSONReads(),
+		withoutTelemetry, option.WithEndpoint(endpoint), option.WithoutAuthentication(), storage.WithJSONReads(),
 	}, opts...)
 	client, err := storage.NewClient(ctx, opts...)
 	if err != nil {

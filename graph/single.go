@@ -1,0 +1,98 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/reelay/reelay/jobs"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// single answers one operation once: sent by POST, or by GET if it is a query. gqlgen's
+// own would read the request, and write the answer, once more.
+type single struct{}
+
+var _ graphql.Transport = single{}
+
+type askedKey struct{}
+
+// asked is a request that has a single answer.
+type asked struct {
+	params   *graphql.RawParams
+	method   string
+	notByGet bool // that is why it is refused
+}
+
+// Supports implements graphql.Transport.
+func (single) Supports(r *http.Request) bool {
+	_, ok := r.Context().Value(askedKey{}).(*asked)
+	return ok
+}
+
+// Do implements graphql.Transport. Its status is the one that GraphQL over HTTP has for
+// an answer, in which there is no data of an operation that did not run, not even null.
+func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+	ctx := r.Context()
+	a, _ := ctx.Value(askedKey{}).(*asked)
+	now := graphql.Now()
+	a.params.ReadTime = graphql.TraceTiming{Start: now, End: now}
+	media := accepted(r)
+	w.Header().Set("Content-Type", media)
+	operation, refused := executor.CreateOperationContext(ctx, a.params)
+	if refused != nil {
+		told := executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused)
+		retryAfter(w.Header(), told.Errors)
+		w.WriteHeader(a.refusalStatus(w.Header(), media, refused))
+		raw, _ := json.Marshal(map[string]gqlerror.List{"errors": told.Errors})
+		_, _ = w.Write(raw)
+		return
+	}
+	responses, ctx := executor.DispatchOperation(ctx, operation)
+	answer := responses(ctx)
+	if answer != nil {
+		retryAfter(w.Header(), answer.Errors)
+	}
+	_, _ = w.Write(encode(answer))
+}
+
+// refusalStatus is that of an operation that did not run. A client that asked for
+// application/json is told with 200 of a query that does not parse or validate: for it,
+// another status means that something in between has answered.
+func (a *asked) refusalStatus(header http.Header, media string, refused gqlerror.List) int {
+	switch {
+	case a.notByGet:
+		header.Set("Allow", http.MethodPost)
+		return http.StatusMethodNotAllowed
+	case media == mediaGraphQL && errcode.GetErrorKind(refused) == errcode.KindProtocol:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+var (
+	errGetQueries   = &jobs.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."}
+	errSubscription = &jobs.Error{
+		Code:    codeInvalid,
+		Message: "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.",
+	}
+)
+
+// transported refuses an operation over a transport that does not take its kind.
+// Streams take all of them.
+func transported(ctx context.Context, kind ast.Operation) *jobs.Error {
+	a, ok := ctx.Value(askedKey{}).(*asked)
+	switch {
+	case !ok || kind == ast.Query:
+		return nil
+	case kind == ast.Subscription:
+		return errSubscription
+	case a.method == http.MethodGet:
+		a.notByGet = true
+		return errGetQueries
+	}
+	return nil
+}
