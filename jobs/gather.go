@@ -40,12 +40,16 @@ type gather[T comparable] struct {
 	// only beside slow ones: one large batch costs less than two small ones. It has a
 	// use only if they do not wait for each other's rows.
 	most int
+	// rest is how long after the begin of one batch the next waits for as many calls
+	// as usual, while calls come; 0 is gatherRest.
+	rest time.Duration
 
 	mu      sync.Mutex
 	waiting []*caller[T]
 	begun   []time.Time // when the batches under way that others wait behind were
 	watched bool        // a look is due once what is under way is slow
 	last    time.Time   // when the newest batch began
+	came    time.Time   // when the newest call came
 	usual   float64     // how many calls batches had lately, at most
 	rests   bool        // a look is due once the rest is over
 }
@@ -111,7 +115,7 @@ func (g *gather[T]) doThen(ctx context.Context, own T, size int, run func(ctx co
 func (g *gather[T]) join(me *caller[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = append(g.waiting, me)
+	g.waiting, g.came = append(g.waiting, me), time.Now()
 	g.next()
 }
 
@@ -136,14 +140,15 @@ func (g *gather[T]) next() {
 	g.hand(cue[T]{batch: batch, begun: now})
 }
 
-// gatherRest is how long after the begin of one batch the next waits for as many calls
-// as usual. Of a transaction of few calls most is its own cost: where calls come to a busy
-// process all the time, each by itself, it would be kept busier by that.
+// gatherRest is how long a batch waits for the next call, if fewer wait than usual and
+// the batch before it began a moment ago. Of a transaction of few calls most is its own
+// cost: where calls come to a busy process all the time, each by itself, it would be kept
+// busier by that.
 const gatherRest = 20 * time.Millisecond
 
 const (
 	// gatherCompany is how many calls never wait for more.
-	gatherCompany = 16
+	gatherCompany = 64
 	// gatherForgets is how much of what is usual is forgotten with each batch.
 	gatherForgets = 0.1
 )
@@ -151,14 +156,15 @@ const (
 // rested tells whether a batch of n may begin now; if not, it has it looked for again.
 // Calls that come one after the other, each once the one before is answered, do not wait
 // for more than come that way, be it one or ten. After a burst, who comes alone may wait
-// for company for half a second in all.
+// for company for a second in all.
 func (g *gather[T]) rested(n, size int, now time.Time) bool {
-	since := now.Sub(g.last)
+	rest := max(g.rest, gatherRest)
+	since, quiet := now.Sub(g.last), now.Sub(g.came)
 	switch {
-	case since >= 10*gatherRest:
+	case since >= 10*rest:
 		g.usual = 0
-	case since < gatherRest && n == len(g.waiting) && size < gatherSize && n < int(g.usual+0.5):
-		g.look(&g.rests, gatherRest-since)
+	case since < rest && quiet < gatherRest && n == len(g.waiting) && size < gatherSize && n < int(g.usual+0.5):
+		g.look(&g.rests, min(rest-since, gatherRest-quiet))
 		return false
 	}
 	g.usual, g.last = min(max(float64(n), g.usual*(1-gatherForgets)), gatherCompany), now

@@ -168,6 +168,50 @@ func TestGather(t *testing.T) {
 		})
 	})
 
+	t.Run("WaitsAsLongAsTheyComeUntilItsRestIsOver", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			h.rest = 3 * gatherRest
+			var calls []<-chan error
+			come := func(numbers ...int) {
+				for _, n := range numbers {
+					calls = append(calls, h.callNow(t.Context(), n, 1))
+				}
+			}
+			pass := func(d time.Duration) {
+				time.Sleep(d)
+				synctest.Wait()
+			}
+			come(0, 1, 2, 3, 4, 5)
+			h.let <- struct{}{}
+			synctest.Wait()
+			h.let <- struct{}{}
+			synctest.Wait()
+			require.Equal(t, [][]int{{0}, {1, 2, 3, 4, 5}}, h.seen())
+
+			come(6)
+			for n := range 3 {
+				pass(gatherRest - time.Nanosecond)
+				require.Len(t, h.seen(), 2)
+				come(7 + n)
+			}
+			pass(3 * time.Nanosecond)
+			require.Equal(t, []int{6, 7, 8, 9}, h.seen()[2], "the rest is over")
+			h.let <- struct{}{}
+			synctest.Wait()
+
+			come(10)
+			pass(gatherRest - time.Nanosecond)
+			require.Len(t, h.seen(), 3)
+			pass(time.Nanosecond)
+			require.Equal(t, []int{10}, h.seen()[3], "nobody comes any more")
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+		})
+	})
+
 	t.Run("KeepsNobodyWaitingWhoComesAgainWhenHeWasAnswered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newSlowVerb()

@@ -107,7 +107,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
 		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
-		Holder:    &jobs.Holder{DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser},
+		Holder:    jobs.NewHolder(db, objects, catalogue, leaser),
 		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
