@@ -42,7 +42,7 @@ func NewHolder(db *bun.DB, objects Objects, catalogue *Catalogue, leaser *Leaser
 	return &Holder{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
 		beats:   gather[*beat]{rest: holderRest},
-		keys:    gather[*issue]{rest: holderRest},
+		keys:    gather[*issue]{rest: holderRest, most: maxReads},
 		keeping: gather[*fencedCall]{rest: holderRest},
 		ending:  gather[*fencedCall]{rest: holderRest},
 	}

@@ -28,7 +28,8 @@ type Reader struct {
 	reads gather[*jobRead]
 }
 
-// maxReads is how many statements that read jobs' states may be under way.
+// maxReads is how many statements that read jobs' states may be under way, and how many
+// that look up keys of uploads.
 const maxReads = 4
 
 // NewReader returns a reader. What it estimates by may be set before its first use.

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -58,14 +57,15 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	if err := r.valid(); err != nil {
 		return "", UploadLink{}, err
 	}
+	var issued string // not key: if ctx ends, act may run while this returns
 	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		if l.attempt.Uploads >= maxUploads {
 			return conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
 		}
 		l.attempt.Uploads++
-		key = objectKey(l.attempt, r.Type)
+		issued = objectKey(l.attempt, r.Type)
 		l.issued = append(l.issued, &models.IssuedUpload{
-			ObjectKey: key, JobID: l.job.ID, AttemptID: l.attempt.ID, Type: r.Type,
+			ObjectKey: issued, JobID: l.job.ID, AttemptID: l.attempt.ID, Type: r.Type,
 			ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum,
 		})
 		if r.Type == models.ArtifactFinalVideo {
@@ -76,11 +76,11 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	if err != nil {
 		return "", UploadLink{}, wrap(err, "upload of attempt %s", f.AttemptID)
 	}
-	link, err = h.Objects.LinkUpload(ctx, Upload{Key: key, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
+	link, err = h.Objects.LinkUpload(ctx, Upload{Key: issued, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
 	if err != nil {
 		return "", UploadLink{}, storeAway(ctx, err)
 	}
-	return key, link, nil
+	return issued, link, nil
 }
 
 func (r UploadRequest) valid() error {
@@ -185,7 +185,8 @@ type issue struct {
 	err   error
 }
 
-// issued looks up a key, with those that others look up at the same time.
+// issued looks up a key, with those that others look up at the same time. If that fails,
+// each is looked up by itself.
 func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
 	own := &issue{key: key}
 	err := h.keys.do(ctx, own, 1, func(ctx context.Context, all []*issue, _ bool) [][]*issue {
@@ -194,13 +195,19 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 			keys[i] = one.key
 		}
 		found, err := models.FindUploads(ctx, h.DB, keys)
+		if err != nil && len(all) > 1 {
+			return slices.Collect(slices.Chunk(all, 1))
+		}
 		of := keyedBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })
 		for _, one := range all {
 			one.found, one.err = of[one.key], err
 		}
 		return nil
 	})
-	return own.found, cmp.Or(err, own.err)
+	if err != nil {
+		return nil, err // and own may still be written
+	}
+	return own.found, own.err
 }
 
 // lostOr is why a call over an object is refused: its lease, if that is over, before
