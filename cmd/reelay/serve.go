@@ -105,8 +105,11 @@ func (d *drainer) wait(ctx context.Context) error {
 }
 
 // isStream tells whether a request's answer may go on for ever, or is held for
-// long (REST's ?wait). Sockets are closed by what serves them.
+// long (REST's ?wait). GraphQL has no stream for a GET. Sockets are closed by what
+// serves them.
 func isStream(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "text/event-stream") ||
-		strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Query().Has("wait")
+	if strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Query().Has("wait") {
+		return true
+	}
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream") && (r.Method == http.MethodPost || r.URL.Path != "/graphql")
 }

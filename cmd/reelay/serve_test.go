@@ -274,6 +274,11 @@ func TestIsStream(t *testing.T) {
 	} {
 		require.Equal(t, held, isStream(httptest.NewRequest(http.MethodGet, path, nil)), path)
 	}
+	events := httptest.NewRequest(http.MethodGet, "/graphql", nil)
+	events.Header.Set("Accept", "application/json, text/event-stream")
+	require.False(t, isStream(events), "a query by GET has one answer")
+	events.Method = http.MethodPost
+	require.True(t, isStream(events))
 }
 
 func TestListen(t *testing.T) {
