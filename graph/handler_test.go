@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ func TestServeHTTP(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, key, media, body string
 		query                    url.Values
+		rawQuery                 string
 		status                   int
 		code                     string
 	}{
@@ -80,6 +82,9 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesABodyOfNoQuery":        {body: `{}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesNullForAQuery":         {body: `{"query": null, "variables": {}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesANullForAHash":         {body: `{"extensions": {"persistedQuery": null}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesALargeBodyByGET":       {method: "GET", query: url.Values{"query": {"{ viewer { role } }"}}, body: strings.Repeat("[", 6<<20), status: 413, code: "INVALID_INPUT"},
+		"RefusesAHalfEscapeByGET":      {method: "GET", rawQuery: "query={viewer{role}}&operationName=%zz", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesASemicolonByGET":       {method: "GET", rawQuery: "query={viewer{role}}&variables={%22a%22:%22b;c%22}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesNothingByGET":          {method: "GET", status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesNoHashByGET":           {method: "GET", query: url.Values{"extensions": {"{}"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"TakesNullForNothing":          {body: `{"query": "{ viewer { role } }", "variables": null, "operationName": null, "extensions": null, "other": 1}`, status: 200},
@@ -127,7 +132,7 @@ func TestServeHTTP(t *testing.T) {
 			if key == "" {
 				key = "client"
 			}
-			got := send(t, method, address+"?"+c.query.Encode(), strings.Trim(key, "-"), media, []byte(c.body))
+			got := send(t, method, address+"?"+cmp.Or(c.rawQuery, c.query.Encode()), strings.Trim(key, "-"), media, []byte(c.body))
 
 			require.Equal(t, c.status, got.status)
 			if c.code == "" {

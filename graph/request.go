@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ var (
 	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
 	errMedia    = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
 	errMethod   = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Use POST, or GET for queries."}
+	errEscapes  = &jobs.Error{Code: codeParseFailed, Message: "The query of the URL cannot be read: escape each value, and its ; too."}
 	errUnread   = &jobs.Error{Code: codeParseFailed, Message: "The request ended, or stopped, before its body did."}
 )
 
@@ -77,18 +79,22 @@ func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 		return nil, http.StatusUnsupportedMediaType, errMedia
 	}
 	buffer := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), usualBody)))
-	_, err := buffer.ReadFrom(r.Body)
+	if _, err := buffer.ReadFrom(r.Body); err != nil {
+		status, refused := unread(err)
+		return nil, status, refused
+	}
 	body := buffer.Bytes()
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return nil, http.StatusRequestEntityTooLarge, errTooLarge
-	}
-	if err != nil {
-		return nil, http.StatusBadRequest, errUnread
-	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	params, refused := decode(body)
 	return params, http.StatusBadRequest, refused
+}
+
+// unread says why a body could not be read.
+func unread(err error) (int, *jobs.Error) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return http.StatusRequestEntityTooLarge, errTooLarge
+	}
+	return http.StatusBadRequest, errUnread
 }
 
 // decode reads a request's JSON, which has a query, or the hash of one.
@@ -126,9 +132,14 @@ func decode(body []byte) (*graphql.RawParams, *jobs.Error) {
 // readGet reads no body: it means nothing.
 func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return nil, http.StatusBadRequest, errUnread
+		status, refused := unread(err)
+		return nil, status, refused
 	}
-	query, params := r.URL.Query(), &graphql.RawParams{}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // what does not parse is left out of it
+		return nil, http.StatusBadRequest, errEscapes
+	}
+	params := &graphql.RawParams{}
 	for _, part := range parts {
 		values := query[part.name]
 		if len(values) == 0 {
