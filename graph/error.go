@@ -26,11 +26,6 @@ const (
 	codeTooComplex  jobs.Code = "QUERY_TOO_COMPLEX"
 )
 
-func init() {
-	// Refused before it ran: not a 200 for clients that read HTTP statuses.
-	errcode.RegisterErrorType(string(codeTooComplex), errcode.KindProtocol)
-}
-
 // present turns an error into what the caller reads: *jobs.Error as it stands,
 // gqlgen's own with their code, and everything else, logged here once, as
 // UNAVAILABLE or INTERNAL.

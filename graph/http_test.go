@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,6 +42,7 @@ func TestMediaTypes(t *testing.T) {
 		"graphql, not a query":      {graphql, graphql, "{", 400},
 		"graphql, not valid":        {graphql, graphql, "{ nothing }", 400},
 		"graphql, too complex":      {graphql, graphql, strings.Repeat("{a", 20) + strings.Repeat("}", 20), 400},
+		"graphql, half a character": {graphql, graphql, `{ job(id: "\ud800") { id } }`, 400},
 		"graphql, a subscription":   {graphql, graphql, "subscription { jobChanges { id } }", 400},
 		"graphql, refused inside":   {graphql, graphql, `mutation { drainWorker(id: "x") { id } }`, 200},
 		"plain, not a request":      {plain, plain, "", 400},
@@ -152,4 +154,25 @@ func TestRefusedBodiesEnd(t *testing.T) {
 	_, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+}
+
+// Whose connection seems to be gone before anything ran hears so, if he hears it.
+func TestCutShort(t *testing.T) {
+	t.Parallel()
+	gone, end := context.WithCancel(t.Context())
+	end()
+	request := httptest.NewRequest(http.MethodGet, "/graphql?query={viewer{role}}", nil).WithContext(gone)
+	told := httptest.NewRecorder()
+
+	graph.New(&graph.Resolver{}, clientKeys(), graph.Options{}).ServeHTTP(told, request)
+
+	require.Equal(t, http.StatusServiceUnavailable, told.Code)
+	require.Contains(t, told.Body.String(), `"UNAVAILABLE"`)
+}
+
+// clientKeys takes any key for a client's.
+func clientKeys() *jobs.KeyWatch {
+	return &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
+		return jobs.Principal{Role: models.RoleClient}, nil
+	}}
 }

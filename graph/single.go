@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -46,28 +45,30 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 	if refused != nil {
 		told := executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused)
 		retryAfter(w.Header(), told.Errors)
-		w.WriteHeader(a.refusalStatus(w.Header(), media, refused))
+		w.WriteHeader(a.refusalStatus(w.Header(), media))
 		raw, _ := json.Marshal(map[string]gqlerror.List{"errors": told.Errors})
 		_, _ = w.Write(raw)
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
 	answer := responses(ctx)
-	if answer != nil {
-		retryAfter(w.Header(), answer.Errors)
+	if answer == nil { // its client seems to be gone, and nothing ran
+		refuse(w, r, http.StatusServiceUnavailable, ctx.Err())
+		return
 	}
+	retryAfter(w.Header(), answer.Errors)
 	_, _ = w.Write(encode(answer))
 }
 
 // refusalStatus is that of an operation that did not run. A client that asked for
-// application/json is told with 200 of a query that does not parse or validate: for it,
-// another status means that something in between has answered.
-func (a *asked) refusalStatus(header http.Header, media string, refused gqlerror.List) int {
+// application/json is told of it with 200: for it, another status means that something
+// in between has answered.
+func (a *asked) refusalStatus(header http.Header, media string) int {
 	switch {
 	case a.notByGet:
 		header.Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed
-	case media == mediaGraphQL && errcode.GetErrorKind(refused) == errcode.KindProtocol:
+	case media == mediaGraphQL:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
