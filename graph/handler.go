@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -61,6 +62,7 @@ type API struct {
 func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	api := &API{keys: keys, shared: options.Shared, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
 	schema := NewExecutableSchema(Config{
+		Schema:     servedSchema(),
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
 	})
@@ -88,6 +90,15 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	server.AroundFields(showField)
 	api.inside = server
 	return api
+}
+
+// servedSchema is the schema without @defer, which the parser brings along: an answer is
+// whole.
+func servedSchema() *ast.Schema {
+	schema := *NewExecutableSchema(Config{}).Schema()
+	schema.Directives = maps.Clone(schema.Directives)
+	delete(schema.Directives, "defer")
+	return &schema
 }
 
 // ServeHTTP implements http.Handler.

@@ -111,6 +111,7 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesAnUnknownOperation": {
 			body: `{"query": "query a { viewer { role } }", "operationName": "b"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED",
 		},
+		"RefusesToDefer":         {body: `{"query": "{ viewer { role } ... @defer { models { name } } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesUnknownFields":   {body: `{"query": "{ viewr { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesTooManyTokens":   {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesAnUnknownEnum":   {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
