@@ -90,8 +90,13 @@ func UnmarshalInt(v any) (int, error) {
 	return 0, mustBeInt
 }
 
-// MarshalFloat writes a GraphQL Float.
-func MarshalFloat(f float64) graphql.Marshaler { return graphql.MarshalFloat(f) }
+// MarshalFloat writes a GraphQL Float, and null for what is none: JSON has no word for it.
+func MarshalFloat(f float64) graphql.Marshaler {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return graphql.Null
+	}
+	return graphql.MarshalFloat(f)
+}
 
 // UnmarshalFloat reads a GraphQL Float, which is finite.
 func UnmarshalFloat(v any) (float64, error) {

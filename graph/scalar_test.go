@@ -3,6 +3,7 @@ package graph_test
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -97,6 +98,10 @@ func TestFloat(t *testing.T) {
 	for _, value := range []any{json.Number("1e400"), "NaN", "Infinity", true} {
 		_, err := graph.UnmarshalFloat(value)
 		require.ErrorContains(t, err, "This must be ", "%v", value)
+	}
+	require.Equal(t, "1.5", written(graph.MarshalFloat(1.5)))
+	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		require.Equal(t, graphql.Null, graph.MarshalFloat(value), "a field that must be there fails")
 	}
 }
 
