@@ -29,9 +29,9 @@ type Options struct {
 	// HideSchema answers no introspection, and does not guess which field was
 	// meant.
 	HideSchema bool
-	// WriteTimeout is how long the other side may leave a stream unread, with the
-	// buffers in between full, before it is ended: 10 seconds if it is 0. Nothing
-	// is kept for it: it may go on elsewhere from where it was.
+	// WriteTimeout is how long the other side may leave a stream, or a part of an
+	// answer, unread, with the buffers in between full, before it is ended: 10 seconds
+	// if it is 0. Nothing is kept for it: a stream may go on elsewhere from where it was.
 	WriteTimeout time.Duration
 }
 
@@ -145,12 +145,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer patient.end()
 		w = patient
 	} else {
-		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method})
+		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method, patience: a.writeTimeout})
 	}
 	a.inside.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// patientWriter writes to a listener that may be slow, but not for ever.
+// patientWriter writes to a client that may be slow, but not for ever.
 type patientWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController

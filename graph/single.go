@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
@@ -23,7 +26,8 @@ type askedKey struct{}
 type asked struct {
 	params   *graphql.RawParams
 	method   string
-	notByGet bool // that is why it is refused
+	patience time.Duration // with a client that does not read
+	notByGet bool          // that is why it is refused
 }
 
 // Supports implements graphql.Transport.
@@ -45,9 +49,8 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 	if refused != nil {
 		told := executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused)
 		retryAfter(w.Header(), told.Errors)
-		w.WriteHeader(a.refusalStatus(w.Header(), media))
 		raw, _ := json.Marshal(map[string]gqlerror.List{"errors": told.Errors})
-		_, _ = w.Write(raw)
+		a.send(w, a.refusalStatus(w.Header(), media), raw)
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
@@ -57,7 +60,24 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 		return
 	}
 	retryAfter(w.Header(), answer.Errors)
-	_, _ = w.Write(encode(answer))
+	a.send(w, http.StatusOK, encode(answer))
+}
+
+// answerPart is how many bytes of an answer a client has the write timeout for.
+const answerPart = 64 << 10
+
+// send writes an answer, as long as its client reads it.
+func (a *asked) send(w http.ResponseWriter, status int, raw []byte) {
+	patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: a.patience}
+	defer patient.end()
+	patient.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	patient.WriteHeader(status)
+	for part := range slices.Chunk(raw, answerPart) {
+		if _, err := patient.Write(part); err != nil {
+			return
+		}
+	}
+	patient.Flush() // while it has a deadline
 }
 
 // refusalStatus is that of an operation that did not run. A client that asked for

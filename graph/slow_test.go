@@ -1,13 +1,19 @@
 package graph_test
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -110,3 +116,71 @@ func fits(t *testing.T, url, key string) bool {
 	var f frame
 	return wsjson.Read(t.Context(), s.conn, &f) == nil && f.Type == "connection_ack"
 }
+
+// TestSlowAnswer is about clients that ask for a large answer, over a connection that
+// holds nothing, and read a part of it now and then.
+func TestSlowAnswer(t *testing.T) {
+	t.Parallel()
+	const part, patience = 64 << 10, 10 * time.Second
+
+	for name, c := range map[string]struct {
+		rest  time.Duration
+		whole bool
+	}{
+		"IsWholeForWhoReadsOn":         {patience / 3, true},
+		"IsCutOffForWhoLeavesItUnread": {patience + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ours, conn := net.Pipe()
+				connections := make(pipes, 1)
+				connections <- ours
+				server := &http.Server{Handler: graph.New(&graph.Resolver{}, clientKeys(), graph.Options{WriteTimeout: patience})}
+				var served sync.WaitGroup
+				served.Go(func() { _ = server.Serve(connections) })
+				defer served.Wait()
+				defer server.Close()
+				query := "{ a: __schema { ...all } b: __schema { ...all } c: __schema { ...all } } fragment all on __Schema { types { fields { name description args { name } type { name description fields { name description } } } } }"
+				req := httptest.NewRequest(http.MethodGet, "/graphql?"+url.Values{"query": {query}}.Encode(), nil)
+				req.Header.Set("Authorization", "Bearer client")
+				require.NoError(t, req.Write(conn))
+				res, err := http.ReadResponse(bufio.NewReader(conn), req)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusOK, res.StatusCode)
+				begun := time.Now()
+
+				var read bytes.Buffer
+				for err == nil {
+					time.Sleep(c.rest)
+					_, err = io.CopyN(&read, res.Body, part)
+				}
+
+				if c.whole {
+					require.ErrorIs(t, err, io.EOF)
+					require.True(t, json.Valid(read.Bytes()))
+					require.Greater(t, time.Since(begun), patience, "it is for each part")
+				} else {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				}
+			})
+		})
+	}
+}
+
+// pipes are a listener for connections within a test.
+type pipes chan net.Conn
+
+// Accept implements net.Listener.
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (p pipes) Close() error { close(p); return nil }
+
+// Addr implements net.Listener.
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
