@@ -36,6 +36,16 @@ func updatesOf(t *testing.T, db *bun.DB) map[string]updates {
 	return of
 }
 
+// requireHOT asserts that nearly all of at least n updates of a table wrote no index. With an
+// index in the way none did. What is left leaves room for the tests beside this one, whose
+// transactions keep dead rows in the page for a moment.
+func requireHOT(t *testing.T, table string, before, after updates, n int) {
+	t.Helper()
+	all, hot := after.All-before.All, after.HOT-before.HOT
+	require.GreaterOrEqual(t, all, n, table)
+	require.GreaterOrEqual(t, hot, all*90/100, "%s: %d of %d updates wrote no index", table, hot, all)
+}
+
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 
@@ -77,12 +87,30 @@ func TestHeartbeat(t *testing.T) {
 
 			after := updatesOf(t, db)
 			for _, table := range c.tables {
-				all, hot := after[table].All-before[table].All, after[table].HOT-before[table].HOT
-				require.GreaterOrEqual(t, all, n, table)
-				// With an index in the way it is none. What is left leaves room for the tests
-				// beside this one, whose transactions keep dead rows in the page for a moment.
-				require.GreaterOrEqual(t, hot, all*90/100, "%s: %d of %d updates wrote no index", table, hot, all)
+				requireHOT(t, table, before[table], after[table], n)
 			}
 		})
 	}
+}
+
+// A worker takes and ends thousands of jobs: what it does with them is in none of its indexes.
+func TestWorkerChanges(t *testing.T) {
+	t.Parallel()
+
+	db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
+	require.NoError(t, err)
+	t.Cleanup(done)
+	s := jobstest.Over(t, db)
+	worker := s.Worker(t, "a")
+	const n = 50
+	before := updatesOf(t, db)["workers"]
+
+	for range n {
+		s.Submit(t)
+		_, fence := s.Lease(t, worker)
+		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+	}
+
+	requireHOT(t, "workers", before, updatesOf(t, db)["workers"], 2*n)
 }

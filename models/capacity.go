@@ -36,7 +36,7 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			sum(max_workers) AS most, min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
 			SELECT models, gpu_type, region, status, 0 AS max_workers, created_at, NULL::float8 AS boot_seconds
-			FROM workers WHERE status <> 'TERMINATED' AND status IN ('BOOTING', 'IDLE', 'BUSY')
+			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, gpu_type, region, '', max_workers, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)

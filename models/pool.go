@@ -110,7 +110,7 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	var counts []PoolCount
 	err := db.NewRaw(`
 		SELECT pool_id, status, count(*) AS count FROM workers
-		WHERE pool_id IS NOT NULL AND status <> 'TERMINATED'
+		WHERE pool_id IS NOT NULL AND ended_at IS NULL
 		GROUP BY pool_id, status`).Scan(ctx, &counts)
 	return counts, err
 }
@@ -118,7 +118,7 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 // ListPoolWorkers returns a pool's workers that are not over.
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pool PoolID) ([]*Worker, error) {
 	var workers []*Worker
-	err := db.NewSelect().Model(&workers).Where("w.pool_id = ? AND w.status <> 'TERMINATED'", pool).Order("w.id").Scan(ctx)
+	err := db.NewSelect().Model(&workers).Where("w.pool_id = ? AND w.ended_at IS NULL", pool).Order("w.id").Scan(ctx)
 	return workers, err
 }
 

@@ -153,8 +153,7 @@ const headsSQL = `
 const nextJobsSQL = firstLineSQL + headsSQL
 
 // How deep it reads into an account's queue depends on how many are before it: all
-// that could be given of the first three, a third of that of the ninth, and five at
-// least. What is known of the order ends with the virtual time at which an account
+// that could be given of the first, half of that of the third, and five at least. What is known of the order ends with the virtual time at which an account
 // goes on behind the jobs that were read of it.
 //
 // An account's head is found by walking past the index entries of all that left its
@@ -163,7 +162,7 @@ const nextJobsSQL = firstLineSQL + headsSQL
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
 		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS head_order, a.weight, greatest(a.max_running - a.running, 0) AS room,
-			least(greatest(ceil(3.0 * $2::integer / row_number() OVER (ORDER BY l.virtual_time, l.queue_order)), 5), $2::integer)::integer AS depth
+			least(greatest(ceil(1.5 * $2::integer / row_number() OVER (ORDER BY l.virtual_time, l.queue_order)), 5), $2::integer)::integer AS depth
 		FROM (` + headsSQL + `) l JOIN accounts a ON a.id = l.account_id),
 	next AS (
 		SELECT j.*, l.virtual_time + coalesce(sum(j.estimated_gpu_seconds / l.weight) OVER before, 0) AS virtual_time,

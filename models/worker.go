@@ -61,7 +61,7 @@ type Worker struct {
 // nothing, if that place of its machine is taken by one that is not over.
 func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
 	return mustChange(db.NewInsert().Model(w).
-		On("CONFLICT (provider, provider_instance_id, slot) WHERE status <> 'TERMINATED' DO NOTHING").Exec(ctx))
+		On("CONFLICT (provider, provider_instance_id, slot) WHERE ended_at IS NULL DO NOTHING").Exec(ctx))
 }
 
 // GetWorkers returns the workers of these ids, in no order.
@@ -94,7 +94,7 @@ func FindTokenHolders(ctx context.Context, db bun.IDB, hashes [][]byte) (found [
 func FindWorkerBySlot(ctx context.Context, db bun.IDB, provider, instanceID string, slot int) (*Worker, error) {
 	w := new(Worker)
 	err := db.NewSelect().Model(w).
-		Where("w.provider = ? AND w.provider_instance_id = ? AND w.slot = ? AND w.status <> 'TERMINATED'", provider, instanceID, slot).
+		Where("w.provider = ? AND w.provider_instance_id = ? AND w.slot = ? AND w.ended_at IS NULL", provider, instanceID, slot).
 		Scan(ctx)
 	return w, err
 }
