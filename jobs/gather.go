@@ -43,6 +43,9 @@ type gather[T comparable] struct {
 	// rest is how long after the begin of one batch the next waits for as many calls
 	// as usual, while calls come; 0 is gatherRest.
 	rest time.Duration
+	// eager batches wait for no company: of callers who go from one verb to another and
+	// back, those that one of the two makes wait are those that the other waits for.
+	eager bool
 
 	mu      sync.Mutex
 	waiting []*caller[T]
@@ -161,6 +164,8 @@ func (g *gather[T]) rested(n, size int, now time.Time) bool {
 	rest := max(g.rest, gatherRest)
 	since, quiet := now.Sub(g.last), now.Sub(g.came)
 	switch {
+	case g.eager:
+		return true
 	case since >= 10*rest:
 		g.usual = 0
 	case since < rest && quiet < gatherRest && n == len(g.waiting) && size < gatherSize && n < int(g.usual+0.5):

@@ -168,6 +168,29 @@ func TestGather(t *testing.T) {
 		})
 	})
 
+	t.Run("WaitsForNoCompanyIfItIsEager", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSlowVerb()
+			h.eager = true
+			var calls []<-chan error
+			for n := range 4 {
+				calls = append(calls, h.callNow(t.Context(), n, 1))
+			}
+			h.let <- struct{}{}
+			synctest.Wait()
+			h.let <- struct{}{}
+			synctest.Wait()
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.seen())
+
+			calls = append(calls, h.callNow(t.Context(), 4, 1))
+			require.Equal(t, []int{4}, h.seen()[2])
+			close(h.let)
+			for _, done := range calls {
+				require.NoError(t, <-done)
+			}
+		})
+	})
+
 	t.Run("WaitsAsLongAsTheyComeUntilItsRestIsOver", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newSlowVerb()

@@ -32,9 +32,8 @@ type Holder struct {
 	keeping, ending gather[*fencedCall]
 }
 
-// holderRest is how long the calls of one verb come together. Nobody looks at what a
-// holder hears but a program that has more to do, and there are far more of these calls
-// than of others.
+// holderRest is how long the calls of one verb come together that a job has many of.
+// Nobody looks at what a holder hears but a program that has more to do.
 const holderRest = 50 * time.Millisecond
 
 // NewHolder returns a holder.
@@ -44,7 +43,7 @@ func NewHolder(db *bun.DB, objects Objects, catalogue *Catalogue, leaser *Leaser
 		beats:   gather[*beat]{rest: holderRest},
 		keys:    gather[*issue]{rest: holderRest, most: maxReads},
 		keeping: gather[*fencedCall]{rest: holderRest},
-		ending:  gather[*fencedCall]{rest: holderRest},
+		ending:  gather[*fencedCall]{eager: true},
 	}
 }
 

@@ -66,6 +66,11 @@ type Leaser struct {
 	looks   gather[*search]
 }
 
+// NewLeaser returns a leaser.
+func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *Catalogue, meter Meter) *Leaser {
+	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: gather[*search]{eager: true}}
+}
+
 // LeaseCall is a worker's request for a job.
 type LeaseCall struct {
 	WorkerID  models.WorkerID

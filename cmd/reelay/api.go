@@ -130,7 +130,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Meter: measured}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
-	leaser := &jobs.Leaser{DB: s.workers, Notifier: s.notifier, Catalogue: s.catalogue, Meter: measured}
+	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue, measured)
 
 	console := web.New(web.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,

@@ -96,7 +96,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	dir := t.TempDir()
 	objects := openObjects(t, dir)
 	reader := jobs.NewReader(db, sealer, objects, catalogue)
-	leaser := &jobs.Leaser{DB: db, Notifier: notifier, Catalogue: catalogue}
+	leaser := jobs.NewLeaser(db, notifier, catalogue, nil)
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
