@@ -195,7 +195,7 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 			keys[i] = one.key
 		}
 		found, err := models.FindUploads(ctx, h.DB, keys)
-		if err != nil && len(all) > 1 {
+		if err != nil && len(all) > 1 && !models.IsOutage(err) {
 			return slices.Collect(slices.Chunk(all, 1))
 		}
 		of := keyedBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })

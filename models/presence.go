@@ -62,7 +62,7 @@ func CountFleetLoss(ctx context.Context, db bun.IDB, but JobID, within, silence 
 			SELECT id, lost_at > clock_timestamp() - make_interval(secs => ?0)
 				OR status IN ('IDLE', 'BUSY') AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?1) AS gone
 			FROM workers
-			WHERE status IN ('IDLE', 'BUSY', 'DRAINING') OR lost_at > clock_timestamp() - make_interval(secs => ?0))
+			WHERE ended_at IS NULL AND status IN ('IDLE', 'BUSY', 'DRAINING') OR lost_at > clock_timestamp() - make_interval(secs => ?0))
 		SELECT count(*) FILTER (WHERE gone AND NOT EXISTS (
 				SELECT FROM job_attempts a WHERE a.worker_id = fleet.id AND a.job_id = ?2)) AS gone,
 			count(*) AS all_workers

@@ -62,7 +62,7 @@ func GetSurroundings(ctx context.Context, db bun.IDB) (*Surroundings, error) {
 			(SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL) AS dead_letters,
 			(SELECT count(*) FROM object_deletions WHERE tries >= ?1) AS undeletable,
 			(SELECT coalesce(array_agg('wrk_' || id), '{}') FROM workers
-				WHERE status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - interval '5 minutes') AS silent_workers`,
+				WHERE ended_at IS NULL AND status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - interval '5 minutes') AS silent_workers`,
 		outboxSample, undeletableTries).Scan(ctx, s)
 	return s, err
 }

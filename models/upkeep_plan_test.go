@@ -24,8 +24,7 @@ var leftovers = []string{
 	`INSERT INTO uploads (object_key, account_id, artifact_id, type, content_type, size_bytes, checksum)
 		SELECT 'i' || i, (SELECT id FROM accounts LIMIT 1), gen_random_uuid(), 'INPUT', '', 1, '' FROM generate_series(1, 10000) i`,
 	`INSERT INTO object_deletions (object_key, next_at) SELECT i::text, now() + interval '1 hour' FROM generate_series(1, 10000) i`,
-	`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
-		SELECT gen_random_uuid(), 'p', 'e' || i, 'r', 'g', 'SPOT', '{}', 'TERMINATED', now() FROM generate_series(1, 10000) i`,
+	workersOver,
 	`INSERT INTO outbox (kind, payload, created_at) SELECT 'job.ready', '{}', now() FROM generate_series(1, 10000) i`,
 	`INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
 		VALUES (gen_random_uuid(), 'pool', 'p', 'r', 'g', 'SPOT', '{}', 0, 1)`,
@@ -33,6 +32,10 @@ var leftovers = []string{
 		SELECT id, now(), 0, 1, '', '{}' FROM pools, generate_series(1, 10000)`,
 	`ANALYZE`,
 }
+
+// workersOver are ten thousand.
+const workersOver = `INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
+	SELECT gen_random_uuid(), 'p', 'e' || i, 'r', 'g', 'SPOT', '{}', 'TERMINATED', now() FROM generate_series(1, 10000) i`
 
 func TestUpkeepQueries(t *testing.T) {
 	t.Parallel()
@@ -114,13 +117,57 @@ func TestUpkeepQueries(t *testing.T) {
 			}
 			require.Zero(t, plan.rows, "%s reads too much:\n%s", name, plan.text)
 			require.NotContains(t, plan.text, "using jobs_over on jobs jobs_1", name)
-			passed := 0
-			for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan.text, -1) {
-				n, err := strconv.Atoi(removed[1])
-				require.NoError(t, err)
-				passed += n
-			}
-			require.LessOrEqual(t, passed, 100, "%s passes over too much:\n%s", name, plan.text)
+			requireFewPassed(t, name, plan, 100)
 		}
 	})
+
+	t.Run("LeaveOutTheWorkersThatAreOver", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		for _, query := range []string{workersOver, `ANALYZE`} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
+		last := &lastQuery{}
+		watched := db.WithQueryHook(last)
+		idle := models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}
+
+		for name, run := range map[string]func() error{
+			"ListSilentWorkers": func() error {
+				_, err := models.ListSilentWorkers(t.Context(), watched, time.Minute, time.Minute, 10)
+				return err
+			},
+			"AvailableModels": func() error { _, err := models.AvailableModels(t.Context(), watched); return err },
+			"CountFleetLoss": func() error {
+				_, err := models.CountFleetLoss(t.Context(), watched, models.NewJobID(), time.Minute, time.Minute)
+				return err
+			},
+			"ListWorkers":      func() error { _, err := models.ListWorkers(t.Context(), watched, idle, "", 10); return err },
+			"CountWorkers":     func() error { _, err := models.CountWorkers(t.Context(), watched, idle, 10); return err },
+			"ListCapacity":     func() error { _, err := models.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
+			"ListHands":        func() error { _, err := models.ListHands(t.Context(), watched, models.Slot{}, 10); return err },
+			"CountPoolWorkers": func() error { _, err := models.CountPoolWorkers(t.Context(), watched); return err },
+			"GetSurroundings":  func() error { _, err := models.GetSurroundings(t.Context(), watched); return err },
+		} {
+			require.NoError(t, run(), name)
+
+			plan := explain(t, db, last.text)
+
+			require.NotContains(t, plan.text, "Seq Scan on workers", name)
+			requireFewPassed(t, name, plan, 1000)
+		}
+	})
+}
+
+// requireFewPassed asserts that a query reads hardly any rows that it has no use for.
+func requireFewPassed(t *testing.T, name string, plan planned, few int) {
+	t.Helper()
+	passed := 0
+	for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan.text, -1) {
+		n, err := strconv.Atoi(removed[1])
+		require.NoError(t, err)
+		passed += n
+	}
+	require.LessOrEqual(t, passed, few, "%s passes over too much:\n%s", name, plan.text)
 }

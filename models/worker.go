@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -128,6 +129,9 @@ func (f WorkerFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	}
 	if len(f.Status) > 0 {
 		q = q.Where("w.status IN (?)", bun.List(f.Status))
+		if !slices.Contains(f.Status, WorkerTerminated) {
+			q = q.Where("w.ended_at IS NULL") // which an index asks for
+		}
 	}
 	return q
 }
@@ -158,9 +162,10 @@ func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.
 	var ids []WorkerID
 	err := db.NewRaw(`
 		SELECT id FROM workers
-		WHERE status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?)
+		WHERE ended_at IS NULL AND (
+			status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?)
 				AND NOT EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = workers.id AND a.ended_at IS NULL)
-			OR status = 'BOOTING' AND created_at < clock_timestamp() - make_interval(secs => ?)
+			OR status = 'BOOTING' AND created_at < clock_timestamp() - make_interval(secs => ?))
 		LIMIT ?`, silence.Seconds(), bootLimit.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }
@@ -170,6 +175,6 @@ func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.
 func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
 	var names []string
 	err := db.NewRaw(`
-		SELECT DISTINCT unnest(models) FROM workers WHERE status IN ('IDLE', 'BUSY')`).Scan(ctx, &names)
+		SELECT DISTINCT unnest(models) FROM workers WHERE ended_at IS NULL AND status IN ('IDLE', 'BUSY')`).Scan(ctx, &names)
 	return names, err
 }
