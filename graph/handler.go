@@ -3,10 +3,10 @@ package graph
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,17 +103,24 @@ func servedSchema() *ast.Schema {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && !urlkey.IsIn(r.URL.Query()) {
+		a.serveSocket(w, r)
+		return
+	}
+	deadline := http.NewResponseController(w)
+	patient := &patientWriter{ResponseWriter: w, control: deadline, patience: a.writeTimeout}
+	defer patient.end()
+	a.serve(patient, r, deadline)
+}
+
+// serve answers what is no socket.
+func (a *API) serve(w http.ResponseWriter, r *http.Request, deadline *http.ResponseController) {
 	if urlkey.IsIn(r.URL.Query()) {
 		refuse(w, r, http.StatusBadRequest, errKeyInURL)
 		return
 	}
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		a.serveSocket(w, r)
-		return
-	}
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
 	// A refusal waits for the body, too: net/http reads what is left of it.
-	deadline := http.NewResponseController(w)
 	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.Method == http.MethodOptions {
@@ -141,11 +148,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer end(nil)
 		ctx = while
-		patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: a.writeTimeout}
-		defer patient.end()
-		w = patient
 	} else {
-		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method, patience: a.writeTimeout})
+		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method})
 	}
 	a.inside.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -154,21 +158,38 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type patientWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
-	patience time.Duration
+	patience time.Duration // for each part
+	wrote    bool
 }
+
+// patientPart is how many bytes of an answer a client has the write timeout for.
+const patientPart = 64 << 10
 
 // Write implements http.ResponseWriter. A server that cannot set a deadline has
 // its own.
-func (w *patientWriter) Write(raw []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
-	return w.ResponseWriter.Write(raw)
+func (w *patientWriter) Write(raw []byte) (n int, err error) {
+	w.wrote = true
+	for part := range slices.Chunk(raw, patientPart) {
+		_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
+		written, err := w.ResponseWriter.Write(part)
+		if n += written; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // Flush implements http.Flusher.
 func (w *patientWriter) Flush() { _ = w.control.Flush() }
 
-// end leaves the connection to the next request.
-func (w *patientWriter) end() { _ = w.control.SetWriteDeadline(time.Time{}) }
+// end sends what was written while that has a deadline, and leaves the connection to the
+// next request.
+func (w *patientWriter) end() {
+	if w.wrote {
+		w.Flush()
+		_ = w.control.SetWriteDeadline(time.Time{})
+	}
+}
 
 // refuse answers a request that nothing ran for. The error's code may know a
 // better status.
@@ -186,8 +207,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 		w.Header().Set("Allow", "OPTIONS, GET, POST")
 	}
 	w.Header().Set("Content-Type", accepted(r))
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]gqlerror.List{"errors": {shown}})
+	sendErrors(w, status, gqlerror.List{shown})
 }
 
 const (

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
@@ -26,8 +24,7 @@ type askedKey struct{}
 type asked struct {
 	params   *graphql.RawParams
 	method   string
-	patience time.Duration // with a client that does not read
-	notByGet bool          // that is why it is refused
+	notByGet bool // that is why it is refused
 }
 
 // Supports implements graphql.Transport.
@@ -49,8 +46,7 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 	if refused != nil {
 		told := executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused)
 		retryAfter(w.Header(), told.Errors)
-		raw, _ := json.Marshal(map[string]gqlerror.List{"errors": told.Errors})
-		a.send(w, a.refusalStatus(w.Header(), media), raw)
+		sendErrors(w, a.refusalStatus(w.Header(), media), told.Errors)
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
@@ -60,24 +56,20 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 		return
 	}
 	retryAfter(w.Header(), answer.Errors)
-	a.send(w, http.StatusOK, encode(answer))
+	send(w, http.StatusOK, encode(answer))
 }
 
-// answerPart is how many bytes of an answer a client has the write timeout for.
-const answerPart = 64 << 10
+// sendErrors sends the answer of what did not run.
+func sendErrors(w http.ResponseWriter, status int, all gqlerror.List) {
+	raw, _ := json.Marshal(map[string]gqlerror.List{"errors": all})
+	send(w, status, raw)
+}
 
-// send writes an answer, as long as its client reads it.
-func (a *asked) send(w http.ResponseWriter, status int, raw []byte) {
-	patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: a.patience}
-	defer patient.end()
-	patient.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-	patient.WriteHeader(status)
-	for part := range slices.Chunk(raw, answerPart) {
-		if _, err := patient.Write(part); err != nil {
-			return
-		}
-	}
-	patient.Flush() // while it has a deadline
+// send sends an answer.
+func send(w http.ResponseWriter, status int, raw []byte) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	w.WriteHeader(status)
+	_, _ = w.Write(raw)
 }
 
 // refusalStatus is that of an operation that did not run. A client that asked for

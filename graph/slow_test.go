@@ -133,14 +133,8 @@ func TestSlowAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				ours, conn := net.Pipe()
-				connections := make(pipes, 1)
-				connections <- ours
-				server := &http.Server{Handler: graph.New(&graph.Resolver{}, clientKeys(), graph.Options{WriteTimeout: patience})}
-				var served sync.WaitGroup
-				served.Go(func() { _ = server.Serve(connections) })
-				defer served.Wait()
-				defer server.Close()
+				conn, end := servePipe(patience)
+				defer end()
 				query := "{ a: __schema { ...all } b: __schema { ...all } c: __schema { ...all } } fragment all on __Schema { types { fields { name description args { name } type { name description fields { name description } } } } }"
 				req := httptest.NewRequest(http.MethodGet, "/graphql?"+url.Values{"query": {query}}.Encode(), nil)
 				req.Header.Set("Authorization", "Bearer client")
@@ -165,6 +159,37 @@ func TestSlowAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A client that never reads why it is refused is cut off as well.
+func TestUnreadRefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 10 * time.Second
+		conn, end := servePipe(patience)
+		defer end()
+		req := httptest.NewRequest(http.MethodGet, "/graphql", nil) // which asks for nothing
+		require.NoError(t, req.Write(conn))
+
+		time.Sleep(patience + time.Second)
+
+		_, err := http.ReadResponse(bufio.NewReader(conn), req)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	})
+}
+
+// servePipe serves GraphQL over one connection that holds nothing.
+func servePipe(patience time.Duration) (_ net.Conn, end func()) {
+	ours, conn := net.Pipe()
+	connections := make(pipes, 1)
+	connections <- ours
+	server := &http.Server{Handler: graph.New(&graph.Resolver{}, clientKeys(), graph.Options{WriteTimeout: patience})}
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(connections) })
+	return conn, func() {
+		server.Close()
+		served.Wait()
 	}
 }
 
