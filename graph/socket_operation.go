@@ -18,6 +18,7 @@ type operation struct {
 	id     []byte // as JSON
 	name   string
 	digest [sha256.Size]byte // of what was asked
+	who    jobs.Principal    // who asked, from wherever
 	ctx    context.Context
 	end    context.CancelFunc
 	next   graphql.ResponseHandler
@@ -25,7 +26,8 @@ type operation struct {
 }
 
 func newOperation(s *socket, id string, request []byte) *operation {
-	o := &operation{socket: s, name: id, digest: sha256.Sum256(request)}
+	p := principal(s.ctx)
+	o := &operation{socket: s, name: id, digest: sha256.Sum256(request), who: jobs.Principal{Role: p.Role, AccountID: p.AccountID, KeyID: p.KeyID, WorkerID: p.WorkerID}}
 	o.id, _ = json.Marshal(id)
 	o.ctx, o.end = context.WithCancel(s.ctx)
 	return o
@@ -80,18 +82,21 @@ func (o *operation) answer() []byte {
 	if o.parked == nil {
 		return encode(o.next(o.ctx))
 	}
-	encoding <- struct{}{}
-	defer func() { <-encoding }()
 	event := o.parked.first()
 	if event == nil {
-		return encode(o.next(o.ctx))
+		return o.made()
 	}
-	p := principal(o.ctx)
-	who := jobs.Principal{Role: p.Role, AccountID: p.AccountID, KeyID: p.KeyID, WorkerID: p.WorkerID} // from wherever
-	return o.socket.told.once(question{who, o.digest, event}, func() []byte {
+	return o.socket.told.once(question{o.who, o.digest, event}, func() []byte {
 		o.parked.offer()
-		return encode(o.next(o.ctx))
+		return o.made()
 	})
+}
+
+// made is the next answer, once there is room to make it.
+func (o *operation) made() []byte {
+	encoding <- struct{}{}
+	defer func() { <-encoding }()
+	return encode(o.next(o.ctx))
 }
 
 // encode is a response on the wire, or nil if it is none.
