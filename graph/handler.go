@@ -103,22 +103,18 @@ func servedSchema() *ast.Schema {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && !urlkey.IsIn(r.URL.Query()) {
-		a.serveSocket(w, r)
-		return
-	}
 	deadline := http.NewResponseController(w)
 	patient := &patientWriter{ResponseWriter: w, control: deadline, patience: a.writeTimeout}
 	defer patient.end()
-	a.serve(patient, r, deadline)
-}
-
-// serve answers what is no socket.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, deadline *http.ResponseController) {
 	if urlkey.IsIn(r.URL.Query()) {
-		refuse(w, r, http.StatusBadRequest, errKeyInURL)
+		refuse(patient, r, http.StatusBadRequest, errKeyInURL)
 		return
 	}
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		a.serveSocket(w, r)
+		return
+	}
+	w = patient
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
 	// A refusal waits for the body, too: net/http reads what is left of it.
 	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))

@@ -27,7 +27,8 @@ type operation struct {
 
 func newOperation(s *socket, id string, request []byte) *operation {
 	p := principal(s.ctx)
-	o := &operation{socket: s, name: id, digest: sha256.Sum256(request), who: jobs.Principal{Role: p.Role, AccountID: p.AccountID, KeyID: p.KeyID, WorkerID: p.WorkerID}}
+	who := jobs.Principal{Role: p.Role, AccountID: p.AccountID, KeyID: p.KeyID, WorkerID: p.WorkerID}
+	o := &operation{socket: s, name: id, digest: sha256.Sum256(request), who: who}
 	o.id, _ = json.Marshal(id)
 	o.ctx, o.end = context.WithCancel(s.ctx)
 	return o

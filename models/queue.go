@@ -153,8 +153,9 @@ const headsSQL = `
 const nextJobsSQL = firstLineSQL + headsSQL
 
 // How deep it reads into an account's queue depends on how many are before it: all
-// that could be given of the first, half of that of the third, and five at least. What is known of the order ends with the virtual time at which an account
-// goes on behind the jobs that were read of it.
+// that could be given of the first, half of that of the third, and five at least. What
+// is known of the order ends with the virtual time at which an account goes on behind
+// the jobs that were read of it.
 //
 // An account's head is found by walking past the index entries of all that left its
 // queue since the last vacuum. What is read of it begins there: they are not walked
