@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -123,9 +124,12 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 // than the workers will take before the next.
 const sweepHeads = 100
 
-// Sweep puts the heads of all queues into the ready index again, whole anew if
-// it was lost, and so mends whatever a hint missed.
+// Sweep notes where accounts' queues begin, and puts the heads of all queues into the
+// ready index again, whole anew if it was lost, and so mends whatever a hint missed.
 func (r *Readier) Sweep(ctx context.Context) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
 	queued, err := models.ListQueuedJobs(ctx, r.DB, sweepHeads)
 	if err != nil {
 		return fmt.Errorf("list queued jobs: %w", err)
@@ -142,6 +146,23 @@ func (r *Readier) Sweep(ctx context.Context) error {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
 	r.Notifier.Waiters.Look()
+	return nil
+}
+
+// beginLines is how many lines are kept still at once.
+const beginLines = 100
+
+// begin notes where accounts' queues begin.
+func (r *Readier) begin(ctx context.Context) error {
+	lines, err := models.ListLines(ctx, r.DB)
+	if err != nil {
+		return fmt.Errorf("list the lines: %w", err)
+	}
+	for some := range slices.Chunk(lines, beginLines) {
+		if err := inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.BeginLines(ctx, tx, some) }); err != nil {
+			return fmt.Errorf("begin the lines: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Line is one of the two queues of accounts that a lane has: of its own jobs,
@@ -27,18 +28,58 @@ type Place struct {
 // EnterLane counts n more queued jobs of the account in a line and returns the
 // account's virtual time there. An account that was not in it starts at the
 // lane's own time: the least of those that are, or the greatest that was ever
-// reached.
+// reached. Its jobs are looked for from the beginning until the next BeginLines.
 func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
 		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
 		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
-			queued = l.queued + ?3,
+			queued = l.queued + ?3, begins_at = 0,
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
 		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
 	return virtualTime, err
+}
+
+// AccountLine is a line in which an account has jobs.
+type AccountLine struct {
+	AccountID AccountID `bun:"account_id"`
+	Line
+}
+
+// ListLines returns all lines in which accounts have jobs.
+func ListLines(ctx context.Context, db bun.IDB) (found []AccountLine, err error) {
+	err = db.NewRaw("SELECT account_id, lane, promoted FROM account_lanes WHERE queued > 0").Scan(ctx, &found)
+	return found, err
+}
+
+// BeginLines notes where accounts' queues begin, which is where claims look first. Whoever
+// enters a line has its row to the end of his transaction: those are passed over, and the
+// others kept still while a statement that begins after that looks at their jobs.
+func BeginLines(ctx context.Context, tx bun.Tx, lines []AccountLine) error {
+	keys := "unnest(?::uuid[], ?::text[], ?::boolean[]) AS k (account_id, lane, promoted)"
+	arrays := func(lines []AccountLine) []any {
+		return []any{
+			uuidArray(column(lines, func(l AccountLine) AccountID { return l.AccountID })),
+			textArray(column(lines, func(l AccountLine) Tier { return l.Lane })),
+			pgdialect.Array(column(lines, func(l AccountLine) bool { return l.Promoted })),
+		}
+	}
+	var held []AccountLine
+	if err := tx.NewRaw("SELECT l.account_id, l.lane, l.promoted FROM account_lanes l JOIN "+keys+
+		" USING (account_id, lane, promoted) FOR NO KEY UPDATE OF l SKIP LOCKED", arrays(lines)...).Scan(ctx, &held); err != nil || len(held) == 0 {
+		return err
+	}
+	_, err := tx.NewRaw(`
+		UPDATE account_lanes l SET begins_at = f.queue_order
+		FROM `+keys+` CROSS JOIN LATERAL (
+			SELECT queue_order FROM jobs
+			WHERE `+waitingSQL+` AND account_id = k.account_id AND lane = k.lane AND `+promotedSQL+` = k.promoted
+			ORDER BY queue_order LIMIT 1) f
+		WHERE l.account_id = k.account_id AND l.lane = k.lane AND l.promoted = k.promoted AND l.begins_at <> f.queue_order`,
+		arrays(held)...).Exec(ctx)
+	return err
 }
 
 // Standing is an account and its places in the lines, as the ready index mirrors

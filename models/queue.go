@@ -130,13 +130,13 @@ const standsSQL = "l.queued > 0 AND NOT l.capped"
 const inLineSQL = "l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND " + standsSQL
 
 // ofQueueSQL reads what may start of a queue q of an account's line l, and
-// nextOfQueueSQL does so in order.
+// nextOfQueueSQL does so in order, from where the account's queue in the line begins.
 const (
 	ofQueueSQL = "SELECT " + queuedColumns + `, estimated_gpu_seconds FROM jobs
 	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
 		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
 		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])`
-	nextOfQueueSQL = ofQueueSQL + " ORDER BY queue_order"
+	nextOfQueueSQL = ofQueueSQL + " AND queue_order >= l.begins_at ORDER BY queue_order"
 )
 
 // headsSQL are the first jobs of the accounts that stand in the line.
@@ -158,8 +158,8 @@ const nextJobsSQL = firstLineSQL + headsSQL
 // the jobs that were read of it.
 //
 // An account's head is found by walking past the index entries of all that left its
-// queue since the last vacuum. What is read of it begins there: they are not walked
-// past again.
+// queue since BeginLines looked, or the last vacuum. What is read of it begins there:
+// they are not walked past again.
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
 		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS head_order, a.weight, greatest(a.max_running - a.running, 0) AS room,

@@ -124,12 +124,12 @@ const insertJobsSQL = `
 		UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
 		FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n WHERE a.id = n.account_id),
 	entered AS (
-		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
-		SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running
-		FROM (SELECT account_id, lane, count(*) AS jobs FROM written WHERE status = 'QUEUED' GROUP BY account_id, lane) n
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped, begins_at)
+		SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running, n.first
+		FROM (SELECT account_id, lane, count(*) AS jobs, min(queue_order) AS first FROM written WHERE status = 'QUEUED' GROUP BY account_id, lane) n
 		JOIN locked a ON a.id = n.account_id
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
-			queued = l.queued + excluded.queued,
+			queued = l.queued + excluded.queued, begins_at = least(l.begins_at, excluded.begins_at),
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time ELSE greatest(l.virtual_time, excluded.virtual_time) END
 		RETURNING account_id, lane, virtual_time)
 	SELECT w.id, w.queue_order, coalesce(e.virtual_time, 0), (SELECT now FROM clock)
