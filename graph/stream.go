@@ -59,7 +59,7 @@ func follow[T any](ctx context.Context, run func(send func(T) error) error) <-ch
 type parked interface {
 	// fetch tells whether there is something to answer, be it that it is over.
 	fetch(ctx context.Context) bool
-	// wake has f called, once, when fetch may have something.
+	// wake has f called, once, on a goroutine of its own, when fetch may have something.
 	wake(f func())
 	// first is the event to answer with, or nil if it is over.
 	first() any
@@ -88,7 +88,7 @@ type parkedStream[T any] struct {
 }
 
 func (p *parkedStream[T]) fetch(ctx context.Context) bool {
-	if len(p.items) > 0 || p.over || ctx.Err() != nil {
+	if len(p.items) > 0 || p.over {
 		return true
 	}
 	var err error

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"maps"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -58,8 +60,8 @@ func (r *ring[T]) afterLocked(at int) heard[T] {
 }
 
 // wake has f called once there may be something after a number: at once if there
-// is. It is called on a goroutine of the ring's writer and must not wait for
-// anything. Who waits already under the same name waits for this instead.
+// is. It is called on a goroutine of its own. Who waits already under the same name
+// waits for this instead.
 func (r *ring[T]) wake(who any, at int, f func()) {
 	r.mu.Lock()
 	if r.afterLocked(at).isNothing() {
@@ -71,7 +73,7 @@ func (r *ring[T]) wake(who any, at int, f func()) {
 	}
 	r.mu.Unlock()
 	if f != nil {
-		f()
+		go f()
 	}
 }
 
@@ -149,7 +151,20 @@ func (r *ring[T]) change(do func()) {
 	waiting := r.waiting
 	r.waiting = nil
 	r.mu.Unlock()
-	for _, f := range waiting {
-		f()
+	if len(waiting) == 0 {
+		return
 	}
+	call := slices.Collect(maps.Values(waiting))
+	for some := range slices.Chunk(call, 1+(len(call)-1)/runtime.GOMAXPROCS(0)) {
+		go callEach(some)
+	}
+}
+
+// callEach calls each of them on a goroutine of its own, that the one before begins: none
+// waits for another, and thousands are not begun before the first is done.
+func callEach(call []func()) {
+	if len(call) > 1 {
+		go callEach(call[1:])
+	}
+	call[0]()
 }

@@ -13,8 +13,8 @@ type Stream[T any] interface {
 	// Next returns what is new, in order, or nothing if there is nothing yet. It
 	// returns io.EOF once the stream is over, and other errors when it failed.
 	Next(ctx context.Context) ([]T, error)
-	// Wake has f called once, when Next may have something to say: at once if it
-	// has. f must not wait for anything.
+	// Wake has f called once, on a goroutine of its own, when Next may have something
+	// to say: at once if it has.
 	Wake(f func())
 	// Close ends it: f may be called no more, or once more.
 	Close()

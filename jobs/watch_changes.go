@@ -85,7 +85,12 @@ func (s *changeStream) Next(context.Context) ([]*models.Job, error) {
 }
 
 // Wake implements Stream.
-func (s *changeStream) Wake(f func()) { s.changes.wake(s, s.at, f) }
+func (s *changeStream) Wake(f func()) {
+	s.changes.wake(s, s.at, f)
+	if s.closed.Load() { // meanwhile
+		s.changes.forget(s)
+	}
+}
 
 // Close implements Stream.
 func (s *changeStream) Close() {

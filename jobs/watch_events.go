@@ -77,7 +77,12 @@ func (s *eventStream) Next(ctx context.Context) ([]*models.JobEvent, error) {
 }
 
 // Wake implements Stream.
-func (s *eventStream) Wake(f func()) { s.feed.events.wake(s, s.at, f) }
+func (s *eventStream) Wake(f func()) {
+	s.feed.events.wake(s, s.at, f)
+	if s.closed.Load() { // meanwhile
+		s.feed.events.forget(s)
+	}
+}
 
 // Close implements Stream.
 func (s *eventStream) Close() {
