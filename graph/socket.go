@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
@@ -50,7 +49,8 @@ func (socketTransport) Supports(r *http.Request) bool { return r.Header.Get("Upg
 // Do implements graphql.Transport. It returns once the connection is open: what
 // net/http keeps for a request is not kept for a socket.
 func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
-	ws, err := websocket.Accept(lean{w, t.writeTimeout}, r, &websocket.AcceptOptions{
+	over := &wire{patience: t.writeTimeout}
+	ws, err := websocket.Accept(lean{w, over}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // welcomes has looked at the origin
 		CompressionMode:    websocket.CompressionDisabled,
@@ -58,7 +58,7 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 	if err != nil {
 		return // it is answered
 	}
-	s := newSocket(ws, strings.Clone(r.RemoteAddr), executor, t.API)
+	s := newSocket(ws, over, strings.Clone(r.RemoteAddr), executor, t.API)
 	if !t.sockets.add(s) {
 		go s.close(closeRestart, "RESTART")
 		return
@@ -69,14 +69,17 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 	}()
 }
 
-// socketBuffer is what a socket reads and writes at once: most messages are
-// smaller, and thousands of sockets wait.
-const socketBuffer = 1 << 10
+// What a socket reads at once, and what its library writes at once, which is a control
+// frame: thousands of sockets wait.
+const (
+	socketBuffer  = 1 << 10
+	controlBuffer = 256
+)
 
-// lean hands connections over with small buffers, and with a bound for each write.
+// lean hands connections over with small buffers, and through a wire.
 type lean struct {
 	http.ResponseWriter
-	patience time.Duration
+	over *wire
 }
 
 // Hijack implements http.Hijacker.
@@ -86,23 +89,10 @@ func (w lean) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // what came with the request
-	conn = patient{conn, w.patience}
+	w.over.Conn = conn
 	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn), max(socketBuffer, len(early)))
 	_, err = reader.Peek(len(early))
-	return conn, bufio.NewReadWriter(reader, bufio.NewWriterSize(conn, socketBuffer)), err
-}
-
-// patient is a connection of which a write takes no longer than that.
-type patient struct {
-	net.Conn
-	patience time.Duration
-}
-
-func (c patient) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
+	return w.over, bufio.NewReadWriter(reader, bufio.NewWriterSize(w.over, controlBuffer)), err
 }
 
 // sockets are those that are open.

@@ -48,7 +48,8 @@ const (
 // socket is one connection as graphql-transport-ws has it. It keeps one goroutine,
 // which reads, and that on a small stack: thousands are open and silent.
 type socket struct {
-	ws       *websocket.Conn // patient
+	ws       *websocket.Conn // it reads
+	wire     *wire
 	executor graphql.GraphExecutor
 	keys     *jobs.KeyWatch
 	told     *told
@@ -73,10 +74,10 @@ type socket struct {
 	lastRead time.Time
 }
 
-func newSocket(ws *websocket.Conn, remote string, executor graphql.GraphExecutor, api *API) *socket {
+func newSocket(ws *websocket.Conn, over *wire, remote string, executor graphql.GraphExecutor, api *API) *socket {
 	ws.SetReadLimit(maxMessage)
 	s := &socket{
-		ws: ws, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
+		ws: ws, wire: over, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
 		release: func() {}, budget: maxMessages,
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -290,10 +291,16 @@ func (s *socket) takeComplete(m message) *violation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.operations[m.ID]; o != nil { // else it ended at the same moment
-		delete(s.operations, m.ID)
+		s.free(o)
 		o.end()
 	}
 	return nil
+}
+
+// free gives the operation's id back. mu is held.
+func (s *socket) free(o *operation) {
+	delete(s.operations, o.name)
+	o.over = true
 }
 
 // send writes a message that is about no operation.
@@ -307,16 +314,18 @@ func (s *socket) send(m message) {
 func (s *socket) write(m message) {
 	raw, err := json.Marshal(m)
 	if err == nil {
-		s.writeRaw(raw)
+		s.writeText(raw)
 	}
 }
 
-// writeRaw ends the connection if the other side does not read. mu is held.
-func (s *socket) writeRaw(raw []byte) {
+// writeText writes a message of these parts, and ends the connection if the other side
+// does not read. mu is held.
+func (s *socket) writeText(parts ...[]byte) {
 	if s.closing.Load() {
 		return
 	}
-	if err := s.ws.Write(context.Background(), websocket.MessageText, raw); err != nil {
+	if err := s.wire.writeText(parts...); err != nil {
+		s.closing.Store(true)
 		s.end()
 		go s.ws.CloseNow() // it waits for the reader
 	}

@@ -23,6 +23,7 @@ type operation struct {
 	end    context.CancelFunc
 	next   graphql.ResponseHandler
 	parked parked // nil if it is not one of those
+	over   bool   // guarded by the socket's mu
 }
 
 func newOperation(s *socket, id string, request []byte) *operation {
@@ -57,7 +58,7 @@ func (o *operation) goOn() {
 	defer o.recover()
 	for {
 		if o.parked != nil && !o.parked.fetch(o.ctx) {
-			o.parked.wake(func() { go o.goOn() })
+			o.parked.wake(o.goOn)
 			return
 		}
 		answer := o.answer()
@@ -105,7 +106,7 @@ func encode(response *graphql.Response) []byte {
 	if response == nil {
 		return nil
 	}
-	if len(response.Data) > 0 && len(response.Errors) == 0 && len(response.Extensions) == 0 && response.HasNext == nil { // nearly always; it is JSON already
+	if len(response.Data) > 0 && len(response.Errors) == 0 && len(response.Extensions) == 0 { // nearly always; it is JSON already
 		raw := make([]byte, 0, len(`{"data":}`)+len(response.Data))
 		return append(append(append(raw, `{"data":`...), response.Data...), '}')
 	}
@@ -116,26 +117,33 @@ func encode(response *graphql.Response) []byte {
 	return raw
 }
 
+// What stands around the parts of a message.
+var (
+	beforeID      = []byte(`{"id":`)
+	beforeType    = []byte(`,"type":"`)
+	afterType     = []byte(`"}`)
+	beforePayload = []byte(`","payload":`)
+	afterPayload  = []byte(`}`)
+)
+
 // say writes a message of the operation, if the client still wants to hear of it:
 // what a late message of an ended one says must not reach another that was given
 // the same id. Once its last message is written the id is free.
 func (o *operation) say(kind string, payload []byte) bool {
-	raw := make([]byte, 0, len(`{"id":,"type":"complete","payload":}`)+len(o.id)+len(payload))
-	raw = append(append(append(raw, `{"id":`...), o.id...), `,"type":"`+kind+`"`...)
-	if payload != nil {
-		raw = append(append(raw, `,"payload":`...), payload...)
-	}
-	raw = append(raw, '}')
 	s := o.socket
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.operations[o.name] != o || s.ctx.Err() != nil {
+	if o.over || s.closing.Load() {
 		return false
 	}
 	if kind != "next" {
-		delete(s.operations, o.name)
+		s.free(o)
 	}
-	s.writeRaw(raw)
+	if payload == nil {
+		s.writeText(beforeID, o.id, beforeType, []byte(kind), afterType)
+	} else {
+		s.writeText(beforeID, o.id, beforeType, []byte(kind), beforePayload, payload, afterPayload)
+	}
 	return true
 }
 

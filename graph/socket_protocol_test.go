@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // open opens a socket and says nothing.
@@ -88,6 +89,53 @@ func TestSocketProtocol(t *testing.T) {
 			require.EqualValues(t, c.code, s.closed())
 		})
 	}
+
+	t.Run("messages of every length", func(t *testing.T) {
+		t.Parallel()
+		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s.conn.SetReadLimit(64 << 10)
+		require.Equal(t, "connection_ack", s.next().Type)
+		const around = len(`{"type":"ping","payload":{"x":""}}`)
+		for _, size := range []int{125, 126, 127, 256, 1024, 16 << 10, 1<<16 - 1, 1 << 16} {
+			rest := `","payload":{"x":"` + strings.Repeat("x", size-around) + `"}}`
+			s.raw(`{"type":"ping` + rest)
+
+			_, answer, err := s.conn.Read(t.Context())
+
+			require.NoError(t, err)
+			require.Equal(t, `{"type":"pong`+rest, string(answer))
+		}
+	})
+
+	t.Run("control frames amid messages", func(t *testing.T) {
+		t.Parallel()
+		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		require.Equal(t, "connection_ack", s.next().Type)
+		const each = 100
+		var pings errgroup.Group
+		pings.Go(func() error {
+			for range each {
+				if err := s.conn.Ping(t.Context()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		pings.Go(func() error {
+			for range each {
+				if err := s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"ping"}`)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for range each {
+			require.Equal(t, "pong", s.next().Type)
+		}
+		reading := s.conn.CloseRead(t.Context()) // for the last pings
+		require.NoError(t, pings.Wait())
+		require.NoError(t, reading.Err())
+	})
 
 	t.Run("another subprotocol", func(t *testing.T) {
 		t.Parallel()
