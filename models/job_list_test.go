@@ -23,7 +23,7 @@ func past(t testing.TB, db *bun.DB, n int) {
 	conn, err := patient.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, history.Write(t.Context(), conn, n, func(int) {}))
+	require.NoError(t, history.Write(t.Context(), conn, n, func(string, int, int) {}))
 }
 
 // someFilter makes a filter of a few conditions by chance.

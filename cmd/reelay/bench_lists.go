@@ -131,11 +131,8 @@ func (o *listsOptions) fill(ctx context.Context, dsn string, d *display) error {
 	}
 	defer conn.Close()
 	began := time.Now()
-	return history.Write(ctx, conn, o.rows, func(done int) {
-		d.note(fmt.Sprintf("%d of %d jobs after %.0f s", done, o.rows, time.Since(began).Seconds()))
-		if done == o.rows {
-			d.note("making the indexes")
-		}
+	return history.Write(ctx, conn, o.rows, func(what string, done, of int) {
+		d.note(fmt.Sprintf("%d of %d %s after %.0f s", done, of, what, time.Since(began).Seconds()))
 	})
 }
 

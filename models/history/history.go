@@ -101,9 +101,9 @@ var tables = []string{"jobs", "job_words", "job_attempts", "dead_letters", "webh
 
 // Write fills a new database with n jobs of many kinds, the newest a minute old
 // and a second apart, and with what is kept of them. It tells progress how many
-// jobs are there. conn has no time limit on its statements; nobody else uses the
+// jobs are there, and then indexes. conn has no time limit on its statements; nobody else uses the
 // database meanwhile.
-func Write(ctx context.Context, conn bun.Conn, n int, progress func(done int)) error {
+func Write(ctx context.Context, conn bun.Conn, n int, progress func(what string, done, of int)) error {
 	for _, query := range prepared {
 		if _, err := conn.ExecContext(ctx, query); err != nil {
 			return fmt.Errorf("prepare a history: %w", err)
@@ -121,10 +121,15 @@ func Write(ctx context.Context, conn bun.Conn, n int, progress func(done int)) e
 				return fmt.Errorf("write the jobs from %d to %d: %w", first, last, err)
 			}
 		}
-		progress(last)
+		progress("jobs", last, n)
 	}
-	indexes = append(indexes, "VACUUM (ANALYZE) "+strings.Join(tables, ", "), fmt.Sprintf("COMMENT ON TABLE jobs IS 'history of %d'", n))
-	for _, query := range indexes {
+	for i, index := range indexes {
+		if _, err := conn.ExecContext(ctx, index); err != nil {
+			return fmt.Errorf("%s: %w", index, err)
+		}
+		progress("indexes", i+1, len(indexes))
+	}
+	for _, query := range []string{"VACUUM (ANALYZE) " + strings.Join(tables, ", "), fmt.Sprintf("COMMENT ON TABLE jobs IS 'history of %d'", n)} {
 		if _, err := conn.ExecContext(ctx, query); err != nil {
 			return fmt.Errorf("%s: %w", query, err)
 		}
