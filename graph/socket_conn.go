@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -324,7 +325,7 @@ func (s *socket) writeText(parts ...[]byte) {
 	if s.closing.Load() {
 		return
 	}
-	if err := s.wire.writeText(parts...); err != nil {
+	if err := s.wire.writeText(parts...); err != nil && !errors.Is(err, net.ErrClosed) { // else the reader comes to the end
 		s.closing.Store(true)
 		s.end()
 		go s.ws.CloseNow() // it waits for the reader

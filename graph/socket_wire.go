@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +17,7 @@ type wire struct {
 
 	mu     sync.Mutex
 	until  time.Time // its deadline
-	closed bool      // it said that it closes
+	closed bool      // no frame goes out any more
 }
 
 // The first byte of a frame that is its message's only one, see RFC 6455, 5.2.
@@ -25,27 +26,31 @@ const (
 	closeFrame = 0x80 | 0x8
 )
 
-// Write implements net.Conn for whole frames. It fails with net.ErrClosed behind one that
-// closes, and with a timeout after patience, or three quarters of it: the deadline is not
-// set anew for each frame.
-func (w *wire) Write(frame []byte) (int, error) {
+// Write implements net.Conn for whole frames. It fails with a timeout after patience, or
+// three quarters of it: the deadline is not set anew for each frame. Behind a frame that
+// closes, or one of which not all went out, it fails with net.ErrClosed.
+func (w *wire) Write(frame []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return 0, net.ErrClosed
 	}
-	w.closed = frame[0] == closeFrame
 	if now := time.Now(); w.until.Sub(now) < w.patience*3/4 {
 		w.until = now.Add(w.patience)
-		if err := w.SetWriteDeadline(w.until); err != nil {
-			return 0, err
-		}
+		err = w.SetWriteDeadline(w.until)
 	}
-	return w.Conn.Write(frame)
+	if err == nil {
+		n, err = w.Conn.Write(frame)
+	}
+	w.closed = err != nil || frame[0] == closeFrame
+	return n, err
 }
 
 // frames are buffers for frames.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxHead is how many bytes come before a message.
+const maxHead = 10
 
 // maxFrameKept bounds a buffer that is kept.
 const maxFrameKept = 16 << 10
@@ -57,7 +62,7 @@ func (w *wire) writeText(parts ...[]byte) error {
 		size += len(part)
 	}
 	buffer := frames.Get().(*[]byte)
-	frame := append((*buffer)[:0], textFrame)
+	frame := append(slices.Grow((*buffer)[:0], maxHead+size), textFrame)
 	switch {
 	case size < 126:
 		frame = append(frame, byte(size))

@@ -52,6 +52,7 @@ func TestWire(t *testing.T) {
 
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 			require.Equal(t, w.patience, time.Since(began))
+			require.ErrorIs(t, w.writeText([]byte("behind a part")), net.ErrClosed)
 		})
 	})
 }
