@@ -312,7 +312,7 @@ func standing(id models.AccountID, counted models.Counted) *models.Standing {
 
 // enterLane counts a job that is queued from now on, and tells the outbox.
 func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, error) {
-	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line(), 1)
+	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line(), 1, job.CurrentOrder())
 	if err != nil {
 		return nil, fmt.Errorf("enter the lane: %w", err)
 	}

@@ -82,7 +82,11 @@ func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, change
 		return fmt.Errorf("write the outbox: %w", err)
 	}
 	for line, queued := range lines {
-		at, err := models.EnterLane(ctx, tx, account, line, len(queued))
+		first := queued[0].job.CurrentOrder()
+		for _, c := range queued[1:] {
+			first = min(first, c.job.CurrentOrder())
+		}
+		at, err := models.EnterLane(ctx, tx, account, line, len(queued), first)
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}

@@ -124,12 +124,13 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 // than the workers will take before the next.
 const sweepHeads = 100
 
-// Sweep notes where accounts' queues begin, and puts the heads of all queues into the
-// ready index again, whole anew if it was lost, and so mends whatever a hint missed.
+// Sweep puts the heads of all queues into the ready index again, whole anew if it was
+// lost, and so mends whatever a hint missed. It notes where accounts' queues begin.
 func (r *Readier) Sweep(ctx context.Context) error {
-	if err := r.begin(ctx); err != nil {
-		return err
-	}
+	return errors.Join(r.reindex(ctx), r.begin(ctx))
+}
+
+func (r *Readier) reindex(ctx context.Context) error {
 	queued, err := models.ListQueuedJobs(ctx, r.DB, sweepHeads)
 	if err != nil {
 		return fmt.Errorf("list queued jobs: %w", err)
@@ -149,18 +150,18 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// beginLines is how many lines are kept still at once.
-const beginLines = 100
+// beginnings is how many lines are kept still at once.
+const beginnings = 20
 
 // begin notes where accounts' queues begin.
 func (r *Readier) begin(ctx context.Context) error {
-	lines, err := models.ListLines(ctx, r.DB)
+	found, err := models.ListBeginnings(ctx, r.DB)
 	if err != nil {
-		return fmt.Errorf("list the lines: %w", err)
+		return fmt.Errorf("look where queues begin: %w", err)
 	}
-	for some := range slices.Chunk(lines, beginLines) {
-		if err := inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.BeginLines(ctx, tx, some) }); err != nil {
-			return fmt.Errorf("begin the lines: %w", err)
+	for some := range slices.Chunk(found, beginnings) {
+		if err := inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.NoteBeginnings(ctx, tx, some) }); err != nil {
+			return fmt.Errorf("note where queues begin: %w", err)
 		}
 	}
 	return nil

@@ -25,60 +25,70 @@ type Place struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// EnterLane counts n more queued jobs of the account in a line and returns the
-// account's virtual time there. An account that was not in it starts at the
-// lane's own time: the least of those that are, or the greatest that was ever
-// reached. Its jobs are looked for from the beginning until the next BeginLines.
-func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
+// EnterLane counts n more queued jobs of the account in a line, the first of which has
+// that order, and returns the account's virtual time there. An account that was not in
+// it starts at the lane's own time: the least of those that are, or the greatest that
+// was ever reached.
+func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, first int64) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
-		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
-		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped, begins_at)
+		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0), ?4)
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
-			queued = l.queued + ?3, begins_at = 0,
+			queued = l.queued + ?3, begins_at = least(l.begins_at, excluded.begins_at),
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
-		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
+		RETURNING virtual_time`, id, line.Lane, line.Promoted, n, first).Scan(ctx, &virtualTime)
 	return virtualTime, err
 }
 
-// AccountLine is a line in which an account has jobs.
-type AccountLine struct {
+// Beginning is where an account's queue begins in a line: no job waits before that.
+type Beginning struct {
 	AccountID AccountID `bun:"account_id"`
 	Line
+	Order int64 `bun:"queue_order"`
 }
 
-// ListLines returns all lines in which accounts have jobs.
-func ListLines(ctx context.Context, db bun.IDB) (found []AccountLine, err error) {
-	err = db.NewRaw("SELECT account_id, lane, promoted FROM account_lanes WHERE queued > 0").Scan(ctx, &found)
+// firstWaitingSQL is the first job that waits of an account's line k.
+const firstWaitingSQL = `
+	SELECT queue_order FROM jobs
+	WHERE ` + waitingSQL + ` AND account_id = k.account_id AND lane = k.lane AND ` + promotedSQL + ` = k.promoted`
+
+// ListBeginnings returns where accounts' queues begin of all lines in which something
+// else is noted.
+func ListBeginnings(ctx context.Context, db bun.IDB) (found []Beginning, err error) {
+	err = db.NewRaw(`
+		SELECT k.account_id, k.lane, k.promoted, first.queue_order
+		FROM account_lanes k CROSS JOIN LATERAL (`+firstWaitingSQL+` ORDER BY queue_order LIMIT 1) first
+		WHERE k.queued > 0 AND k.begins_at <> first.queue_order`).Scan(ctx, &found)
 	return found, err
 }
 
-// BeginLines notes where accounts' queues begin, which is where claims look first. Whoever
-// enters a line has its row to the end of his transaction: those are passed over, and the
-// others kept still while a statement that begins after that looks at their jobs.
-func BeginLines(ctx context.Context, tx bun.Tx, lines []AccountLine) error {
-	keys := "unnest(?::uuid[], ?::text[], ?::boolean[]) AS k (account_id, lane, promoted)"
-	arrays := func(lines []AccountLine) []any {
+// NoteBeginnings notes where accounts' queues begin, which is where claims look first.
+// Whoever enters a line has its row to the end of his transaction: those are passed over,
+// and the others kept still while a statement that begins after that looks again, from
+// what is noted or was found, whichever is before.
+func NoteBeginnings(ctx context.Context, tx bun.Tx, found []Beginning) error {
+	keys := "unnest(?::uuid[], ?::text[], ?::boolean[], ?::bigint[]) AS k (account_id, lane, promoted, queue_order)"
+	arrays := func(all []Beginning) []any {
 		return []any{
-			uuidArray(column(lines, func(l AccountLine) AccountID { return l.AccountID })),
-			textArray(column(lines, func(l AccountLine) Tier { return l.Lane })),
-			pgdialect.Array(column(lines, func(l AccountLine) bool { return l.Promoted })),
+			uuidArray(column(all, func(b Beginning) AccountID { return b.AccountID })),
+			textArray(column(all, func(b Beginning) Tier { return b.Lane })),
+			pgdialect.Array(column(all, func(b Beginning) bool { return b.Promoted })),
+			pgdialect.Array(column(all, func(b Beginning) int64 { return b.Order })),
 		}
 	}
-	var held []AccountLine
-	if err := tx.NewRaw("SELECT l.account_id, l.lane, l.promoted FROM account_lanes l JOIN "+keys+
-		" USING (account_id, lane, promoted) FOR NO KEY UPDATE OF l SKIP LOCKED", arrays(lines)...).Scan(ctx, &held); err != nil || len(held) == 0 {
+	var held []Beginning
+	if err := tx.NewRaw(`
+		SELECT l.account_id, l.lane, l.promoted, least(l.begins_at, k.queue_order) AS queue_order
+		FROM account_lanes l JOIN `+keys+` USING (account_id, lane, promoted)
+		FOR NO KEY UPDATE OF l SKIP LOCKED`, arrays(found)...).Scan(ctx, &held); err != nil || len(held) == 0 {
 		return err
 	}
 	_, err := tx.NewRaw(`
-		UPDATE account_lanes l SET begins_at = f.queue_order
-		FROM `+keys+` CROSS JOIN LATERAL (
-			SELECT queue_order FROM jobs
-			WHERE `+waitingSQL+` AND account_id = k.account_id AND lane = k.lane AND `+promotedSQL+` = k.promoted
-			ORDER BY queue_order LIMIT 1) f
-		WHERE l.account_id = k.account_id AND l.lane = k.lane AND l.promoted = k.promoted AND l.begins_at <> f.queue_order`,
-		arrays(held)...).Exec(ctx)
+		UPDATE account_lanes l SET begins_at = first.queue_order
+		FROM `+keys+` CROSS JOIN LATERAL (`+firstWaitingSQL+` AND queue_order >= k.queue_order ORDER BY queue_order LIMIT 1) first
+		WHERE l.account_id = k.account_id AND l.lane = k.lane AND l.promoted = k.promoted`, arrays(held)...).Exec(ctx)
 	return err
 }
 

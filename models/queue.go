@@ -158,7 +158,7 @@ const nextJobsSQL = firstLineSQL + headsSQL
 // the jobs that were read of it.
 //
 // An account's head is found by walking past the index entries of all that left its
-// queue since BeginLines looked, or the last vacuum. What is read of it begins there:
+// queue since NoteBeginnings looked, or the last vacuum. What is read of it begins there:
 // they are not walked past again.
 const nextInOrderSQL = firstLineSQL + `,
 	first AS MATERIALIZED (
