@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// wire is what a socket writes to, a whole frame at once. Messages are written here, and
-// control frames by the library, which would take longer for a message than everything
-// else that an event costs but the kernel.
+// wire is what a socket writes to, a whole frame at once: its own messages, since the
+// library would take longer for one than all else that an event costs but the kernel, and
+// the library's control frames.
 type wire struct {
 	net.Conn
 	patience time.Duration // how long a write may take

@@ -49,8 +49,8 @@ type Beginning struct {
 	Order int64 `bun:"queue_order"`
 }
 
-// firstWaitingSQL is the first job that waits of an account's line k.
-const firstWaitingSQL = `
+// waitingOrdersSQL are the orders of the jobs that wait of an account's line k.
+const waitingOrdersSQL = `
 	SELECT queue_order FROM jobs
 	WHERE ` + waitingSQL + ` AND account_id = k.account_id AND lane = k.lane AND ` + promotedSQL + ` = k.promoted`
 
@@ -59,7 +59,7 @@ const firstWaitingSQL = `
 func ListBeginnings(ctx context.Context, db bun.IDB) (found []Beginning, err error) {
 	err = db.NewRaw(`
 		SELECT k.account_id, k.lane, k.promoted, first.queue_order
-		FROM account_lanes k CROSS JOIN LATERAL (`+firstWaitingSQL+` ORDER BY queue_order LIMIT 1) first
+		FROM account_lanes k CROSS JOIN LATERAL (`+waitingOrdersSQL+` ORDER BY queue_order LIMIT 1) first
 		WHERE k.queued > 0 AND k.begins_at <> first.queue_order`).Scan(ctx, &found)
 	return found, err
 }
@@ -87,7 +87,7 @@ func NoteBeginnings(ctx context.Context, tx bun.Tx, found []Beginning) error {
 	}
 	_, err := tx.NewRaw(`
 		UPDATE account_lanes l SET begins_at = first.queue_order
-		FROM `+keys+` CROSS JOIN LATERAL (`+firstWaitingSQL+` AND queue_order >= k.queue_order ORDER BY queue_order LIMIT 1) first
+		FROM `+keys+` CROSS JOIN LATERAL (`+waitingOrdersSQL+` AND queue_order >= k.queue_order ORDER BY queue_order LIMIT 1) first
 		WHERE l.account_id = k.account_id AND l.lane = k.lane AND l.promoted = k.promoted`, arrays(held)...).Exec(ctx)
 	return err
 }

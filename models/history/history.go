@@ -101,8 +101,8 @@ var tables = []string{"jobs", "job_words", "job_attempts", "dead_letters", "webh
 
 // Write fills a new database with n jobs of many kinds, the newest a minute old
 // and a second apart, and with what is kept of them. It tells progress how many
-// jobs are there, and then indexes. conn has no time limit on its statements; nobody else uses the
-// database meanwhile.
+// jobs are there, and then indexes. conn has no time limit on its statements; nobody
+// else uses the database meanwhile.
 func Write(ctx context.Context, conn bun.Conn, n int, progress func(what string, done, of int)) error {
 	for _, query := range prepared {
 		if _, err := conn.ExecContext(ctx, query); err != nil {
