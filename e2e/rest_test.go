@@ -38,9 +38,11 @@ func TestREST(t *testing.T) {
 		}
 
 		require.Len(t, outputs, 2)
+		require.Regexp(t, `^\{"wait_seconds":`, outputs[0])
 		require.Contains(t, outputs[0], "\nevent: COMPLETED\n")
 		require.Contains(t, outputs[0], `"status":"completed"`)
 		require.Contains(t, outputs[0], `"type":"COMPLETED"`)
+		require.Regexp(t, `\n\{"jobs":\[\{"job_id":"job_[^\n]*\}\],"next":null\}\n\{"models":\[\{"name":"testcard",`, outputs[0])
 		film, err := os.ReadFile(filepath.Join(dir, "film.mp4"))
 		require.NoError(t, err)
 		require.Contains(t, string(film[:16]), "ftyp")

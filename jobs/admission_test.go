@@ -292,6 +292,33 @@ func TestEstimateJobs(t *testing.T) {
 		require.InDelta(t, 20, *s.Estimates.Drain(models.TierEnterprise, "testcard", 2), 0.1)
 	})
 
+	t.Run("CountsTheTimeUntilAJobIsDue", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		s.Worker(t, "one")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		in := submission("", "10")
+		in.RunAt = new(time.Now().Add(time.Hour))
+
+		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, in)
+
+		require.NoError(t, err)
+		require.InDelta(t, 3600, *estimate.WaitSeconds, 60)
+		require.InDelta(t, 3600, *estimate.WaitSecondsP90, 60)
+	})
+
+	t.Run("RefusesTimesThatASubmitRefuses", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		for field, in := range map[string]jobs.Submission{
+			"runAt":     {Model: "testcard", Prompt: "x", RunAt: new(time.Now().AddDate(9, 0, 0))},
+			"expiresAt": {Model: "testcard", Prompt: "x", ExpiresAt: new(time.Now().Add(-time.Hour))},
+		} {
+			_, err := s.Submitter.Estimate(t.Context(), s.Client, in)
+			jobstest.RequireInvalid(t, err, field)
+		}
+	})
+
 	t.Run("KnowsThatAnAccountCameToItsCapAMomentAgo", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)

@@ -89,7 +89,7 @@ func (l list) read(cursor string) (mark string, err error) {
 const eventKind = "event"
 
 var (
-	errCursor    = invalid("after", "The cursor is not one that this API gave: use pageInfo.endCursor of the page before.")
+	errCursor    = invalid("after", "The cursor is not one that this API gave: send the one that came with the page before.")
 	errOtherList = invalid("after", "The cursor is one of another list: it goes on with the same arguments and for the same account only. Begin again without it.")
 )
 

@@ -110,9 +110,10 @@ func (e *Estimator) knows() (known bool) {
 	return known
 }
 
-// Estimate guesses for a job that the caller would submit now. It returns what
-// Submit would for input that is not valid, a tier that is above the account's, or
-// jobs to depend on that are not the account's.
+// Estimate guesses for a job that the caller would submit now; the wait of a job
+// with RunAt includes the time until then. It returns what Submit would for input
+// that is not valid, a tier that is above the account's, or jobs to depend on that
+// are not the account's.
 func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*Estimate, error) {
 	job, err := s.validate(&in)
 	if err != nil {
@@ -133,8 +134,18 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 	if _, err := s.parents(ctx, s.DB, job, in.DependsOn); err != nil {
 		return nil, err
 	}
+	now, err := models.Now(ctx, s.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	if err := (&change{job: job, now: now}).beginTimes(in); err != nil {
+		return nil, err
+	}
 	guess, _ := s.Admission.Estimates.submit(job, account)
 	guess.Position = max(guess.Position, 1)
+	if ahead := job.RunAt.Sub(now).Seconds(); ahead > 0 && guess.WaitSeconds != nil {
+		guess.WaitSeconds, guess.WaitSecondsP90 = new(rounded(*guess.WaitSeconds+ahead)), new(rounded(*guess.WaitSecondsP90+ahead))
+	}
 	return &guess, nil
 }
 

@@ -52,6 +52,15 @@ func TestDoor(t *testing.T) {
 		"a parameter of a path":        {"GET", one + ";a=b", "", nil, "404 NOT_FOUND"},
 		"another method":               {"PUT", one, film, nil, "405 INVALID_INPUT"},
 		"an invented method":           {"BREW", one, "", nil, "405 INVALID_INPUT"},
+		"another method for a list":    {"DELETE", videos, "", nil, "405 INVALID_INPUT"},
+		"a list of jobs, posted to":    {"POST", "/api/v1/models", "{}", nil, "405 INVALID_INPUT"},
+		"an estimate, read":            {"GET", videos + "/estimate", "", nil, "404 NOT_FOUND"},
+		"an estimate as a form":        {"POST", videos + "/estimate", "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"), "415 INVALID_INPUT"},
+		"a list as pages":              {"GET", videos, "", h("Accept", "text/html"), "406 INVALID_INPUT"},
+		"a list as a stream":           {"GET", "/api/v1/jobs", "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
+		"a list without a key":         {"GET", "/api/v1/jobs", "", h("Authorization"), "401 UNAUTHENTICATED"},
+		"a list for a worker":          {"GET", videos, "", as(a.Secrets[models.RoleWorker]), "403 FORBIDDEN"},
+		"models without a key":         {"GET", "/api/v1/models", "", h("Authorization"), "401 UNAUTHENTICATED"},
 		"a preflight":                  {"OPTIONS", videos, "", h("Origin", "https://evil.example"), "405 INVALID_INPUT"},
 		"an overridden method":         {"GET", one, "", h("X-Http-Method-Override", "DELETE"), "200 "},
 		"a method overridden by POST":  {"POST", one, "{}", h("X-Http-Method-Override", "GET"), "405 INVALID_INPUT"},
@@ -113,6 +122,11 @@ func TestHead(t *testing.T) {
 	require.Equal(t, http.StatusOK, got.status)
 	require.Empty(t, got.raw)
 	require.NotEmpty(t, got.header.Get("ETag"))
+	for _, path := range []string{videos, work, "/api/v1/models"} {
+		got := a.ask(t, http.MethodHead, path, "", nil)
+		require.Equal(t, http.StatusOK, got.status)
+		require.Empty(t, got.raw)
+	}
 }
 
 func TestOutage(t *testing.T) {

@@ -44,6 +44,8 @@ type scheduled struct {
 // jobView is a job of any kind.
 type jobView struct {
 	JobID       models.JobID `json:"job_id"`
+	JobType     string       `json:"job_type" doc:"What kind of work, such as video.generate."`
+	Model       string       `json:"model"`
 	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
 	ExecuteAt   *time.Time   `json:"execute_at" doc:"When it may start, or could."`
 	StartedAt   *time.Time   `json:"started_at"`
@@ -93,20 +95,14 @@ var jobNames = map[string]string{
 	"maxAttempts": "retry_policy.max_retries", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
 }
 
-func (s *service) createJob(ctx context.Context, in *struct {
-	IdempotencyHeader
-	Body jobRequest
-}) (*scheduledOutput, error) {
-	submission, err := s.submission(callerOf(ctx).Principal, &in.Body)
+func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput, error) {
+	submission, err := s.jobSubmission(callerOf(ctx).Principal, in)
 	if err != nil {
-		return nil, renamed(err, jobNames)
-	}
-	if submission.IdempotencyKey, err = in.with(in.Body.IdempotencyKey); err != nil {
-		return nil, err
+		return nil, jobWords(err)
 	}
 	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, submission)
 	if err != nil {
-		return nil, renamed(inPayload(err), jobNames)
+		return nil, jobWords(err)
 	}
 	url := s.PublicURL + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
@@ -114,16 +110,28 @@ func (s *service) createJob(ctx context.Context, in *struct {
 	}}, nil
 }
 
-// inPayload says payload where the domain says params.
-func inPayload(err error) error {
+// jobWords puts an error into the request's words: a parameter is one of payload.
+func jobWords(err error) error {
 	var e *jobs.Error
-	if !errors.As(err, &e) || !strings.HasPrefix(e.Field, "params.") {
-		return err
+	if errors.As(err, &e) && strings.HasPrefix(e.Field, "params.") {
+		return renamed(err, map[string]string{e.Field: "payload." + strings.TrimPrefix(e.Field, "params.")})
 	}
-	return renamed(err, map[string]string{e.Field: "payload." + strings.TrimPrefix(e.Field, "params.")})
+	return renamed(err, jobNames)
 }
 
-func (s *service) submission(p jobs.Principal, asked *jobRequest) (jobs.Submission, error) {
+// jobInput is a request for work of any kind.
+type jobInput struct {
+	IdempotencyHeader
+	Body jobRequest
+}
+
+// jobSubmission is a request in the domain's words.
+func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission, error) {
+	asked := in.Body
+	key, err := in.with(asked.IdempotencyKey)
+	if err != nil {
+		return jobs.Submission{}, err
+	}
 	model, err := s.model(asked.Model, value(asked.JobType))
 	if err != nil {
 		return jobs.Submission{}, err
@@ -137,7 +145,7 @@ func (s *service) submission(p jobs.Principal, asked *jobRequest) (jobs.Submissi
 		return jobs.Submission{}, err
 	}
 	submission := jobs.Submission{
-		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: callback,
+		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: callback, IdempotencyKey: key,
 	}
 	switch value(asked.Priority) {
 	case "critical":
@@ -217,24 +225,34 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 }
 
 // viewJob is what is shown of a job, and its ETag.
-func (s *service) viewJob(ctx context.Context, job *models.Job) (view *jobView, etag string, err error) {
-	view = &jobView{
-		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
-		Retries: max(0, job.AttemptNo-1),
-	}
+func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
+	shown = view(job)
 	if job.Status != models.JobCompleted {
-		etag, err = tag(jobs.Summary{}, view)
-		return view, etag, err
+		etag, err = tag(jobs.Summary{}, shown)
+		return shown, etag, err
 	}
 	summary, err := s.summary(ctx, job)
 	if err != nil {
 		return nil, "", err
 	}
-	if etag, err = tag(*summary, view, object(job.Output)); err != nil {
+	if etag, err = tag(*summary, shown, object(job.Output)); err != nil {
 		return nil, "", err
 	}
-	view.Result, err = json.Marshal(map[string]any{
+	shown.Result, err = result(job, summary)
+	return shown, etag, err
+}
+
+// view is what is shown of a job, less its result.
+func view(job *models.Job) *jobView {
+	return &jobView{
+		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
+		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
+	}
+}
+
+// result is what a completed job delivers.
+func result(job *models.Job, summary *jobs.Summary) (object, error) {
+	return json.Marshal(map[string]any{
 		"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
 	})
-	return view, etag, err
 }

@@ -39,7 +39,7 @@ func TestCreateJob(t *testing.T) {
 		require.InDelta(t, 0.5, *job.RetryPolicy.InitialDelaySeconds, 0)
 		read := a.get(t, work+"/"+id)
 		require.Equal(t, map[string]any{
-			"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
+			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
 			"retries": 0.0, "result": nil,
 		}, read.body)
 		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])

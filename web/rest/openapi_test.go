@@ -71,7 +71,7 @@ func TestOpenAPI(t *testing.T) {
 				tried++
 			}
 		}
-		require.Equal(t, 2, tried)
+		require.Equal(t, 4, tried)
 	})
 
 	t.Run("DescribesWhatIsAnswered", func(t *testing.T) {
@@ -100,6 +100,14 @@ func TestOpenAPI(t *testing.T) {
 			{videos + "/{id}/video", "get", a.get(t, videos+"/x/video")},
 			{work, "post", a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}})},
 			{work, "post", later},
+			{videos, "get", a.get(t, videos)},
+			{videos, "get", a.get(t, videos+"?status=x")},
+			{work, "get", a.get(t, work)},
+			{work, "get", a.get(t, work+"?limit=1")},
+			{videos + "/estimate", "post", a.post(t, videos+"/estimate", map[string]any{"prompt": "x"})},
+			{work + "/estimate", "post", a.post(t, work+"/estimate", map[string]any{"payload": map[string]any{"prompt": "x"}})},
+			{work + "/estimate", "post", a.post(t, work+"/estimate", map[string]any{"payload": map[string]any{}})},
+			{"/api/v1/models", "get", a.get(t, "/api/v1/models")},
 			{work + "/{id}", "get", a.get(t, work+"/"+id)},
 			{work + "/{id}", "get", a.get(t, work+"/"+created.body["job_id"].(string))},
 			{work + "/{id}", "delete", a.ask(t, "DELETE", work+"/"+id, "", nil)},

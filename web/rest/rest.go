@@ -63,6 +63,9 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerVideos(api)
 	s.registerEvents(api)
 	s.registerJobs(api)
+	s.registerLists(api)
+	s.registerEstimates(api)
+	s.registerModels(api)
 	s.registerQueue(api)
 	// Requests may have no fields but these; answers may have more one day.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {

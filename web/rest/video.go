@@ -10,7 +10,11 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-const videosPath = "/api/video-generations"
+const (
+	videosPath = "/api/video-generations"
+	// videoType is the kind of work that makes a video.
+	videoType = "video.generate"
+)
 
 // videoRequest asks for a film.
 type videoRequest struct {
@@ -139,38 +143,14 @@ func notModified() map[string]*huma.Response {
 // submitNames are the request's words for the domain's.
 var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url"}
 
-func (s *service) createVideo(ctx context.Context, in *struct {
-	IdempotencyHeader
-	Body videoRequest
-}) (*acceptedOutput, error) {
-	asked, names := in.Body, submitNames
-	key, err := in.with(asked.IdempotencyKey)
-	if err != nil {
-		return nil, err
-	}
-	model, err := s.model(asked.ModelVersion, "")
+func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOutput, error) {
+	submission, names, err := s.videoSubmission(in)
 	if err != nil {
 		return nil, renamed(err, names)
 	}
-	callback, err := readCallback(asked.CallbackURL)
+	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, submission)
 	if err != nil {
-		return nil, err
-	}
-	fields := asked.fields()
-	params, err := merge(model, asked.Params, fields)
-	if err != nil {
-		return nil, err
-	}
-	tier, err := readTier(asked.PriorityTier)
-	if err != nil {
-		return nil, err
-	}
-	job, _, err := s.Submitter.Submit(ctx, callerOf(ctx).Principal, jobs.Submission{
-		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
-		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
-	})
-	if err != nil {
-		return nil, renamed(err, withParams(names, fields))
+		return nil, renamed(err, names)
 	}
 	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, linkTTL)
 	if err != nil {
@@ -180,6 +160,46 @@ func (s *service) createVideo(ctx context.Context, in *struct {
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
 		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, StatusURL: url,
 	}}, nil
+}
+
+// videoInput is a request for a video.
+type videoInput struct {
+	IdempotencyHeader
+	Body videoRequest
+}
+
+// videoSubmission is a request in the domain's words, and names are the request's
+// words for the domain's.
+func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, names map[string]string, err error) {
+	asked := in.Body
+	fields := asked.fields()
+	names = withParams(submitNames, fields)
+	key, err := in.with(asked.IdempotencyKey)
+	if err != nil {
+		return submission, names, err
+	}
+	model, err := s.model(asked.ModelVersion, "")
+	if err != nil {
+		return submission, names, err
+	}
+	callback, err := readCallback(asked.CallbackURL)
+	if err != nil {
+		return submission, names, err
+	}
+	params, err := merge(model, asked.Params, fields)
+	if err != nil {
+		return submission, names, err
+	}
+	var tier models.Tier
+	if asked.PriorityTier != nil {
+		if tier, err = readName("priority_tier", *asked.PriorityTier, models.Tiers); err != nil {
+			return submission, names, err
+		}
+	}
+	return jobs.Submission{
+		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
+		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
+	}, names, nil
 }
 
 func (v *videoRequest) fields() []field {
@@ -242,18 +262,6 @@ func (s *service) model(name *string, kind string) (*jobs.Model, error) {
 		}
 	}
 	return nil, invalid("type", "No model does that kind of work.")
-}
-
-func readTier(name *string) (models.Tier, error) {
-	if name == nil {
-		return "", nil
-	}
-	for _, tier := range models.Tiers {
-		if strings.EqualFold(*name, string(tier)) {
-			return tier, nil
-		}
-	}
-	return "", invalid("priority_tier", "priority_tier must be critical, enterprise, pro, free or batch.")
 }
 
 func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {

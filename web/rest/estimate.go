@@ -1,0 +1,65 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+)
+
+// estimate is a forecast for a job that is not submitted.
+type estimate struct {
+	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start it; null where no worker can run it, or its queue is paused."`
+	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"One time in ten the wait is longer than this."`
+	RenderSeconds  *float64 `json:"render_seconds" doc:"How long it would keep a worker busy; null where no worker can run it."`
+	Position       int      `json:"position" minimum:"1" doc:"Its place among the queued jobs that the same workers can run: 1 is the next."`
+}
+
+type estimateOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         estimate
+}
+
+func (s *service) registerEstimates(api huma.API) {
+	const description = "Takes the body of a submit and submits nothing: the answer is a forecast from the queue and the workers as they are now. Invalid input is refused as a submit refuses it."
+	refusals := []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+	serve(api, huma.Operation{
+		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a video",
+		Description: description, Errors: refusals,
+		RequestBody: example("A video of four seconds", map[string]any{"prompt": "A lighthouse in the fog", "duration_sec": 4, "resolution": "720p"}),
+	}, s.estimateVideo)
+	serve(api, huma.Operation{
+		OperationID: "estimateJob", Method: http.MethodPost, Path: jobsPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a job of any kind",
+		Description: description, Errors: refusals,
+		RequestBody: example("A video of four seconds, of low priority", map[string]any{
+			"model": "testcard", "priority": "low", "payload": map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},
+		}),
+	}, s.estimateJob)
+}
+
+func (s *service) estimateVideo(ctx context.Context, in *videoInput) (*estimateOutput, error) {
+	submission, names, err := s.videoSubmission(in)
+	if err != nil {
+		return nil, renamed(err, names)
+	}
+	out, err := s.estimate(ctx, submission)
+	return out, renamed(err, names)
+}
+
+func (s *service) estimateJob(ctx context.Context, in *jobInput) (*estimateOutput, error) {
+	submission, err := s.jobSubmission(callerOf(ctx).Principal, in)
+	if err != nil {
+		return nil, jobWords(err)
+	}
+	out, err := s.estimate(ctx, submission)
+	return out, jobWords(err)
+}
+
+func (s *service) estimate(ctx context.Context, submission jobs.Submission) (*estimateOutput, error) {
+	found, err := s.Submitter.Estimate(ctx, callerOf(ctx).Principal, submission)
+	if err != nil {
+		return nil, err
+	}
+	return &estimateOutput{CacheControl: "no-store", Body: estimate(*found)}, nil
+}

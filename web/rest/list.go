@@ -1,0 +1,157 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// ListInput narrows a list of jobs and asks for one page of it.
+type ListInput struct {
+	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must meet: see docs/search.md." example:"class:model_crash age:<1d"`
+	Status        string    `query:"status" doc:"States with commas between them, in any case of letters." example:"queued,running"`
+	Model         string    `query:"model" doc:"A model's name."`
+	Tier          string    `query:"tier" doc:"Tiers with commas between them, in any case of letters: critical, enterprise, pro, free, batch."`
+	UserID        string    `query:"user_id" doc:"The user_id that the job was submitted with."`
+	CreatedAfter  time.Time `query:"created_after" doc:"Only jobs that were submitted after this time."`
+	CreatedBefore time.Time `query:"created_before" doc:"Only jobs that were submitted before this time."`
+	Limit         int       `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The most jobs that a page has."`
+	After         string    `query:"after" doc:"next of the page before. The other parameters must be the same as for that page."`
+}
+
+// listNames are the request's words for the domain's.
+var listNames = map[string]string{"filter.search": "search", "filter.type": "job_type", "filter.model": "model", "filter.userId": "user_id"}
+
+func (in *ListInput) filter() (f models.JobFilter, err error) {
+	f = models.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
+	if f.Status, err = readNames("status", in.Status, models.JobStatuses); err != nil {
+		return f, err
+	}
+	f.Tier, err = readNames("tier", in.Tier, models.Tiers)
+	return f, err
+}
+
+// readNames reads names with commas between them, in any case of letters. No
+// text is no name.
+func readNames[T ~string](field, text string, known []T) (names []T, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, err := readName(field, strings.TrimSpace(part), known)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func readName[T ~string](field, text string, known []T) (T, error) {
+	for _, name := range known {
+		if strings.EqualFold(text, string(name)) {
+			return name, nil
+		}
+	}
+	var all []string
+	for _, name := range known {
+		all = append(all, strings.ToLower(string(name)))
+	}
+	last := len(all) - 1
+	return "", invalid(field, "%s must be %s or %s.", field, strings.Join(all[:last], ", "), all[last])
+}
+
+// list is one page of jobs.
+type list[T any] struct {
+	Jobs []T     `json:"jobs" nullable:"false" doc:"Newest first."`
+	Next *string `json:"next" doc:"Send it as after to read the next page; null after the last one. A page may have fewer jobs than limit, or none, and still have a next."`
+}
+
+type listOutput[T any] struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         list[T]
+}
+
+func (s *service) registerLists(api huma.API) {
+	const description = "Newest first. A client sees the jobs of its own account, an operator those of all accounts. All parameters narrow together."
+	serve(api, huma.Operation{
+		OperationID: "listVideos", Method: http.MethodGet, Path: videosPath, Summary: "List video jobs", Description: description,
+		Errors: []int{http.StatusNotFound},
+	}, s.listVideos)
+	serve(api, huma.Operation{
+		OperationID: "listJobs", Method: http.MethodGet, Path: jobsPath, Summary: "List jobs of any kind", Description: description,
+		Errors: []int{http.StatusNotFound},
+	}, s.listJobs)
+}
+
+func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*jobs.Summary], error) {
+	rows, next, err := s.list(ctx, in, videoType)
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := s.Reader.Summarize(ctx, rows, linkTTL)
+	return &listOutput[*jobs.Summary]{CacheControl: "no-store", Body: list[*jobs.Summary]{summaries, next}}, err
+}
+
+func (s *service) listJobs(ctx context.Context, in *struct {
+	ListInput
+	JobType string `query:"job_type" doc:"What kind of work, such as video.generate."`
+}) (*listOutput[*jobView], error) {
+	rows, next, err := s.list(ctx, &in.ListInput, in.JobType)
+	if err != nil {
+		return nil, err
+	}
+	views, err := s.viewJobs(ctx, rows)
+	return &listOutput[*jobView]{CacheControl: "no-store", Body: list[*jobView]{views, next}}, err
+}
+
+// list returns one page of the jobs that the caller may see, and the cursor of the
+// next page if there is one.
+func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []*models.Job, next *string, err error) {
+	filter, err := in.filter()
+	if err != nil {
+		return nil, nil, err
+	}
+	filter.Type = kind
+	page, err := s.Reader.Jobs(ctx, callerOf(ctx).Principal, filter, jobs.PageOf{First: in.Limit, After: in.After})
+	if err != nil {
+		return nil, nil, renamed(err, listNames)
+	}
+	if page.More {
+		next = &page.End
+	}
+	return page.Items, next, nil
+}
+
+// viewJobs is what is shown of jobs, in their order.
+func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView, error) {
+	var completed []*models.Job
+	for _, job := range rows {
+		if job.Status == models.JobCompleted {
+			completed = append(completed, job)
+		}
+	}
+	summaries, err := s.Reader.Summarize(ctx, completed, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	summaryOf := map[models.JobID]*jobs.Summary{}
+	for _, summary := range summaries {
+		summaryOf[summary.JobID] = summary
+	}
+	views := make([]*jobView, len(rows))
+	for i, job := range rows {
+		views[i] = view(job)
+		if summary := summaryOf[job.ID]; summary != nil {
+			if views[i].Result, err = result(job, summary); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return views, nil
+}
