@@ -164,6 +164,25 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	return data.Queues, nil
 }
 
+// PauseQueue stops giving workers jobs of a lane, or of one model in it ("": of all).
+// The reason is shown to operators; it may be "".
+func (c *Client) PauseQueue(ctx context.Context, tier Tier, model, reason string) (*Queue, error) {
+	data, err := pauseQueue(ctx, repeater{c}, tier, optional(model), optional(reason))
+	if err != nil {
+		return nil, err
+	}
+	return &data.PauseQueue, nil
+}
+
+// ResumeQueue ends the pause of a lane, or of one model in it.
+func (c *Client) ResumeQueue(ctx context.Context, tier Tier, model string) (*Queue, error) {
+	data, err := resumeQueue(ctx, repeater{c}, tier, optional(model))
+	if err != nil {
+		return nil, err
+	}
+	return &data.ResumeQueue, nil
+}
+
 // PreemptWorker does to a worker what a cloud does to a spot machine.
 func (c *Client) PreemptWorker(ctx context.Context, id string, notice time.Duration) (*Worker, error) {
 	data, err := preemptWorker(ctx, caller{c}, id, int(notice.Seconds()))

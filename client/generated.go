@@ -1740,6 +1740,10 @@ type Queue struct {
 	Depth             int      `json:"depth"`
 	Running           int      `json:"running"`
 	OldestWaitSeconds *float64 `json:"oldestWaitSeconds"`
+	// Workers are given none of its jobs; those that run continue.
+	Paused bool `json:"paused"`
+	// The pause of the whole lane or, without one, that of the model in it; null if neither is paused.
+	Pause *QueuePause `json:"pause"`
 }
 
 // GetTier returns Queue.Tier, and is useful for accessing the field via an interface.
@@ -1756,6 +1760,40 @@ func (v *Queue) GetRunning() int { return v.Running }
 
 // GetOldestWaitSeconds returns Queue.OldestWaitSeconds, and is useful for accessing the field via an interface.
 func (v *Queue) GetOldestWaitSeconds() *float64 { return v.OldestWaitSeconds }
+
+// GetPaused returns Queue.Paused, and is useful for accessing the field via an interface.
+func (v *Queue) GetPaused() bool { return v.Paused }
+
+// GetPause returns Queue.Pause, and is useful for accessing the field via an interface.
+func (v *Queue) GetPause() *QueuePause { return v.Pause }
+
+// QueuePause includes the GraphQL fields of QueuePause requested by the fragment QueuePause.
+// The GraphQL type's documentation follows.
+//
+// An operator's pause of a lane, or of one model in it (model null: the whole lane).
+type QueuePause struct {
+	Tier  Tier    `json:"tier"`
+	Model *string `json:"model"`
+	// The name of the operator's key.
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason *string   `json:"reason"`
+}
+
+// GetTier returns QueuePause.Tier, and is useful for accessing the field via an interface.
+func (v *QueuePause) GetTier() Tier { return v.Tier }
+
+// GetModel returns QueuePause.Model, and is useful for accessing the field via an interface.
+func (v *QueuePause) GetModel() *string { return v.Model }
+
+// GetBy returns QueuePause.By, and is useful for accessing the field via an interface.
+func (v *QueuePause) GetBy() string { return v.By }
+
+// GetAt returns QueuePause.At, and is useful for accessing the field via an interface.
+func (v *QueuePause) GetAt() time.Time { return v.At }
+
+// GetReason returns QueuePause.Reason, and is useful for accessing the field via an interface.
+func (v *QueuePause) GetReason() *string { return v.Reason }
 
 type RegisterWorkerInput struct {
 	Provider           string `json:"provider"`
@@ -3054,6 +3092,22 @@ type __leaseJobInput struct {
 // GetInput returns __leaseJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__leaseJobInput) GetInput() LeaseJobInput { return v.Input }
 
+// __pauseQueueInput is used internally by genqlient
+type __pauseQueueInput struct {
+	Tier   Tier    `json:"tier"`
+	Model  *string `json:"model,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// GetTier returns __pauseQueueInput.Tier, and is useful for accessing the field via an interface.
+func (v *__pauseQueueInput) GetTier() Tier { return v.Tier }
+
+// GetModel returns __pauseQueueInput.Model, and is useful for accessing the field via an interface.
+func (v *__pauseQueueInput) GetModel() *string { return v.Model }
+
+// GetReason returns __pauseQueueInput.Reason, and is useful for accessing the field via an interface.
+func (v *__pauseQueueInput) GetReason() *string { return v.Reason }
+
 // __preemptWorkerInput is used internally by genqlient
 type __preemptWorkerInput struct {
 	Id            string `json:"id"`
@@ -3210,6 +3264,18 @@ type __requestUploadInput struct {
 
 // GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
 func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
+
+// __resumeQueueInput is used internally by genqlient
+type __resumeQueueInput struct {
+	Tier  Tier    `json:"tier"`
+	Model *string `json:"model,omitempty"`
+}
+
+// GetTier returns __resumeQueueInput.Tier, and is useful for accessing the field via an interface.
+func (v *__resumeQueueInput) GetTier() Tier { return v.Tier }
+
+// GetModel returns __resumeQueueInput.Model, and is useful for accessing the field via an interface.
+func (v *__resumeQueueInput) GetModel() *string { return v.Model }
 
 // __retryJobInput is used internally by genqlient
 type __retryJobInput struct {
@@ -3585,6 +3651,15 @@ type modelsResponse struct {
 // GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
 func (v *modelsResponse) GetModels() []Model { return v.Models }
 
+// pauseQueueResponse is returned by pauseQueue on success.
+type pauseQueueResponse struct {
+	// Stops giving workers jobs of this lane, or of one model in it; jobs are accepted as before. Operators see the reason (up to 200 characters).
+	PauseQueue Queue `json:"pauseQueue"`
+}
+
+// GetPauseQueue returns pauseQueueResponse.PauseQueue, and is useful for accessing the field via an interface.
+func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
+
 // preemptWorkerResponse is returned by preemptWorker on success.
 type preemptWorkerResponse struct {
 	// What a cloud does to a spot machine: notice now, the end after noticeSeconds (0 to 120). For pools whose provider can, such as local.
@@ -3662,6 +3737,15 @@ type requestUploadResponse struct {
 
 // GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
 func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
+
+// resumeQueueResponse is returned by resumeQueue on success.
+type resumeQueueResponse struct {
+	// Ends the pause of just this lane, or of one model in it.
+	ResumeQueue Queue `json:"resumeQueue"`
+}
+
+// GetResumeQueue returns resumeQueueResponse.ResumeQueue, and is useful for accessing the field via an interface.
+func (v *resumeQueueResponse) GetResumeQueue() Queue { return v.ResumeQueue }
 
 // retryJobResponse is returned by retryJob on success.
 type retryJobResponse struct {
@@ -5600,6 +5684,62 @@ func models(
 	return data_, err_
 }
 
+// The mutation executed by pauseQueue.
+const pauseQueue_Operation = `
+mutation pauseQueue ($tier: Tier!, $model: String, $reason: String) {
+	pauseQueue(tier: $tier, model: $model, reason: $reason) {
+		... Queue
+	}
+}
+fragment Queue on Queue {
+	tier
+	model
+	depth
+	running
+	oldestWaitSeconds
+	paused
+	pause {
+		... QueuePause
+	}
+}
+fragment QueuePause on QueuePause {
+	tier
+	model
+	by
+	at
+	reason
+}
+`
+
+func pauseQueue(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	tier Tier,
+	model *string,
+	reason *string,
+) (data_ *pauseQueueResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "pauseQueue",
+		Query:  pauseQueue_Operation,
+		Variables: &__pauseQueueInput{
+			Tier:   tier,
+			Model:  model,
+			Reason: reason,
+		},
+	}
+
+	data_ = &pauseQueueResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by preemptWorker.
 const preemptWorker_Operation = `
 mutation preemptWorker ($id: ID!, $noticeSeconds: Int!) {
@@ -5675,6 +5815,17 @@ fragment Queue on Queue {
 	depth
 	running
 	oldestWaitSeconds
+	paused
+	pause {
+		... QueuePause
+	}
+}
+fragment QueuePause on QueuePause {
+	tier
+	model
+	by
+	at
+	reason
 }
 `
 
@@ -5998,6 +6149,60 @@ func requestUpload(
 	}
 
 	data_ = &requestUploadResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by resumeQueue.
+const resumeQueue_Operation = `
+mutation resumeQueue ($tier: Tier!, $model: String) {
+	resumeQueue(tier: $tier, model: $model) {
+		... Queue
+	}
+}
+fragment Queue on Queue {
+	tier
+	model
+	depth
+	running
+	oldestWaitSeconds
+	paused
+	pause {
+		... QueuePause
+	}
+}
+fragment QueuePause on QueuePause {
+	tier
+	model
+	by
+	at
+	reason
+}
+`
+
+func resumeQueue(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	tier Tier,
+	model *string,
+) (data_ *resumeQueueResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resumeQueue",
+		Query:  resumeQueue_Operation,
+		Variables: &__resumeQueueInput{
+			Tier:  tier,
+			Model: model,
+		},
+	}
+
+	data_ = &resumeQueueResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

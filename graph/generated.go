@@ -127,7 +127,7 @@ type MutationResolver interface {
 	RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error)
 	SubmitJob(ctx context.Context, input jobs.Submission) (*SubmitJobPayload, error)
 	CancelJob(ctx context.Context, id string) (*models.Job, error)
-	PauseQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
+	PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*models.QueueCount, error)
 	ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
 	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
 	RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error)
@@ -1066,8 +1066,26 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
 	case "paused":
 		return ec.fieldContext_Queue_paused(ctx, field)
+	case "pause":
+		return ec.fieldContext_Queue_pause(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Queue", field.Name)
+}
+
+func (ec *executionContext) childFields_QueuePause(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "tier":
+		return ec.fieldContext_QueuePause_tier(ctx, field)
+	case "model":
+		return ec.fieldContext_QueuePause_model(ctx, field)
+	case "by":
+		return ec.fieldContext_QueuePause_by(ctx, field)
+	case "at":
+		return ec.fieldContext_QueuePause_at(ctx, field)
+	case "reason":
+		return ec.fieldContext_QueuePause_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type QueuePause", field.Name)
 }
 
 func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1903,6 +1921,14 @@ func (ec *executionContext) field_Mutation_pauseQueue_args(ctx context.Context, 
 		return nil, err
 	}
 	args["model"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "reason",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["reason"] = arg2
 	return args, nil
 }
 
@@ -8895,7 +8921,7 @@ func (ec *executionContext) _Mutation_pauseQueue(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().PauseQueue(ctx, fc.Args["tier"].(models.Tier), fc.Args["model"].(*string))
+			return ec.Resolvers.Mutation().PauseQueue(ctx, fc.Args["tier"].(models.Tier), fc.Args["model"].(*string), fc.Args["reason"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -12712,7 +12738,7 @@ func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.Col
 			return ec.fieldContext_Queue_paused(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Paused, nil
+			return obj.Paused(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -12723,7 +12749,154 @@ func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.Col
 	)
 }
 func (ec *executionContext) fieldContext_Queue_paused(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Queue", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_pause(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_pause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Pause) graphql.Marshaler {
+			return ec.marshalOQueuePause2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPause(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_pause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Queue",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuePause(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _QueuePause_tier(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuePause_tier(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Lane, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.Tier) graphql.Marshaler {
+			return ec.marshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuePause_tier(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuePause", field, false, false, errors.New("field of type Tier does not have child fields"))
+}
+
+func (ec *executionContext) _QueuePause_model(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuePause_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuePause_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuePause", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _QueuePause_by(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuePause_by(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.By, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuePause_by(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuePause", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _QueuePause_at(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuePause_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuePause_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuePause", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _QueuePause_reason(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuePause_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuePause_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuePause", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _RegisterWorkerPayload_worker(ctx context.Context, field graphql.CollectedField, obj *RegisterWorkerPayload) (ret graphql.Marshaler) {
@@ -21503,6 +21676,69 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "pause":
+			out.Values[i] = ec._Queue_pause(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var queuePauseImplementors = []string{"QueuePause"}
+
+func (ec *executionContext) _QueuePause(ctx context.Context, sel ast.SelectionSet, obj *models.Pause) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, queuePauseImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("QueuePause")
+		case "tier":
+			out.Values[i] = ec._QueuePause_tier(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "model":
+			out.Values[i] = ec._QueuePause_model(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "by":
+			out.Values[i] = ec._QueuePause_by(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._QueuePause_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._QueuePause_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -25371,6 +25607,13 @@ func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjob
 		return graphql.Null
 	}
 	return ec._Pool(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOQueuePause2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPause(ctx context.Context, sel ast.SelectionSet, v *models.Pause) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._QueuePause(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalORetryPolicyInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRetryPolicy(ctx context.Context, v any) (*models.RetryPolicy, error) {

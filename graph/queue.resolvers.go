@@ -20,8 +20,8 @@ func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*jobs.
 	return pointers(reasons), err
 }
 
-func (r *mutationResolver) PauseQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error) {
-	return r.Operator.PauseQueue(ctx, principal(ctx), tier, valueOr(model, ""))
+func (r *mutationResolver) PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*models.QueueCount, error) {
+	return r.Operator.PauseQueue(ctx, principal(ctx), tier, valueOr(model, ""), valueOr(reason, ""))
 }
 
 func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error) {

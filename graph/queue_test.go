@@ -18,11 +18,20 @@ func TestPauseQueue(t *testing.T) {
 		operate := func(query string) answer { return ask(t, a.url, a.Secrets[models.RoleOperator], query, nil) }
 		id := string(job.ID)
 
-		paused := operate(`mutation { pauseQueue(tier: ENTERPRISE) { tier model depth running paused } }`)
+		paused := operate(`mutation { pauseQueue(tier: ENTERPRISE, reason: "storage is full") { tier model depth running paused } }`)
 
 		require.Empty(t, paused.codes())
 		require.Equal(t, map[string]any{"tier": "ENTERPRISE", "model": nil, "depth": 1.0, "running": 0.0, "paused": true},
 			at[map[string]any](t, paused.Data, "pauseQueue"))
+		queues := at[[]any](t, operate(`{ queues { model paused pause { tier model by at reason } } }`).Data, "queues")
+		require.Len(t, queues, 1)
+		queue := queues[0].(map[string]any)
+		pause := queue["pause"].(map[string]any)
+		require.NotEmpty(t, pause["at"])
+		delete(pause, "at")
+		require.Equal(t, map[string]any{"model": "testcard", "paused": true, "pause": map[string]any{
+			"tier": "ENTERPRISE", "model": nil, "by": "test OPERATOR", "reason": "storage is full",
+		}}, queue)
 		require.Equal(t, []any{
 			map[string]any{"code": "QUEUE_PAUSED", "message": "The enterprise lane is paused.", "until": nil},
 			map[string]any{"code": "NO_POOL", "message": "No pool and no worker can run it: it needs testcard.", "until": nil},

@@ -268,7 +268,10 @@ func TestAudit(t *testing.T) {
 				_, err := s.Operator.SetJobTier(t.Context(), s.Admin, job.ID, models.TierPro)
 				return err
 			},
-			"pause": func() error { _, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, ""); return err },
+			"pause": func() error {
+				_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
+				return err
+			},
 			"drain": func() error { _, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, 0); return err },
 			"limits": func() error {
 				_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: ptr(1)})

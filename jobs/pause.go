@@ -2,52 +2,63 @@ package jobs
 
 import (
 	"context"
+	"strings"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
-// PauseQueue has no worker be given jobs of a lane, or of one model in it, from
-// now on. Those that run go on, and jobs are accepted as before.
-func (o *Operator) PauseQueue(ctx context.Context, p Principal, lane models.Tier, model string) (*models.QueueCount, error) {
-	return o.setPause(ctx, p, lane, model, true)
+// maxPauseReason bounds the reason of a pause, in characters.
+const maxPauseReason = 200
+
+// PauseQueue stops giving workers the jobs of a lane, or of one model in it. Jobs
+// that run continue, and new ones are accepted. The reason is shown to operators;
+// it may be "".
+func (o *Operator) PauseQueue(ctx context.Context, p Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
+	if reason = strings.TrimSpace(reason); !validText(reason, 0, maxPauseReason) {
+		return nil, invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
+	}
+	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model, Paused: true, Reason: reason})
 }
 
-// ResumeQueue ends a pause of just that lane, or of one model in it. A model
-// whose lane is paused whole is a CONFLICT; what was paused by itself in a lane
-// stays so when the lane is resumed.
+// ResumeQueue ends the pause of a lane, or of one model in it. It returns CONFLICT
+// for a model whose lane is paused as a whole; a model that is paused by itself
+// stays so when its lane is resumed.
 func (o *Operator) ResumeQueue(ctx context.Context, p Principal, lane models.Tier, model string) (*models.QueueCount, error) {
-	return o.setPause(ctx, p, lane, model, false)
+	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model})
 }
 
-func (o *Operator) setPause(ctx context.Context, p Principal, lane models.Tier, model string, paused bool) (*models.QueueCount, error) {
+func (o *Operator) setPause(ctx context.Context, p Principal, pause *models.QueuePause) (*models.QueueCount, error) {
 	if err := p.isOperator(); err != nil {
 		return nil, err
 	}
-	if _, known := Policies[lane]; !known {
+	if _, known := Policies[pause.Lane]; !known {
 		return nil, invalid("tier", "There is no such tier.")
 	}
-	if model != "" {
-		if _, err := o.Catalogue.Model(model); err != nil {
+	if pause.Model != "" {
+		if _, err := o.Catalogue.Model(pause.Model); err != nil {
 			return nil, err
 		}
 	}
-	action := map[bool]string{true: "pauseQueue", false: "resumeQueue"}[paused]
+	pause.ChangedBy = string(p.KeyID)
+	action, more := "resumeQueue", payload{"model": pause.Model}
+	if pause.Paused {
+		action, more["reason"] = "pauseQueue", pause.Reason
+	}
 	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
-		err := models.SetQueuePause(ctx, tx, &models.QueuePause{Lane: lane, Model: model, Paused: paused, ChangedBy: string(p.KeyID)})
-		if err != nil {
+		if err := models.SetQueuePause(ctx, tx, pause); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, action, string(lane), payload{"model": model})
+		return p.audit(ctx, tx, action, string(pause.Lane), more)
 	})
 	if err != nil {
-		return nil, wrap(err, "pause or resume the queue %s %s", lane, model)
+		return nil, wrap(err, "%s %s %s", action, pause.Lane, pause.Model)
 	}
-	count, err := models.CountQueue(ctx, o.DB, lane, model)
+	count, err := models.CountQueue(ctx, o.DB, pause.Lane, pause.Model)
 	if err != nil {
-		return nil, wrap(err, "count the queue %s %s", lane, model)
+		return nil, wrap(err, "count the queue %s %s", pause.Lane, pause.Model)
 	}
-	if !paused && count.Paused {
+	if !pause.Paused && count.Paused() {
 		return nil, conflict("The whole lane is paused: resume it without naming a model.")
 	}
 	o.Notifier.Waiters.Look()

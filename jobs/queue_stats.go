@@ -13,7 +13,8 @@ type QueueStats struct {
 	Completed int // of the jobs that are kept
 	Failed    int // of the jobs that are kept
 	Delayed   int // SCHEDULED for later, or BLOCKED by other jobs
-	Paused    int // queues that are paused: lanes, and models of lanes
+	// Pauses are the lanes, and models of lanes, that are paused.
+	Pauses []models.Pause
 }
 
 // exactStats is up to how many jobs of a status are counted one by one.
@@ -44,6 +45,13 @@ func (r *Reader) QueueStats(ctx context.Context, p Principal) (*QueueStats, erro
 			s.Delayed += c.Jobs
 		}
 	}
-	s.Paused, err = models.CountPauses(ctx, r.DB)
-	return s, wrap(err, "count pauses")
+	s.Pauses, err = r.Pauses(ctx)
+	return s, err
+}
+
+// Pauses lists the lanes, and models of lanes, that operators paused. It is for
+// operators.
+func (r *Reader) Pauses(ctx context.Context) ([]models.Pause, error) {
+	pauses, err := models.ListPauses(ctx, r.DB)
+	return pauses, wrap(err, "list pauses")
 }

@@ -67,7 +67,7 @@ func TestWaitingFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "No pool and no worker can run it: it needs testcard.", expect(jobs.WaitNoPool)[0].Message)
 
-		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard", "")
 		require.NoError(t, err)
 		expect(jobs.WaitQueuePaused, jobs.WaitNoPool)
 		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
@@ -188,7 +188,7 @@ func TestWaitingFor(t *testing.T) {
 		}
 
 		require.Equal(t, []string{"3 jobs ahead in the batch lane and those that come before it."}, why())
-		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "")
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"1 job ahead in the batch lane and those that come before it."}, why())
 	})

@@ -31,10 +31,3 @@ func CountStatuses(ctx context.Context, db bun.IDB, limit int) ([]StatusCount, e
 		LEFT JOIN known ON known.status = asked.status`, textArray(JobStatuses), limit).Scan(ctx, &counts)
 	return counts, err
 }
-
-// CountPauses counts the queues, of a lane or of a lane's model, that are paused.
-func CountPauses(ctx context.Context, db bun.IDB) (int, error) {
-	var n int
-	err := db.NewRaw("SELECT count(*) FROM queue_pauses WHERE paused").Scan(ctx, &n)
-	return n, err
-}

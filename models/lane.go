@@ -205,7 +205,7 @@ func (s *statement) start(starts Starts) {
 	s.parts = append(s.parts, part{sql: change + " AND " + s.counted + " RETURNING true", must: "= 1", err: ErrTurn})
 }
 
-// QueuePause is an operator's last word on a queue.
+// QueuePause is the last pause or resume of a queue.
 type QueuePause struct {
 	bun.BaseModel `bun:"table:queue_pauses,alias:qp"`
 
@@ -215,15 +215,42 @@ type QueuePause struct {
 	Paused    bool      `bun:"paused"`
 	ChangedBy string    `bun:"changed_by"`
 	ChangedAt time.Time `bun:"changed_at,nullzero,default:clock_timestamp()"`
+	Reason    string    `bun:"reason,nullzero"`
 }
 
-// SetQueuePause writes an operator's word on a queue. One that changes nothing
-// leaves what is known of the last change.
+// SetQueuePause pauses or resumes a queue. If the queue already is in that state,
+// the row keeps who changed it last, when and why.
 func SetQueuePause(ctx context.Context, db bun.IDB, p *QueuePause) error {
 	_, err := db.NewInsert().Model(p).
 		On("CONFLICT (lane, model) DO UPDATE").
-		Set("paused = excluded.paused, changed_by = excluded.changed_by, changed_at = excluded.changed_at").
+		Set("paused = excluded.paused, changed_by = excluded.changed_by, changed_at = excluded.changed_at, reason = excluded.reason").
 		Where("qp.paused <> excluded.paused").
 		Exec(ctx)
 	return err
+}
+
+// Pause tells why workers are given no jobs of a queue.
+type Pause struct {
+	Lane Tier `bun:"lane" json:"lane"`
+	// Model is "" if the whole lane is paused.
+	Model string `bun:"model" json:"model"`
+	// By is the name of the key that paused it.
+	By     string    `bun:"by" json:"by"`
+	At     time.Time `bun:"at" json:"at"`
+	Reason string    `bun:"reason" json:"reason"`
+}
+
+// pausesSQL makes the rows of Pause. A changed_by that is not the id of a key is
+// shown as it is.
+const pausesSQL = `
+	SELECT p.lane, p.model, coalesce(k.name, p.changed_by) AS by, p.changed_at AS at, coalesce(p.reason, '') AS reason
+	FROM queue_pauses p LEFT JOIN api_keys k ON 'key_' || k.id = p.changed_by
+	WHERE p.paused`
+
+// ListPauses returns the pauses of queues in the order of the lanes, the pause of a
+// whole lane before those of its models.
+func ListPauses(ctx context.Context, db bun.IDB) ([]Pause, error) {
+	var pauses []Pause
+	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", textArray(Tiers)).Scan(ctx, &pauses)
+	return pauses, err
 }

@@ -2,6 +2,8 @@ package models
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -48,15 +50,21 @@ const sampleSQL = `
 
 // QueueCount is what waits and runs in one lane for one model, or for all.
 type QueueCount struct {
-	Lane              Tier     `bun:"lane"`
-	Model             string   `bun:"model"`
-	Depth             int      `bun:"depth"`
-	Running           int      `bun:"running"`
-	Paused            bool     `bun:"paused"`
+	Lane    Tier   `bun:"lane"`
+	Model   string `bun:"model"`
+	Depth   int    `bun:"depth"`
+	Running int    `bun:"running"`
+	// Pause is the pause of the whole lane or, without one, that of the model in it.
+	Pause             *Pause   `bun:"pause,type:jsonb"`
 	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
+	// OldestQueuedAt is when the job that waits longest was queued.
+	OldestQueuedAt time.Time `bun:"queued_at"`
 	// GPUSeconds is the estimated work of what waits.
 	GPUSeconds float64 `bun:"gpu_seconds"`
 }
+
+// Paused tells whether workers are given no jobs of the queue.
+func (q *QueueCount) Paused() bool { return q.Pause != nil }
 
 // queuesSQL makes queues, which count the queued and the live jobs by lane and
 // model.
@@ -70,30 +78,35 @@ const queuesSQL = depthsSQL + `,
 			GROUP BY d.lane, d.model) q
 		FULL JOIN live USING (lane, model))`
 
-// CountQueues counts the queued and the live jobs by lane and model. A queue
-// that is paused by itself is there though it be empty, and a lane that is
-// paused whole as one of no model. Beyond 10,000 queued jobs of a lane, tier and
+// pauseSQL is the pause of a queue of this lane and model.
+const pauseSQL = "(SELECT to_jsonb(p) FROM pauses p WHERE p.lane = %[1]s AND p.model IN ('', %[2]s) ORDER BY p.model LIMIT 1)"
+
+// CountQueues counts the queued and the live jobs by lane and model. An empty
+// queue is among them if it is paused; a row without a model is a lane that is
+// paused as a whole and has no jobs. Beyond 10,000 queued jobs of a lane, tier and
 // model depths are close, and beyond 1,000 their work.
 func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
 	var counts []QueueCount
 	err := db.NewRaw(queuesSQL+`,
-		pauses AS (SELECT lane, model FROM queue_pauses WHERE paused)
-		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running,
-			extract(epoch FROM clock_timestamp() - queued_at) AS oldest_wait_seconds, coalesce(gpu_seconds, 0) AS gpu_seconds, EXISTS (
-				SELECT FROM pauses p WHERE p.lane = found.lane AND p.model IN ('', found.model)) AS paused
-		FROM (SELECT * FROM queues FULL JOIN pauses USING (lane, model)) found
+		pauses AS (`+pausesSQL+`)
+		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running, queued_at,
+			extract(epoch FROM clock_timestamp() - queued_at) AS oldest_wait_seconds, coalesce(gpu_seconds, 0) AS gpu_seconds,
+			`+fmt.Sprintf(pauseSQL, "found.lane", "found.model")+` AS pause
+		FROM (SELECT * FROM queues FULL JOIN (SELECT lane, model FROM pauses) paused USING (lane, model)) found
+		WHERE model <> '' OR NOT EXISTS (SELECT FROM queues q WHERE q.lane = found.lane)
 		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
 	return counts, err
 }
 
-// CountQueue is CountQueues for one lane and model, or for a lane whole if there
+// CountQueue is CountQueues for one lane and model, or for all of a lane if there
 // is no model.
 func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*QueueCount, error) {
 	count := new(QueueCount)
-	err := db.NewRaw(queuesSQL+`
-		SELECT ?0 AS lane, ?1 AS model, coalesce(sum(depth), 0) AS depth, coalesce(sum(running), 0) AS running,
-			extract(epoch FROM clock_timestamp() - min(queued_at)) AS oldest_wait_seconds, coalesce(sum(gpu_seconds), 0) AS gpu_seconds, EXISTS (
-				SELECT FROM queue_pauses p WHERE p.lane = ?0 AND p.model IN ('', ?1) AND p.paused) AS paused
+	err := db.NewRaw(queuesSQL+`,
+		pauses AS (`+pausesSQL+`)
+		SELECT ?0 AS lane, ?1 AS model, coalesce(sum(depth), 0) AS depth, coalesce(sum(running), 0) AS running, min(queued_at) AS queued_at,
+			extract(epoch FROM clock_timestamp() - min(queued_at)) AS oldest_wait_seconds, coalesce(sum(gpu_seconds), 0) AS gpu_seconds,
+			`+fmt.Sprintf(pauseSQL, "?0", "?1")+` AS pause
 		FROM queues WHERE lane = ?0 AND (?1 = '' OR model = ?1)`, lane, model).Scan(ctx, count)
 	return count, err
 }

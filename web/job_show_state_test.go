@@ -22,7 +22,7 @@ func TestJobShow_State(t *testing.T) {
 		events := b.stream(t, "/jobs/"+string(job.ID)+"/live", "")
 		require.Contains(t, <-events, b.waitingFor(t, job.ID))
 
-		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, job.Lane, "")
+		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, job.Lane, "", "")
 		require.NoError(t, err)
 
 		require.Contains(t, <-events, b.waitingFor(t, job.ID))

@@ -50,38 +50,3 @@ func workersCommand() *cobra.Command {
 	}
 	return list.command(cmd)
 }
-
-func queuesCommand() *cobra.Command {
-	t := target{operator: true}
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "queues",
-		Short: "Show what waits and runs in each lane (for operators)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			queues, err := c.Queues(cmd.Context())
-			if err != nil {
-				return apiError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), queues)
-			}
-			var rows [][]string
-			for _, q := range queues {
-				oldest := "-"
-				if q.OldestWaitSeconds != nil {
-					oldest = formatSeconds(*q.OldestWaitSeconds)
-				}
-				rows = append(rows, []string{string(q.Tier), orDash(q.Model), fmt.Sprint(q.Depth), fmt.Sprint(q.Running), oldest})
-			}
-			return printTable(cmd.OutOrStdout(), []string{"LANE", "MODEL", "WAITING", "RUNNING", "OLDEST WAITS"}, rows)
-		},
-	}
-	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
-}

@@ -26,14 +26,14 @@ func webhooksCommand() *cobra.Command {
 	return cmd
 }
 
-// webhookCall is what the commands that call once have in common: do asks and
+// apiCall is what commands with one call have in common: do asks and
 // returns what --json prints, and how else it is said.
-type webhookCall struct {
+type apiCall struct {
 	target target
 	asJSON bool
 }
 
-func (w *webhookCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, say func(io.Writer) error, err error)) *cobra.Command {
+func (w *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, say func(io.Writer) error, err error)) *cobra.Command {
 	w.target.addFlags(cmd)
 	cmd.Flags().BoolVar(&w.asJSON, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ func line(format string, args ...any) func(io.Writer) error {
 
 func webhooksListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
 		endpoints, err := c.WebhookEndpoints(ctx)
 		return endpoints, func(out io.Writer) error {
 			var rows [][]string
@@ -90,7 +90,7 @@ func webhooksCreateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled (default: all)")
 	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		format := client.WebhookFormatStandard
 		if openAI {
 			format = client.WebhookFormatOpenai
@@ -116,7 +116,7 @@ func webhooksRotateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&account, "account", false, "the account's own, which signs the callbacks of single jobs")
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		if account {
 			secret, err := c.RotateAccountWebhookSecret(ctx)
 			return map[string]string{"secret": secret}, line("The secret of callbacks, shown this once: %s", secret), err
@@ -131,14 +131,14 @@ func webhooksRotateCommand() *cobra.Command {
 
 func webhooksDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Tell an endpoint nothing any more", Args: cobra.ExactArgs(1)}
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		return map[string]string{"id": args[0]}, line("%s is told nothing any more", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
 	})
 }
 
 func webhooksEnableCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "enable ENDPOINT", Short: "Tell an endpoint again that was disabled", Args: cobra.ExactArgs(1)}
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		endpoint, err := c.EnableWebhookEndpoint(ctx, args[0])
 		return endpoint, line("%s is told from now on", args[0]), err
 	})
@@ -152,7 +152,7 @@ func webhooksTestCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	var sent *client.WebhookDelivery
-	w := new(webhookCall)
+	w := new(apiCall)
 	w.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		var err error
 		if sent, err = c.SendTestWebhook(ctx, args[0]); err == nil {
@@ -235,7 +235,7 @@ func deliveryState(d client.WebhookDelivery) string {
 
 func webhooksRedeliverCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "redeliver DELIVERY", Short: "Send a delivery once more", Args: cobra.ExactArgs(1)}
-	return new(webhookCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
 		delivery, err := c.RedeliverWebhook(ctx, args[0])
 		return delivery, line("%s is sent once more", args[0]), err
 	})

@@ -126,12 +126,14 @@ func TestQueueStats(t *testing.T) {
 		a.Submit(t)
 		a.Lease(t, a.Worker(t, "two"))
 		a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "execute_at": time.Now().Add(time.Hour)})
-		a.Exec(t, "INSERT INTO queue_pauses (lane, paused, changed_by) VALUES ('BATCH', true, 'test'), ('PRO', false, 'test')")
+		a.Exec(t, "INSERT INTO queue_pauses (lane, paused, changed_by, changed_at, reason) VALUES ('BATCH', true, 'test', '2026-01-31T12:00:00Z', 'why'), ('PRO', false, 'test', DEFAULT, NULL)")
 
 		got := a.ask(t, http.MethodGet, "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
-		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0}, got.body)
+		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0, "paused_queues": []any{
+			map[string]any{"tier": "BATCH", "model": nil, "paused_by": "test", "paused_at": "2026-01-31T12:00:00Z", "reason": "why"},
+		}}, got.body)
 	})
 
 	t.Run("IsForOperators", func(t *testing.T) {

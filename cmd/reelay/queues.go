@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+func queuesCommand() *cobra.Command {
+	list := &apiCall{target: target{operator: true}}
+	cmd := list.command(&cobra.Command{
+		Use:   "queues",
+		Short: "Show, pause and resume the queues (for operators)",
+		Long: "Shows what waits and runs in each lane, by model, and which queues are paused. A lane that is paused as\n" +
+			"a whole and has no jobs is shown with the model \"all\".",
+		Args: noSuchCommand,
+	}, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+		queues, err := c.Queues(ctx)
+		return queues, func(out io.Writer) error { return printQueues(out, queues) }, err
+	})
+	cmd.AddCommand(queuesPauseCommand(), queuesResumeCommand())
+	return cmd
+}
+
+func printQueues(out io.Writer, queues []client.Queue) error {
+	var rows [][]string
+	for _, q := range queues {
+		oldest, model := "-", "all"
+		if q.OldestWaitSeconds != nil {
+			oldest = formatSeconds(*q.OldestWaitSeconds)
+		}
+		if q.Model != nil {
+			model = *q.Model
+		}
+		rows = append(rows, []string{string(q.Tier), model, fmt.Sprint(q.Depth), fmt.Sprint(q.Running), oldest, queueState(q)})
+	}
+	return printTable(out, []string{"LANE", "MODEL", "WAITING", "RUNNING", "OLDEST WAITS", "STATE"}, rows)
+}
+
+// queueState says whether a queue is paused, by whom, since when and why.
+func queueState(q client.Queue) string {
+	if q.Pause == nil {
+		return "active"
+	}
+	state := fmt.Sprintf("paused by %s %s", q.Pause.By, ago(&q.Pause.At))
+	if q.Pause.Model == nil && q.Model != nil {
+		state = "lane " + state
+	}
+	if q.Pause.Reason != nil {
+		state += ": " + *q.Pause.Reason
+	}
+	return state
+}
+
+func queuesPauseCommand() *cobra.Command {
+	var model, reason string
+	pause := &apiCall{target: target{operator: true}}
+	cmd := pause.command(&cobra.Command{
+		Use:   "pause LANE",
+		Short: "Stop giving workers the jobs of a lane",
+		Long: "Stops giving workers the jobs of a lane, or of one model in it. Jobs that run continue, and new ones are\n" +
+			"accepted and wait.",
+		Example: "  reelay queues pause pro --reason 'storage is full'\n  reelay queues pause batch --model testcard",
+		Args:    laneArg,
+	}, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		lane, err := parseLane(args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		q, err := c.PauseQueue(ctx, lane, model, reason)
+		if err != nil {
+			return nil, nil, err
+		}
+		return q, line("Paused %s: %d jobs wait, %d run on.", queueName(lane, model), q.Depth, q.Running), nil
+	})
+	cmd.Flags().StringVar(&model, "model", "", "only the jobs of this model")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators to read")
+	return cmd
+}
+
+func queuesResumeCommand() *cobra.Command {
+	var model string
+	resume := &apiCall{target: target{operator: true}}
+	cmd := resume.command(&cobra.Command{
+		Use:     "resume LANE",
+		Short:   "Give workers the jobs of a paused lane again",
+		Example: "  reelay queues resume pro",
+		Args:    laneArg,
+	}, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+		lane, err := parseLane(args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		q, err := c.ResumeQueue(ctx, lane, model)
+		if err != nil {
+			return nil, nil, err
+		}
+		return q, line("Resumed %s: %d jobs wait.", queueName(lane, model), q.Depth), nil
+	})
+	cmd.Flags().StringVar(&model, "model", "", "only the jobs of this model")
+	return cmd
+}
+
+// laneArg is the one argument of the commands about a lane.
+func laneArg(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give one lane: %s", strings.ToLower(oneOf(client.AllTier)))
+	}
+	_, err := parseLane(args[0])
+	return err
+}
+
+// parseLane reads the name of a lane, in upper or lower case.
+func parseLane(name string) (client.Tier, error) {
+	for _, lane := range client.AllTier {
+		if strings.EqualFold(name, string(lane)) {
+			return lane, nil
+		}
+	}
+	return "", fmt.Errorf("there is no lane %q: it must be %s", name, strings.ToLower(oneOf(client.AllTier)))
+}
+
+func queueName(lane client.Tier, model string) string {
+	name := "the " + strings.ToLower(string(lane)) + " lane"
+	if model == "" {
+		return name
+	}
+	return model + " in " + name
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueuesCommand(t *testing.T) {
+	t.Parallel()
+
+	const pause = `{"tier": "PRO", "model": null, "by": "night shift", "at": "2026-01-31T12:00:00Z", "reason": "storage is full"}`
+	const paused = `{"tier": "PRO", "model": "testcard", "depth": 3, "running": 1, "oldestWaitSeconds": 4, "paused": true, "pause": ` + pause + `}`
+	const empty = `{"tier": "FREE", "model": null, "depth": 0, "running": 0, "oldestWaitSeconds": null, "paused": true, "pause":
+		{"tier": "FREE", "model": null, "by": "up operator", "at": "2026-01-31T12:00:00Z", "reason": null}}`
+	const active = `{"tier": "BATCH", "model": "drill", "depth": 0, "running": 1, "oldestWaitSeconds": null, "paused": false, "pause": null}`
+
+	for name, c := range map[string]struct {
+		args      []string
+		data      string
+		shows     []string
+		variables map[string]any
+	}{
+		"list": {
+			nil, `{"queues": [` + paused + `,` + empty + `,` + active + `]}`,
+			[]string{`PRO +testcard +3 +1 .*lane paused by night shift \d+ days ago: storage is full`, `FREE +all +0 +0 +- +paused by up operator`, `BATCH +drill .* active\n`}, nil,
+		},
+		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`, `"reason": "storage is full"`}, nil},
+		"pause": {
+			[]string{"pause", "pro", "--model", "testcard", "--reason", "storage is full"}, `{"pauseQueue": ` + paused + `}`,
+			[]string{"Paused testcard in the pro lane: 3 jobs wait, 1 run on."}, map[string]any{"tier": "PRO", "model": "testcard", "reason": "storage is full"},
+		},
+		"resume": {
+			[]string{"resume", "BATCH"}, `{"resumeQueue": ` + active + `}`, []string{"Resumed the batch lane: 0 jobs wait."},
+			map[string]any{"tier": "BATCH"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, variables := answering(t, c.data)
+
+			status, out, errs := call(t, t.Context(), append(append([]string{"queues"}, c.args...), "--endpoint", url, "--key", "rl_x")...)
+
+			require.Zero(t, status, errs)
+			for _, shown := range c.shows {
+				require.Regexp(t, shown, out)
+			}
+			require.Equal(t, c.variables, *variables)
+		})
+	}
+
+	t.Run("RefusesALaneThatDoesNotExist", func(t *testing.T) {
+		t.Parallel()
+
+		for _, args := range [][]string{{"queues", "pause", "gold"}, {"queues", "resume"}, {"queues", "halt"}} {
+			status, _, errs := call(t, t.Context(), args...)
+
+			require.Equal(t, exitUsage, status, errs)
+		}
+	})
+}
