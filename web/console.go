@@ -23,6 +23,9 @@ type Config struct {
 	Operator  *jobs.Operator
 	// Monitor is asynqmon, as the function Monitor makes it.
 	Monitor http.Handler
+	// OpenAPI is the document of the REST API, which a page shows; without it there is
+	// no such page.
+	OpenAPI []byte
 	// ObjectsOrigin is where links to films lead, such as
 	// https://storage.googleapis.com; empty means here.
 	ObjectsOrigin string
@@ -37,13 +40,14 @@ type console struct {
 	Config
 	policy   string
 	attempts attempts
+	restAPI  *apiDocs
 }
 
 // New makes the console. It serves every path that it is given, and answers
 // those that it does not know with its error page.
 func New(config Config) http.Handler {
 	config.CheckLoginsEvery = cmp.Or(config.CheckLoginsEvery, checkLoginsEvery)
-	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin)}
+	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin), restAPI: readOpenAPI(config.OpenAPI)}
 	mux := http.NewServeMux()
 	for _, route := range c.routes() {
 		mux.Handle(route.pattern, c.page(route))

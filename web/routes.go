@@ -31,6 +31,7 @@ func (c *console) routes() []route {
 		{pattern: "POST /logout", serve: c.logOut, open: true},
 		{pattern: "GET /static/", serve: c.static, open: true},
 		{pattern: "GET /graphql", serve: c.graphiql, open: true},
+		{pattern: "GET /api/docs", serve: c.apiDocs, open: true},
 
 		{pattern: "GET /{$}", serve: c.home},
 		{pattern: "GET /jobs", serve: c.jobList},

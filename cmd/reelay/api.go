@@ -134,7 +134,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	console := web.New(web.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
-		Monitor: s.monitor(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: s.keys().Authenticate}).Get}
@@ -181,13 +181,16 @@ func noLoop(next http.Handler) http.Handler {
 
 // byPrefix leads to the APIs for programs also what http.ServeMux would answer
 // with a page and another address: //api/v1/jobs, /v1/x/../videos, /api. They say
-// in their own words that there is no such path.
+// in their own words that there is no such path. The page about the REST API is the
+// console's.
 func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); first {
-		case "api":
+		switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); {
+		case r.URL.Path == "/api/docs":
+			others.ServeHTTP(w, r)
+		case first == "api":
 			restAPI.ServeHTTP(w, r)
-		case "v1":
+		case first == "v1":
 			videosAPI.ServeHTTP(w, r)
 		default:
 			others.ServeHTTP(w, r)

@@ -72,6 +72,15 @@ func TestHandler(t *testing.T) {
 		}
 	})
 
+	t.Run("ShowsPeopleWhatProgramsReadOfTheRESTAPI", func(t *testing.T) {
+		page, document := get("/api/docs", ""), get("/api/openapi.json", "")
+
+		require.Equal(t, http.StatusOK, page.StatusCode)
+		require.Equal(t, "text/html; charset=utf-8", page.Header.Get("Content-Type"))
+		require.Equal(t, http.StatusOK, document.StatusCode)
+		require.Equal(t, http.StatusNotFound, get("/api/docs/", "").StatusCode)
+	})
+
 	t.Run("AnswersToItsOwnNameOnlyIfSoConfigured", func(t *testing.T) {
 		named := *s.stack
 		named.cfg.hosts = hosts{"reelay.example"}

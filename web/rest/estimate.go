@@ -23,7 +23,7 @@ type estimateOutput struct {
 
 func (s *service) registerEstimates(api huma.API) {
 	const description = "Takes the body of a submit and submits nothing: the answer is a forecast from the queue and the workers as they are now. Invalid input is refused as a submit refuses it."
-	refusals := []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+	refusals := []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 	serve(api, huma.Operation{
 		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a video",
 		Description: description, Errors: refusals,

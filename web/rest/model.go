@@ -17,11 +17,13 @@ type modelView struct {
 	Available    bool     `json:"available" doc:"A worker that can run it is there now."`
 }
 
+type modelList struct {
+	Models []modelView `json:"models" nullable:"false" doc:"In the catalogue's order: the first is the default."`
+}
+
 type modelsOutput struct {
 	CacheControl string `header:"Cache-Control"`
-	Body         struct {
-		Models []modelView `json:"models" nullable:"false" doc:"In the catalogue's order: the first is the default."`
-	}
+	Body         modelList
 }
 
 func (s *service) registerModels(api huma.API) {
