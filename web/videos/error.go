@@ -1,6 +1,7 @@
 package videos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,10 +38,14 @@ const (
 	kindServer  = "server_error"
 )
 
-// kinds is how each of the domain's errors is answered. No status is 409, which
-// clients take for a reason to send the same again.
+// wrongKey tells users of OpenAI's clients what to do: they never write a header.
+const wrongKey = "Incorrect or missing API key. Pass a Reelay key (rl_live_…) to the client as api_key (apiKey in Node), or set OPENAI_API_KEY."
+
+// kinds is how each of the domain's errors is answered; one with a message is
+// answered with that in place of the domain's. No status is 409, which clients
+// take for a reason to send the same again.
 var kinds = map[jobs.Code]fault{
-	jobs.CodeUnauthenticated:     {status: http.StatusUnauthorized, kind: kindInvalid, code: "invalid_api_key"},
+	jobs.CodeUnauthenticated:     {status: http.StatusUnauthorized, kind: kindInvalid, code: "invalid_api_key", message: wrongKey},
 	jobs.CodeForbidden:           {status: http.StatusForbidden, kind: kindInvalid, code: "insufficient_permissions"},
 	jobs.CodeNotFound:            {status: http.StatusNotFound, kind: kindInvalid, code: "not_found"},
 	jobs.CodeInvalidInput:        {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_value"},
@@ -71,7 +76,7 @@ func asFault(err error) *fault {
 	var e *jobs.Error
 	if errors.As(err, &e) {
 		if f, ok := kinds[e.Code]; ok {
-			f.message, f.retryAfter, f.param = e.Message, e.RetryAfterSeconds, e.Field
+			f.message, f.retryAfter, f.param = cmp.Or(f.message, e.Message), e.RetryAfterSeconds, e.Field
 			if name := params[e.Field]; name != "" {
 				f.param, f.message = name, strings.ReplaceAll(e.Message, e.Field, name)
 			}

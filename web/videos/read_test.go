@@ -337,6 +337,9 @@ func TestRoutes(t *testing.T) {
 			got := d.do(t, http.MethodGet, "/v1/videos/"+id, "", nil, "Authorization", authorization)
 			require.Equal(t, http.StatusUnauthorized, got.Status, authorization)
 			requireError(t, got, "invalid_request_error", "invalid_api_key", "")
+			message := got.err()["message"]
+			require.Contains(t, message, "OPENAI_API_KEY")
+			require.NotContains(t, message, "header", "OpenAI's clients write it")
 		}
 		got := d.do(t, http.MethodGet, "/v1/videos", "", nil, "Authorization", "Bearer "+d.Secrets[models.RoleWorker])
 		require.Equal(t, http.StatusForbidden, got.Status)
