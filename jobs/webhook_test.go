@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +130,16 @@ func verify(t *testing.T, secret string, w received) {
 	require.NoError(t, verifier.Verify(w.body, w.header))
 }
 
+// fieldNames are the names in a document, in its order.
+func fieldNames(t *testing.T, document []byte) (names []string) {
+	t.Helper()
+	require.True(t, json.Valid(document), string(document))
+	for _, found := range regexp.MustCompile(`"([a-z_]+)":`).FindAllSubmatch(document, -1) {
+		names = append(names, string(found[1]))
+	}
+	return names
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 
@@ -168,6 +180,23 @@ func TestWebhook(t *testing.T) {
 		require.Equal(t, got.id(), string(d[0].EventID))
 		require.Zero(t, deliver(t, s), "it is told once")
 		s.RequireInvariants(t)
+	})
+
+	t.Run("HasTheFieldsThatItsPageShows", func(t *testing.T) {
+		t.Parallel()
+
+		page, err := os.ReadFile("../docs/webhooks.md")
+		require.NoError(t, err)
+		_, example, _ := strings.Cut(string(page), "```json\n")
+		example, _, _ = strings.Cut(example, "```")
+		s := jobstest.New(t)
+		r := newReceiver(t)
+		hook(t, s, r)
+		cancelledJob(t, s)
+
+		require.Equal(t, 1, deliver(t, s))
+
+		require.Equal(t, fieldNames(t, []byte(example)), fieldNames(t, r.all()[0].body))
 	})
 
 	t.Run("TellsOfFailuresAndCancels", func(t *testing.T) {
