@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,20 +19,11 @@ func TestREST(t *testing.T) {
 	t.Run("DoesWhatItsPageShows", func(t *testing.T) {
 		t.Parallel()
 
-		page, err := os.ReadFile("../docs/rest.md")
-		require.NoError(t, err)
 		s := common(t)
-		// Where a reader stands: beside .reelay.
-		dir := t.TempDir()
-		require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))
+		dir := s.stand(t)
 		var outputs []string
-		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-			script := "set -eu -o pipefail\n" + strings.ReplaceAll(block[1], "http://127.0.0.1:8080", s.keys.Endpoint)
-			cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
-			cmd.Dir = dir
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, string(out))
-			outputs = append(outputs, string(out))
+		for _, block := range s.blocks(t, "rest.md") {
+			outputs = append(outputs, shell(t, dir, block))
 		}
 
 		require.Len(t, outputs, 2)

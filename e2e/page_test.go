@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// blocks are the shell examples of a page, with the address of a stack in place of
+// the one that the page shows.
+func (s *stack) blocks(t *testing.T, page string) (scripts []string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + page)
+	require.NoError(t, err)
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		scripts = append(scripts, strings.ReplaceAll(block[1], "http://127.0.0.1:8080", s.keys.Endpoint))
+	}
+	return scripts
+}
+
+// stand is a folder like the one that a reader runs examples in: beside .reelay.
+func (s *stack) stand(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))
+	return dir
+}
+
+// shell runs a script in a folder, with reelay on the PATH, and returns what it
+// printed.
+func shell(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -eu -o pipefail\n"+script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(reelay)+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a script that failed left behind
+	require.NoError(t, err, string(out))
+	return string(out)
+}
