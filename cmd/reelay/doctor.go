@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
@@ -19,7 +20,7 @@ const exitUnexamined = 2
 func doctorCommand() *cobra.Command {
 	var data string
 	var checkup jobs.Checkup
-	var asJSON bool
+	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that nothing is lost, doubled or stuck",
@@ -39,7 +40,7 @@ func doctorCommand() *cobra.Command {
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), map[string]any{"level": jobs.Worst(found), "findings": found})
 			} else {
-				err = printFindings(cmd.OutOrStdout(), found)
+				err = printFindings(cmd.OutOrStdout(), found, verbose)
 			}
 			return errors.Join(err, verdict(found))
 		},
@@ -48,7 +49,8 @@ func doctorCommand() *cobra.Command {
 	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and those that are not over")
 	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of films and checkpoints, not only what the store says of them")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON document")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON document, with every check")
 	return cmd
 }
 
@@ -118,24 +120,35 @@ var levels = []struct {
 	{jobs.LevelBroken, "broken", "31"},
 }
 
-// printFindings writes what was found, the worst last, where it is seen first.
-func printFindings(out io.Writer, found []jobs.Finding) error {
+// printFindings writes what was found, the worst last, where it is seen first, and
+// then a summary. Checks that passed are only counted unless verbose is set.
+func printFindings(out io.Writer, found []jobs.Finding, verbose bool) error {
 	d := newDisplay(out)
-	summary := fmt.Sprintf("%d checks", len(found))
-	for i, l := range levels {
-		n := 0
+	counts := map[jobs.Level]int{}
+	gap := "" // between findings and the summary
+	for _, l := range levels {
 		for _, f := range found {
 			if f.Level != l.level {
 				continue
 			}
-			n++
-			d.note(finding(f, d.paint(fmt.Sprintf("%-8s", l.word), l.color)))
-		}
-		if n > 0 || i == 0 {
-			summary += fmt.Sprintf(", %d %s", n, l.word)
+			counts[l.level]++
+			if l.level != jobs.LevelOK || verbose {
+				d.note(finding(f, d.paint(fmt.Sprintf("%-8s", l.word), l.color)))
+				gap = "\n"
+			}
 		}
 	}
-	d.note("\n" + summary + ".")
+	var parts []string
+	for _, l := range levels {
+		if n := counts[l.level]; n > 0 || l.level == jobs.LevelOK {
+			parts = append(parts, fmt.Sprintf("%d %s", n, l.word))
+		}
+	}
+	summary := fmt.Sprintf("%s%d checks: %s.", gap, len(found), strings.Join(parts, ", "))
+	if !verbose && counts[jobs.LevelOK] > 0 {
+		summary += " --verbose shows those that passed, too."
+	}
+	d.note(summary)
 	return d.err
 }
 

@@ -28,12 +28,12 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder
-		err := printFindings(&out, []jobs.Finding{
+		found := []jobs.Finding{
 			{Check: "one", Level: jobs.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.", Fix: "Thus."},
 			{Check: "two", Level: jobs.LevelOK, Holds: "Such."},
-		})
+		}
 
-		require.NoError(t, err)
+		require.NoError(t, printFindings(&out, found, true))
 		require.Equal(t, strings.Join([]string{
 			"ok       two                 Such.",
 			"broken   one                 This.",
@@ -43,9 +43,24 @@ func TestDoctor(t *testing.T) {
 			"         Why    So.",
 			"         Fix    Thus.",
 			"",
-			"2 checks, 1 ok, 1 broken.",
+			"2 checks: 1 ok, 1 broken.",
 			"",
 		}, "\n"), out.String())
+	})
+
+	t.Run("OnlyCountsWhatPassedUnlessAsked", func(t *testing.T) {
+		t.Parallel()
+
+		passed := jobs.Finding{Check: "two", Level: jobs.LevelOK, Holds: "Such."}
+		advice := jobs.Finding{Check: "one", Level: jobs.LevelAdvice, Holds: "This.", Found: "That."}
+		for want, found := range map[string][]jobs.Finding{
+			"2 checks: 2 ok. --verbose shows those that passed, too.\n":                                                                        {passed, passed},
+			"advice   one                 This.\n         Found  That.\n\n3 checks: 2 ok, 1 advice. --verbose shows those that passed, too.\n": {passed, advice, passed},
+		} {
+			var out strings.Builder
+			require.NoError(t, printFindings(&out, found, false))
+			require.Equal(t, want, out.String())
+		}
 	})
 
 	t.Run("CannotLookWhereNothingIs", func(t *testing.T) {
