@@ -1126,7 +1126,7 @@ type JobFilter struct {
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
 	// Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
-	// the metadata. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+	// the metadata; prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
 	Search *string `json:"search,omitempty"`
 }
 

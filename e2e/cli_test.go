@@ -90,6 +90,22 @@ func TestCLI(t *testing.T) {
 		require.Equal(t, "BLOCKED", field(t, after, "status"))
 	})
 
+	t.Run("SaysThatPromptsAreNotSearched", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		submit(t, s.client(t), "periwinkle", 0.5, 0)
+
+		out, errs, status := s.command(t, "list", "periwinkle")
+		require.Zero(t, status)
+		require.Equal(t, 1, strings.Count(out, "\n"), "only the header")
+		require.Equal(t, "No jobs found. Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched.\n", errs)
+		_, errs, _ = s.command(t, "list", "user:nobody")
+		require.Equal(t, "No jobs found.\n", errs)
+		_, errs, _ = s.command(t, "list", "periwinkle", "--json")
+		require.Empty(t, errs)
+	})
+
 	t.Run("SubmitsAFileOnceHoweverOften", func(t *testing.T) {
 		t.Parallel()
 

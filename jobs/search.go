@@ -23,6 +23,15 @@ type Search struct {
 	OlderThan, YoungerThan time.Duration
 }
 
+// Note tells a person whose search found nothing where its words were looked for. It
+// is empty for a search without words.
+func (s *Search) Note() string {
+	if len(s.Terms.Words) == 0 {
+		return ""
+	}
+	return "Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched."
+}
+
 const (
 	maxSearchRunes = 500
 	maxSearchTerms = 20

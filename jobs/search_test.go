@@ -122,6 +122,16 @@ func FuzzParseSearch(f *testing.F) {
 	})
 }
 
+func TestSearchNote(t *testing.T) {
+	t.Parallel()
+
+	for text, says := range map[string]bool{"": false, "status:failed": false, "user:ann age:<1h": false, "lighthouse": true, "model:ltx lighthouse": true} {
+		search, err := jobs.ParseSearch(text)
+		require.NoError(t, err)
+		require.Equal(t, says, strings.Contains(search.Note(), "Prompts"), text)
+	}
+}
+
 func TestSearch(t *testing.T) {
 	t.Parallel()
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/jobs"
 	"github.com/spf13/cobra"
 )
 
@@ -24,7 +25,7 @@ func listCommand() *cobra.Command {
 		Short: "List jobs, newest first",
 		Long: "Lists jobs, newest first. SEARCH is words and key:value terms, all of which a job must meet: a word is the\n" +
 			"beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
-			"class, user, account, worker, age and waste. See docs/search.md.",
+			"class, user, account, worker, age and waste. Prompts are not searched. See docs/search.md.",
 		Example: "  reelay list --status running,queued\n  reelay list 'status:failed -class:poison age:<1d'\n" +
 			"  reelay list --first 200 --json | jq -r '.items[].id'",
 		Args: cobra.ArbitraryArgs,
@@ -49,6 +50,7 @@ func listCommand() *cobra.Command {
 				fmt.Sprint(job.AttemptNo), ago(&job.CreatedAt),
 			}
 		},
+		none: o.none,
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Job], error) {
 			found, err := c.Jobs(ctx, filter, p.first, p.after)
 			if err != nil {
@@ -58,6 +60,15 @@ func listCommand() *cobra.Command {
 		},
 	}
 	return list.command(cmd)
+}
+
+// none says that no job was found, and where the words of the search were looked for.
+func (o *listOptions) none() string {
+	text := "No jobs found."
+	if search, err := jobs.ParseSearch(o.search); err == nil {
+		text = strings.TrimSpace(text + " " + search.Note())
+	}
+	return text
 }
 
 func (o *listOptions) filter(words []string) (f client.JobFilter, err error) {

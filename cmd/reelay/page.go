@@ -21,6 +21,8 @@ type lister[T any] struct {
 	target target
 	header []string
 	row    func(T) []string
+	// none is what to say of an empty list, if anything.
+	none   func() string
 	ask    func(ctx context.Context, c *client.Client, p page) (listed[T], error)
 	page   page
 	asJSON bool
@@ -57,6 +59,9 @@ func (l *lister[T]) run(cmd *cobra.Command) error {
 	}
 	if err := printTable(cmd.OutOrStdout(), l.header, rows); err != nil {
 		return err
+	}
+	if l.none != nil && len(list.Items) == 0 && !list.HasNextPage {
+		fmt.Fprintln(cmd.ErrOrStderr(), l.none())
 	}
 	return list.printMore(cmd.OutOrStdout())
 }

@@ -190,7 +190,7 @@ export type JobFilter = {
   createdBefore?: InputMaybe<Scalars['Time']['input']>;
   /**
    * Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
-   * the metadata. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+   * the metadata; prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
    */
   search?: InputMaybe<Scalars['String']['input']>;
 };
