@@ -24,6 +24,20 @@ func principal(ctx context.Context) jobs.Principal {
 	return p
 }
 
+type baseKey struct{}
+
+// withBase carries from the HTTP layer to the resolvers where the caller reaches
+// this server.
+func withBase(ctx context.Context, base string) context.Context {
+	return context.WithValue(ctx, baseKey{}, base)
+}
+
+// base is where the caller reaches this server: links are made with it.
+func base(ctx context.Context) string {
+	at, _ := ctx.Value(baseKey{}).(string)
+	return at
+}
+
 // authorize is the directive @auth: it lets only callers of that role through.
 func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Role) (any, error) {
 	if p := principal(ctx); !p.May(role) {

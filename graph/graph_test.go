@@ -44,7 +44,7 @@ func handler(s *jobstest.Stack) *graph.API {
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
-	}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{})
+	}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{Base: func(*http.Request) string { return s.Base }})
 }
 
 // newEndingAPI is an API whose process ends when restart is called.

@@ -29,6 +29,9 @@ type Options struct {
 	// HideSchema answers no introspection, and does not guess which field was
 	// meant.
 	HideSchema bool
+	// Base returns the scheme and host at which the caller reaches this server, such
+	// as https://reelay.example: links are made with it. Without it they are paths.
+	Base func(*http.Request) string
 	// WriteTimeout is how long the other side may leave a stream, or a part of an
 	// answer, unread, with the buffers in between full, before it is ended: 10 seconds
 	// if it is 0. Nothing is kept for it: a stream may go on elsewhere from where it was.
@@ -54,13 +57,17 @@ type API struct {
 	inside       http.Handler
 	keys         *jobs.KeyWatch
 	shared       func(origin string) bool
+	base         func(*http.Request) string
 	writeTimeout time.Duration
 	sockets      sockets
 }
 
 // New returns the API.
 func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
-	api := &API{keys: keys, shared: options.Shared, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
+	if options.Base == nil {
+		options.Base = func(*http.Request) string { return "" }
+	}
+	api := &API{keys: keys, shared: options.Shared, base: options.Base, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
 	schema := NewExecutableSchema(Config{
 		Schema:     servedSchema(),
 		Resolvers:  resolver,
@@ -135,7 +142,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = deadline.SetReadDeadline(time.Time{}) // else it would cut a long answer
-	ctx := withPrincipal(r.Context(), p.From(r.RemoteAddr))
+	ctx := withBase(withPrincipal(r.Context(), p.From(r.RemoteAddr)), a.base(r))
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		while, end, err := a.keys.While(ctx, key)
 		if err != nil {

@@ -14,6 +14,6 @@ func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType s
 	if err != nil {
 		return nil, err
 	}
-	target, err := newUploadTarget(upload.ObjectKey, upload.Link)
+	target, err := newUploadTarget(base(ctx), upload.ObjectKey, upload.Link)
 	return &InputUpload{ArtifactID: upload.ArtifactID, Target: target}, err
 }

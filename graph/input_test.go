@@ -28,7 +28,7 @@ func link(t *testing.T, target map[string]any) jobs.UploadLink {
 		ExpiresAt   time.Time
 	}
 	require.NoError(t, json.Unmarshal(text, &l))
-	return jobs.UploadLink{URL: l.URL, Method: l.Method, Headers: l.Headers, ExpiresAt: l.ExpiresAt}
+	return jobs.UploadLink{Link: jobs.Link(l.URL), Method: l.Method, Headers: l.Headers, ExpiresAt: l.ExpiresAt}
 }
 
 func TestInput(t *testing.T) {
@@ -43,7 +43,7 @@ func TestInput(t *testing.T) {
 			map[string]any{"type": "image/png", "size": len(data), "sum": jobstest.Checksum(data)})
 		require.Empty(t, issued.Errors)
 		upload := at[map[string]any](t, issued.Data, "requestInputUpload")
-		require.Equal(t, http.StatusOK, jobstest.Send(t, link(t, at[map[string]any](t, upload, "target")), data))
+		require.Equal(t, http.StatusOK, a.Send(t, link(t, at[map[string]any](t, upload, "target")), data))
 		id := at[string](t, upload, "artifactId")
 
 		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) {

@@ -15,7 +15,8 @@ import (
 )
 
 func (r *artifactResolver) URL(ctx context.Context, obj *models.Artifact, expiresInSeconds *int) (string, error) {
-	return r.Reader.Link(ctx, obj, time.Duration(valueOr(expiresInSeconds, 3600))*time.Second)
+	link, err := r.Reader.Link(ctx, obj, time.Duration(valueOr(expiresInSeconds, 3600))*time.Second)
+	return link.At(base(ctx)), err
 }
 
 func (r *attemptResolver) Worker(ctx context.Context, obj *models.Attempt) (*models.Worker, error) {

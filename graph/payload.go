@@ -106,9 +106,9 @@ type UploadTarget struct {
 	ExpiresAt time.Time
 }
 
-func newUploadTarget(key string, link jobs.UploadLink) (*UploadTarget, error) {
+func newUploadTarget(base, key string, link jobs.UploadLink) (*UploadTarget, error) {
 	headers, err := json.Marshal(link.Headers)
-	return &UploadTarget{ObjectKey: key, URL: link.URL, Method: link.Method, Headers: headers, ExpiresAt: link.ExpiresAt}, err
+	return &UploadTarget{ObjectKey: key, URL: link.Link.At(base), Method: link.Method, Headers: headers, ExpiresAt: link.ExpiresAt}, err
 }
 
 // InputUpload answers requestInputUpload.

@@ -58,7 +58,7 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 	if err != nil {
 		return // it is answered
 	}
-	s := newSocket(ws, over, strings.Clone(r.RemoteAddr), executor, t.API)
+	s := newSocket(ws, over, strings.Clone(r.RemoteAddr), strings.Clone(t.base(r)), executor, t.API)
 	if !t.sockets.add(s) {
 		go s.close(closeRestart, "RESTART")
 		return

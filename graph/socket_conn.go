@@ -75,13 +75,13 @@ type socket struct {
 	lastRead time.Time
 }
 
-func newSocket(ws *websocket.Conn, over *wire, remote string, executor graphql.GraphExecutor, api *API) *socket {
+func newSocket(ws *websocket.Conn, over *wire, remote, base string, executor graphql.GraphExecutor, api *API) *socket {
 	ws.SetReadLimit(maxMessage)
 	s := &socket{
 		ws: ws, wire: over, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
 		release: func() {}, budget: maxMessages,
 	}
-	s.ctx, s.end = context.WithCancel(context.Background())
+	s.ctx, s.end = context.WithCancel(withBase(context.Background(), base))
 	s.timer = time.AfterFunc(initTimeout, s.tick)
 	return s
 }

@@ -48,7 +48,7 @@ func (r *mutationResolver) RequestUpload(ctx context.Context, input RequestUploa
 	if err != nil {
 		return nil, err
 	}
-	return newUploadTarget(key, link)
+	return newUploadTarget(base(ctx), key, link)
 }
 
 func (r *mutationResolver) CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*jobs.Answer, error) {

@@ -130,12 +130,12 @@ func TestInput(t *testing.T) {
 		copy(flood[16:], "\x00\x00\xea\x60\x00\x00\xea\x60") // 60,000 × 60,000, and a wrong checksum of it
 		notYet := s.RequestInput(t, s.Client, data)
 		cut := s.RequestInput(t, s.Client, data)
-		require.Equal(t, http.StatusBadRequest, jobstest.Send(t, cut.Link, data[:len(data)-1]))
+		require.Equal(t, http.StatusBadRequest, s.Send(t, cut.Link, data[:len(data)-1]))
 		bent := s.RequestInput(t, s.Client, data)
-		require.Equal(t, http.StatusBadRequest, jobstest.Send(t, bent.Link, append(bytes.Clone(data[:len(data)-1]), 'x')))
+		require.Equal(t, http.StatusBadRequest, s.Send(t, bent.Link, append(bytes.Clone(data[:len(data)-1]), 'x')))
 		twice := s.RequestInput(t, s.Client, data)
-		require.Equal(t, http.StatusOK, jobstest.Send(t, twice.Link, data))
-		require.Equal(t, http.StatusPreconditionFailed, jobstest.Send(t, twice.Link, data))
+		require.Equal(t, http.StatusOK, s.Send(t, twice.Link, data))
+		require.Equal(t, http.StatusPreconditionFailed, s.Send(t, twice.Link, data))
 
 		for _, id := range []models.ArtifactID{notYet.ArtifactID, cut.ArtifactID, bent.ArtifactID, s.UploadInput(t, s.Client, page), s.UploadInput(t, s.Client, flood)} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(string(id)))
@@ -144,7 +144,7 @@ func TestInput(t *testing.T) {
 
 		require.Zero(t, s.Count(t, "jobs"))
 		require.Zero(t, s.Count(t, "artifacts"))
-		require.Equal(t, http.StatusOK, jobstest.Send(t, notYet.Link, data))
+		require.Equal(t, http.StatusOK, s.Send(t, notYet.Link, data))
 		submitFrom(t, s, string(notYet.ArtifactID))
 	})
 
@@ -283,7 +283,7 @@ func TestInput(t *testing.T) {
 		s.UploadInput(t, s.Client, data)
 		submitFrom(t, s, string(s.UploadInput(t, s.Client, data)))
 		issued := s.RequestInput(t, s.Client, data)
-		jobstest.Send(t, issued.Link, data)
+		s.Send(t, issued.Link, data)
 		s.Exec(t, "DELETE FROM uploads WHERE artifact_id = ?", issued.ArtifactID)
 		s.Upkeep.Objects = &bentStore{Objects: s.Objects, age: 25 * hour}
 

@@ -64,7 +64,7 @@ func put(t *testing.T, s *jobstest.Stack, key string) {
 		Key: key, ContentType: "text/plain", SizeBytes: int64(len(data)), Checksum: jobstest.Checksum(data),
 	}, time.Minute)
 	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.Link.At(s.Base), bytes.NewReader(data))
 	require.NoError(t, err)
 	for name, value := range link.Headers {
 		req.Header.Set(name, value)

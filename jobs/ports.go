@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -21,9 +22,22 @@ type Upload struct {
 	Checksum    string // CRC32C, base64
 }
 
+// Link is a signed link to an object: a URL of the object store, or a path on this
+// API's own server, under whichever address the caller reaches it.
+type Link string
+
+// At returns the link as a URL, for a caller that reaches this server at base, such
+// as https://reelay.example.
+func (l Link) At(base string) string {
+	if strings.HasPrefix(string(l), "/") {
+		return base + string(l)
+	}
+	return string(l)
+}
+
 // UploadLink is where and how to send the bytes of one Upload, once.
 type UploadLink struct {
-	URL       string
+	Link      Link
 	Method    string
 	Headers   map[string]string
 	ExpiresAt time.Time
@@ -52,7 +66,7 @@ type Objects interface {
 	LinkUpload(ctx context.Context, u Upload, ttl time.Duration) (UploadLink, error)
 	// LinkDownload signs a link to read an object; filename is what a browser
 	// shall save it as.
-	LinkDownload(ctx context.Context, key, filename string, ttl time.Duration) (string, error)
+	LinkDownload(ctx context.Context, key, filename string, ttl time.Duration) (Link, error)
 	// Stat returns what the store holds, or ErrNoObject.
 	Stat(ctx context.Context, key string) (Object, error)
 	// Delete removes an object. One that is gone already is no error.

@@ -355,15 +355,15 @@ const (
 )
 
 // Link signs a link to an artifact's object, good for ttl (a minute to a day).
-func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (string, error) {
+func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (Link, error) {
 	if ttl < minLinkTTL || ttl > maxLinkTTL {
 		return "", invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
 	}
-	url, err := r.Objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
+	link, err := r.Objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
 	if err != nil {
 		return "", storeAway(ctx, fmt.Errorf("link artifact %s: %w", a.ID, err))
 	}
-	return url, nil
+	return link, nil
 }
 
 // filename is what a browser saves an artifact as.

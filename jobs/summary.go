@@ -33,9 +33,9 @@ type Summary struct {
 }
 
 // Summarize describes jobs that the caller was shown before, in their order.
-// Its links are good for linkTTL (a minute to a day). However many jobs there
-// are, it takes a few statements at most.
-func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, linkTTL time.Duration) ([]*Summary, error) {
+// Its links are good for linkTTL (a minute to a day), and for a reader that reaches
+// this server at base. However many jobs there are, it takes a few statements at most.
+func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
 	results, err := r.results(ctx, rows)
 	if err != nil {
 		return nil, err
@@ -50,12 +50,12 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, linkTTL time
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
 		if film := results[job.ID].film; film != nil {
 			s.DurationSec = orElse(filmSeconds(film.Metadata), s.DurationSec)
-			if s.ResultURL, err = r.link(ctx, film, linkTTL); err != nil {
+			if s.ResultURL, err = r.link(ctx, film, base, linkTTL); err != nil {
 				return nil, err
 			}
 		}
 		if still := results[job.ID].still; still != nil {
-			if s.ThumbnailURL, err = r.link(ctx, still, linkTTL); err != nil {
+			if s.ThumbnailURL, err = r.link(ctx, still, base, linkTTL); err != nil {
 				return nil, err
 			}
 		}
@@ -64,9 +64,9 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, linkTTL time
 	return all, nil
 }
 
-func (r *Reader) link(ctx context.Context, a *models.Artifact, ttl time.Duration) (*string, error) {
-	url, err := r.Link(ctx, a, ttl)
-	return &url, err
+func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl time.Duration) (*string, error) {
+	link, err := r.Link(ctx, a, ttl)
+	return new(link.At(base)), err
 }
 
 // result is what a job delivers: its film, and a still of it.

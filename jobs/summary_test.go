@@ -16,7 +16,7 @@ import (
 // summary is the one of a job as it is now, as clients read it.
 func summary(t *testing.T, s *jobstest.Stack, id models.JobID) map[string]any {
 	t.Helper()
-	all, err := s.Reader.Summarize(t.Context(), []*models.Job{s.Reload(t, id)}, time.Hour)
+	all, err := s.Reader.Summarize(t.Context(), []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)
 	require.NoError(t, err)
 	raw, err := json.Marshal(all[0])
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestSummarize(t *testing.T) {
 		count := &queryCount{}
 		s.Reader.DB = s.DB.WithQueryHook(count)
 
-		all, err := s.Reader.Summarize(t.Context(), rows, time.Hour)
+		all, err := s.Reader.Summarize(t.Context(), rows, s.Base, time.Hour)
 
 		require.NoError(t, err)
 		require.Equal(t, int64(1), count.n.Load())

@@ -56,13 +56,16 @@ type Deliverer struct {
 	DB     *bun.DB
 	Reader *Reader
 	Sender WebhookSender
+	// PublicURL is where the receivers of webhooks reach this server: the links in
+	// them lead there.
+	PublicURL string
 
 	wake chan struct{}
 }
 
 // NewDeliverer makes a deliverer.
-func NewDeliverer(db *bun.DB, reader *Reader, sender WebhookSender) *Deliverer {
-	return &Deliverer{db, reader, sender, make(chan struct{}, 1)}
+func NewDeliverer(db *bun.DB, reader *Reader, sender WebhookSender, publicURL string) *Deliverer {
+	return &Deliverer{db, reader, sender, publicURL, make(chan struct{}, 1)}
 }
 
 const (
@@ -172,7 +175,7 @@ func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
 		return d.giveUp(ctx, c, "The job was deleted.")
 	}
 	post := WebhookPost{URL: c.URL, ID: c.EventID, At: c.Now}
-	if post.Body, err = d.Reader.webhookBody(ctx, &c.WebhookDelivery, endpoint.Format, event, job); err != nil {
+	if post.Body, err = d.webhookBody(ctx, &c.WebhookDelivery, endpoint.Format, event, job); err != nil {
 		return fmt.Errorf("make the body: %w", err)
 	}
 	if post.Secrets, err = openSecrets(d.Reader.Sealer, endpoint, c.Now); err != nil {

@@ -126,21 +126,21 @@ const resultLinkTTL = 24 * time.Hour
 
 // webhookBody is what a delivery sends. It is the same at each try, but for the
 // signatures of its links, which are good from then on.
-func (r *Reader) webhookBody(ctx context.Context, d *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
 	if event.Type == models.WebhookTest {
-		return json.Marshal(testEvent{Type: d.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{d.EndpointID, d.AccountID}})
+		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
 	}
 	if format == models.FormatOpenAI {
 		return json.Marshal(openAIEvent{
-			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: d.Event, Data: openAIVideo{models.VideoID(event.JobID)},
+			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
 		})
 	}
-	summaries, err := r.Summarize(ctx, []*models.Job{job}, resultLinkTTL)
+	summaries, err := d.Reader.Summarize(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(standardEvent{
-		Type: d.Event, Timestamp: event.CreatedAt.UTC(),
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 		Data: endedJob{Summary: summaries[0], Account: event.AccountID, Run: event.Run},
 	})
 }

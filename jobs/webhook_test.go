@@ -669,7 +669,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		r := newReceiver(t)
 		hook(t, s, r)
 		job := cancelledJob(t, s)
-		strict := jobs.NewDeliverer(s.DB, s.Reader, webhook.NewSender(outbound.Policy{}))
+		strict := jobs.NewDeliverer(s.DB, s.Reader, webhook.NewSender(outbound.Policy{}), s.Base)
 
 		_, err := strict.Pass(t.Context())
 

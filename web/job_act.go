@@ -45,7 +45,7 @@ func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, link, http.StatusFound)
+	http.Redirect(w, r, link.At(""), http.StatusFound) // a page may load what is on its own origin
 	return nil
 }
 

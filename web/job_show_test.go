@@ -102,7 +102,7 @@ func TestJobShow(t *testing.T) {
 		link := b.get(t, "/jobs/"+string(job.ID)+"/video")
 
 		require.Equal(t, http.StatusFound, link.Status)
-		res, err := http.Get(link.Header.Get("Location"))
+		res, err := http.Get(b.Base + link.Header.Get("Location"))
 		require.NoError(t, err)
 		defer res.Body.Close()
 		require.Equal(t, http.StatusOK, res.StatusCode)

@@ -42,7 +42,7 @@ func apiCommand() *cobra.Command {
 			}
 			publicURL := cfg.publicURL
 			if publicURL == "" {
-				publicURL = cfg.tls.scheme() + listener.Addr().String()
+				publicURL = cfg.tls.scheme() + reachable(listener.Addr())
 			}
 			return openAPI(cmd.Context(), cfg, cfg.tls.secure(listener), publicURL)
 		},
@@ -123,7 +123,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 }
 
 func (s *stack) handler(publicURL string) http.Handler {
-	reader := s.reader()
+	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
 	measured := metrics.New(reader.Queues)
 	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
@@ -140,11 +140,11 @@ func (s *stack) handler(publicURL string) http.Handler {
 	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	restAPI := rest.New(rest.Config{
 		Keys: keys, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
-		PublicURL: strings.TrimRight(publicURL, "/"),
+		Base: base,
 	})
 	videosAPI := videos.New(videos.Config{
 		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
-		PublicURL: publicURL, Inputs: s.inputs(),
+		Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
@@ -154,7 +154,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include})
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base})
 
 	shared := s.cfg.origins.share
 	mux := http.NewServeMux()

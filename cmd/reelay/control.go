@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -24,6 +25,9 @@ func controlCommand() *cobra.Command {
 			cfg := readConfig()
 			if err := cfg.need(); err != nil {
 				return err
+			}
+			if cfg.emulatorHost != "" && cfg.publicURL == "" {
+				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks lead there")
 			}
 			cfg.setUpLog()
 			s, err := openStack(cmd.Context(), cfg, cfg.publicURL)
@@ -72,7 +76,7 @@ func (s *stack) control(ctx context.Context) error {
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
-	deliverer := jobs.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound))
+	deliverer := jobs.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
 	if err := readier.Sweep(ctx); err != nil {

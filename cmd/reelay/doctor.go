@@ -92,8 +92,7 @@ func examine(ctx context.Context, data string, c jobs.Checkup) ([]jobs.Finding, 
 // like any other.
 func examinedObjects(ctx context.Context, cfg config) (jobs.ExaminedObjects, func()) {
 	store, err := blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost,
-		PublicURL: "http://localhost", LinkKey: make([]byte, 32), // a doctor signs no links
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // a doctor signs no links
 	})
 	if err != nil {
 		return awayObjects{err}, func() {}

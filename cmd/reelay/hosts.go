@@ -43,6 +43,44 @@ func bareHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
+// base finds out at which scheme and host a caller reaches this server, for the links
+// that it is given: at the request's own, if REELAY_HOSTS names it, or if the public URL
+// leads to loopback, where no other machine gets; else at the public URL. A request
+// without TLS may have come through a proxy that ends it: only a port in the Host header
+// shows that it did not.
+func (h hosts) base(publicURL string) func(*http.Request) string {
+	publicURL = strings.TrimSuffix(publicURL, "/")
+	public := bareHost(hostPort(publicURL))
+	local, secure := isLoopback(public), strings.HasPrefix(publicURL, "https:")
+	return func(r *http.Request) string {
+		name := bareHost(r.Host)
+		_, port, err := net.SplitHostPort(r.Host)
+		scheme := "https://"
+		if r.TLS == nil {
+			scheme = "http://"
+		}
+		switch {
+		case !hostName.MatchString(name) && !isAddress(name), err == nil && !validPort(port):
+			return publicURL
+		case !local && (name == public || !slices.Contains(h, name)):
+			return publicURL
+		case r.TLS == nil && secure && err != nil:
+			return publicURL
+		}
+		return scheme + r.Host
+	}
+}
+
+func isLoopback(name string) bool {
+	address, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && address.IsLoopback()
+}
+
+func isAddress(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil
+}
+
 // only answers requests to other hosts with 421, so that no page of a stranger
 // whose name was made to lead here is answered. Who asks for the very address at
 // which the connection came in, as a probe or our own agents do, was not led

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"io"
 	"net/http"
 	"strings"
@@ -65,4 +66,47 @@ func TestHostsSetting(t *testing.T) {
 	t.Setenv("REELAY_HOSTS", "reelay.example")
 	require.NoError(t, cfg.check())
 	require.Equal(t, hosts{"reelay.example"}, cfg.hosts)
+}
+
+func TestBase(t *testing.T) {
+	t.Parallel()
+
+	const public = "https://reelay.example"
+	for name, c := range map[string]struct {
+		hosts  hosts
+		public string
+		host   string
+		tls    bool
+		want   string
+	}{
+		"TheNameOfAMachineWithoutAPublicAddress": {nil, "http://127.0.0.1:8080", "localhost:8080", false, "http://localhost:8080"},
+		"ItsAddress":                             {nil, "http://127.0.0.1:8080", "192.0.2.2:8080", false, "http://192.0.2.2:8080"},
+		"ItsIPv6Address":                         {nil, "http://127.0.0.1:8080", "[2001:db8::1]:8080", false, "http://[2001:db8::1]:8080"},
+		"APortThatLeadsHere":                     {nil, "http://127.0.0.1:8080", "127.0.0.1:18080", false, "http://127.0.0.1:18080"},
+		"TLS":                                    {nil, "https://127.0.0.1:8443", "localhost:8443", true, "https://localhost:8443"},
+		"ThePublicName":                          {nil, public, "reelay.example", false, public},
+		"ThePublicNameBehindAProxy":              {hosts{"reelay.example"}, public, "reelay.example:443", false, public},
+		"ANameOfAProxy":                          {nil, public, "10.0.0.5:8080", false, public},
+		"LoopbackBehindAProxy":                   {nil, public, "127.0.0.1:8080", false, public},
+		"ANamedHost":                             {hosts{"api.internal"}, public, "API.internal:8080", false, "http://API.internal:8080"},
+		"ANamedHostWithTLS":                      {hosts{"api.internal"}, public, "api.internal", true, "https://api.internal"},
+		"ANamedHostPerhapsBehindAProxy":          {hosts{"api.internal"}, public, "api.internal", false, public},
+		"AnotherHost":                            {hosts{"api.internal"}, public, "evil.example:8080", false, public},
+		"NoHost":                                 {nil, "http://127.0.0.1:8080", "", false, "http://127.0.0.1:8080"},
+		"WhatIsNoHost":                           {nil, "http://127.0.0.1:8080", "a@b:8080", false, "http://127.0.0.1:8080"},
+		"WhatIsNoPort":                           {nil, "http://127.0.0.1:8080", "localhost:80x", false, "http://127.0.0.1:8080"},
+		"AnAddressThatOnlyBeginsSo":              {nil, "http://127.0.0.1.example", "localhost:8080", false, "http://127.0.0.1.example"},
+		"TheSlashOfThePublicURLIsNoPath":         {nil, public + "/", "x.example", false, public},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			request := &http.Request{Host: c.host, Header: http.Header{"X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"https"}}}
+			if c.tls {
+				request.TLS = &tls.ConnectionState{}
+			}
+
+			require.Equal(t, c.want, c.hosts.base(c.public)(request))
+		})
+	}
 }

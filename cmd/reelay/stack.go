@@ -77,7 +77,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.objects, err = blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, PublicURL: publicURL, LinkKey: secrets.LinkKey,
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey,
 	})
 	if err != nil {
 		return nil, err

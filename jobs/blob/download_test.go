@@ -22,8 +22,8 @@ func TestDownload(t *testing.T) {
 		link, err := s.LinkDownload(t.Context(), "film", "föx & \"hare\".mp4", 1e12)
 		require.NoError(t, err)
 
-		response, content := get(t, http.MethodGet, link)
-		head, nothing := get(t, http.MethodHead, link)
+		response, content := get(t, http.MethodGet, link.At(s.server.URL))
+		head, nothing := get(t, http.MethodHead, link.At(s.server.URL))
 
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		require.Equal(t, "one film", content)

@@ -18,7 +18,7 @@ type googleSigner struct {
 	bucket *storage.BucketHandle
 }
 
-func (s googleSigner) signUpload(u jobs.Upload, expires time.Time) (string, map[string]string, error) {
+func (s googleSigner) signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
 	// The store refuses a request whose headers differ from the signed ones, so
 	// each of them is a term of the link.
 	terms := [][2]string{
@@ -39,14 +39,15 @@ func (s googleSigner) signUpload(u jobs.Upload, expires time.Time) (string, map[
 		ContentType: u.ContentType,
 		Headers:     signed,
 	})
-	return link, headers, err
+	return jobs.Link(link), headers, err
 }
 
-func (s googleSigner) signDownload(key, filename string, expires time.Time) (string, error) {
-	return s.bucket.SignedURL(key, &storage.SignedURLOptions{
+func (s googleSigner) signDownload(key, filename string, expires time.Time) (jobs.Link, error) {
+	link, err := s.bucket.SignedURL(key, &storage.SignedURLOptions{
 		Scheme:          storage.SigningSchemeV4,
 		Method:          http.MethodGet,
 		Expires:         expires,
 		QueryParameters: url.Values{"response-content-disposition": {disposition(filename)}},
 	})
+	return jobs.Link(link), err
 }

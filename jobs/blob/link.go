@@ -23,24 +23,20 @@ const linkPath = "/objects/"
 const signatureParam = "signature"
 
 // linkSigner signs links to Handler: an HMAC-SHA256 over method, key and every
-// parameter.
+// parameter. A link is a path: under which name its reader calls this server is not
+// part of it.
 type linkSigner struct {
-	public  *url.URL
 	linkKey []byte
 }
 
-func newLinkSigner(publicURL string, linkKey []byte) (linkSigner, error) {
-	public, err := url.Parse(publicURL)
-	if err != nil || public.Host == "" {
-		return linkSigner{}, fmt.Errorf("%q is not a public URL; set REELAY_PUBLIC_URL to where clients reach this server", publicURL)
-	}
+func newLinkSigner(linkKey []byte) (linkSigner, error) {
 	if len(linkKey) != sha256.Size {
 		return linkSigner{}, fmt.Errorf("the key that signs links must have %d bytes, not %d", sha256.Size, len(linkKey))
 	}
-	return linkSigner{public: public, linkKey: linkKey}, nil
+	return linkSigner{linkKey: linkKey}, nil
 }
 
-func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (string, map[string]string, error) {
+func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
 	link := s.sign(http.MethodPut, u.Key, url.Values{
 		"expires": {strconv.FormatInt(expires.Unix(), 10)},
 		"type":    {u.ContentType},
@@ -50,19 +46,17 @@ func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (string, map[st
 	return link, map[string]string{"content-type": u.ContentType}, nil
 }
 
-func (s linkSigner) signDownload(key, filename string, expires time.Time) (string, error) {
+func (s linkSigner) signDownload(key, filename string, expires time.Time) (jobs.Link, error) {
 	return s.sign(http.MethodGet, key, url.Values{
 		"expires":  {strconv.FormatInt(expires.Unix(), 10)},
 		"filename": {filename},
 	}), nil
 }
 
-func (s linkSigner) sign(method, key string, params url.Values) string {
+func (s linkSigner) sign(method, key string, params url.Values) jobs.Link {
 	params.Set(signatureParam, base64.RawURLEncoding.EncodeToString(s.mac(method, key, params)))
-	link := *s.public
-	link.Path = strings.TrimSuffix(link.Path, "/") + linkPath + key
-	link.RawPath, link.RawQuery = "", params.Encode()
-	return link.String()
+	link := url.URL{Path: linkPath + key, RawQuery: params.Encode()}
+	return jobs.Link(link.String())
 }
 
 func (s linkSigner) mac(method, key string, params url.Values) []byte {

@@ -34,7 +34,7 @@ func TestLink(t *testing.T) {
 		s.store(t, "secret", "another")
 		links := map[string]string{
 			http.MethodGet: s.linkDownload(t, "film"),
-			http.MethodPut: s.linkUpload(t, film("next", "one film")).URL,
+			http.MethodPut: string(s.linkUpload(t, film("next", "one film")).Link),
 		}
 
 		for method, link := range links {
@@ -62,9 +62,9 @@ func TestLink(t *testing.T) {
 		s.store(t, "film", "one film")
 
 		upload := s.linkUpload(t, film("film", "one film"))
-		read, _ := get(t, http.MethodGet, upload.URL)
-		looked, _ := get(t, http.MethodHead, upload.URL)
-		upload.URL = s.linkDownload(t, "new")
+		read, _ := get(t, http.MethodGet, string(upload.Link))
+		looked, _ := get(t, http.MethodHead, string(upload.Link))
+		upload.Link = jobs.Link(s.linkDownload(t, "new"))
 		written, _ := send(t, upload, strings.NewReader("one film"))
 
 		require.Equal(t, http.StatusForbidden, read.StatusCode)
@@ -81,7 +81,8 @@ func TestLink(t *testing.T) {
 		upload, err := s.LinkUpload(t.Context(), film("next", "one film"), time.Nanosecond)
 		require.NoError(t, err)
 
-		response, answer := get(t, http.MethodGet, download)
+		response, answer := get(t, http.MethodGet, download.At(s.server.URL))
+		upload.Link = jobs.Link(upload.Link.At(s.server.URL))
 		status, _ := send(t, upload, strings.NewReader("one film"))
 
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
@@ -132,10 +133,9 @@ func TestOpen(t *testing.T) {
 
 	t.Run("RefusesASettingThatCannotWork", func(t *testing.T) {
 		t.Parallel()
-		good := blob.Config{Bucket: "films", EmulatorHost: "127.0.0.1:1", PublicURL: "http://127.0.0.1:8080", LinkKey: linkKey}
+		good := blob.Config{Bucket: "films", EmulatorHost: "127.0.0.1:1", LinkKey: linkKey}
 		cases := map[string]func(*blob.Config){
 			"no bucket is named":        func(c *blob.Config) { c.Bucket = "" },
-			"not a public URL":          func(c *blob.Config) { c.PublicURL = "localhost" },
 			"must have 32 bytes, not 5": func(c *blob.Config) { c.LinkKey = c.LinkKey[:5] },
 			"address of an emulator":    func(c *blob.Config) { c.EmulatorHost = "http://[" },
 		}
@@ -176,7 +176,7 @@ func TestGoogleLink(t *testing.T) {
 			"x-goog-if-generation-match":  "0",
 		}, link.Headers)
 		require.WithinDuration(t, time.Now().Add(time.Hour), link.ExpiresAt, 5*time.Second)
-		requireSigned(t, &key.PublicKey, link.Method, link.URL, link.Headers)
+		requireSigned(t, &key.PublicKey, link.Method, string(link.Link), link.Headers)
 	})
 
 	t.Run("NamesTheFileOfADownload", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestGoogleLink(t *testing.T) {
 		link, err := store.LinkDownload(t.Context(), "film", "film.mp4", time.Hour)
 
 		require.NoError(t, err)
-		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, link, nil)
+		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, string(link), nil)
 		require.Equal(t, "/films/film", parsed.Path)
 		require.Equal(t, "attachment; filename=film.mp4", parsed.Query().Get("response-content-disposition"))
 	})

@@ -85,17 +85,15 @@ type served struct {
 // up after stallLimit.
 func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 	s := served{answered: make(chan struct{}, 100)}
-	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { s.answered <- struct{}{} }()
 		s.HandlerWithStallLimit(stallLimit).ServeHTTP(w, r)
 	}))
 	var err error
 	s.Store, err = blob.Open(t.Context(), blob.Config{
-		Bucket: "films", EmulatorHost: emulatorHost,
-		PublicURL: "http://" + s.server.Listener.Addr().String(), LinkKey: linkKey,
+		Bucket: "films", EmulatorHost: emulatorHost, LinkKey: linkKey,
 	})
 	require.NoError(t, err)
-	s.server.Start()
 	t.Cleanup(func() {
 		s.server.Close()
 		require.NoError(t, s.Close())
@@ -118,13 +116,14 @@ func film(key, content string) jobs.Upload {
 func (s served) linkUpload(t *testing.T, u jobs.Upload) jobs.UploadLink {
 	link, err := s.LinkUpload(t.Context(), u, time.Hour)
 	require.NoError(t, err)
+	link.Link = jobs.Link(link.Link.At(s.server.URL))
 	return link
 }
 
 func (s served) linkDownload(t *testing.T, key string) string {
 	link, err := s.LinkDownload(t.Context(), key, "film.mp4", time.Hour)
 	require.NoError(t, err)
-	return link
+	return link.At(s.server.URL)
 }
 
 // store uploads content under key by a link of its own.
@@ -135,7 +134,7 @@ func (s served) store(t *testing.T, key, content string) {
 
 // send does what a link says with body.
 func send(t *testing.T, link jobs.UploadLink, body io.Reader) (int, string) {
-	request, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, body)
+	request, err := http.NewRequestWithContext(t.Context(), link.Method, string(link.Link), body)
 	require.NoError(t, err)
 	for name, value := range link.Headers {
 		request.Header.Set(name, value)

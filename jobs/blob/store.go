@@ -35,11 +35,8 @@ type Config struct {
 	// Bucket is the bucket that holds every object.
 	Bucket string
 	// EmulatorHost is the emulator to use in place of Google Cloud Storage, as
-	// host:port or URL. The fields below are for its links only.
+	// host:port or URL. LinkKey is for its links only.
 	EmulatorHost string
-	// PublicURL is where clients and workers reach this server; its path
-	// /objects/ must lead to Handler.
-	PublicURL string
 	// LinkKey signs the links: 32 random bytes, the same in every process.
 	LinkKey []byte
 }
@@ -55,8 +52,8 @@ type Store struct {
 // signer makes links whose terms somebody will hold: the store, or Handler.
 type signer interface {
 	// signUpload returns the link and the headers that must be sent with it.
-	signUpload(u jobs.Upload, expires time.Time) (string, map[string]string, error)
-	signDownload(key, filename string, expires time.Time) (string, error)
+	signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error)
+	signDownload(key, filename string, expires time.Time) (jobs.Link, error)
 }
 
 // Open connects to the bucket of cfg. An emulator's bucket is created if it is
@@ -91,7 +88,7 @@ func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*S
 }
 
 func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
-	links, err := newLinkSigner(cfg.PublicURL, cfg.LinkKey)
+	links, err := newLinkSigner(cfg.LinkKey)
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +149,12 @@ func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) 
 	if err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
 	}
-	return jobs.UploadLink{URL: link, Method: http.MethodPut, Headers: headers, ExpiresAt: expires}, nil
+	return jobs.UploadLink{Link: link, Method: http.MethodPut, Headers: headers, ExpiresAt: expires}, nil
 }
 
 // LinkDownload signs a link to read an object, whole or in ranges. Whether the
 // object exists is seen when the link is used.
-func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.Duration) (string, error) {
+func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.Duration) (jobs.Link, error) {
 	if err := checkKey(key); err != nil {
 		return "", fmt.Errorf("link the download of %q: %w", key, err)
 	}

@@ -82,7 +82,7 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, answer)
 		unsent, never := io.Pipe()
 		defer never.Close()
-		request, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, unsent)
+		request, err := http.NewRequestWithContext(t.Context(), link.Method, string(link.Link), unsent)
 		require.NoError(t, err)
 		request.ContentLength = int64(len(content))
 		request.Header.Set("Content-Type", "video/mp4")
@@ -147,7 +147,7 @@ func (b *lateBody) Read(p []byte) (int, error) {
 }
 
 func race(link jobs.UploadLink, body io.Reader, size int) (int, error) {
-	request, err := http.NewRequest(link.Method, link.URL, body)
+	request, err := http.NewRequest(link.Method, string(link.Link), body)
 	if err != nil {
 		return 0, err
 	}
@@ -192,7 +192,7 @@ func TestUpload_Refuses(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
 			link := s.linkUpload(t, film("film", content))
-			broken := jobs.UploadLink{URL: link.URL, Method: link.Method, Headers: map[string]string{"content-type": "video/mp4"}}
+			broken := jobs.UploadLink{Link: link.Link, Method: link.Method, Headers: map[string]string{"content-type": "video/mp4"}}
 			request := c.request(&broken)
 
 			status, answer := send(t, broken, request)
@@ -209,7 +209,7 @@ func TestUpload_Refuses(t *testing.T) {
 
 // dial sends the head of an upload by hand, and what there is of its body.
 func dial(t *testing.T, link jobs.UploadLink, size int, part string) *net.TCPConn {
-	target, err := url.Parse(link.URL)
+	target, err := url.Parse(string(link.Link))
 	require.NoError(t, err)
 	conn, err := net.Dial("tcp", target.Host)
 	require.NoError(t, err)

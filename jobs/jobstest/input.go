@@ -34,9 +34,9 @@ func (s *Stack) RequestInput(t testing.TB, p jobs.Principal, data []byte) *jobs.
 }
 
 // Send sends bytes to a link and returns the answer's status.
-func Send(t testing.TB, link jobs.UploadLink, data []byte) int {
+func (s *Stack) Send(t testing.TB, link jobs.UploadLink, data []byte) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.Link.At(s.Base), bytes.NewReader(data))
 	require.NoError(t, err)
 	for name, value := range link.Headers {
 		req.Header.Set(name, value)
@@ -51,6 +51,6 @@ func Send(t testing.TB, link jobs.UploadLink, data []byte) int {
 func (s *Stack) UploadInput(t testing.TB, p jobs.Principal, data []byte) models.ArtifactID {
 	t.Helper()
 	issued := s.RequestInput(t, p, data)
-	require.Equal(t, http.StatusOK, Send(t, issued.Link, data))
+	require.Equal(t, http.StatusOK, s.Send(t, issued.Link, data))
 	return issued.ArtifactID
 }

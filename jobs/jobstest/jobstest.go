@@ -61,6 +61,8 @@ type Stack struct {
 	Estimates *jobs.Estimator
 	Learner   *jobs.Learner
 	Objects   *blob.Store
+	// Base is the server of links to objects.
+	Base string
 	// ObjectsDir is where the object store has its files.
 	ObjectsDir string
 
@@ -94,13 +96,13 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
 	notifier.Aside = func(tell func()) { tell() } // so that a job that was submitted is in the index
 	dir := t.TempDir()
-	objects := openObjects(t, dir)
+	objects, base := openObjects(t, dir)
 	reader := jobs.NewReader(db, sealer, objects, catalogue)
 	leaser := jobs.NewLeaser(db, notifier, catalogue, nil)
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
-		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir,
+		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
 		Keys:      &jobs.Keys{DB: db},
 		Accounts:  &jobs.Accounts{DB: db, Notifier: notifier},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
@@ -118,7 +120,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &jobs.Webhooks{DB: db, Sealer: sealer, Outbound: here},
-		Deliverer: jobs.NewDeliverer(db, reader, webhook.NewSender(here)),
+		Deliverer: jobs.NewDeliverer(db, reader, webhook.NewSender(here), base),
 		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
@@ -140,7 +142,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	return s
 }
 
-func openObjects(t testing.TB, dir string) *blob.Store {
+func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	t.Helper()
 	emulator, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
 	require.NoError(t, err)
@@ -150,12 +152,12 @@ func openObjects(t testing.TB, dir string) *blob.Store {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	store, err := blob.Open(t.Context(), blob.Config{
-		Bucket: emulator.Bucket(), EmulatorHost: emulator.Host(), PublicURL: server.URL, LinkKey: bytes.Repeat([]byte{7}, 32),
+		Bucket: emulator.Bucket(), EmulatorHost: emulator.Host(), LinkKey: bytes.Repeat([]byte{7}, 32),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
 	mux.Handle("/objects/", store.Handler())
-	return store
+	return store, server.URL
 }
 
 // Index is the ready index, which a test may lose.
@@ -249,7 +251,7 @@ func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f jobs.Fence, kind m
 	})
 	require.NoError(t, err)
 	o.ObjectKey = key
-	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.URL, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.Link.At(s.Base), bytes.NewReader(data))
 	require.NoError(t, err)
 	for name, value := range link.Headers {
 		req.Header.Set(name, value)

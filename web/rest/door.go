@@ -30,13 +30,15 @@ const (
 type door struct {
 	inside       *http.ServeMux
 	authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
+	base         func(*http.Request) string
 }
 
 // caller is who asks, and how he wants to be answered.
 type caller struct {
 	jobs.Principal
 	secret string
-	stream bool // as server-sent events
+	base   string // where it reaches this server
+	stream bool   // as server-sent events
 }
 
 type callerKey struct{}
@@ -154,7 +156,7 @@ func (d *door) admit(r *http.Request) (caller, error) {
 	if !p.May(models.RoleClient) {
 		return caller{}, &jobs.Error{Code: jobs.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
 	}
-	return caller{Principal: p.From(r.RemoteAddr), secret: secret}, nil
+	return caller{Principal: p.From(r.RemoteAddr), secret: secret, base: d.base(r)}, nil
 }
 
 // bearer is the key in an Authorization header, or nothing.

@@ -104,7 +104,7 @@ func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput
 	if err != nil {
 		return nil, jobWords(err)
 	}
-	url := s.PublicURL + jobsPath + "/" + string(job.ID)
+	url := callerOf(ctx).base + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StatusURL: url,
 	}}, nil

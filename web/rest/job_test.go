@@ -29,8 +29,8 @@ func TestCreateJob(t *testing.T) {
 
 		require.Equal(t, http.StatusCreated, got.status, got.raw)
 		id, _ := got.body["job_id"].(string)
-		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "status_url": publicURL + work + "/" + id}, got.body)
-		require.Equal(t, publicURL+work+"/"+id, got.header.Get("Location"))
+		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "status_url": a.Base + work + "/" + id}, got.body)
+		require.Equal(t, a.Base+work+"/"+id, got.header.Get("Location"))
 		job := a.Reload(t, models.JobID(id))
 		require.Equal(t, 1, job.MaxAttempts)
 		require.Equal(t, 1, job.Priority)

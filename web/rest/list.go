@@ -94,7 +94,7 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*j
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reader.Summarize(ctx, rows, linkTTL)
+	summaries, err := s.Reader.Summarize(ctx, rows, callerOf(ctx).base, linkTTL)
 	return &listOutput[*jobs.Summary]{CacheControl: "no-store", Body: list[*jobs.Summary]{summaries, next}}, err
 }
 
@@ -136,7 +136,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 			completed = append(completed, job)
 		}
 	}
-	summaries, err := s.Reader.Summarize(ctx, completed, linkTTL)
+	summaries, err := s.Reader.Summarize(ctx, completed, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}

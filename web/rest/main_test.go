@@ -31,7 +31,6 @@ type api struct {
 const (
 	requestLimit = 20 * time.Second
 	videos       = "/api/video-generations"
-	publicURL    = "https://reelay.example"
 )
 
 func newAPI(t *testing.T) *api {
@@ -40,7 +39,7 @@ func newAPI(t *testing.T) *api {
 	inside := rest.New(rest.Config{
 		Keys:      &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
 		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
-		PublicURL: publicURL,
+		Base: func(*http.Request) string { return s.Base },
 	})
 	asked, end := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

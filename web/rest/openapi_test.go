@@ -92,7 +92,7 @@ func TestOpenAPI(t *testing.T) {
 			{videos, "post", created},
 			{videos, "post", a.post(t, videos, map[string]any{"prompt": ""})},
 			{videos + "/{id}", "get", a.get(t, videos+"/"+id)},
-			{videos + "/{id}", "get", a.get(t, created.body["status_url"].(string)[len(publicURL):])},
+			{videos + "/{id}", "get", a.get(t, created.body["status_url"].(string)[len(a.Base):])},
 			{videos + "/{id}", "get", a.get(t, videos+"/x")},
 			{videos + "/{id}", "delete", a.ask(t, "DELETE", videos+"/"+id, "", nil)},
 			{videos + "/{id}", "delete", a.ask(t, "DELETE", videos+"/"+created.body["job_id"].(string), "", nil)},

@@ -27,8 +27,9 @@ type Config struct {
 	Canceller *jobs.Canceller
 	Reader    *jobs.Reader
 	Watcher   *jobs.Watcher
-	// PublicURL is where clients reach this API, without a path.
-	PublicURL string
+	// Base returns the scheme and host at which the caller reaches this server, such
+	// as https://reelay.example: links are made with it. Without it they are paths.
+	Base func(*http.Request) string
 	// WriteTimeout is how long the reader of a stream may take for an event, 10
 	// seconds if it is 0: who is slower is cut off, and comes back to where he was.
 	WriteTimeout time.Duration
@@ -46,6 +47,9 @@ const (
 // New serves the REST API under /api/. A request whose context ends is answered
 // at once: a held one with the job as it is then.
 func New(config Config) http.Handler {
+	if config.Base == nil {
+		config.Base = func(*http.Request) string { return "" }
+	}
 	mux := http.NewServeMux()
 	s := &service{config}
 	document := s.register(mux)
@@ -53,7 +57,7 @@ func New(config Config) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	return &door{inside: mux, authenticate: config.Keys.Authenticate}
+	return &door{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base}
 }
 
 // OpenAPI is the document that describes the REST API.

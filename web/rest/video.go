@@ -152,11 +152,11 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	if err != nil {
 		return nil, renamed(err, names)
 	}
-	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, linkTTL)
+	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
-	url := s.PublicURL + videosPath + "/" + string(job.ID)
+	url := callerOf(ctx).base + videosPath + "/" + string(job.ID)
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
 		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, StatusURL: url,
 	}}, nil
@@ -295,7 +295,7 @@ func (s *service) cancelVideo(ctx context.Context, in *JobInput) (*summaryOutput
 func (s *service) summary(ctx context.Context, job *models.Job) (*jobs.Summary, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, linkTTL)
+	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -312,6 +312,6 @@ func (s *service) linkVideo(ctx context.Context, in *JobInput) (*linkOutput, err
 	if err != nil {
 		return nil, err
 	}
-	url, err := s.Reader.Link(ctx, film, linkTTL)
-	return &linkOutput{Location: url, CacheControl: "no-store"}, err
+	link, err := s.Reader.Link(ctx, film, linkTTL)
+	return &linkOutput{Location: link.At(callerOf(ctx).base), CacheControl: "no-store"}, err
 }

@@ -31,7 +31,7 @@ func TestCreateVideo(t *testing.T) {
 
 		require.Equal(t, http.StatusAccepted, got.status, got.raw)
 		id, _ := got.body["job_id"].(string)
-		url := publicURL + videos + "/" + id
+		url := a.Base + videos + "/" + id
 		require.Equal(t, map[string]any{"job_id": id, "status": "queued", "estimated_wait_seconds": nil, "status_url": url}, got.body)
 		require.Equal(t, url, got.header.Get("Location"))
 		job := a.Reload(t, models.JobID(id))

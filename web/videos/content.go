@@ -44,7 +44,7 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return nil, a.lead(w, c, link)
+	return nil, lead(w, c, link)
 }
 
 var errExpired = missing("video_expired", "The video's content has expired and was deleted.")

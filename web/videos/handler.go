@@ -32,9 +32,6 @@ type Config struct {
 	// Inputs may be nil: then files are refused.
 	Inputs Inputs
 	Models Models
-	// PublicURL is where clients reach this server, without a path: links that
-	// begin so lead here.
-	PublicURL string
 	// FilmsKept is how long a film stays after its job's end.
 	FilmsKept time.Duration
 }

@@ -10,19 +10,15 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// lead sends the caller to a link, or, if he would not go there, brings him what
-// is behind it. A link to this server goes without its name: the caller knows us
-// by that which he used. OpenAI's Go package refuses to go to any other server.
-func (a *api) lead(w http.ResponseWriter, c *call, link string) error {
-	here, ours := strings.CutPrefix(link, a.PublicURL+"/")
-	switch {
-	case ours && a.PublicURL != "":
-		w.Header().Set("Location", "/"+here)
-	case c.Header.Get("X-Stainless-Lang") == "go":
-		return pass(w, c, link)
-	default:
-		w.Header().Set("Location", link)
+// lead redirects the caller to a link. A link to this server is a path: it holds under
+// any name that the caller uses. OpenAI's Go package follows no redirect to another
+// server, so for it this server reads the object itself.
+func lead(w http.ResponseWriter, c *call, link jobs.Link) error {
+	to := link.At("")
+	if c.Header.Get("X-Stainless-Lang") == "go" && !strings.HasPrefix(to, "/") {
+		return pass(w, c, to)
 	}
+	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusFound)
 	return nil
 }

@@ -39,13 +39,16 @@ func open(t *testing.T) *desk {
 	names, err := videos.ReadModels("sora-2=testcard, sora-2-pro=testcard", s.Reader.Catalogue)
 	require.NoError(t, err)
 	d := &desk{Stack: s}
-	server := httptest.NewServer(videos.New(videos.Config{
+	mux := http.NewServeMux()
+	mux.Handle("/objects/", s.Objects.Handler())
+	mux.Handle("/", videos.New(videos.Config{
 		Authenticate: func(ctx context.Context, secret string) (jobs.Principal, error) {
 			d.calls.Add(1)
 			return s.Keys.Authenticate(ctx, secret)
 		},
 		Videos: s.Videos, Inputs: s.Inputs, Models: names, FilmsKept: jobs.DefaultRetention.Films,
 	}))
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	d.url = server.URL
 	return d

@@ -207,7 +207,7 @@ func TestContent(t *testing.T) {
 			got := d.do(t, http.MethodGet, "/v1/videos/"+id+"/content", "", nil, "Accept", accept)
 			require.Equal(t, http.StatusFound, got.Status)
 			require.Empty(t, got.Text)
-			res, err := http.Get(got.Header.Get("Location"))
+			res, err := http.Get(d.url + got.Header.Get("Location"))
 			require.NoError(t, err)
 			res.Body.Close()
 			require.Equal(t, http.StatusOK, res.StatusCode)
