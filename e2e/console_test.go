@@ -1,52 +1,14 @@
 package e2e
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/internal/chromium"
 	"github.com/stretchr/testify/require"
 )
-
-// chromium opens a page in a real browser, which closes with the test, and
-// collects what it complains of.
-func chromium(t *testing.T) (ctx context.Context, complaints func() []string) {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-dev-shm-usage", true))
-	browser, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	// chromedp is older than Chromium, and reports what it does not know.
-	ctx, cancel = chromedp.NewContext(browser, chromedp.WithErrorf(func(string, ...any) {}))
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
-	t.Cleanup(cancel)
-
-	var mu sync.Mutex
-	var found []string
-	chromedp.ListenTarget(ctx, func(event any) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch e := event.(type) {
-		case *log.EventEntryAdded:
-			if e.Entry.Level == log.LevelError {
-				found = append(found, e.Entry.Text+" "+e.Entry.URL)
-			}
-		case *runtime.EventExceptionThrown:
-			found = append(found, e.ExceptionDetails.Error())
-		}
-	})
-	require.NoError(t, chromedp.Run(ctx, log.Enable()))
-	return ctx, func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return found
-	}
-}
 
 // promised waits for a promise of the page.
 func promised(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
@@ -75,7 +37,7 @@ func TestConsole(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		ctx, complaints := chromium(t)
+		ctx, complaints := chromium.Open(t)
 		const prompt = `a lighthouse <script>document.title = "broken"</script>`
 
 		require.NoError(t, chromedp.Run(ctx,
@@ -120,7 +82,7 @@ func TestConsole(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		ctx, _ := chromium(t)
+		ctx, _ := chromium.Open(t)
 
 		var focused, heading string
 		require.NoError(t, chromedp.Run(ctx,

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/reelay/reelay/internal/chromium"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,7 @@ func TestGraphiQL(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		ctx, complaints := chromium(t)
+		ctx, complaints := chromium.Open(t)
 		id := submit(t, s.client(t), "written by hand", 1, 1)
 
 		var address, stored string
@@ -73,7 +74,7 @@ func TestGraphiQL(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		ctx, complaints := chromium(t)
+		ctx, complaints := chromium.Open(t)
 
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.ActionFunc(func(ctx context.Context) error {

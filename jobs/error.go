@@ -34,6 +34,9 @@ type Error struct {
 	Message string
 	// Field names the input that is wrong, with INVALID_INPUT.
 	Field string
+	// At is where in the text of the field the problem begins, in characters from 1;
+	// 0 if that is not known.
+	At int
 	// RetryAfterSeconds is when to try again, if that helps. The message says so
 	// too: see Later.
 	RetryAfterSeconds int

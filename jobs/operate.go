@@ -37,8 +37,12 @@ func (o *Operator) DrainWorker(ctx context.Context, p Principal, id models.Worke
 	return w, err
 }
 
-// TerminateWorker ends a worker's machine now, without notice. The job that it
-// holds is queued again.
+// Hosts tells whether the worker's provider is at hand, so that PreemptWorker and
+// TerminateWorker can end the worker's machine.
+func (o *Operator) Hosts(w *models.Worker) bool { return o.Providers[w.Provider] != nil }
+
+// TerminateWorker ends a worker, and its machine if its provider is at hand (see
+// Hosts), without notice. The job that it holds is queued again.
 func (o *Operator) TerminateWorker(ctx context.Context, p Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := p.operates(id); err != nil {
 		return nil, err
@@ -74,8 +78,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.Wor
 	if err != nil {
 		return nil, err
 	}
-	provider := o.Providers[w.Provider]
-	if provider == nil {
+	if !o.Hosts(w) {
 		return nil, conflict("Workers of the provider %s cannot be preempted from here.", clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
@@ -87,7 +90,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p Principal, id models.Wor
 		return nil, err
 	}
 	o.Notifier.worker(ctx, id)
-	if err := provider.Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
+	if err := o.Providers[w.Provider].Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
 		return nil, conflict("This worker's machine does not run any more.")
 	}
 	return w, nil

@@ -70,7 +70,10 @@ func ParseSearch(text string) (*Search, error) {
 }
 
 func badSearch(text string, at int, problem string) *Error {
-	return invalid("filter.search", "The search cannot be read at character %d: %s.", utf8.RuneCountInString(text[:at])+1, problem)
+	n := utf8.RuneCountInString(text[:at]) + 1
+	err := invalid("filter.search", "The search cannot be read at character %d: %s.", n, problem)
+	err.At = n
+	return err
 }
 
 // searchTerm is key:value,value or a word, which has no key.

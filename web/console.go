@@ -54,7 +54,7 @@ func New(config Config) http.Handler {
 	}
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, errCrossOrigin)
+		c.fail(w, r, errCrossOrigin, sectionOf(r.URL.Path))
 	}))
-	return c.secured(origin.Handler(mux))
+	return compressed(c.secured(origin.Handler(mux)))
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
@@ -45,6 +46,23 @@ type failure struct {
 	RetryAfterSeconds int
 	// RequestID finds an error of ours in the log.
 	RequestID string
+	// Back is the page to return to.
+	Back string
+}
+
+// backLabel names the page to return to.
+func (f failure) backLabel() string {
+	switch {
+	case strings.HasPrefix(f.Back, "/workers"):
+		return "Back to workers"
+	case strings.HasPrefix(f.Back, "/queues"):
+		return "Back to queues"
+	case f.Back == "/jobs/new":
+		return "Back to the form"
+	case strings.HasPrefix(f.Back, "/jobs/"):
+		return "Back to the job"
+	}
+	return "Back to jobs"
 }
 
 // describe turns an error into what a person may see of it.
@@ -63,12 +81,13 @@ func describe(err error) failure {
 	}
 }
 
-// fail renders the error page, and logs an error of ours.
-func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail renders the error page, with a link back, and logs an error of ours.
+func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back string) {
 	if r.Context().Err() != nil {
 		return // nobody is there to read it
 	}
 	f := describe(err)
+	f.Back = back
 	if f.RequestID != "" {
 		slog.ErrorContext(r.Context(), "console request failed", "method", r.Method, "path", r.URL.Path, "request", f.RequestID, "error", err)
 	}

@@ -94,7 +94,7 @@ func graphiqlPage() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "\" defer></script></head><body><form id=\"login\" autocomplete=\"off\"><a href=\"/\">Reelay</a> <a href=\"/api/docs\">REST API</a> <label for=\"key\">Key</label> <input id=\"key\" type=\"password\" placeholder=\"rl_live_…\" maxlength=\"200\" autocomplete=\"off\" spellcheck=\"false\"> <button type=\"submit\">Use it</button> <span>It is kept for as long as this tab is open, and sent to this server only.</span></form><main id=\"graphiql\"></main></body></html>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "\" defer></script></head><body><form id=\"login\" autocomplete=\"off\"><h1><a href=\"/\">Reelay</a> <span>GraphQL</span></h1><a href=\"/api/docs\">REST API</a> <label for=\"key\">Key</label> <input id=\"key\" type=\"password\" placeholder=\"rl_live_…\" maxlength=\"200\" autocomplete=\"off\" spellcheck=\"false\"> <button type=\"submit\">Use key</button><p>Stored in this tab only; sent to this server only.</p></form><main id=\"graphiql\"></main></body></html>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

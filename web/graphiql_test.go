@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/internal/chromium"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,6 +25,23 @@ func TestGraphiQL(t *testing.T) {
 		require.NotContains(t, policy, "unsafe")
 		require.NotContains(t, policy, "://")
 		require.NotRegexp(t, `(?i)\sstyle=|\son[a-z]+=|<script>|<style|src="http`, got.Body)
+	})
+
+	t.Run("NamesItsEditors", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+		ctx, _ := chromium.Open(t)
+
+		var names []string
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.Navigate(b.url+"/graphql"),
+			chromedp.Poll(`document.querySelectorAll("#graphiql textarea").length > 2`, nil),
+			chromedp.Poll(`[...document.querySelectorAll("#graphiql textarea")].every((editor) => editor.ariaLabel)`, nil),
+			chromedp.Evaluate(`[...document.querySelectorAll("#graphiql textarea")].map((editor) => editor.ariaLabel)`, &names),
+			chromedp.WaitReady("h1"),
+		), "did `go tool task assets` bundle GraphiQL?")
+		require.Subset(t, names, []string{"Query", "Variables", "Response"})
 	})
 
 	t.Run("SaysHowToGetWhatIsMissing", func(t *testing.T) {

@@ -2,12 +2,15 @@ package web
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
@@ -21,10 +24,17 @@ const jobListSize = 50
 // jobList is the view of the jobs' page.
 type jobList struct {
 	Filter jobQuery
-	Facets []facet
+	// Problem is why the filter cannot be used; then there are no rows.
+	Problem *jobs.Error
+	Facets  []facet
+	// None tells that there is no job at all.
+	None   bool
+	Pauses []models.Pause
 	Models []string
 	Rows   []jobRow
 	Older  string
+	// Origin is the address of this Reelay, as the browser has it.
+	Origin string
 	Now    time.Time
 }
 
@@ -51,28 +61,40 @@ type jobQuery struct {
 	After  string
 }
 
-// readJobQuery reads an address, or returns INVALID_INPUT if it asks for what
-// there is not.
+// readJobQuery reads an address. If it asks for what does not exist, it returns
+// INVALID_INPUT and the rest of the query.
 func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
-	q := jobQuery{Model: v.Get("model"), Tier: models.Tier(v.Get("tier")), Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
-	if q.Model != "" {
-		if _, err := c.Reader.Catalogue.Model(q.Model); err != nil {
-			return q, err
+	q := jobQuery{Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
+	var err error
+	if model := v.Get("model"); model != "" {
+		if _, err = c.Reader.Catalogue.Model(model); err == nil {
+			q.Model = model
 		}
 	}
-	if q.Tier != "" && !slices.Contains(models.Tiers, q.Tier) {
-		return q, &jobs.Error{Code: jobs.CodeInvalidInput, Field: "tier", Message: "There is no such tier."}
-	}
-	if v.Get("status") == "" {
-		return q, nil
+	if tier := models.Tier(strings.ToUpper(v.Get("tier"))); slices.Contains(models.Tiers, tier) {
+		q.Tier = tier
+	} else if tier != "" {
+		err = badFilter("tier", v.Get("tier"), models.Tiers)
 	}
 	for name := range strings.SplitSeq(v.Get("status"), ",") {
-		q.Status = append(q.Status, models.JobStatus(name))
-		if !slices.Contains(models.JobStatuses, models.JobStatus(name)) {
-			return q, &jobs.Error{Code: jobs.CodeInvalidInput, Field: "status", Message: "There is no such state of a job."}
+		if status := models.JobStatus(strings.ToUpper(name)); slices.Contains(models.JobStatuses, status) {
+			q.Status = append(q.Status, status)
+		} else if v.Get("status") != "" {
+			err = badFilter("status", name, models.JobStatuses)
 		}
 	}
-	return q, nil
+	return q, err
+}
+
+func badFilter[T ~string](field, value string, known []T) error {
+	var names []string
+	for _, name := range known {
+		names = append(names, strings.ToLower(string(name)))
+	}
+	return &jobs.Error{
+		Code: jobs.CodeInvalidInput, Field: field,
+		Message: fmt.Sprintf("There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", ")),
+	}
 }
 
 func (q jobQuery) filter() models.JobFilter {
@@ -111,20 +133,42 @@ func (q jobQuery) newest() string {
 	return q.path("/jobs")
 }
 
-// empty says why no job is shown.
-func (v *jobList) empty() string {
-	if v.Older != "" {
-		return "None of the jobs that were looked at is like that. There are older ones."
-	}
-	return "No job is like that. Choose other filters, or make a new job."
-}
-
 // live is the address of the list's stream. Only the newest page moves.
 func (q jobQuery) live() string {
 	if q.After != "" {
 		return ""
 	}
 	return q.path("/jobs/live")
+}
+
+// narrows tells whether the query leaves any jobs out.
+func (q jobQuery) narrows() bool { return q.path("") != "" }
+
+// marked splits the search at the term that cannot be read.
+func (v *jobList) marked() (before, term, after string) {
+	text := []rune(v.Filter.Search)
+	if v.Problem == nil || v.Problem.At < 1 || v.Problem.At > len(text) {
+		return string(text), "", ""
+	}
+	begin := v.Problem.At - 1
+	end := len(text)
+	if n := slices.IndexFunc(text[begin:], unicode.IsSpace); n > 0 {
+		end = begin + n
+	}
+	return string(text[:begin]), string(text[begin:end]), string(text[end:])
+}
+
+// stale tells that the page of the list that was asked for does not exist.
+func (v *jobList) stale() bool { return v.Problem != nil && v.Problem.Field == "after" }
+
+// invalid tells whether it is this field that cannot be used.
+func (v *jobList) invalid(field string) bool { return v.Problem != nil && v.Problem.Field == field }
+
+// isStalePage tells whether a list has no such page: its cursor is no longer one,
+// or one of another list.
+func isStalePage(err error) bool {
+	var refused *jobs.Error
+	return errors.As(err, &refused) && refused.Code == jobs.CodeInvalidInput && refused.Field == "after"
 }
 
 var stateGroups = []struct {
@@ -141,18 +185,29 @@ var stateGroups = []struct {
 
 func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	query, err := c.readJobQuery(r.URL.Query())
-	if err != nil {
-		return err
-	}
-	if models.JobID(query.Search).Valid() {
+	if err == nil && models.JobID(query.Search).Valid() {
 		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
 		return nil
 	}
-	v, err := c.readJobList(r.Context(), p, query, map[models.JobID]string{})
-	if err != nil {
+	v, status := &jobList{Filter: query, Models: c.modelNames()}, http.StatusOK
+	if err == nil {
+		err = c.readJobList(r.Context(), p, v, map[models.JobID]string{})
+	}
+	if errors.As(err, &v.Problem) && v.Problem.Code == jobs.CodeInvalidInput {
+		status = http.StatusUnprocessableEntity
+	} else if err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, jobListPage(v))
+	v.Origin, v.Now = c.origin(r), time.Now()
+	return render(w, r, status, jobListPage(v))
+}
+
+// origin is the address of this Reelay, as the browser has it.
+func (c *console) origin(r *http.Request) string {
+	if c.Secure || r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -161,36 +216,55 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 		return err
 	}
 	prompts := map[models.JobID]string{}
-	return refresh(w, r, func(ctx context.Context) (templ.Component, error) {
-		v, err := c.readJobList(ctx, p, query, prompts)
-		if err != nil {
+	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
+		v := &jobList{Filter: query, Origin: c.origin(r)}
+		if err := c.readJobList(ctx, p, v, prompts); err != nil {
 			return nil, err
 		}
-		return jobListTable(v), nil
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return jobListTable(v)
+		}, nil
 	})
 }
 
-// readJobList reads a page of jobs. It adds to prompts, which never change and
-// take work to decrypt.
-func (c *console) readJobList(ctx context.Context, p jobs.Principal, q jobQuery, prompts map[models.JobID]string) (*jobList, error) {
-	found, err := c.Reader.Jobs(ctx, p, q.filter(), jobs.PageOf{First: jobListSize, After: q.After})
-	if err != nil {
-		return nil, err
+// due is when a job could begin to wait for a worker.
+func due(job *models.Job) time.Time {
+	if job.RunAt.After(job.CreatedAt) {
+		return job.RunAt
 	}
-	v := &jobList{Filter: q, Now: time.Now()}
+	return job.CreatedAt
+}
+
+func (c *console) modelNames() []string {
+	var names []string
 	for _, m := range c.Reader.Catalogue.Models() {
-		v.Models = append(v.Models, m.Name)
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// readJobList reads the page of jobs that v.Filter asks for. It adds to prompts,
+// which never change and take work to decrypt.
+func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
+	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), jobs.PageOf{First: jobListSize, After: v.Filter.After})
+	if err != nil {
+		return err
 	}
 	if v.Rows, err = c.jobRows(ctx, found.Items, prompts); err != nil {
-		return nil, err
+		return err
 	}
+	v.None = len(v.Rows) == 0 && !found.More && !v.Filter.narrows()
 	if found.More {
-		older := q
+		older := v.Filter
 		older.After = found.End
 		v.Older = older.path("/jobs")
 	}
-	v.Facets, err = c.facets(ctx, p, q)
-	return v, err
+	if v.Pauses, err = c.Reader.Pauses(ctx); err != nil {
+		return err
+	}
+	v.Facets, err = c.facets(ctx, p, v.Filter)
+	return err
 }
 
 func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {

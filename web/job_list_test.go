@@ -62,13 +62,70 @@ func TestJobList(t *testing.T) {
 		_, err := b.Canceller.Cancel(t.Context(), b.Admin, cancelled.ID)
 		require.NoError(t, err)
 
-		got := b.get(t, "/jobs?status=SCHEDULED,QUEUED&tier=ENTERPRISE&model=testcard")
+		got := b.get(t, "/jobs?status=scheduled,QUEUED&tier=enterprise&model=testcard")
 
 		require.Contains(t, got.Body, string(waiting.ID))
 		require.NotContains(t, got.Body, string(cancelled.ID))
 		require.Contains(t, got.Body, `hx-sse:connect="/jobs/live?model=testcard&amp;status=SCHEDULED%2CQUEUED&amp;tier=ENTERPRISE"`)
-		for _, path := range []string{"/jobs?status=DONE", "/jobs?tier=GOLD", "/jobs?model=%00", "/jobs?after=x"} {
-			require.Equal(t, http.StatusUnprocessableEntity, b.get(t, path).Status, path)
+	})
+
+	t.Run("SaysUnderTheFiltersWhatIsWrongWithThem", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		for path, problem := range map[string]string{
+			"/jobs?q=kept&status=DONE":              `There is no status &#34;DONE&#34;. Choose scheduled, blocked,`,
+			"/jobs?q=kept&tier=GOLD":                `There is no tier &#34;GOLD&#34;. Choose `,
+			"/jobs?q=kept&model=%00":                "There is no model of that name",
+			"/jobs?q=status:queued+foo:bar+kept":    `<code class="query">status:queued <mark>foo:bar</mark> kept</code>`,
+			"/jobs?q=status:nope+kept":              `<code class="query"><mark>status:nope</mark> kept</code>`,
+			"/jobs?q=kept&after=x":                  "This page of the list does not exist any more.",
+			"/jobs?q=kept+%22%3Cscript%3E&tier=pro": "the quotation mark is not closed",
+		} {
+			got := b.get(t, path)
+			require.Equal(t, http.StatusUnprocessableEntity, got.Status, path)
+			require.Contains(t, got.Body, problem, path)
+			require.Regexp(t, `<input type="search" name="q" value="[^"]*kept[^"]*"`, got.Body, path)
+			require.NotContains(t, got.Body, "pageInfo", path)
+			require.NotContains(t, got.Body, "<script>", path)
+		}
+		require.Contains(t, b.get(t, "/jobs?q=status:nope").Body, `aria-invalid="true"`)
+		stale := b.get(t, "/workers?all=1&after=x")
+		require.Equal(t, http.StatusUnprocessableEntity, stale.Status)
+		require.Contains(t, stale.Body, `href="/workers?all=1">Newest</a>`)
+	})
+
+	t.Run("GreetsWhileThereIsNoJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.get(t, "/jobs").Body
+		require.Contains(t, got, `<a class="button primary" href="/jobs/new">Submit the first job</a>`)
+		require.Contains(t, got, "REELAY_ENDPOINT="+b.url+" ")
+		require.Contains(t, got, "curl "+b.url+"/api/video-generations")
+		require.NotContains(t, got, "Clear filters")
+
+		got = b.get(t, "/jobs?q=nothing").Body
+		require.Contains(t, got, `No jobs match these filters. <a class="inline" href="/jobs">Clear filters</a>`)
+		require.NotContains(t, got, "REELAY_ENDPOINT")
+	})
+
+	t.Run("MarksADeletedJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+		_, err := b.Canceller.Cancel(t.Context(), b.Client, job.ID)
+		require.NoError(t, err)
+		_, err = b.Deleter.Delete(t.Context(), b.Client, job.ID)
+		require.NoError(t, err)
+
+		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {
+			got := b.get(t, path).Body
+			require.Contains(t, got, `<span class="badge is-deleted">deleted</span>`, path)
+			require.NotContains(t, got, "no prompt", path)
 		}
 	})
 
@@ -139,11 +196,22 @@ func TestJobListLive(t *testing.T) {
 
 		b := operator(t)
 		events := b.stream(t, "/jobs/live", "")
-		require.Contains(t, <-events, "No job is like that")
+		require.Contains(t, <-events, "There are no jobs yet.")
 
 		job := b.Submit(t)
 
 		require.Contains(t, <-events, string(job.ID))
+	})
+
+	t.Run("SendsNothingWhileOnlyTimePasses", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		messages := b.messages(t, "/jobs/live", "")
+		require.Contains(t, <-messages, "just now")
+
+		require.Equal(t, beatMessage, <-messages, "the page itself keeps its times current")
 	})
 }
 

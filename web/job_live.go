@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -33,9 +34,12 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 		return err
 	}
 	v := &jobView{Job: &models.Job{}, Prompt: shownPrompt(r.Context(), prompts[job.ID]), Earlier: earlierEvents(job.ID, loaded-eventsShown)}
-	return follow(w, r, func(ctx context.Context, s *stream) error {
-		live := &liveJob{console: c, stream: s, view: v, seen: max(seen, 0)}
-		if err := live.watch(ctx, p, job.ID); err != nil {
+	return c.follow(w, r, func(ctx context.Context, s *stream) error {
+		live := &liveJob{console: c, caller: p, stream: s, view: v, seen: max(seen, 0)}
+		if err := live.watch(ctx, job.ID); err != nil {
+			return err
+		}
+		if err := live.watchWebhooks(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
 		return s.end()
@@ -45,6 +49,7 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 // liveJob keeps one job's page current.
 type liveJob struct {
 	console *console
+	caller  jobs.Principal
 	stream  *stream
 
 	mu   sync.Mutex // over what follows
@@ -53,12 +58,12 @@ type liveJob struct {
 }
 
 // watch sends what changes of the job until it is over.
-func (l *liveJob) watch(ctx context.Context, p jobs.Principal, id models.JobID) error {
+func (l *liveJob) watch(ctx context.Context, id models.JobID) error {
 	ctx, stop := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer stop()
-		return l.console.Watcher.Job(ctx, p, id, watchEvery, func(job *models.Job) error { return l.show(ctx, job) })
+		return l.console.Watcher.Job(ctx, l.caller, id, watchEvery, func(job *models.Job) error { return l.show(ctx, job) })
 	})
 	group.Go(func() error { return l.showWaiting(ctx) })
 	return group.Wait()
@@ -67,7 +72,7 @@ func (l *liveJob) watch(ctx context.Context, p jobs.Principal, id models.JobID) 
 func (l *liveJob) show(ctx context.Context, job *models.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.console.advance(ctx, l.view, job, l.seen); err != nil {
+	if err := l.console.advance(ctx, l.caller, l.view, job, l.seen); err != nil {
 		return err
 	}
 	if len(l.view.Events) > 0 {
@@ -104,16 +109,42 @@ func (l *liveJob) lookAgain(ctx context.Context) error {
 	return l.send(ctx)
 }
 
+// watchWebhooks sends what becomes of the webhooks of a job that has ended, until
+// none is on its way.
+func (l *liveJob) watchWebhooks(ctx context.Context) error {
+	ticker := time.NewTicker(refreshEvery)
+	defer ticker.Stop()
+	for l.view.delivering() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		shown := *l.view
+		if err := l.console.readWebhooks(ctx, l.caller, l.view); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(shown.Webhooks, l.view.Webhooks) && reflect.DeepEqual(shown.Tries, l.view.Tries) {
+			continue
+		}
+		l.view.Now, l.view.Events = time.Now(), nil
+		if err := l.send(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *liveJob) send(ctx context.Context) error {
 	return l.stream.send(ctx, strconv.Itoa(l.seen), jobNews(l.view))
 }
 
 // advance brings a view to where the job is now, with the events after seen.
-func (c *console) advance(ctx context.Context, v *jobView, job *models.Job, seen int) error {
+func (c *console) advance(ctx context.Context, p jobs.Principal, v *jobView, job *models.Job, seen int) error {
 	known := v.Job.EventSeq
 	v.Job, v.Now, v.Events = job, time.Now(), nil
 	if job.EventSeq != known {
-		if err := c.readJobParts(ctx, v); err != nil {
+		if err := c.readJobParts(ctx, p, v); err != nil {
 			return err
 		}
 	}

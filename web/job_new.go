@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -33,10 +34,27 @@ func (c *console) jobNew(w http.ResponseWriter, r *http.Request, _ jobs.Principa
 	if err != nil {
 		return err
 	}
-	for _, f := range form.Fields {
-		form.Values.Set(f.Name, f.Default)
-	}
+	form.setDefaults()
 	return render(w, r, http.StatusOK, jobNewPage(form))
+}
+
+// setDefaults fills the fields that the form was not sent with.
+func (f *jobForm) setDefaults() {
+	for _, field := range f.Fields {
+		if !f.Values.Has(field.Name) {
+			f.Values.Set(field.Name, field.Default)
+		}
+	}
+}
+
+// focus is the field to begin at: the first one that is wrong, or the prompt.
+func (f *jobForm) focus() string {
+	for _, field := range f.Fields {
+		if f.Errors["prompt"] == "" && f.Errors[field.Name] != "" {
+			return field.Name
+		}
+	}
+	return "prompt"
 }
 
 // readForm makes an empty form for a model.
@@ -57,11 +75,16 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if err := readForm(r); err != nil {
 		return err
 	}
-	form, err := c.readForm(r, r.PostForm.Get("model"))
+	chosen := r.PostForm.Get("choose") // the button of another model
+	form, err := c.readForm(r, cmp.Or(chosen, r.PostForm.Get("model")))
 	if err != nil {
 		return err
 	}
 	form.Values = r.PostForm
+	if chosen != "" {
+		form.setDefaults()
+		return render(w, r, http.StatusOK, jobNewPage(form))
+	}
 	job, err := c.submit(r, p, form)
 	var refused *jobs.Error
 	if errors.As(err, &refused) {

@@ -116,6 +116,32 @@ func TestJobSubmit(t *testing.T) {
 		require.Empty(t, b.jobs(t))
 	})
 
+	t.Run("KeepsWhatWasTypedWhenAnotherModelIsChosen", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.post(t, "/jobs/new", form("choose", "drill", "params.seed", "7", "tier", "PRO"))
+
+		require.Equal(t, http.StatusOK, got.Status)
+		require.Contains(t, got.Body, `name="model" value="drill"`)
+		require.Contains(t, got.Body, "a lighthouse\r\nin the fog</textarea>")
+		require.Regexp(t, `name="params.seed"[^>]* value="7"`, got.Body)
+		require.Contains(t, got.Body, `<option value="PRO" selected>`)
+		require.Regexp(t, `name="params.steps"[^>]* value="10"`, got.Body, "its other fields have their defaults")
+		require.NotContains(t, got.Body, "params.resolution", "it has no such field")
+		require.Empty(t, b.jobs(t))
+	})
+
+	t.Run("BeginsAtTheFieldThatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		got := operator(t).post(t, "/jobs/new", form("params.fps", "-3"))
+
+		require.Equal(t, 1, strings.Count(got.Body, " autofocus"))
+		require.Regexp(t, `<input id="params.fps"[^>]* autofocus`, got.Body)
+	})
+
 	t.Run("RefusesAPromptThatIsTooLong", func(t *testing.T) {
 		t.Parallel()
 

@@ -45,7 +45,7 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 		return err
 	}
 	v := &jobView{Job: job}
-	if err := c.readJobParts(r.Context(), v); err != nil {
+	if err := c.readJobParts(r.Context(), p, v); err != nil {
 		return err
 	}
 	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{job.ID})
@@ -53,9 +53,6 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 		return err
 	}
 	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
-	if err := c.readWebhooks(r.Context(), p, v); err != nil {
-		return err
-	}
 	if err := c.readEvents(r, v); err != nil {
 		return err
 	}
@@ -63,7 +60,7 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 }
 
 // readJobParts reads what changes only with a job's events.
-func (c *console) readJobParts(ctx context.Context, v *jobView) error {
+func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
 	var err error
 	v.Now = time.Now()
 	if v.Attempts, err = c.Reader.Attempts(ctx, []models.JobID{v.ID}); err != nil {
@@ -79,6 +76,11 @@ func (c *console) readJobParts(ctx context.Context, v *jobView) error {
 	v.Account = accounts[v.AccountID]
 	if v.Workers, err = c.workersOf(ctx, v.Attempts); err != nil {
 		return err
+	}
+	if v.Status.Terminal() || v.Run > 1 { // webhooks tell of ends
+		if err := c.readWebhooks(ctx, p, v); err != nil {
+			return err
+		}
 	}
 	return c.readWaiting(ctx, v)
 }
@@ -110,6 +112,11 @@ func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView
 		v.Tries[try.DeliveryID] = append(v.Tries[try.DeliveryID], try)
 	}
 	return err
+}
+
+// delivering tells whether a webhook is still on its way.
+func (v *jobView) delivering() bool {
+	return slices.ContainsFunc(v.Webhooks, func(d *models.WebhookDelivery) bool { return d.State == models.DeliveryPending })
 }
 
 // webhookState is how far a delivery is, in a word for a badge.
@@ -176,7 +183,7 @@ func earlierEvents(id models.JobID, last int) string {
 
 // live is the address of the page's stream, or "" if nothing more will happen.
 func (v *jobView) live() string {
-	if v.Status.Terminal() || v.Later {
+	if v.Status.Terminal() && !v.delivering() || v.Later {
 		return ""
 	}
 	return fmt.Sprintf("/jobs/%s/live?after=%d", v.ID, v.EventSeq)
@@ -215,7 +222,30 @@ func (v *jobView) marks() []ui.Mark {
 		}
 		marks = append(marks, mark)
 	}
+	return append(marks, v.sweptMarks()...)
+}
+
+// sweptMarks are where attempts resumed from checkpoints that are deleted by now.
+func (v *jobView) sweptMarks() []ui.Mark {
+	var marks []ui.Mark
+	for _, a := range v.Attempts {
+		kept := slices.ContainsFunc(v.Artifacts, func(c *models.Artifact) bool {
+			return c.Type == models.ArtifactCheckpoint && v.resumedAt(c) == a
+		})
+		if a.ResumedFromStep == nil || kept || v.TotalSteps == nil || *v.TotalSteps == 0 {
+			continue
+		}
+		marks = append(marks, ui.Mark{
+			Percent: 100 * float64(*a.ResumedFromStep) / float64(*v.TotalSteps), Strong: true,
+			Title: fmt.Sprintf("Attempt %d resumed at step %d", a.AttemptNo, *a.ResumedFromStep),
+		})
+	}
 	return marks
+}
+
+// marked tells whether the bar has marks of this kind.
+func (v *jobView) marked(strong bool) bool {
+	return slices.ContainsFunc(v.marks(), func(m ui.Mark) bool { return m.Strong == strong })
 }
 
 // resumedAt returns the attempt that went on from a checkpoint, if one did.
@@ -267,14 +297,6 @@ func (v *jobView) workerName(id models.WorkerID) string {
 	return ui.Short(string(id))
 }
 
-// took is how long a job took, or takes, since it was submitted.
-func took(job *models.Job, now time.Time) string {
-	if job.CompletedAt.IsZero() {
-		return ui.Between(job.CreatedAt, now)
-	}
-	return ui.Between(job.CreatedAt, job.CompletedAt)
-}
-
 func meterState(job *models.Job) string {
 	if job.Status.Live() {
 		return "running"
@@ -307,14 +329,6 @@ func entries(object json.RawMessage) []entry {
 	return found
 }
 
-// short is the value as it fits into a line.
-func (e entry) short() string {
-	if f, err := strconv.ParseFloat(e.Value, 64); err == nil && strings.Contains(e.Value, ".") {
-		return strconv.FormatFloat(f, 'g', 4, 64)
-	}
-	return ui.Clip(e.Value, 120)
-}
-
 // spent shows what an attempt took of a GPU, which is reckoned when it ends.
 func spent(a *models.Attempt, seconds float64) string {
 	if a.EndedAt.IsZero() {
@@ -330,7 +344,12 @@ func intOr(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func ofTotal(n, total *int) string {
+// doneOf shows how many of all steps or frames are done. A completed job has done
+// all of them, also those after its last report.
+func (v *jobView) doneOf(n, total *int) string {
+	if v.Status == models.JobCompleted && total != nil {
+		n = total
+	}
 	if n == nil {
 		return ui.Unknown
 	}

@@ -12,9 +12,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stream opens a stream and returns the data of its events. It is closed when
-// the stream ends.
+// beatMessage is what a stream sends while nothing changes.
+const beatMessage = "event: beat\nbeat\n"
+
+// stream is messages without the beats.
 func (b *browser) stream(t *testing.T, path, lastEventID string) <-chan string {
+	t.Helper()
+	messages, events := b.messages(t, path, lastEventID), make(chan string)
+	go func() {
+		defer close(events)
+		for message := range messages {
+			if message == beatMessage {
+				continue
+			}
+			select {
+			case events <- message:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return events
+}
+
+// messages opens a stream and returns the data of its events. It is closed when
+// the stream ends.
+func (b *browser) messages(t *testing.T, path, lastEventID string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)
 	require.NoError(t, err)
@@ -220,6 +243,31 @@ func TestJobWebhooks(t *testing.T) {
 		require.Contains(t, page, nobody.URL+"/hook")
 		require.NotContains(t, page, "hook?<script>")
 		require.Contains(t, page, "retrying")
-		require.Contains(t, page, "The call failed: the connection was refused.")
+		require.Regexp(t, `</time>\s+<span>The call failed: the connection was refused.</span> <span class="quiet">\d+ ms</span>`, page)
+		require.Contains(t, page, `/live?after=`, "the page follows a webhook on its way")
+	})
+
+	t.Run("FollowsThemPastTheJobsEnd", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		t.Cleanup(taking.Close)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, taking.URL, models.FormatStandard, nil)
+		require.NoError(t, err)
+		job := b.Submit(t)
+		events := b.stream(t, "/jobs/"+string(job.ID)+"/live?after=1", "")
+		require.NotContains(t, <-events, `id="webhooks"`)
+
+		_, err = b.Canceller.Cancel(t.Context(), b.Client, job.ID)
+		require.NoError(t, err)
+		ended := <-events
+		require.Contains(t, ended, `id="webhooks"`)
+		require.Contains(t, ended, "is-pending")
+		_, err = b.Deliverer.Pass(t.Context())
+		require.NoError(t, err)
+
+		require.Contains(t, <-events, "It answered 200.")
+		require.Equal(t, "event: end\nend\n", <-events)
 	})
 }

@@ -147,8 +147,9 @@ func TestLogin(t *testing.T) {
 
 			end(t, b)
 
-			_, err = io.Copy(io.Discard, stream.Body) // until it ends
+			all, err := io.ReadAll(stream.Body) // until it ends
 			require.NoError(t, err)
+			require.Contains(t, string(all), "event: logout\n", "the page must learn why")
 		})
 	}
 }

@@ -1,9 +1,9 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
@@ -18,10 +18,18 @@ type route struct {
 	serve   page
 	// open pages need no login, and their principal is empty.
 	open bool
+	// back is the page that has the button of this action. A person who is not
+	// logged in, or whose action fails, is led back there.
+	back string
 }
 
-// streams tells whether the page is one that stays open.
-func (r route) streams() bool { return strings.HasSuffix(r.pattern, "/live") }
+// backFrom is the address of the page to return to from a request that failed.
+func (r route) backFrom(req *http.Request) string {
+	if r.back != "" {
+		return strings.ReplaceAll(r.back, "{id}", url.PathEscape(req.PathValue("id")))
+	}
+	return sectionOf(req.URL.Path)
+}
 
 // routes is every page of the console.
 func (c *console) routes() []route {
@@ -37,22 +45,25 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs", serve: c.jobList},
 		{pattern: "GET /jobs/live", serve: c.jobListLive},
 		{pattern: "GET /jobs/new", serve: c.jobNew},
-		{pattern: "POST /jobs/new", serve: c.jobSubmit},
+		{pattern: "POST /jobs/new", serve: c.jobSubmit, back: "/jobs/new"},
 		{pattern: "GET /jobs/{id}", serve: c.jobShow},
 		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
-		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo},
-		{pattern: "POST /jobs/{id}/cancel", serve: c.jobCancel},
+		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo, back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/cancel", serve: c.jobCancel, back: "/jobs/{id}"},
 		{pattern: "GET /artifacts/{id}", serve: c.artifact},
 
 		{pattern: "GET /workers", serve: c.workerList},
 		{pattern: "GET /workers/live", serve: c.workerListLive},
-		{pattern: "POST /workers/{id}/drain", serve: c.workerDrain},
-		{pattern: "POST /workers/{id}/preempt", serve: c.workerPreempt},
+		{pattern: "POST /workers/{id}/drain", serve: c.workerDrain, back: "/workers"},
+		{pattern: "POST /workers/{id}/preempt", serve: c.workerPreempt, back: "/workers"},
 		{pattern: "GET /workers/{id}/terminate", serve: c.workerConfirm},
-		{pattern: "POST /workers/{id}/terminate", serve: c.workerTerminate},
+		{pattern: "POST /workers/{id}/terminate", serve: c.workerTerminate, back: "/workers"},
 
 		{pattern: "GET /queues", serve: c.queueList},
 		{pattern: "GET /queues/live", serve: c.queueListLive},
+		{pattern: "GET /queues/{lane}/pause", serve: c.queueConfirm},
+		{pattern: "POST /queues/{lane}/pause", serve: c.queuePause, back: "/queues"},
+		{pattern: "POST /queues/{lane}/resume", serve: c.queueResume, back: "/queues"},
 
 		{pattern: "/asynqmon", serve: c.monitor},
 		{pattern: "/asynqmon/", serve: c.monitor},
@@ -69,23 +80,29 @@ func (c *console) page(route route) http.Handler {
 		if !route.open {
 			p, err = c.principal(r)
 		}
-		if err == nil && !route.open && route.streams() {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			go c.watchLogin(ctx, r, cancel)
-			r = r.WithContext(ctx)
-		}
 		if err == nil {
 			err = route.serve(w, r, p)
 		}
-		if errors.Is(err, jobs.ErrUnauthenticated) && asksForPage(r) {
+		switch {
+		case err == nil:
+		case errors.Is(err, jobs.ErrUnauthenticated) && asksForPage(r):
 			http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)
-			return
-		}
-		if err != nil {
-			c.fail(w, r, err)
+		case errors.Is(err, jobs.ErrUnauthenticated) && route.back != "" && r.Method == http.MethodPost:
+			http.Redirect(w, r, loginPath(route.backFrom(r)), http.StatusSeeOther)
+		default:
+			c.fail(w, r, err, route.backFrom(r))
 		}
 	})
+}
+
+// sectionOf is the address of the list that a page belongs to.
+func sectionOf(path string) string {
+	for _, section := range []string{"/workers", "/queues"} {
+		if strings.HasPrefix(path, section) {
+			return section
+		}
+	}
+	return "/jobs"
 }
 
 func (c *console) home(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {

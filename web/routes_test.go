@@ -24,7 +24,7 @@ func requests(b *browser, job *models.Job, worker models.WorkerID) map[string]ro
 		if strings.HasPrefix(path, "/workers") {
 			id = string(worker)
 		}
-		path = strings.NewReplacer("{id}", id, "{$}", "").Replace(path)
+		path = strings.NewReplacer("{id}", id, "{lane}", "enterprise", "{$}", "").Replace(path)
 		found[method+" "+path] = r
 	}
 	return found
@@ -45,11 +45,14 @@ func TestRoutes(t *testing.T) {
 			}
 			method, path, _ := strings.Cut(request, " ")
 			got := b.request(t, method, path, nil, nil)
+			require.Equal(t, http.StatusSeeOther, got.Status, request)
 			if method == http.MethodGet {
-				require.Equal(t, http.StatusSeeOther, got.Status, request)
 				require.Equal(t, loginPath(path), got.Header.Get("Location"), request)
 			} else {
-				require.Equal(t, http.StatusUnauthorized, got.Status, request)
+				back := got.Header.Get("Location")
+				require.Contains(t, []string{
+					"/login?next=%2Fjobs%2F" + string(job.ID), "/login?next=%2Fjobs%2Fnew", "/login?next=%2Fworkers", "/login?next=%2Fqueues",
+				}, back, "%s: where the button of the action is", request)
 			}
 			require.NotContains(t, got.Body, "lighthouse", request)
 		}

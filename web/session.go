@@ -52,12 +52,12 @@ func asksForPage(r *http.Request) bool {
 // that one whose key is revoked is out within 5 seconds.
 const checkLoginsEvery = 4 * time.Second
 
-// watchLogin calls ended once the request's login is over, unless ctx ends
-// before.
-func (c *console) watchLogin(ctx context.Context, r *http.Request, ended func()) {
+// loginEnds waits until the request's login ends, and returns true, or until ctx
+// ends.
+func (c *console) loginEnds(ctx context.Context, r *http.Request) bool {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
-		return
+		return false
 	}
 	ticker := time.NewTicker(c.CheckLoginsEvery)
 	defer ticker.Stop()
@@ -65,11 +65,10 @@ func (c *console) watchLogin(ctx context.Context, r *http.Request, ended func())
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
+			return false
 		}
 		if lives, err := c.Keys.SessionLives(ctx, cookie.Value); err == nil && !lives {
-			ended()
-			return
+			return true
 		}
 	}
 }

@@ -17,8 +17,10 @@ const (
 	// streamTTL is how long a stream lives before the browser opens a new one,
 	// and its login is checked again.
 	streamTTL = 10 * time.Minute
-	// beatEvery keeps proxies from closing a silent stream.
-	beatEvery = 15 * time.Second
+	// beatEvery is how often a stream sends an event even if nothing changed. It
+	// keeps proxies from closing the stream, and tells the page that its data are
+	// current: live.js waits for three of them.
+	beatEvery = 5 * time.Second
 	// writeLimit is how long a browser may take to read an event.
 	writeLimit = 10 * time.Second
 )
@@ -31,18 +33,28 @@ type stream struct {
 }
 
 // follow keeps a part of a page current: what run sends is swapped into it. It
-// ends with run, with the request, and after streamTTL.
-func follow(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, s *stream) error) error {
+// ends with run, with the request, with the login, and after streamTTL. If the
+// login ends, the page is told so.
+func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, s *stream) error) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	s := &stream{w: w, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithTimeout(r.Context(), streamTTL)
-	var beats sync.WaitGroup
-	beats.Go(func() { s.beat(ctx, cancel) })
+	var loggedOut bool
+	var others sync.WaitGroup
+	others.Go(func() { s.beat(ctx, cancel) })
+	others.Go(func() {
+		if loggedOut = c.loginEnds(ctx, r); loggedOut {
+			cancel()
+		}
+	})
 
 	err := run(ctx, s)
 	cancel()
-	beats.Wait()
+	others.Wait()
+	if loggedOut {
+		_ = s.write([]byte("event: logout\ndata: logout\n\n")) // the next connection learns it by its status
+	}
 	// The connection may serve other requests after this one.
 	_ = s.control.SetWriteDeadline(time.Time{})
 	var known *jobs.Error
@@ -52,7 +64,7 @@ func follow(w http.ResponseWriter, r *http.Request, run func(ctx context.Context
 	return nil
 }
 
-// beat sends comments until ctx ends, or ends it when they cannot be sent.
+// beat sends beats until ctx ends, or ends it when they cannot be sent.
 func (s *stream) beat(ctx context.Context, cancel context.CancelFunc) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
@@ -61,7 +73,7 @@ func (s *stream) beat(ctx context.Context, cancel context.CancelFunc) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if s.write([]byte(":\n\n")) != nil {
+			if s.write([]byte("event: beat\ndata: beat\n\n")) != nil {
 				cancel()
 				return
 			}
@@ -114,27 +126,29 @@ func event(id string, html []byte) []byte {
 // refreshEvery is how often a list looks for what changed.
 const refreshEvery = 2 * time.Second
 
-// refresh keeps a list current: it reads it again and again, and sends it when
-// it looks different.
-func refresh(w http.ResponseWriter, r *http.Request, read func(ctx context.Context) (templ.Component, error)) error {
-	return follow(w, r, func(ctx context.Context, s *stream) error {
+// refresh keeps a list current: it reads the list again and again, and sends it
+// when it changed. A part shows times relative to now. The page itself keeps those
+// current, so that a part which differs in nothing else is not sent again.
+func (c *console) refresh(w http.ResponseWriter, r *http.Request, read func(ctx context.Context) (func(now time.Time) templ.Component, error)) error {
+	return c.follow(w, r, func(ctx context.Context, s *stream) error {
 		ticker := time.NewTicker(refreshEvery)
 		defer ticker.Stop()
-		var shown []byte
+		begin := time.Now()
+		var known []byte
 		for {
 			part, err := read(ctx)
 			if err != nil {
 				return err
 			}
 			var html bytes.Buffer
-			if err := part.Render(ctx, &html); err != nil {
+			if err := part(begin).Render(ctx, &html); err != nil {
 				return err
 			}
-			if !bytes.Equal(shown, html.Bytes()) {
-				if err := s.write(event("", html.Bytes())); err != nil {
+			if !bytes.Equal(known, html.Bytes()) {
+				if err := s.send(ctx, "", part(time.Now())); err != nil {
 					return err
 				}
-				shown = html.Bytes()
+				known = html.Bytes()
 			}
 			select {
 			case <-ctx.Done():

@@ -22,6 +22,8 @@ type workerList struct {
 	All   bool
 	After string
 	Older string
+	// Stale tells that the page of the list that was asked for does not exist.
+	Stale bool
 	Now   time.Time
 }
 
@@ -29,6 +31,8 @@ type workerRow struct {
 	*models.Worker
 	Pool string
 	Job  *models.Job
+	// Hosted tells that its provider can end its machine from here.
+	Hosted bool
 }
 
 // present are the states of workers that are not over.
@@ -36,24 +40,31 @@ var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, mod
 
 func (c *console) workerList(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	v, err := c.readWorkers(r.Context(), r)
-	if err != nil {
+	status := http.StatusOK
+	if isStalePage(err) {
+		v, status = &workerList{All: r.URL.Query().Get("all") != "", Stale: true}, http.StatusUnprocessableEntity
+	} else if err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, workerListPage(v))
+	v.Now = time.Now()
+	return render(w, r, status, workerListPage(v))
 }
 
 func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return refresh(w, r, func(ctx context.Context) (templ.Component, error) {
+	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
 		v, err := c.readWorkers(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		return workerTable(v), nil
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return workerTable(v)
+		}, nil
 	})
 }
 
 func (c *console) readWorkers(ctx context.Context, r *http.Request) (*workerList, error) {
-	v := &workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after"), Now: time.Now()}
+	v := &workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
 	filter := models.WorkerFilter{Status: present}
 	if v.All {
 		filter.Status = nil
@@ -91,7 +102,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID]})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Operator.Hosts(w)})
 	}
 	return rows, nil
 }
@@ -113,7 +124,7 @@ func (v *workerList) path(page, after string) string {
 
 // live is the address of the list's stream. Only the newest page moves.
 func (v *workerList) live() string {
-	if v.After != "" {
+	if v.After != "" || v.Stale {
 		return ""
 	}
 	return v.path("/workers/live", "")
@@ -133,3 +144,6 @@ func (r workerRow) name() string {
 	}
 	return r.ProviderInstanceID
 }
+
+// preemptable tells whether its machine can be preempted from here.
+func (r workerRow) preemptable() bool { return r.Hosted && !r.over() }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -69,15 +70,24 @@ func TestWorkerActions(t *testing.T) {
 		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
 	})
 
-	t.Run("SayWhyTheyCannotPreempt", func(t *testing.T) {
+	t.Run("OfferOnlyWhatTheProviderCanDo", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
 		worker := b.Worker(t, "static-one")
+		path := "/workers/" + string(worker.WorkerID)
 
-		got := b.post(t, "/workers/"+string(worker.WorkerID)+"/preempt", nil)
-
+		require.NotContains(t, b.get(t, "/workers").Body, path+"/preempt")
+		require.Contains(t, b.get(t, path+"/terminate").Body, "Reelay stops using it; the machine keeps running until you stop it.")
+		got := b.post(t, path+"/preempt", nil)
 		require.Equal(t, http.StatusConflict, got.Status)
 		require.Contains(t, got.Body, "cannot be preempted from here")
+		require.Contains(t, got.Body, `href="/workers">Back to workers</a>`)
+
+		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		require.NoError(t, err)
+		b.Operator.Providers = map[string]jobs.Provider{w.Provider: struct{ jobs.Provider }{}}
+		require.Contains(t, b.get(t, "/workers").Body, path+"/preempt")
+		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
 	})
 }

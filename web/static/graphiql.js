@@ -27,6 +27,20 @@ function open() {
 	}));
 }
 
+// GraphiQL's editors have no names of their own.
+const names = [
+	[".graphiql-query-editor textarea", "Query"],
+	[".graphiql-response textarea", "Response"],
+	[".graphiql-editor-tool textarea", "Variables"],
+];
+new MutationObserver(() => {
+	for (const [editors, name] of names) {
+		for (const editor of document.querySelectorAll(editors)) {
+			if (editor.getAttribute("aria-label") !== name) editor.setAttribute("aria-label", name);
+		}
+	}
+}).observe(document.querySelector("#graphiql"), { childList: true, subtree: true });
+
 // follow tells an observer what comes as server-sent events, until they end or
 // are left. A query is answered by one, a subscription by many.
 function follow(key, request) {

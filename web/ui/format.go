@@ -126,6 +126,9 @@ var named = strings.NewReplacer(
 	"\u2066", "[U+2066]", "\u2067", "[U+2067]", "\u2068", "[U+2068]", "\u2069", "[U+2069]",
 )
 
+// exact shows a time to the millisecond.
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
+
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
 // share is f as a place from 0 to 100.
