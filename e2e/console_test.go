@@ -3,9 +3,11 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/stretchr/testify/require"
 )
@@ -28,6 +30,12 @@ const (
 			film.addEventListener("timeupdate", () => { if (film.currentTime > 0.5) done(film.currentTime); });
 		});
 	})()`
+	showsPoster = `new Promise((done) => {
+		const poster = new Image();
+		poster.onload = () => done(true);
+		poster.onerror = () => done(false);
+		poster.src = document.querySelector("#film").poster;
+	})`
 )
 
 func TestConsole(t *testing.T) {
@@ -77,6 +85,40 @@ func TestConsole(t *testing.T) {
 		require.Equal(t, 1, strings.Count(events, "queued"), "an event is shown once")
 		require.Empty(t, complaints(), "the browser must have nothing to complain of")
 	})
+
+	for _, host := range []string{"localhost", "reelay.test"} {
+		t.Run("PlaysAVideoAt/"+host, func(t *testing.T) {
+			t.Parallel()
+
+			s := common(t)
+			ctx, complaints := chromium.Open(t, chromedp.Flag("host-resolver-rules", "MAP reelay.test 127.0.0.1"))
+			id := submit(t, s.client(t), "seen under another name", 2, 0)
+			until(t, s.client(t), id, time.Minute, completed)
+			address := strings.Replace(s.keys.Endpoint, "127.0.0.1", host, 1)
+			if host == "localhost" { // which Go can look up
+				c, err := client.New(address, s.keys.ClientKey)
+				require.NoError(t, err)
+				job, err := c.Job(t.Context(), id)
+				require.NoError(t, err)
+				require.Contains(t, job.Result.Url, address+"/objects/")
+				require.NotEmpty(t, frames(t, c, job))
+			}
+
+			var played float64
+			var poster bool
+			require.NoError(t, chromedp.Run(ctx,
+				chromedp.Navigate(address+"/jobs/"+id),
+				chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
+				chromedp.WaitVisible("#film"),
+				chromedp.Evaluate(playFilm, &played, promised),
+				chromedp.Evaluate(showsPoster, &poster, promised),
+			))
+
+			require.Greater(t, played, 0.5)
+			require.True(t, poster)
+			require.Empty(t, complaints())
+		})
+	}
 
 	t.Run("IsSteeredByKeys", func(t *testing.T) {
 		t.Parallel()

@@ -81,6 +81,7 @@ func launchWith(env []string, data string, args ...string) (*stack, error) {
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
+			fmt.Fprintln(s, lines.Text())
 			if strings.HasPrefix(lines.Text(), "ready http") {
 				ready <- true
 			}
@@ -103,7 +104,7 @@ func launchWith(env []string, data string, args ...string) (*stack, error) {
 	return s, json.Unmarshal(keys, &s.keys)
 }
 
-// Write keeps what `up` logs.
+// Write keeps what `up` prints and logs.
 func (s *stack) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +41,36 @@ func TestUp(t *testing.T) {
 		require.True(t, completed(again))
 		require.Equal(t, first.keys.ClientKey, second.keys.ClientKey)
 		require.Equal(t, film, frames(t, second.client(t), again))
+		for _, key := range []string{first.keys.OperatorKey, first.keys.ClientKey, first.keys.WorkerKey} {
+			require.Contains(t, first.output(), key)
+			require.NotContains(t, second.output(), key, "keys are shown when they are made")
+		}
+		require.NotContains(t, first.output(), first.keys.AdminKey)
 		until(t, second.client(t), submit(t, second.client(t), "and goes on", 1, 0), time.Minute, completed)
+	})
+
+	t.Run("SaysWhereOtherMachinesReachIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := start(t, "--agents", "0", "--listen", "0.0.0.0:0")
+		addresses, err := net.InterfaceAddrs()
+		require.NoError(t, err)
+		port := s.keys.Endpoint[strings.LastIndex(s.keys.Endpoint, ":"):]
+
+		require.Contains(t, s.keys.Endpoint, "http://127.0.0.1:")
+		for _, each := range addresses {
+			at := each.(*net.IPNet).IP
+			if at.To4() == nil || at.IsLoopback() {
+				continue
+			}
+			eventually(t, time.Minute, "it says so", func(context.Context) bool {
+				return strings.Contains(s.output(), "also at   http://"+at.String()+port) && strings.Contains(s.output(), "Set REELAY_PUBLIC_URL")
+			})
+			answer, err := http.Get("http://" + at.String() + port + "/readyz")
+			require.NoError(t, err)
+			answer.Body.Close()
+			require.Equal(t, http.StatusOK, answer.StatusCode)
+		}
 	})
 
 	t.Run("KeepsItsKeysToItself", func(t *testing.T) {

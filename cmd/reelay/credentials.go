@@ -25,12 +25,11 @@ type credentials struct {
 const credentialsFile = "credentials.json"
 
 // credentials returns the keys in the file, and makes those that are missing or
-// that this database does not know.
-func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) (credentials, error) {
-	var c credentials
+// that this database does not know. It tells whether any of them is new.
+func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) (c credentials, made bool, err error) {
 	if data, err := os.ReadFile(path); err == nil {
 		if err := json.Unmarshal(data, &c); err != nil {
-			return c, fmt.Errorf("%s is not JSON: %w; remove it to get new keys", path, err)
+			return c, false, fmt.Errorf("%s is not JSON: %w; remove it to get new keys", path, err)
 		}
 	}
 	c.Endpoint, c.CAFile = endpoint, caFile
@@ -50,13 +49,14 @@ func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) 
 		}
 		account, err := s.keys().EnsureAccount(ctx, key.account, key.tier)
 		if err != nil {
-			return c, err
+			return c, made, err
 		}
 		if _, *key.secret, err = s.keys().Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: key.role, Name: "up " + strings.ToLower(string(key.role))}); err != nil {
-			return c, err
+			return c, made, err
 		}
+		made = true
 	}
-	return c, writePrivate(path, c)
+	return c, made, writePrivate(path, c)
 }
 
 // writePrivate replaces a file that only its owner may read.

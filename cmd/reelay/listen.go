@@ -24,7 +24,7 @@ func listen(address string) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with --listen, or --listen 127.0.0.1:0 for any", address, errors.Unwrap(err))
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with --listen, or --listen 127.0.0.1:0 for any; through task: go tool task up -- --listen …", address, errors.Unwrap(err))
 	}
 	return listener, nil
 }

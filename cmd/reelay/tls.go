@@ -142,11 +142,13 @@ const (
 // selfSigned returns a certificate of our own for this machine and host, which it
 // makes in the folder unless a good one is there. Who shall trust it must be given
 // the file.
-func selfSigned(dir, host string) (tlsFiles, error) {
+func selfSigned(dir string, more ...string) (tlsFiles, error) {
 	files := tlsFiles{cert: filepath.Join(dir, "tls-cert.pem"), key: filepath.Join(dir, "tls-key.pem")}
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
-	if host != "" && !slices.Contains(hosts, host) {
-		hosts = append(hosts, host)
+	for _, host := range more {
+		if host != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
 	}
 	if pair, err := files.load(); err == nil && time.Until(pair.Leaf.NotAfter) > selfSignedRenew &&
 		!slices.ContainsFunc(hosts, func(h string) bool { return pair.Leaf.VerifyHostname(h) != nil }) {

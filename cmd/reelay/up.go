@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -47,7 +48,7 @@ func upCommand() *cobra.Command {
 				return err
 			}
 			cfg.setUpLog()
-			return up(cmd.Context(), cfg, o, func(endpoint string, c credentials) { printReady(cmd, endpoint, c, o) })
+			return up(cmd.Context(), cfg, o, func(r running) { r.print(cmd.OutOrStdout()) })
 		},
 	}
 	flags := cmd.Flags()
@@ -94,19 +95,39 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 	return nil
 }
 
-func printReady(cmd *cobra.Command, endpoint string, c credentials, o upOptions) {
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "ready %s\n", endpoint)
-	fmt.Fprintf(out, "  console   %s (log in with the operator key)\n", endpoint)
-	fmt.Fprintf(out, "  operator  %s\n  client    %s\n  worker    %s\n  admin     %s\n", c.OperatorKey, c.ClientKey, c.WorkerKey, c.AdminKey)
-	fmt.Fprintf(out, "  also in   %s\n", filepath.Join(o.data, credentialsFile))
-	if c.CAFile != "" {
-		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", c.CAFile, fingerprint(c.CAFile))
+// running is what the user of `up` should know once all of it answers.
+type running struct {
+	credentials
+	// elsewhere are this machine's other addresses at which the API is served, if no
+	// public URL says which one others use.
+	elsewhere []string
+	// made is set if a key is new. Keys are shown once: what `up` prints is often kept
+	// in a log.
+	made bool
+	file string // of the credentials
+}
+
+func (r running) print(out io.Writer) {
+	fmt.Fprintf(out, "ready %s\n", r.Endpoint)
+	fmt.Fprintf(out, "  console   %s (log in with the operator key)\n", r.Endpoint)
+	for _, address := range r.elsewhere {
+		fmt.Fprintf(out, "  also at   %s\n", address)
+	}
+	if r.made {
+		fmt.Fprintf(out, "  operator  %s\n  client    %s\n  worker    %s\n", r.OperatorKey, r.ClientKey, r.WorkerKey)
+	}
+	fmt.Fprintf(out, "  keys      %s\n", r.file)
+	if r.CAFile != "" {
+		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", r.CAFile, fingerprint(r.CAFile))
+	}
+	if len(r.elsewhere) > 0 {
+		fmt.Fprintf(out, "Other machines reach this API, but links in webhooks begin with %s.\n"+
+			"Set REELAY_PUBLIC_URL to the address that they use.\n", r.Endpoint)
 	}
 }
 
 // up runs everything until ctx ends. isReady is called once all of it answers.
-func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint string, c credentials)) error {
+func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) error {
 	listener, err := listen(cfg.listen) // first: if it cannot, nothing is left behind
 	if err != nil {
 		return err
@@ -131,6 +152,10 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 			return err
 		}
 	}
+	ready := running{file: filepath.Join(o.data, credentialsFile)}
+	if cfg.publicURL == "" {
+		ready.elsewhere = elsewhere(cfg.tls.used() || o.selfSigned, listener.Addr())
+	}
 	caFile, err := cfg.serveAt(listener, o)
 	if err != nil {
 		return err
@@ -138,15 +163,14 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 	if err := cfg.writeStores(o.data); err != nil {
 		return err
 	}
-	keys, err := prepare(ctx, cfg, o, caFile)
-	if err != nil {
+	if ready.credentials, ready.made, err = prepare(ctx, cfg, o, caFile); err != nil {
 		return err
 	}
 	roster := newRoster(filepath.Join(o.data, rosterFile))
 	defer roster.close()
 	own.list(roster)
 	address := cfg.tls.scheme() + reachable(listener.Addr())
-	agents, err := openAgents(o.data, cfg.agentsEndpoint(address), keys, roster)
+	agents, err := openAgents(o.data, cfg.agentsEndpoint(address), ready.credentials, roster)
 	if err != nil {
 		return err
 	}
@@ -157,7 +181,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(endpoint stri
 	}
 	defer socket.Close()
 	t := &tree{own: own, agents: agents, processes: newProcesses(cfg, o, socket, roster), roster: roster}
-	return t.run(ctx, address, func() { isReady(cfg.publicURL, keys) })
+	return t.run(ctx, address, func() { isReady(ready) })
 }
 
 // serveAt settles by which address, and which certificate, the API is reached. It
@@ -172,7 +196,7 @@ func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err
 		if err != nil {
 			return "", err
 		}
-		if c.tls, err = selfSigned(dir, host); err != nil {
+		if c.tls, err = selfSigned(dir, append(machineAddresses(listener.Addr()), host)...); err != nil {
 			return "", err
 		}
 		caFile = c.tls.cert
@@ -204,19 +228,19 @@ const postgresConnections = 180
 
 // prepare brings the database up to date, and writes the keys and the pool that
 // `up` promises.
-func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, err error) {
+func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, made bool, err error) {
 	s, err := openStack(ctx, cfg, cfg.publicURL)
 	if err != nil {
-		return keys, err
+		return keys, false, err
 	}
 	defer s.Close()
 	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
-		return keys, err
+		return keys, false, err
 	}
-	if keys, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL, caFile); err != nil {
-		return keys, err
+	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL, caFile); err != nil {
+		return keys, made, err
 	}
-	return keys, s.localPool(ctx, o)
+	return keys, made, s.localPool(ctx, o)
 }
 
 // tree is all that `up` runs.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/reelay/reelay/gpu/provider/local"
@@ -74,6 +75,40 @@ func reachable(addr net.Addr) string {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return addr.String()
+}
+
+// machineAddresses are the addresses of this machine, but for loopback, at which a
+// listener serves because it listens on all of them.
+func machineAddresses(addr net.Addr) []string {
+	at, _ := addr.(*net.TCPAddr)
+	if at == nil || !at.IP.IsUnspecified() {
+		return nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // they are for information only
+	}
+	var found []string
+	for _, each := range all {
+		network, ok := each.(*net.IPNet)
+		if ok && network.IP.IsGlobalUnicast() && (network.IP.To4() != nil || at.IP.To4() == nil) {
+			found = append(found, network.IP.String())
+		}
+	}
+	return found
+}
+
+// elsewhere is at which other URLs a listener serves.
+func elsewhere(secure bool, addr net.Addr) []string {
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	var urls []string
+	for _, address := range machineAddresses(addr) {
+		urls = append(urls, scheme+net.JoinHostPort(address, strconv.Itoa(addr.(*net.TCPAddr).Port)))
+	}
+	return urls
 }
 
 // localPool writes the pool of local agents as the flags want it.

@@ -17,10 +17,11 @@ import (
 const limit = 2 * time.Minute
 
 // Open opens a browser, which closes with the test. complaints are the errors that
-// its pages have logged so far.
-func Open(t testing.TB) (ctx context.Context, complaints func() []string) {
+// its pages have logged so far. more are options of the browser.
+func Open(t testing.TB, more ...chromedp.ExecAllocatorOption) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-dev-shm-usage", true))
+	options = append(options, more...)
 	browser, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	// chromedp is older than Chromium, and reports what it does not know.
