@@ -932,7 +932,12 @@ type Job struct {
 	// While SCHEDULED: when it is due.
 	RunAt *time.Time `json:"runAt"`
 	// By when a worker must have started it, if the submit said so; a retry or redrive drops it.
-	ExpiresAt   *time.Time `json:"expiresAt"`
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// Seconds that the current run has been QUEUED, all its waits together: not the time before runAt, while it was
+	// BLOCKED, or between a failure and its retry. Null if it is not known.
+	WaitedSeconds *float64 `json:"waitedSeconds"`
+	// Seconds that workers have held the current run's lease, all its attempts together. Null if it is not known.
+	RanSeconds  *float64   `json:"ranSeconds"`
 	CreatedAt   time.Time  `json:"createdAt"`
 	StartedAt   *time.Time `json:"startedAt"`
 	CompletedAt *time.Time `json:"completedAt"`
@@ -1005,6 +1010,12 @@ func (v *Job) GetRunAt() *time.Time { return v.RunAt }
 
 // GetExpiresAt returns Job.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *Job) GetExpiresAt() *time.Time { return v.ExpiresAt }
+
+// GetWaitedSeconds returns Job.WaitedSeconds, and is useful for accessing the field via an interface.
+func (v *Job) GetWaitedSeconds() *float64 { return v.WaitedSeconds }
+
+// GetRanSeconds returns Job.RanSeconds, and is useful for accessing the field via an interface.
+func (v *Job) GetRanSeconds() *float64 { return v.RanSeconds }
 
 // GetCreatedAt returns Job.CreatedAt, and is useful for accessing the field via an interface.
 func (v *Job) GetCreatedAt() time.Time { return v.CreatedAt }
@@ -1258,6 +1269,12 @@ func (v *JobHistory) GetRunAt() *time.Time { return v.Job.RunAt }
 // GetExpiresAt returns JobHistory.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetExpiresAt() *time.Time { return v.Job.ExpiresAt }
 
+// GetWaitedSeconds returns JobHistory.WaitedSeconds, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
+
+// GetRanSeconds returns JobHistory.RanSeconds, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetRanSeconds() *float64 { return v.Job.RanSeconds }
+
 // GetCreatedAt returns JobHistory.CreatedAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetCreatedAt() time.Time { return v.Job.CreatedAt }
 
@@ -1352,6 +1369,10 @@ type __premarshalJobHistory struct {
 
 	ExpiresAt *time.Time `json:"expiresAt"`
 
+	WaitedSeconds *float64 `json:"waitedSeconds"`
+
+	RanSeconds *float64 `json:"ranSeconds"`
+
 	CreatedAt time.Time `json:"createdAt"`
 
 	StartedAt *time.Time `json:"startedAt"`
@@ -1400,6 +1421,8 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.WastedGpuSeconds = v.Job.WastedGpuSeconds
 	retval.RunAt = v.Job.RunAt
 	retval.ExpiresAt = v.Job.ExpiresAt
+	retval.WaitedSeconds = v.Job.WaitedSeconds
+	retval.RanSeconds = v.Job.RanSeconds
 	retval.CreatedAt = v.Job.CreatedAt
 	retval.StartedAt = v.Job.StartedAt
 	retval.CompletedAt = v.Job.CompletedAt
@@ -4082,6 +4105,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -4485,6 +4510,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -4950,6 +4977,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -5046,6 +5075,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -5244,6 +5275,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -5375,6 +5408,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -5501,6 +5536,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -6250,6 +6287,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -6512,6 +6551,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt
@@ -6620,6 +6661,8 @@ fragment Job on Job {
 	wastedGpuSeconds
 	runAt
 	expiresAt
+	waitedSeconds
+	ranSeconds
 	createdAt
 	startedAt
 	completedAt

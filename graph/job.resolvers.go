@@ -87,6 +87,14 @@ func (r *jobResolver) Cancellation(ctx context.Context, obj *models.Job) (*model
 	return obj, nil
 }
 
+func (r *jobResolver) WaitedSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
+	return obj.Waited(r.Reader.Clock.Now()), nil
+}
+
+func (r *jobResolver) RanSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
+	return obj.Ran(r.Reader.Clock.Now()), nil
+}
+
 func (r *jobConnectionResolver) TotalCount(ctx context.Context, obj *JobConnection) (int, error) {
 	return r.Reader.CountJobs(ctx, principal(ctx), obj.filter)
 }

@@ -50,6 +50,7 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	if job.WaitedSeconds == nil {
 		job.WaitedSeconds = new(max(now.Sub(job.QueuedAt).Seconds(), 0)) // a clock may be set back
 	}
+	job.LeasedAt = now
 	job.AttemptNo++
 	attempt := &models.Attempt{
 		ID: models.NewAttemptID(), JobID: job.ID, Run: job.Run, AttemptNo: job.AttemptNo, WorkerID: w.ID,

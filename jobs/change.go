@@ -73,6 +73,10 @@ func (c *change) move(to models.JobStatus) error {
 	if !CanMove(c.job.Status, to) {
 		return conflict("This job is %s: it cannot become %s.", c.job.Status, to)
 	}
+	c.job.QueuedSeconds = c.job.Waited(c.now)
+	if !to.Live() {
+		c.job.LeasedSeconds = c.job.Ran(c.now)
+	}
 	c.job.Status = to
 	return nil
 }

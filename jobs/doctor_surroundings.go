@@ -127,7 +127,7 @@ func settings(s *models.Surroundings, drift time.Duration) []Finding {
 			"Raise max_connections, lower REELAY_DATABASE_CONNECTIONS, or put a pooler in between."),
 		Advise("clock", "This machine's clock agrees with PostgreSQL's.",
 			when(drift > driftLimit, "They are %s apart.", drift.Round(time.Second)),
-			"Leases are by PostgreSQL's clock alone; but signed links, and asynq's own leases, go by this machine's.",
+			"Leases, due times and links follow PostgreSQL's clock; asynq's own leases, and Google's check of when a link begins, follow this machine's.",
 			"Run an NTP client on both machines."),
 	}
 }

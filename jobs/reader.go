@@ -24,6 +24,8 @@ type Reader struct {
 	Objects   Objects
 	Catalogue *Catalogue
 	Estimates *Estimator
+	// Clock tells how long what is under way has lasted.
+	Clock *Clock
 
 	reads gather[*jobRead]
 }
@@ -34,7 +36,7 @@ const maxReads = 4
 
 // NewReader returns a reader. What it estimates by may be set before its first use.
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects Objects, catalogue *Catalogue) *Reader {
-	return &Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, reads: gather[*jobRead]{most: maxReads}}
+	return &Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, Clock: &Clock{DB: db}, reads: gather[*jobRead]{most: maxReads}}
 }
 
 const (

@@ -139,6 +139,7 @@ func (c *change) fresh(lane models.Tier) {
 	job.CancelBy, job.CancelReason = "", ""
 	job.CancelRequestedAt, job.CancelDeliveredAt, job.CancelStoppedAt = time.Time{}, time.Time{}, time.Time{}
 	job.StartedAt, job.CompletedAt, job.WaitedSeconds = time.Time{}, time.Time{}, nil
+	job.QueuedSeconds, job.LeasedSeconds = new(0.0), new(0.0)
 	job.ProgressEventAt, job.ProgressEventPercent = time.Time{}, nil
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }

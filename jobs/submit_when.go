@@ -97,6 +97,7 @@ func (c *change) begin(in Submission, d dependencies) error {
 		return err
 	}
 	job.Progress = models.Progress{Phase: models.PhaseWaiting}
+	job.QueuedSeconds, job.LeasedSeconds = new(0.0), new(0.0)
 	switch {
 	case d.count() > 0:
 		job.Status, job.BlockedBy = models.JobBlocked, d.count()

@@ -25,6 +25,8 @@ type Summary struct {
 	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still of the film."`
 	DurationSec          *float64     `json:"duration_sec" doc:"Length of the film in seconds: the one asked for, until there is one."`
 	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"From the first start to the end, in milliseconds."`
+	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together; a wait that has not ended is added when it does."`
+	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together; an attempt that has not ended is added when it does."`
 	CostUSD              *float64     `json:"cost_usd" doc:"What the job cost, in US dollars."`
 	FailureReason        *string      `json:"failure_reason" doc:"Why it failed, in a sentence."`
 	CreatedAt            time.Time    `json:"created_at"`
@@ -107,6 +109,7 @@ func summarize(job *models.Job) *Summary {
 		DurationSec: filmSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 	}
+	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
 	if job.Status.Live() && job.ETASeconds != nil {
 		s.ETASeconds = new(rounded(*job.ETASeconds))
 	}

@@ -54,6 +54,7 @@ func TestSummarize(t *testing.T) {
 		require.True(t, job.CreatedAt.Equal(created))
 		delete(got, "created_at")
 		require.Equal(t, map[string]any{
+			"waited_seconds": 0.0, "ran_seconds": 0.0,
 			"job_id": string(job.ID), "status": "queued", "progress_pct": 0.0, "phase": "waiting", "progress_message": nil,
 			"eta_seconds": nil, "estimated_wait_seconds": nil, "attempt_no": 0.0, "max_attempts": 5.0,
 			"result_url": nil, "thumbnail_url": nil, "duration_sec": 1.0, "processing_time_ms": nil, "cost_usd": nil,

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -152,13 +153,48 @@ type Job struct {
 	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds"`
 	PredictedSeconds     *float64 `bun:"predicted_seconds"`
 	WaitedSeconds        *float64 `bun:"waited_seconds"`
+	// QueuedSeconds is how long the run was QUEUED, and LeasedSeconds how long workers
+	// held it, both without the period that has not ended: Waited and Ran add that. nil
+	// is not known.
+	QueuedSeconds *float64 `bun:"queued_seconds"`
+	LeasedSeconds *float64 `bun:"leased_seconds"`
 
-	CreatedAt   time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
-	QueuedAt    time.Time `bun:"queued_at,nullzero"`
+	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	QueuedAt  time.Time `bun:"queued_at,nullzero"`
+	// LeasedAt is when the newest lease began.
+	LeasedAt    time.Time `bun:"leased_at,nullzero"`
 	StartedAt   time.Time `bun:"started_at,nullzero"`
 	CompletedAt time.Time `bun:"completed_at,nullzero"`
 	// DeletedAt is when its prompt and artifacts were deleted for good.
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+}
+
+// Waited returns for how many seconds the job's run has been QUEUED up to now, all its
+// waits together: without the time before it was due, while it was BLOCKED, and between
+// a failure and its retry. nil is not known.
+func (j *Job) Waited(now time.Time) *float64 {
+	if j.Status == JobQueued {
+		return addSince(j.QueuedSeconds, j.QueuedAt, now)
+	}
+	return j.QueuedSeconds
+}
+
+// Ran returns for how many seconds workers have held the job's run up to now, all its
+// attempts together. nil is not known.
+func (j *Job) Ran(now time.Time) *float64 {
+	if j.Status.Live() {
+		return addSince(j.LeasedSeconds, j.LeasedAt, now)
+	}
+	return j.LeasedSeconds
+}
+
+// addSince adds the time since then to seconds, in whole milliseconds. PostgreSQL's
+// clock may have been set back.
+func addSince(seconds *float64, then, now time.Time) *float64 {
+	if seconds == nil || then.IsZero() {
+		return nil
+	}
+	return new(math.Round(1000*(*seconds+max(now.Sub(then).Seconds(), 0))) / 1000)
 }
 
 // RetryPolicy is how a client narrows the backoff between a job's attempts.

@@ -101,6 +101,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error { return jobs.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "estimates", jobs.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {

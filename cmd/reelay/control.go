@@ -84,6 +84,7 @@ func (s *stack) control(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error { return jobs.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier}

@@ -64,6 +64,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.CompletedAt != nil {
 		field("ended", "%s, %s after it was created", job.CompletedAt.Local().Format(time.RFC3339), formatSeconds(job.CompletedAt.Sub(job.CreatedAt).Seconds()))
 	}
+	if job.WaitedSeconds != nil && job.RanSeconds != nil {
+		field("times", "queued for %s, held by workers for %s", formatSeconds(*job.WaitedSeconds), formatSeconds(*job.RanSeconds))
+	}
 	if job.Status == client.JobStatusFailed {
 		field("why", "%s", failure(&job.Job))
 	}

@@ -38,6 +38,7 @@ type stack struct {
 	// videoModels is what clients of the Videos API call the catalogue's models.
 	videoModels videos.Models
 	estimates   *jobs.Estimator
+	clock       *jobs.Clock
 	rates       *rate.Limiter
 	graphql     *graph.API // once its handler is made
 
@@ -73,11 +74,15 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.notifier.DB = s.db
+	s.clock = &jobs.Clock{DB: s.workers}
+	if err := s.clock.Pass(ctx); err != nil { // it is read again soon
+		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
+	}
 	if err := s.openRedis(); err != nil {
 		return nil, err
 	}
 	s.objects, err = blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey,
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey, Now: s.clock.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -179,7 +184,7 @@ func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
 
 func (s *stack) reader() *jobs.Reader {
 	r := jobs.NewReader(s.db, s.sealer, s.objects, s.catalogue)
-	r.Estimates = s.estimates
+	r.Estimates, r.Clock = s.estimates, s.clock
 	return r
 }
 

@@ -13,7 +13,9 @@ import (
 
 // googleSigner signs V4 URLs of Google Cloud Storage. It signs with the key of
 // a service account's file if the credentials are one, else by a call of IAM's
-// signBlob, for which the service account must be a token creator of itself.
+// signBlob, for which the service account must be a token creator of itself. A link
+// ends when expires says, but states the time of this host's clock as its beginning:
+// Google refuses one that begins more than 15 minutes ahead of its own time.
 type googleSigner struct {
 	bucket *storage.BucketHandle
 }

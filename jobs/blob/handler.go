@@ -50,7 +50,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Objects are read by GET and HEAD and stored by PUT.", http.StatusMethodNotAllowed)
 		return
 	}
-	granted, err := h.links.verify(r, time.Now())
+	granted, err := h.links.verify(r, h.store.now())
 	if err == nil {
 		err = serve(w, r, granted)
 	}

@@ -103,8 +103,12 @@ func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	if err != nil {
 		return terms{}, fmt.Errorf("a signed link has no expiry: %w", err)
 	}
-	if end := time.Unix(expires, 0); !now.Before(end) {
+	switch end := time.Unix(expires, 0); {
+	case !now.Before(end):
 		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Ask for a new one.", end.UTC().Format(time.RFC3339))
+	case end.After(now.Add(maxTTL)):
+		return terms{}, refuse(http.StatusForbidden, "This link ends at %s, more than %.0f days from now: it was signed by a wrong clock. Ask for a new one.",
+			end.UTC().Format(time.RFC3339), maxTTL.Hours()/24)
 	}
 	granted := terms{key: key, filename: params.Get("filename")}
 	if method == http.MethodPut {

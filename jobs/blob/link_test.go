@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +88,45 @@ func TestLink(t *testing.T) {
 
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
 		require.Contains(t, answer, "expired at "+upload.ExpiresAt.Format("2006-01-02T15:"))
+		require.Equal(t, http.StatusForbidden, status)
+	})
+
+	t.Run("IsSignedAndJudgedByTheGivenClock", func(t *testing.T) {
+		t.Parallel()
+		ahead := new(atomic.Int64)
+		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		status := func(link string) int {
+			response, _ := get(t, http.MethodGet, link)
+			return response.StatusCode
+		}
+
+		for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour, 30 * 24 * time.Hour} {
+			ahead.Store(int64(off))
+			s.store(t, off.String(), "one film")
+			link := s.linkDownload(t, off.String())
+			upload := s.linkUpload(t, film("next", "one film"))
+
+			require.WithinDuration(t, time.Now().Add(off+time.Hour), upload.ExpiresAt, time.Minute)
+			require.Equal(t, http.StatusOK, status(link), off)
+			ahead.Store(int64(off + 61*time.Minute))
+			require.Equal(t, http.StatusForbidden, status(link), off)
+		}
+	})
+
+	t.Run("IsRefusedIfItEndsLaterThanAnyMay", func(t *testing.T) {
+		t.Parallel()
+		ahead := new(atomic.Int64)
+		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		s.store(t, "film", "one film")
+		ahead.Store(int64(30 * 24 * time.Hour)) // a process that signs by a wrong clock
+		link, upload := s.linkDownload(t, "film"), s.linkUpload(t, film("next", "one film"))
+		ahead.Store(0)
+
+		response, answer := get(t, http.MethodGet, link)
+		status, _ := send(t, upload, strings.NewReader("one film"))
+
+		require.Equal(t, http.StatusForbidden, response.StatusCode)
+		require.Contains(t, answer, "more than 7 days from now")
 		require.Equal(t, http.StatusForbidden, status)
 	})
 

@@ -84,6 +84,11 @@ type served struct {
 // serve opens a store on an emulator, whose handler gives a stalled connection
 // up after stallLimit.
 func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
+	return serveAt(t, emulatorHost, stallLimit, nil)
+}
+
+// serveAt is serve with a clock; nil is this process's.
+func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now func() time.Time) served {
 	s := served{answered: make(chan struct{}, 100)}
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { s.answered <- struct{}{} }()
@@ -91,7 +96,7 @@ func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 	}))
 	var err error
 	s.Store, err = blob.Open(t.Context(), blob.Config{
-		Bucket: "films", EmulatorHost: emulatorHost, LinkKey: linkKey,
+		Bucket: "films", EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -39,6 +39,10 @@ type Config struct {
 	EmulatorHost string
 	// LinkKey signs the links: 32 random bytes, the same in every process.
 	LinkKey []byte
+
+	// Now is the clock by which links are signed and judged, the same in every
+	// process; nil is this process's own.
+	Now func() time.Time
 }
 
 // Store is a bucket and the links into it. It implements jobs.Objects.
@@ -47,6 +51,7 @@ type Store struct {
 	bucket  *storage.BucketHandle
 	signer  signer
 	handler http.Handler
+	now     func() time.Time
 }
 
 // signer makes links whose terms somebody will hold: the store, or Handler.
@@ -62,6 +67,9 @@ type signer interface {
 func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store, error) {
 	if cfg.Bucket == "" {
 		return nil, errors.New("open the object store: no bucket is named; set GCS_BUCKET")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	open := openGoogle
 	if cfg.EmulatorHost != "" {
@@ -84,7 +92,7 @@ func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*S
 		return nil, err
 	}
 	bucket := client.Bucket(cfg.Bucket)
-	return &Store{client: client, bucket: bucket, signer: googleSigner{bucket}, handler: http.NotFoundHandler()}, nil
+	return &Store{client: client, bucket: bucket, signer: googleSigner{bucket}, handler: http.NotFoundHandler(), now: cfg.Now}, nil
 }
 
 func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
@@ -107,7 +115,7 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 	if err != nil {
 		return nil, err
 	}
-	store := &Store{client: client, bucket: client.Bucket(cfg.Bucket), signer: links}
+	store := &Store{client: client, bucket: client.Bucket(cfg.Bucket), signer: links, now: cfg.Now}
 	store.handler = &handler{store: store, links: links, stallLimit: stallLimit}
 	if err := store.createBucket(ctx); err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -141,7 +149,7 @@ func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) 
 	if err := checkUpload(u); err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %q: %w", u.Key, err)
 	}
-	expires, err := expiry(time.Now(), ttl)
+	expires, err := expiry(s.now(), ttl)
 	if err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
 	}
@@ -158,7 +166,7 @@ func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.D
 	if err := checkKey(key); err != nil {
 		return "", fmt.Errorf("link the download of %q: %w", key, err)
 	}
-	expires, err := expiry(time.Now(), ttl)
+	expires, err := expiry(s.now(), ttl)
 	if err != nil {
 		return "", fmt.Errorf("link the download of %s: %w", key, err)
 	}

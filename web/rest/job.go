@@ -51,6 +51,8 @@ type jobView struct {
 	StartedAt   *time.Time   `json:"started_at"`
 	CompletedAt *time.Time   `json:"completed_at" doc:"When it ended, however it did."`
 	Retries     int          `json:"retries" doc:"Attempts after the first."`
+	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together; a wait that has not ended is added when it does."`
+	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together; an attempt that has not ended is added when it does."`
 	Result      object       `json:"result" doc:"Of a completed job: result_url, thumbnail_url, duration_sec, and output, what its worker answered."`
 }
 
@@ -247,6 +249,7 @@ func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
+		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds,
 	}
 }
 

@@ -1,0 +1,52 @@
+package jobs
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Clock is PostgreSQL's clock as a process knows it without a query: what it said when
+// it was last read, and the time that has passed since then by the process's monotonic
+// clock. The process's own time of day, which may be wrong, has no part in it. It is for
+// what is not decided by a statement, such as the expiry of links.
+type Clock struct {
+	DB *bun.DB
+
+	newest atomic.Pointer[clockReading]
+}
+
+// clockReading is what PostgreSQL's clock said, and when, by this process.
+type clockReading struct{ said, at time.Time }
+
+const (
+	// ClockEvery is how often a process reads PostgreSQL's clock.
+	ClockEvery = 10 * time.Second
+	// slowReading is how long a reading may take: a slower one does not replace another.
+	slowReading = time.Second
+)
+
+// Pass reads PostgreSQL's clock.
+func (c *Clock) Pass(ctx context.Context) error {
+	before := time.Now()
+	said, err := models.Now(ctx, c.DB)
+	if err != nil {
+		return wrap(err, "read PostgreSQL's clock")
+	}
+	if took := time.Since(before); took < slowReading || c.newest.Load() == nil {
+		c.newest.Store(&clockReading{said: said, at: before.Add(took / 2)})
+	}
+	return nil
+}
+
+// Now returns PostgreSQL's time, or the process's own if that was never read.
+func (c *Clock) Now() time.Time {
+	reading := c.newest.Load()
+	if reading == nil {
+		return time.Now()
+	}
+	return reading.said.Add(time.Since(reading.at))
+}
