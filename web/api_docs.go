@@ -266,9 +266,5 @@ func (c *console) apiDocs(w http.ResponseWriter, r *http.Request, _ jobs.Princip
 	if c.restAPI == nil {
 		return errNoPage
 	}
-	scheme := "http://"
-	if c.Secure {
-		scheme = "https://"
-	}
-	return render(w, r, http.StatusOK, apiDocsPage(c.restAPI, scheme+r.Host))
+	return render(w, r, http.StatusOK, apiDocsPage(c.restAPI, c.origin(r)))
 }

@@ -144,6 +144,18 @@ func (q jobQuery) live() string {
 // narrows tells whether the query leaves any jobs out.
 func (q jobQuery) narrows() bool { return q.path("") != "" }
 
+// empty says that no job matches, and where the words of the search were looked for.
+func (v *jobList) empty() string {
+	text := "No jobs match these filters."
+	if v.Older != "" {
+		text = "No matches among the newest jobs. Older jobs were not searched yet."
+	}
+	if search, err := jobs.ParseSearch(v.Filter.Search); err == nil {
+		text = strings.TrimSpace(text + " " + search.Note())
+	}
+	return text
+}
+
 // marked splits the search at the term that cannot be read.
 func (v *jobList) marked() (before, term, after string) {
 	text := []rune(v.Filter.Search)

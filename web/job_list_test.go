@@ -108,8 +108,20 @@ func TestJobList(t *testing.T) {
 		require.NotContains(t, got, "Clear filters")
 
 		got = b.get(t, "/jobs?q=nothing").Body
-		require.Contains(t, got, `No jobs match these filters. <a class="inline" href="/jobs">Clear filters</a>`)
+		require.Contains(t, got, "No jobs match these filters.")
+		require.Contains(t, got, `<a class="inline" href="/jobs">Clear filters</a>`)
 		require.NotContains(t, got, "REELAY_ENDPOINT")
+	})
+
+	t.Run("SaysThatPromptsAreNotSearched", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+
+		const note = "Prompts are encrypted and cannot be searched."
+		require.Contains(t, b.get(t, "/jobs?q=lighthouse").Body, "No jobs match these filters. Words match ids, idempotency keys and metadata values. "+note)
+		require.NotContains(t, b.get(t, "/jobs?q=status:failed").Body, note)
 	})
 
 	t.Run("MarksADeletedJob", func(t *testing.T) {
