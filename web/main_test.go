@@ -48,7 +48,13 @@ func configure(s *jobstest.Stack) Config {
 func stranger(t *testing.T) *browser {
 	t.Helper()
 	stack := jobstest.New(t)
-	server := httptest.NewServer(New(configure(stack)))
+	return serve(t, stack, configure(stack))
+}
+
+// serve opens a console of this configuration.
+func serve(t *testing.T, stack *jobstest.Stack, config Config) *browser {
+	t.Helper()
+	server := httptest.NewServer(New(config))
 	t.Cleanup(server.Close)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
@@ -62,9 +68,14 @@ func stranger(t *testing.T) *browser {
 func operator(t *testing.T) *browser {
 	t.Helper()
 	b := stranger(t)
+	b.logIn(t)
+	return b
+}
+
+func (b *browser) logIn(t *testing.T) {
+	t.Helper()
 	got := b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}})
 	require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
-	return b
 }
 
 func (b *browser) request(t *testing.T, method, path string, form url.Values, header http.Header) answer {

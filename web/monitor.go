@@ -1,7 +1,11 @@
 package web
 
 import (
+	"bytes"
 	"net/http"
+	"path"
+	"regexp"
+	"strings"
 
 	"github.com/hibiken/asynq"
 	"github.com/hibiken/asynqmon"
@@ -14,7 +18,6 @@ func Monitor(redis asynq.RedisConnOpt) *asynqmon.HTTPHandler {
 }
 
 // monitorPolicy is what asynqmon needs: its page has inline scripts and styles.
-// It also asks for fonts from Google, which are not let through.
 const monitorPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
@@ -31,6 +34,45 @@ func (c *console) monitor(w http.ResponseWriter, r *http.Request, p jobs.Princip
 		}
 	}
 	w.Header().Set("Content-Security-Policy", monitorPolicy)
-	c.Monitor.ServeHTTP(w, r)
+	if !isMonitorPage(r) {
+		c.Monitor.ServeHTTP(w, r)
+		return nil
+	}
+	page := &heldPage{ResponseWriter: w}
+	c.Monitor.ServeHTTP(page, r)
+	return page.send(r)
+}
+
+// isMonitorPage tells whether asynqmon answers with its page, as it does wherever
+// it has no file.
+func isMonitorPage(r *http.Request) bool {
+	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/asynqmon/api/") && path.Ext(r.URL.Path) == ""
+}
+
+// heldPage keeps asynqmon's page until it is complete.
+type heldPage struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (p *heldPage) WriteHeader(status int)      { p.status = status }
+func (p *heldPage) Write(b []byte) (int, error) { return p.body.Write(b) }
+
+// googleFonts are style sheets that asynqmon asks for and that are not let through.
+var googleFonts = regexp.MustCompile(`<link rel="stylesheet" href="https://fonts\.googleapis\.com/[^"]*"/>`)
+
+// send sends the page with a way back to the console.
+func (p *heldPage) send(r *http.Request) error {
+	var note bytes.Buffer
+	if err := monitorNote().Render(r.Context(), &note); err != nil {
+		return err
+	}
+	html := googleFonts.ReplaceAllLiteral(p.body.Bytes(), nil)
+	html = bytes.Replace(html, []byte("<body>"), append([]byte("<body>"), note.Bytes()...), 1)
+	if p.status != 0 {
+		p.ResponseWriter.WriteHeader(p.status)
+	}
+	_, _ = p.ResponseWriter.Write(html)
 	return nil
 }

@@ -3,10 +3,13 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/hibiken/asynq"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -184,6 +187,30 @@ func TestMonitor(t *testing.T) {
 		unwritten := b.post(t, "/asynqmon/api/queues/pro:pause", nil)
 		require.Equal(t, http.StatusInternalServerError, unwritten.Status)
 		require.NotContains(t, unwritten.Body, "the monitor")
+	})
+
+	t.Run("LeadsBackToTheConsole", func(t *testing.T) {
+		t.Parallel()
+
+		stack := jobstest.New(t)
+		config := configure(stack)
+		monitor := Monitor(asynq.RedisClientOpt{Addr: "127.0.0.1:1"})
+		t.Cleanup(func() { monitor.Close() })
+		config.Monitor = monitor
+		b := serve(t, stack, config)
+		b.logIn(t)
+
+		for _, path := range []string{"/asynqmon", "/asynqmon/queues/pro"} {
+			got := b.get(t, path)
+			require.Equal(t, http.StatusOK, got.Status, path)
+			require.Contains(t, got.Header.Get("Content-Type"), "text/html", path)
+			require.Contains(t, got.Body, `<a href="/jobs">Back to Reelay</a>`, path)
+			require.Contains(t, got.Body, "window.FLAG_ROOT_PATH", path)
+			require.NotContains(t, got.Body, "googleapis", path)
+		}
+		script := regexp.MustCompile(`src="(/asynqmon/static/js/[^"]+)"`).FindStringSubmatch(b.get(t, "/asynqmon").Body)
+		require.NotNil(t, script)
+		require.NotContains(t, b.get(t, script[1]).Body, "Back to Reelay")
 	})
 
 	t.Run("LoadsNothingFromElsewhere", func(t *testing.T) {

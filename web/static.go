@@ -21,7 +21,7 @@ func asset(name string) string { return assets[name] }
 
 var assets = func() map[string]string {
 	found := map[string]string{}
-	for _, name := range []string{"console.css", "console.js", "live.js", "icon.svg", "vendor/htmx.js", "graphiql.css", "graphiql.js", "vendor/graphiql.css", "vendor/graphiql.js"} {
+	for _, name := range []string{"console.css", "monitor.css", "console.js", "live.js", "icon.svg", "vendor/htmx.js", "graphiql.css", "graphiql.js", "vendor/graphiql.css", "vendor/graphiql.js"} {
 		content, err := staticFiles.ReadFile("static/" + name)
 		if err != nil {
 			continue
