@@ -344,14 +344,14 @@ func intOr(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// doneOf shows how many of all steps or frames are done. A completed job has done
-// all of them, also those after its last report.
+// doneOf shows how many of all steps or frames are done, or "" if that is not
+// known. A completed job has done all of them, also those after its last report.
 func (v *jobView) doneOf(n, total *int) string {
 	if v.Status == models.JobCompleted && total != nil {
 		n = total
 	}
 	if n == nil {
-		return ui.Unknown
+		return ""
 	}
 	return intOr(n) + " of " + intOr(total)
 }

@@ -59,8 +59,9 @@ type heldPage struct {
 func (p *heldPage) WriteHeader(status int)      { p.status = status }
 func (p *heldPage) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// googleFonts are style sheets that asynqmon asks for and that are not let through.
-var googleFonts = regexp.MustCompile(`<link rel="stylesheet" href="https://fonts\.googleapis\.com/[^"]*"/>`)
+// refusedLinks are what asynqmon's page asks for and does not get: Google's fonts, which the
+// policy refuses, and its manifest, for which browsers send no cookie.
+var refusedLinks = regexp.MustCompile(`<link rel="(manifest"|stylesheet" href="https://fonts\.googleapis\.com/)[^>]*>`)
 
 // send sends the page with a way back to the console.
 func (p *heldPage) send(r *http.Request) error {
@@ -68,7 +69,7 @@ func (p *heldPage) send(r *http.Request) error {
 	if err := monitorNote().Render(r.Context(), &note); err != nil {
 		return err
 	}
-	html := googleFonts.ReplaceAllLiteral(p.body.Bytes(), nil)
+	html := refusedLinks.ReplaceAllLiteral(p.body.Bytes(), nil)
 	html = bytes.Replace(html, []byte("<body>"), append([]byte("<body>"), note.Bytes()...), 1)
 	if p.status != 0 {
 		p.ResponseWriter.WriteHeader(p.status)
