@@ -385,7 +385,7 @@ func apiOperationCard(op apiOperation) templ.Component {
 			}
 		}
 		if op.Body != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "<h4>Body</h4><p><code>application/json</code>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "<h4>Body</h4><p><span class=\"quiet\">application/json</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
