@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/client"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,6 +74,32 @@ func TestUp(t *testing.T) {
 			answer.Body.Close()
 			require.Equal(t, http.StatusOK, answer.StatusCode)
 		}
+	})
+
+	t.Run("LetsNoURLOfACustomerReachItsOwnPorts", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		text, err := os.ReadFile(filepath.Join(s.data, "stores.json"))
+		require.NoError(t, err)
+		var stores struct{ RedisURL, EmulatorHost string }
+		require.NoError(t, json.Unmarshal(text, &stores))
+
+		for _, own := range []string{stores.EmulatorHost, stores.RedisURL, s.keys.Endpoint} {
+			at, err := url.Parse(own)
+			require.NoError(t, err)
+			at.Scheme, at.User, at.Path = "http", nil, "/upload/storage/v1/b/reelay/o"
+
+			_, err = s.client(t).CreateWebhookEndpoint(t.Context(), at.String(), client.WebhookFormatStandard, nil)
+
+			require.ErrorContains(t, err, "leads to Reelay itself", at.Host)
+		}
+		store, err := url.Parse(stores.EmulatorHost)
+		require.NoError(t, err)
+		answer, err := http.Get("http://" + store.Host + "/storage/v1/b/reelay/o")
+		require.NoError(t, err)
+		answer.Body.Close()
+		require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "the store asks for a secret")
 	})
 
 	t.Run("KeepsItsKeysToItself", func(t *testing.T) {

@@ -62,7 +62,7 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 		defer stop()
 		served <- serve(ctx, listener, door)
 	}()
-	cfg.outbound = cfg.outbound.Except(listener.Addr().String())
+	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
 	s, err := openStack(ctx, cfg, publicURL)
 	if err != nil {
 		stop()

@@ -112,6 +112,7 @@ func TestHandler(t *testing.T) {
 	t.Run("IsNotToCallItself", func(t *testing.T) {
 		cfg := s.cfg
 		cfg.outbound.AllowLoopback = true
+		cfg.own = []string{"[::]:9998"}
 		own, err := openStack(t.Context(), cfg, "https://reelay.example")
 		require.NoError(t, err)
 		defer own.Close()
@@ -122,6 +123,10 @@ func TestHandler(t *testing.T) {
 		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
 		_, _, err = own.submitter().Submit(t.Context(), caller, jobs.Submission{Model: "testcard", Prompt: "x", Params: params})
 		require.ErrorContains(t, err, "leads to Reelay itself")
+		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", hostPort(cfg.redisURL)} {
+			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", models.FormatStandard, nil)
+			require.ErrorContains(t, err, "leads to Reelay itself", address)
+		}
 		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://127.0.0.1:9999/", models.FormatStandard, nil)
 		require.NoError(t, err)
 	})

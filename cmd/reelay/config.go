@@ -35,6 +35,9 @@ type config struct {
 	localProvider string
 	// outbound is which URLs of customers may be called.
 	outbound outbound.Policy
+	// own are Reelay's own addresses (host:port) besides those of the stores and of the
+	// public URL: no URL of a customer is called there.
+	own []string
 	// hosts are the names by which the API may be called; none: by any.
 	hosts hosts
 	// origins are the hosts of other pages that may call the API; none: no other.
@@ -124,6 +127,16 @@ func (c *config) check() error {
 	var err error
 	if c.hosts, err = readHosts(names); err != nil {
 		bad("REELAY_HOSTS", names, "host names without scheme and port, separated by commas")
+	}
+	c.own = nil
+	for address := range strings.SplitSeq(os.Getenv("REELAY_OUTBOUND_EXCEPT"), ",") {
+		if address = strings.TrimSpace(address); address == "" {
+			continue
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) {
+			bad("REELAY_OUTBOUND_EXCEPT", address, "host:port, several of them separated by commas")
+		}
+		c.own = append(c.own, address)
 	}
 	pages := os.Getenv("REELAY_ORIGINS")
 	if c.origins, err = readOrigins(pages); err != nil {

@@ -49,7 +49,7 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 		cfg.redisURL = own.redis.URL()
 	}
 	if own.store != nil {
-		cfg.bucket, cfg.emulatorHost = storeBucket, own.store.address
+		cfg.bucket, cfg.emulatorHost = storeBucket, own.store.host()
 	}
 	return own, nil
 }

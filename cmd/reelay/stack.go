@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -50,7 +51,7 @@ const queueTimeout = time.Second
 
 // openStack connects to all stores. publicURL is where links to objects lead.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
-	cfg.outbound = cfg.outbound.Except(hostPort(publicURL))
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg, notifier: &jobs.Notifier{Waiters: &jobs.Waiters{}}}
 	defer func() {
 		if err != nil {
@@ -97,13 +98,20 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	return s, nil
 }
 
-// hostPort is where a URL leads; "" for one that does not parse.
+// hostPort is where a URL leads, or a host:port; "" for what is neither.
 func hostPort(raw string) string {
+	if !strings.Contains(raw, "://") {
+		return raw
+	}
 	u, err := url.Parse(raw)
-	if err != nil {
+	if err != nil || u.Hostname() == "" {
 		return ""
 	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme]))
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
+}
+
+var defaultPorts = map[string]string{
+	"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432", "redis": "6379", "rediss": "6379",
 }
 
 // openDatabase connects to PostgreSQL, and waits for one that is away or starts:

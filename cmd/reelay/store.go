@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +27,19 @@ type store struct {
 	*services.Child
 	config  services.ChildConfig
 	socket  *os.File
-	address string // as STORAGE_EMULATOR_HOST takes it
+	address string
+	secret  string // the password of its callers
+}
+
+const (
+	storeUser = "reelay"
+	// storeSecret is the setting by which the child is given its password.
+	storeSecret = "REELAY_STORE_SECRET"
+)
+
+// host is where the store is, as STORAGE_EMULATOR_HOST takes it.
+func (s *store) host() string {
+	return (&url.URL{Scheme: "http", User: url.UserPassword(storeUser, s.secret), Host: s.address}).String()
 }
 
 // startStore serves the objects in dir, and returns once they are served. It
@@ -43,13 +57,13 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 		return nil, fmt.Errorf("serve objects: %w", err)
 	}
 	defer listener.Close()
-	s := &store{address: listener.Addr().String()}
+	s := &store{address: listener.Addr().String(), secret: rand.Text()}
 	if s.socket, err = handDown(listener); err != nil {
 		return nil, fmt.Errorf("hand the object store's socket down: %w", err)
 	}
 	s.config = services.ChildConfig{
 		Name: "the object store", Path: self, Args: []string{"store", "--data", dir},
-		Env: append(os.Environ(), "REELAY_LISTEN=fd:3"), Files: []*os.File{s.socket},
+		Env: append(os.Environ(), "REELAY_LISTEN=fd:3", storeSecret+"="+s.secret), Files: []*os.File{s.socket},
 		Log: filepath.Join(dir, "store.log"), Grace: processGrace,
 	}
 	if _, err := s.restart(ctx); err != nil {
@@ -92,6 +106,7 @@ func (s *store) call(ctx context.Context, method, path, body string) error {
 		return err
 	}
 	request.Close = true
+	request.SetBasicAuth(storeUser, s.secret)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
@@ -123,7 +138,7 @@ func storeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: storeBucket, Listener: listener})
+			objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: storeBucket, Secret: os.Getenv(storeSecret), Listener: listener})
 			if err != nil {
 				return errors.Join(err, listener.Close())
 			}

@@ -160,6 +160,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 	if err != nil {
 		return err
 	}
+	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
 	if err := cfg.writeStores(o.data); err != nil {
 		return err
 	}

@@ -98,6 +98,15 @@ func machineAddresses(addr net.Addr) []string {
 	return found
 }
 
+// addressesOf are all at which a listener serves, each as host:port.
+func addressesOf(addr net.Addr) []string {
+	all := []string{addr.String()}
+	for _, address := range machineAddresses(addr) {
+		all = append(all, net.JoinHostPort(address, strconv.Itoa(addr.(*net.TCPAddr).Port)))
+	}
+	return all
+}
+
 // elsewhere is at which other URLs a listener serves.
 func elsewhere(secure bool, addr net.Addr) []string {
 	scheme := "http://"

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,6 +88,7 @@ func (c *config) environment(name string) []string {
 		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
 		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
 		"REELAY_OUTBOUND_LOOPBACK=true", // a laptop's webhooks and images lead to itself
+		"REELAY_OUTBOUND_EXCEPT=" + strings.Join(c.own, ","),
 		"REELAY_TLS_CERT=" + c.tls.cert,
 		"REELAY_TLS_KEY=" + c.tls.key,
 		"REELAY_VIDEO_MODELS=" + c.videoModels,

@@ -17,10 +17,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -64,6 +67,57 @@ func place(host, port string) string {
 	return net.JoinHostPort(name, port)
 }
 
+// leadsHere tells whether that is one of Reelay's own addresses. Names of those are
+// looked up, but for the web's own ports: there many hosts share an address.
+func (p Policy) leadsHere(ctx context.Context, resolver *net.Resolver, to netip.AddrPort) bool {
+	port := strconv.Itoa(int(to.Port()))
+	if p.own[place(to.Addr().String(), port)] {
+		return true
+	}
+	if port == "443" || port == "80" {
+		return false
+	}
+	for at := range p.own {
+		host, ownPort, _ := net.SplitHostPort(at)
+		if ownPort != port {
+			continue
+		}
+		addresses, err := resolver.LookupNetIP(ctx, "ip", host)
+		if err == nil && slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Unmap() == to.Addr().Unmap() }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Client is an HTTP client that keeps to a policy.
+type Client struct{ *http.Client }
+
+// errHere is the one failure of all calls to this machine: why they fail would tell
+// which of its ports are open, and to what.
+var errHere = errors.New("this machine gave no HTTP answer")
+
+// Do implements http.Client's.
+func (c Client) Do(r *http.Request) (*http.Response, error) {
+	var here atomic.Bool
+	response, err := c.Client.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		ConnectStart: func(_, address string) {
+			if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().Unmap().IsLoopback() {
+				here.Store(true)
+			}
+		},
+		GotConn: func(got httptrace.GotConnInfo) {
+			if to, ok := got.Conn.RemoteAddr().(*net.TCPAddr); ok && to.IP.IsLoopback() {
+				here.Store(true)
+			}
+		},
+	})))
+	if refused := (Refusal("")); err != nil && here.Load() && !errors.As(err, &refused) && r.Context().Err() == nil {
+		return nil, errHere
+	}
+	return response, err
+}
+
 // ErrTooLarge means that a body has more bytes than may be read of it.
 var ErrTooLarge = errors.New("the body is too large")
 
@@ -78,14 +132,15 @@ const (
 // Client makes an HTTP client whose calls, body and all, take no longer than
 // timeout. It connects to addresses that the policy allows only and fails with
 // ErrNotPublic on others; it follows no redirect but returns it as the answer it
-// is, uses no proxy, undoes no compression and keeps no cookies.
-func (p Policy) Client(timeout time.Duration) *http.Client {
+// is, uses no proxy, undoes no compression and keeps no cookies. All calls to this
+// machine that fail do so with the same error.
+func (p Policy) Client(timeout time.Duration) Client {
 	// Of the C library's resolver it is not known what it takes for an address.
-	return p.client(timeout, &net.Resolver{PreferGo: true})
+	return Client{p.client(timeout, &net.Resolver{PreferGo: true})}
 }
 
 func (p Policy) client(timeout time.Duration, resolver *net.Resolver) *http.Client {
-	dialer := &net.Dialer{Timeout: connectTimeout, Resolver: resolver, ControlContext: p.control}
+	dialer := &net.Dialer{Timeout: connectTimeout, Resolver: resolver, ControlContext: p.control(resolver)}
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -104,15 +159,17 @@ func (p Policy) client(timeout time.Duration, resolver *net.Resolver) *http.Clie
 }
 
 // control refuses the address that is about to be dialled, unless it is allowed.
-func (p Policy) control(_ context.Context, network, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil || network != "tcp4" && network != "tcp6" || !p.allows(to.Addr()) {
-		return ErrNotPublic
+func (p Policy) control(resolver *net.Resolver) func(context.Context, string, string, syscall.RawConn) error {
+	return func(ctx context.Context, network, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" || !p.allows(to.Addr()) {
+			return ErrNotPublic
+		}
+		if p.leadsHere(ctx, resolver, to) {
+			return ErrOwn
+		}
+		return nil
 	}
-	if p.own[place(to.Addr().String(), strconv.Itoa(int(to.Port())))] {
-		return ErrOwn
-	}
-	return nil
 }
 
 // guarded checks the URL of each request once more: it may have been saved under
@@ -165,6 +222,8 @@ func Reason(err error) string {
 		return "it leads to an address that is not public"
 	case errors.Is(err, ErrOwn):
 		return "it leads to Reelay itself"
+	case errors.Is(err, errHere):
+		return errHere.Error()
 	case errors.Is(err, ErrTooLarge):
 		return "the answer is too large"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):

@@ -69,7 +69,9 @@ func resolver(t *testing.T, answers ...[]string) *net.Resolver {
 }
 
 // get calls a URL and returns the status and the body.
-func get(t *testing.T, client *http.Client, url string) (int, []byte, error) {
+func get(t *testing.T, client interface {
+	Do(*http.Request) (*http.Response, error)
+}, url string) (int, []byte, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
@@ -198,10 +200,10 @@ func TestClient_BoundsWhatComesBack(t *testing.T) {
 	policy := Policy{AllowLoopback: true}
 
 	_, _, huge := get(t, policy.Client(time.Minute), server.URL+"/huge")
-	_, _, head := get(t, policy.Client(time.Minute), server.URL+"/head")
+	_, _, head := get(t, policy.Client(time.Minute).Client, server.URL+"/head")
 	_, zipped, gzipped := get(t, policy.Client(time.Minute), server.URL+"/gzip")
-	_, _, drip := get(t, policy.Client(100*time.Millisecond), server.URL+"/drip")
-	_, _, hang := get(t, policy.Client(100*time.Millisecond), server.URL+"/hang")
+	_, _, drip := get(t, policy.Client(100*time.Millisecond).Client, server.URL+"/drip")
+	_, _, hang := get(t, policy.Client(100*time.Millisecond).Client, server.URL+"/hang")
 
 	require.ErrorIs(t, huge, ErrTooLarge)
 	require.ErrorContains(t, head, "server response headers exceeded")
@@ -246,4 +248,62 @@ func TestReason_TellsOfTLSAndNames(t *testing.T) {
 	require.Equal(t, "its host has no address", Reason(noName))
 	require.Equal(t, "the connection was refused", Reason(refused))
 	require.Equal(t, "the connection failed", Reason(errors.New("secret")))
+}
+
+func TestClient_DoesNotTellWhatListensOnThisMachine(t *testing.T) {
+	t.Parallel()
+
+	closed, silent, other := httptest.NewServer(nil), listen(t, nil), listen(t, []byte("SSH-2.0-OpenSSH\r\n"))
+	closed.Close()
+	secure := httptest.NewUnstartedServer(nil)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	client := Policy{AllowLoopback: true}.Client(time.Second)
+
+	for name, url := range map[string]string{"closed": closed.URL, "silent": silent, "no HTTP": other, "TLS": secure.URL, "no TLS": strings.Replace(other, "http:", "https:", 1)} {
+		_, _, err := get(t, client, url)
+
+		require.Error(t, err, name)
+		require.Equal(t, "this machine gave no HTTP answer", Reason(err), name)
+	}
+	_, _, own := get(t, Policy{AllowLoopback: true}.Except("localhost:9999").Client(time.Second), "http://127.0.0.1:9999/")
+	require.ErrorIs(t, own, ErrOwn)
+}
+
+// listen is the URL of a server that answers each connection with these bytes, or
+// never.
+func listen(t *testing.T, says []byte) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				conn.Write(says)
+				io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+func TestClient_ComparesTheAddressesOfReelaysOwnNames(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewServer(nil)
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	named := Policy{AllowLoopback: true}.Except(net.JoinHostPort("store.example", port))
+
+	_, _, failed := get(t, Client{named.client(time.Minute, resolver(t, []string{"127.0.0.1"}))}, "https://other.example:"+port+"/")
+
+	require.ErrorIs(t, failed, ErrOwn)
 }

@@ -19,12 +19,14 @@ import (
 type ObjectsConfig struct {
 	Dir    string // everything it writes is below
 	Bucket string // the bucket that is there from the start
+	// Secret is the password that callers must send; "" lets every caller in.
+	Secret string
 	// Listener is where it is served; nil is a free port of the loopback interface.
 	Listener net.Listener
 }
 
-// Objects is a Google Cloud Storage emulator inside this process. It checks
-// neither signatures nor who is calling.
+// Objects is a Google Cloud Storage emulator inside this process. It checks no
+// signatures. No object in it can be overwritten.
 type Objects struct {
 	bucket   string
 	lock     *DirLock
@@ -67,7 +69,7 @@ func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 	}
 	objects := &Objects{
 		bucket: config.Bucket, lock: lock, listener: listener,
-		server: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		server: &http.Server{Handler: &objectGuard{handler, config.Secret}, ReadHeaderTimeout: 10 * time.Second},
 		done:   make(chan struct{}),
 	}
 	go func() {

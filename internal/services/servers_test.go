@@ -281,7 +281,7 @@ func TestObjects(t *testing.T) {
 
 		dir := t.TempDir()
 		first := startObjects(t, dir)
-		writer := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4").NewWriter(t.Context())
+		writer := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4").If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
 		_, err := writer.Write([]byte("frames"))
 		require.NoError(t, err)
 		require.NoError(t, writer.Close())
@@ -308,7 +308,7 @@ func TestObjects(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, objects.Stop(context.Background())) })
 		bucket := objectsClient(t, objects).Bucket(objects.Bucket())
 		for _, name := range []string{"a-b", "a/1", "a/2/x", "a/2-x", "a0", "b/é %2F?", "b/2", "c"} {
-			writer := bucket.Object(name).NewWriter(t.Context())
+			writer := bucket.Object(name).If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
 			writer.ContentType = "text/plain"
 			_, err := writer.Write([]byte(name))
 			require.NoError(t, err)

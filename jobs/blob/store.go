@@ -35,7 +35,7 @@ type Config struct {
 	// Bucket is the bucket that holds every object.
 	Bucket string
 	// EmulatorHost is the emulator to use in place of Google Cloud Storage, as
-	// host:port or URL. LinkKey is for its links only.
+	// host:port or URL, which may hold a user and a password. LinkKey is for its links only.
 	EmulatorHost string
 	// LinkKey signs the links: 32 random bytes, the same in every process.
 	LinkKey []byte
@@ -104,12 +104,15 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 	if !strings.Contains(host, "://") {
 		host = "http://" + host
 	}
-	endpoint, err := url.JoinPath(host, "/storage/v1/")
-	if err != nil {
-		return nil, fmt.Errorf("%q is not the address of an emulator: %w", cfg.EmulatorHost, err)
+	endpoint, err := url.Parse(host)
+	if err != nil || endpoint.Host == "" {
+		return nil, errors.New("STORAGE_EMULATOR_HOST is not the address of an emulator") // it may hold a password
 	}
+	user := endpoint.User
+	endpoint.User = nil
 	opts = append([]option.ClientOption{
-		withoutTelemetry, option.WithEndpoint(endpoint), option.WithoutAuthentication(), storage.WithJSONReads(),
+		withoutTelemetry, option.WithEndpoint(endpoint.JoinPath("/storage/v1/").String()), storage.WithJSONReads(),
+		option.WithHTTPClient(&http.Client{Transport: emulatorTransport(user)}),
 	}, opts...)
 	client, err := storage.NewClient(ctx, opts...)
 	if err != nil {
@@ -121,6 +124,32 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 		return nil, errors.Join(err, client.Close())
 	}
 	return store, nil
+}
+
+// emulatorTransport sends a user's password with each request.
+func emulatorTransport(user *url.Userinfo) http.RoundTripper {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxIdleEmulator
+	if user == nil {
+		return transport
+	}
+	return authenticated{transport, user}
+}
+
+// maxIdleEmulator is how many connections to an emulator are kept, as the library
+// keeps them to Google.
+const maxIdleEmulator = 100
+
+type authenticated struct {
+	http.RoundTripper
+	user *url.Userinfo
+}
+
+func (a authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	password, _ := a.user.Password()
+	r.SetBasicAuth(a.user.Username(), password)
+	return a.RoundTripper.RoundTrip(r)
 }
 
 func (s *Store) createBucket(ctx context.Context) error {

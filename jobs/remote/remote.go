@@ -19,7 +19,7 @@ const fetchTime = 30 * time.Second
 // Images implements jobs.Remote.
 type Images struct {
 	policy outbound.Policy
-	client *http.Client
+	client outbound.Client
 }
 
 // New makes Images that come from where the policy allows.

@@ -127,7 +127,7 @@ func TestSend_ToReceiversThatMisbehave(t *testing.T) {
 			t.Parallel()
 
 			const patience = 5 * time.Second
-			answer := (&Sender{here.Client(patience)}).Send(t.Context(), post(c.url))
+			answer := (&Sender{here.Client(patience).Client}).Send(t.Context(), post(c.url))
 
 			require.Equal(t, c.says, answer.Error)
 			require.Equal(t, c.status, answer.StatusCode)

@@ -36,7 +36,9 @@ const (
 
 // Sender sends webhooks to whatever the policy lets it reach.
 type Sender struct {
-	client *http.Client
+	client interface {
+		Do(*http.Request) (*http.Response, error)
+	}
 }
 
 // NewSender makes a sender.

@@ -111,7 +111,7 @@ func TestSend(t *testing.T) {
 	t.Run("WaitsFifteenSeconds", func(t *testing.T) {
 		t.Parallel()
 
-		require.Equal(t, 15*time.Second, NewSender(here).client.Timeout)
+		require.Equal(t, 15*time.Second, NewSender(here).client.(outbound.Client).Timeout)
 	})
 
 	t.Run("SignsAsTheOfficialLibraryVerifies", func(t *testing.T) {
