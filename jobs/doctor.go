@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"time"
@@ -146,7 +145,7 @@ func (d *Doctor) invariants(ctx context.Context, c Checkup) ([]Finding, error) {
 		e.Jobs, limit = 0, fullStatement
 	}
 	var found []Finding
-	err := d.DB.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+	err := inSnapshot(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.BoundStatements(ctx, tx, limit); err != nil {
 			return err
 		}

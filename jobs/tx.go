@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"math/rand/v2"
 	"time"
 
@@ -21,6 +22,12 @@ const (
 // ctx ends, it is not known whether the commit took place.
 func inTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
+}
+
+// inSnapshot runs act in a transaction that only reads: all its statements see the rows
+// as they were when the first of them began.
+func inSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
+	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, act)
 }
 
 // anew is what inTx does of a transaction, for a statement that is one by itself.

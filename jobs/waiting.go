@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // WaitingCode is what holds a job back.
@@ -64,8 +65,14 @@ type situation struct {
 // A job that waits no more, or that nothing holds back, is not in the answer. It
 // takes the same few statements for one job as for many.
 func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
-	s := &situation{catalogue: r.Catalogue}
-	if err := s.read(ctx, r, ids); err != nil {
+	var s *situation
+	// In one snapshot: a worker may take a job at any moment, and then it stands in no
+	// queue.
+	err := inSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		s = &situation{catalogue: r.Catalogue}
+		return s.read(ctx, tx, ids)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read what jobs wait for: %w", err)
 	}
 	reasons := map[models.JobID][]WaitingReason{}
@@ -77,25 +84,25 @@ func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models
 	return reasons, nil
 }
 
-func (s *situation) read(ctx context.Context, r *Reader, ids []models.JobID) error {
+func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) error {
 	var err error
-	if s.jobs, err = models.ListWaitingJobs(ctx, r.DB, ids); err != nil || len(s.jobs) == 0 {
+	if s.jobs, err = models.ListWaitingJobs(ctx, db, ids); err != nil || len(s.jobs) == 0 {
 		return err
 	}
-	if s.now, err = models.Now(ctx, r.DB); err != nil {
+	if s.now, err = models.Now(ctx, db); err != nil {
 		return err
 	}
-	blocking, err := models.CountBlocking(ctx, r.DB, ids)
+	blocking, err := models.CountBlocking(ctx, db, ids)
 	if err != nil {
 		return err
 	}
 	s.blocking = keyedBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
-	fetches, err := models.ListInputFetches(ctx, r.DB, ids)
+	fetches, err := models.ListInputFetches(ctx, db, ids)
 	if err != nil {
 		return err
 	}
 	s.fetches = keyedBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
-	lanes, err := models.ReadLanes(ctx, r.DB)
+	lanes, err := models.ReadLanes(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -109,21 +116,21 @@ func (s *situation) read(ctx context.Context, r *Reader, ids []models.JobID) err
 		}
 	}
 	if len(avoided) > 0 {
-		workers, err := models.GetWorkers(ctx, r.DB, avoided)
+		workers, err := models.GetWorkers(ctx, db, avoided)
 		if err != nil {
 			return err
 		}
 		s.avoided = keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
 	}
-	accounts, err := models.GetAccounts(ctx, r.DB, slices.Collect(maps.Keys(accountIDs)))
+	accounts, err := models.GetAccounts(ctx, db, slices.Collect(maps.Keys(accountIDs)))
 	if err != nil {
 		return err
 	}
 	s.accounts = keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
-	if s.capacity, err = models.ListCapacity(ctx, r.DB, slices.Collect(maps.Keys(names))); err != nil {
+	if s.capacity, err = models.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
 		return err
 	}
-	return s.readAhead(ctx, r)
+	return s.readAhead(ctx, db)
 }
 
 func keyedBy[K comparable, V any](rows []V, key func(V) K) map[K]V {
@@ -135,8 +142,8 @@ func keyedBy[K comparable, V any](rows []V, key func(V) K) map[K]V {
 }
 
 // readAhead finds how many jobs are ahead of each queued one, among those that
-// the same workers would run. One beyond countAhead is not in ahead.
-func (s *situation) readAhead(ctx context.Context, r *Reader) error {
+// the same workers would run; more than countAhead are countAhead+1.
+func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 	s.ahead, s.above = map[models.JobID]int{}, map[models.JobID]int{}
 	numbers, asked := map[string]int{}, []models.LineUp(nil)
 	line := map[models.JobID]string{}
@@ -159,11 +166,11 @@ func (s *situation) readAhead(ctx context.Context, r *Reader) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	found, err := models.ListLinedUp(ctx, r.DB, asked, countAhead+1)
+	found, err := models.ListLinedUp(ctx, db, asked, countAhead+1)
 	if err != nil {
 		return err
 	}
-	above, err := models.CountAbove(ctx, r.DB, asked, countAhead+1)
+	above, err := models.CountAbove(ctx, db, asked, countAhead+1)
 	if err != nil {
 		return err
 	}
@@ -178,9 +185,17 @@ func (s *situation) readAhead(ctx context.Context, r *Reader) error {
 			own[up.Number] = append(own[up.Number], up.ID)
 		}
 	}
+	beyond := make([]int, len(asked)) // how many are ahead of a job that is not among the first
 	for i, up := range asked {
-		for ahead, id := range takeTurns(own[i], promoted[i], s.lanes[up.Lane].SincePromoted) {
+		order := takeTurns(own[i], promoted[i], s.lanes[up.Lane].SincePromoted)
+		beyond[i] = min(len(order), countAhead+1)
+		for ahead, id := range order {
 			s.ahead[id] = ahead
+		}
+	}
+	for id, key := range line {
+		if _, first := s.ahead[id]; !first {
+			s.ahead[id] = beyond[numbers[key]-1]
 		}
 	}
 	return nil
@@ -261,9 +276,9 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		add(WaitAccountRunningCap, time.Time{}, "The account runs as many jobs at once as it may, which is %d.", most)
 	}
 	reasons = append(reasons, s.whyNoCapacity(job)...)
-	ahead, counted := s.ahead[job.ID]
-	switch above := s.above[job.ID]; {
-	case !counted || ahead+above > countAhead:
+	ahead, above := s.ahead[job.ID], s.above[job.ID]
+	switch {
+	case ahead+above > countAhead:
 		add(WaitQueueAhead, time.Time{}, "More than %d jobs ahead%s.", countAhead, whereAhead(lane, above))
 	case ahead+above > 0:
 		add(WaitQueueAhead, time.Time{}, "%s ahead%s.", countOf(ahead+above, "job"), whereAhead(lane, above))

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -208,6 +209,22 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, "More than 100 jobs ahead in the enterprise lane.", reasons[len(reasons)-1].Message)
 	})
 
+	t.Run("DoesNotCountAJobThatIsTakenMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := s.Submit(t)
+		taken := &afterFirst{do: func() { s.Lease(t, worker) }}
+		s.Reader.DB = s.DB.WithQueryHook(taken)
+
+		reasons := waitingFor(t, s, job.ID)
+
+		require.True(t, taken.done.Load(), "the worker took it between two statements")
+		require.Empty(t, reasons, "it is next")
+		require.Empty(t, waitingFor(t, s, job.ID), "it waits no longer")
+	})
+
 	t.Run("TakesTheSameStatementsForManyJobs", func(t *testing.T) {
 		t.Parallel()
 
@@ -232,6 +249,20 @@ func TestWaitingFor(t *testing.T) {
 }
 
 // queryCount counts queries.
+// afterFirst does something once, after the first statement that reads jobs.
+type afterFirst struct {
+	done atomic.Bool
+	do   func()
+}
+
+func (a *afterFirst) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (a *afterFirst) AfterQuery(_ context.Context, event *bun.QueryEvent) {
+	if strings.Contains(event.Query, `"jobs"`) && a.done.CompareAndSwap(false, true) {
+		a.do()
+	}
+}
+
 type queryCount struct{ n atomic.Int64 }
 
 func (c *queryCount) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
