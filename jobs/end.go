@@ -231,7 +231,8 @@ func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*mod
 }
 
 // again answers a repeated call about an attempt that is over, be it that two
-// calls came at once: the same answer if it ended just so, and else ErrLeaseLost.
+// calls came at once: the same answer if it ended just so, and else ErrLeaseLost. The
+// next lease is a part of it until the worker has ended that, or a later one.
 func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
 	a, err := f.find(ctx, h.DB, p)
 	if err != nil {
@@ -246,6 +247,15 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 	job, err := models.GetJob(ctx, h.DB, a.JobID)
 	if err != nil {
 		return nil, err
+	}
+	if leaseNext {
+		// The worker has had the next lease, and has ended it: this is a late duplicate,
+		// and a job that is leased for it would have nobody to run it.
+		had, err := models.EndedAnother(ctx, h.DB, a)
+		if err != nil {
+			return nil, err
+		}
+		leaseNext = !had
 	}
 	return h.answerEnd(ctx, p, job, a, nil, leaseNext)
 }

@@ -213,6 +213,32 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("LeasesNoJobForALateDuplicate", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := leased(t)
+		s.Submit(t)
+		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		completion := jobs.Completion{Video: &film, LeaseNext: true}
+		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		require.NoError(t, err)
+		second := fenceOf(first.Next)
+		film = s.Upload(t, worker, second, models.ArtifactFinalVideo, []byte("another"))
+		_, err = s.Holder.Complete(t.Context(), worker, second, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+		waiting := s.Submit(t)
+
+		again, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+
+		require.NoError(t, err)
+		require.Equal(t, first.Job.ID, again.Job.ID)
+		require.Equal(t, models.JobCompleted, again.Job.Status)
+		require.Nil(t, again.Next, "the worker has had it, and has ended it")
+		own, _ := s.Lease(t, worker)
+		require.Equal(t, waiting.ID, own.Job.ID, "the worker's own call gets the next job")
+		s.RequireInvariants(t)
+	})
+
 	t.Run("EndsACancelledJobCancelled", func(t *testing.T) {
 		t.Parallel()
 

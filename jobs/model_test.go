@@ -328,12 +328,17 @@ func (r *reference) complete(t *rapid.T) {
 }
 
 // next takes note of the lease that the end of another brought. A repeated call
-// brings the same one again.
+// brings the same one again, until the worker has ended it, or a later one.
 func (r *reference) next(t *rapid.T, l *refLease, end *jobs.End, asked bool) {
 	if end == nil || !asked {
 		return
 	}
 	if end.Next != nil && l.worker.lease != nil && l.worker.lease.fence == fenceOf(end.Next) {
+		return
+	}
+	later := r.leases[slices.Index(r.leases, l)+1:]
+	if slices.ContainsFunc(later, func(other *refLease) bool { return other.worker == l.worker && other.ended != "" }) {
+		require.Nil(t, end.Next, "a late duplicate leases nothing")
 		return
 	}
 	r.given(t, l.worker, end.Next)

@@ -66,6 +66,13 @@ func FindLiveAttempt(ctx context.Context, db bun.IDB, worker WorkerID) (*Attempt
 	return a, err
 }
 
+// EndedAnother tells whether a worker has ended an attempt that began after the given one
+// of its own.
+func EndedAnother(ctx context.Context, db bun.IDB, since *Attempt) (bool, error) {
+	return db.NewSelect().Model((*Attempt)(nil)).
+		Where("a.worker_id = ? AND a.leased_at > ? AND a.ended_at IS NOT NULL", since.WorkerID, since.LeasedAt).Exists(ctx)
+}
+
 // ListExpiredAttempts returns live attempts whose lease ran out.
 func ListExpiredAttempts(ctx context.Context, db bun.IDB, limit int) ([]*Attempt, error) {
 	var attempts []*Attempt
