@@ -39,7 +39,7 @@ type Config struct {
 type console struct {
 	Config
 	policy   string
-	attempts attempts
+	attempts *attempts
 	restAPI  *apiDocs
 }
 
@@ -47,7 +47,7 @@ type console struct {
 // those that it does not know with its error page.
 func New(config Config) http.Handler {
 	config.CheckLoginsEvery = cmp.Or(config.CheckLoginsEvery, checkLoginsEvery)
-	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin), restAPI: readOpenAPI(config.OpenAPI)}
+	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin), attempts: newAttempts(), restAPI: readOpenAPI(config.OpenAPI)}
 	mux := http.NewServeMux()
 	for _, route := range c.routes() {
 		mux.Handle(route.pattern, c.page(route))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -35,14 +36,13 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	}
 	next := localPath(r.PostForm.Get("next"))
 	caller := address(r)
-	if !c.attempts.allowed(caller, time.Now()) {
-		w.Header().Set("Retry-After", "60")
-		return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "Too many wrong keys came from your address: wait a minute, then try again."}))
-	}
-	token, err := c.Keys.LogIn(r.Context(), r.PostForm.Get("key"), r.RemoteAddr)
+	token, err := c.tryKey(r)
 	var refused *jobs.Error
 	if errors.As(err, &refused) {
-		c.attempts.failed(caller)
+		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
+			w.Header().Set("Retry-After", "60")
+			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This is not a valid key, and too many others from your address were not: wait a minute before you try more."}))
+		}
 		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
 		return render(w, r, statuses[refused.Code], loginPage(loginView{Next: next, Error: refusal(refused)}))
 	}
@@ -52,6 +52,15 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	c.setSession(w, token)
 	http.Redirect(w, r, next, http.StatusSeeOther)
 	return nil
+}
+
+func (c *console) tryKey(r *http.Request) (token string, err error) {
+	leave, err := c.attempts.enter(r.Context())
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	return c.Keys.LogIn(r.Context(), r.PostForm.Get("key"), r.RemoteAddr)
 }
 
 func refusal(err *jobs.Error) string {
@@ -80,28 +89,49 @@ func address(r *http.Request) string {
 	return host
 }
 
-// maxFailedLogins is how many wrong keys one address may try in a minute. Keys
-// have 256 random bits: this spares the database, not the keys.
-const maxFailedLogins = 20
+const (
+	// maxFailedLogins is how many wrong keys of one address are answered and logged
+	// one by one in a minute. A right key is let in however many wrong ones came before:
+	// strangers behind the same proxy must not keep operators out. Keys have 256 random
+	// bits, so that none is found by trying.
+	maxFailedLogins = 20
+	// maxLogins is how many keys are looked up at once, which spares the database.
+	maxLogins = 4
+	// maxAddresses bounds what is counted.
+	maxAddresses = 10_000
+)
 
-// attempts counts the failed logins of this minute by address.
+// attempts bounds the logins of this process, and counts the failed ones of this
+// minute by address.
 type attempts struct {
+	looking chan struct{}
+
 	mu    sync.Mutex
 	since time.Time
 	count map[string]int
 }
 
-func (a *attempts) allowed(address string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.since) > time.Minute {
-		a.since, a.count = now, map[string]int{}
-	}
-	return a.count[address] < maxFailedLogins
+func newAttempts() *attempts {
+	return &attempts{looking: make(chan struct{}, maxLogins), count: map[string]int{}}
 }
 
-func (a *attempts) failed(address string) {
+// enter waits until a key may be looked up. leave ends that.
+func (a *attempts) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case a.looking <- struct{}{}:
+		return func() { <-a.looking }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// failed counts a wrong key, and returns how many there were.
+func (a *attempts) failed(address string, now time.Time) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if now.Sub(a.since) > time.Minute || len(a.count) >= maxAddresses {
+		a.since, a.count = now, map[string]int{}
+	}
 	a.count[address]++
+	return a.count[address]
 }

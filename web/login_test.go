@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +66,7 @@ func TestLogIn(t *testing.T) {
 		require.Empty(t, got.Header.Get("Set-Cookie"))
 	})
 
-	t.Run("StopsAfterManyWrongKeys", func(t *testing.T) {
+	t.Run("LetsTheRightKeyInAfterManyWrongOnes", func(t *testing.T) {
 		t.Parallel()
 
 		b := stranger(t)
@@ -74,11 +75,33 @@ func TestLogIn(t *testing.T) {
 		}
 
 		elsewhere := http.Header{"X-Forwarded-For": {"198.51.100.7"}, "X-Real-Ip": {"198.51.100.7"}, "Forwarded": {"for=198.51.100.7"}}
-		got := b.request(t, http.MethodPost, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}}, elsewhere)
+		wrong := b.request(t, http.MethodPost, "/login", url.Values{"key": {"rl_wrong"}}, elsewhere)
+		right := b.request(t, http.MethodPost, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}}, elsewhere)
 
-		require.Equal(t, http.StatusTooManyRequests, got.Status, "what a header says of the address counts for nothing")
-		require.Equal(t, "60", got.Header.Get("Retry-After"))
-		require.Empty(t, got.Header.Get("Set-Cookie"))
+		require.Equal(t, http.StatusTooManyRequests, wrong.Status, "what a header says of the address counts for nothing")
+		require.Equal(t, "60", wrong.Header.Get("Retry-After"))
+		require.Empty(t, wrong.Header.Get("Set-Cookie"))
+		require.Equal(t, http.StatusSeeOther, right.Status, "strangers behind the same proxy must not lock operators out")
+	})
+
+	t.Run("LooksUpFewKeysAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAttempts()
+		var leave func()
+		for range maxLogins {
+			var err error
+			leave, err = a.enter(t.Context())
+			require.NoError(t, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+
+		_, err := a.enter(ended)
+		require.ErrorIs(t, err, context.Canceled)
+		leave()
+		_, err = a.enter(t.Context())
+		require.NoError(t, err)
 	})
 
 	t.Run("RefusesAKeyTooLargeToBeOne", func(t *testing.T) {
