@@ -36,8 +36,8 @@ func TestGraphiQL(t *testing.T) {
 		var names []string
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.Navigate(b.url+"/graphql"),
-			chromedp.Poll(`document.querySelectorAll("#graphiql textarea").length > 2`, nil),
-			chromedp.Poll(`[...document.querySelectorAll("#graphiql textarea")].every((editor) => editor.ariaLabel)`, nil),
+			until(`document.querySelectorAll("#graphiql textarea").length > 2`),
+			until(`[...document.querySelectorAll("#graphiql textarea")].every((editor) => editor.ariaLabel)`),
 			chromedp.Evaluate(`[...document.querySelectorAll("#graphiql textarea")].map((editor) => editor.ariaLabel)`, &names),
 			chromedp.WaitReady("h1"),
 		), "did `go tool task assets` bundle GraphiQL?")

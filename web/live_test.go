@@ -26,32 +26,61 @@ func TestLivePage(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		b.Submit(t)
 		console := New(configure(b.Stack))
 		server := httptest.NewUnstartedServer(console)
 		server.Start()
 		t.Cleanup(func() { server.Close() })
 		b.url = server.URL
 		ctx, _ := b.open(t, "/jobs")
-		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#live .main-link")))
+		b.Submit(t)
+		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#live .main-link")), "the stream is open")
 
 		away := server.Listener.Addr().String()
 		server.CloseClientConnections()
 		server.Listener.Close()
 		var text string
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Poll(shownStale, nil),
-			chromedp.Poll(`/from [0-9]+ s ago/.test(document.querySelector("#stale").innerText)`, nil),
-			chromedp.Text("#stale", &text),
+			until(shownStale),
+			chromedp.Poll(`(() => {
+				const text = document.querySelector("#stale").innerText;
+				return / s ago/.test(text) && text;
+			})()`, &text, forever),
 		))
-		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Data from \d+ s ago\.`, text)
+		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Data from \d s ago\.`, text, "it says so at once")
 
 		back := httptest.NewUnstartedServer(console)
 		back.Listener.Close()
 		back.Listener = listenAt(t, away)
 		back.Start()
 		t.Cleanup(back.Close)
-		require.NoError(t, chromedp.Run(ctx, chromedp.Poll(hiddenStale, nil)))
+		require.NoError(t, chromedp.Run(ctx, until(hiddenStale)))
+	})
+
+	t.Run("SaysThatItsDataAreOldOnceItHearsNothing", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		console := New(configure(b.Stack))
+		opened := make(chan struct{}, 2)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/jobs/live" {
+				console.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			opened <- struct{}{}
+			<-r.Context().Done()
+		}))
+		t.Cleanup(server.Close)
+		t.Cleanup(server.CloseClientConnections)
+		b.url = server.URL
+		ctx, _ := b.open(t, "/jobs")
+
+		<-opened
+		require.NoError(t, chromedp.Run(ctx, until(shownStale)))
+		<-opened // it tries another connection
 	})
 
 	for name, end := range map[string]func(t *testing.T, b *browser){
@@ -77,7 +106,7 @@ func TestLivePage(t *testing.T) {
 
 			var text, link, location string
 			require.NoError(t, chromedp.Run(ctx,
-				chromedp.Poll(shownStale, nil),
+				until(shownStale),
 				chromedp.WaitVisible("#stale a"),
 				chromedp.Text("#stale", &text),
 				chromedp.AttributeValue("#stale a", "href", &link, nil),
@@ -109,12 +138,13 @@ func TestLivePage(t *testing.T) {
 		t.Cleanup(server.Close)
 		b.url = server.URL
 		ctx, _ := b.open(t, "/queues")
-		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#live table")))
+		b.Submit(t)
+		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#queue-ENTERPRISE-testcard")), "the stream is open")
 
 		close(ended)
 		server.CloseClientConnections()
 
-		require.NoError(t, chromedp.Run(ctx, chromedp.Poll(`document.querySelector("#stale strong").textContent === "Your session ended."`, nil)))
+		require.NoError(t, chromedp.Run(ctx, until(`document.querySelector("#stale strong").textContent === "Your session ended."`)))
 	})
 
 	t.Run("KeepsWhatWasTypedOverALogin", func(t *testing.T) {
@@ -162,7 +192,7 @@ func TestLivePage(t *testing.T) {
 				document.addEventListener("copy", () => { window.copied = document.activeElement.value; });
 				document.querySelector(".copy").focus()`, nil),
 			chromedp.KeyEvent(kb.Enter),
-			chromedp.Poll("window.copied", &copied),
+			chromedp.Poll("window.copied", &copied, forever),
 			chromedp.Text(".facts", &text),
 		))
 		require.Equal(t, string(job.ID), copied)

@@ -14,7 +14,7 @@ import (
 )
 
 // limit is how long one browser may take for all that a test does with it.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // Open opens a browser, which closes with the test. complaints are the errors that
 // its pages have logged so far. more are options of the browser.

@@ -64,7 +64,7 @@
 		become("current");
 	};
 	const look = () => {
-		if (document.hidden || state === "over" || state === "done") return;
+		if (document.hidden) return;
 		if (state === "current" && Date.now() - heard > silence) {
 			become("interrupted");
 			connection?.reader?.cancel(); // so that a new one is made
