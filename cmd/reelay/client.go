@@ -20,6 +20,7 @@ type target struct {
 	endpoint string
 	key      string
 	data     string
+	caFile   string
 	// by default: the key that the command needs
 	operator, admin bool
 }
@@ -29,6 +30,7 @@ func (t *target) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&t.endpoint, "endpoint", "", "address of the API (default: REELAY_ENDPOINT, else that of the running 'reelay up')")
 	flags.StringVar(&t.key, "key", "", "API key; REELAY_API_KEY does not show it to other users of this machine")
 	flags.StringVar(&t.data, "data", ".reelay", "data folder of the running 'reelay up'")
+	flags.StringVar(&t.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's (default: REELAY_CA_FILE)")
 }
 
 // client makes the client for it: flags before the environment before the
@@ -46,7 +48,7 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", pause.Round(time.Second), last.Message)
 		}
 	})
-	return newClient(endpoint, key, firstOf(os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)), waits)
+	return newClient(endpoint, key, firstOf(t.caFile, os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)), waits)
 }
 
 // newClient makes a client that also trusts the certificates in a file, if one is

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -99,10 +100,19 @@ func apiError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nothing answers there, is `reelay up` running? %w", err)
+	case isUntrusted(err):
+		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
 	case !ok:
 		return err
 	case e.RequestID != "":
 		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
 	}
 	return err
+}
+
+// isUntrusted tells whether a call failed since the server's certificate is signed by
+// an authority that is not trusted.
+func isUntrusted(err error) bool {
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	return untrusted
 }

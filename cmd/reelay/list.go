@@ -45,8 +45,12 @@ func listCommand() *cobra.Command {
 	list := &lister[client.Job]{
 		header: []string{"JOB", "STATUS", "PROGRESS", "MODEL", "TIER", "ATTEMPTS", "CREATED"},
 		row: func(job client.Job) []string {
+			status := string(job.Status)
+			if job.DeletedAt != nil {
+				status += ", deleted"
+			}
 			return []string{
-				job.Id, string(job.Status), fmt.Sprintf("%.0f %%", job.Progress.Percent), job.Model, string(job.Tier),
+				job.Id, status, fmt.Sprintf("%.0f %%", job.Progress.Percent), job.Model, string(job.Tier),
 				fmt.Sprint(job.AttemptNo), ago(&job.CreatedAt),
 			}
 		},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/reelay/reelay/internal/services"
@@ -95,7 +96,6 @@ func rootCommand() *cobra.Command {
 		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.AddGroup(
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
@@ -124,10 +124,43 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
-	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-		err = fmt.Errorf("%w; did you mean %s?", err, similar[0])
+	if similar := nearest(cmd, args[0]); similar != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, similar)
 	}
 	return err
+}
+
+// nearest is the command below cmd that a mistyped name is closest to, or nothing if
+// none is close: one letter of three may be wrong, and two at most.
+func nearest(cmd *cobra.Command, typed string) (name string) {
+	least := min(2, len(typed)/3) + 1
+	for _, sub := range cmd.Commands() {
+		if d := distance(strings.ToLower(typed), sub.Name()); d < least && sub.IsAvailableCommand() {
+			name, least = sub.Name(), d
+		}
+	}
+	return name
+}
+
+// distance is how many letters must be put in, left out or changed to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // usageError is a command line that cannot be understood.

@@ -101,6 +101,10 @@ func TestExecute(t *testing.T) {
 		"ShowsHelp":                       {[]string{"--help"}, 0, ""},
 		"ShowsHelpWithoutACommand":        {nil, 0, ""},
 		"RefusesAnUnknownCommand":         {[]string{"sumbit"}, 2, "did you mean submit?"},
+		"SuggestsTheNearestCommand":       {[]string{"lst"}, 2, "did you mean list?"},
+		"SuggestsNothingThatIsFar":        {[]string{"rm"}, 2, `there is no command "rm"` + "\n"},
+		"SuggestsNothingForAnotherWord":   {[]string{"top"}, 2, `there is no command "top"` + "\n"},
+		"TakesAFileOfCertificates":        {[]string{"list", "--ca-file", "/nowhere.pem", "--endpoint", "https://127.0.0.1:1", "--key", "rl_x"}, 1, "/nowhere.pem"},
 		"RefusesAnUnknownFlag":            {[]string{"list", "--frist", "3"}, 2, "unknown flag: --frist"},
 		"RefusesAFlagWithoutItsValue":     {[]string{"list", "--first"}, 2, "flag needs an argument"},
 		"RefusesAValueOutOfRange":         {[]string{"list", "--first", "-1"}, 2, "must be from 1 to 200"},
@@ -271,4 +275,30 @@ func TestSubmit(t *testing.T) {
 		require.Contains(t, errs, "--force")
 		require.Empty(t, server.received())
 	})
+}
+
+func TestUntrustedCertificate(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewTLSServer(http.HandlerFunc(accepted))
+	t.Cleanup(server.Close)
+
+	status, _, errs := call(t, t.Context(), "models", "--endpoint", server.URL, "--key", "rl_x")
+
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "--ca-file")
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+
+	_, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"data":{"models":[],"queues":[],"webhookEndpoints":[]}}`))
+	})
+	for _, args := range [][]string{{"models"}, {"queues"}, {"webhooks", "list"}} {
+		status, out, errs := call(t, t.Context(), append(args, "--json", "--endpoint", url, "--key", "rl_x")...)
+
+		require.Zero(t, status, errs)
+		require.JSONEq(t, `{"items": []}`, out, args)
+	}
 }

@@ -30,7 +30,7 @@ func modelsCommand() *cobra.Command {
 				return apiError(err)
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), models)
+				return printJSON(cmd.OutOrStdout(), items[client.Model]{models})
 			}
 			return printModels(cmd.OutOrStdout(), models)
 		},

@@ -66,6 +66,11 @@ func (l *lister[T]) run(cmd *cobra.Command) error {
 	return list.printMore(cmd.OutOrStdout())
 }
 
+// items is a whole list as --json prints it: what has pages is a listed.
+type items[T any] struct {
+	Items []T `json:"items"`
+}
+
 // listed is one page as --json prints it.
 type listed[T any] struct {
 	Items       []T     `json:"items"`

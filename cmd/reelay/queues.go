@@ -20,7 +20,7 @@ func queuesCommand() *cobra.Command {
 		Args: noSuchCommand,
 	}, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
 		queues, err := c.Queues(ctx)
-		return queues, func(out io.Writer) error { return printQueues(out, queues) }, err
+		return items[client.Queue]{queues}, func(out io.Writer) error { return printQueues(out, queues) }, err
 	})
 	cmd.AddCommand(queuesPauseCommand(), queuesResumeCommand())
 	return cmd

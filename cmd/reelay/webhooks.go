@@ -65,7 +65,7 @@ func webhooksListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}
 	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
 		endpoints, err := c.WebhookEndpoints(ctx)
-		return endpoints, func(out io.Writer) error {
+		return items[client.WebhookEndpoint]{endpoints}, func(out io.Writer) error {
 			var rows [][]string
 			for _, e := range endpoints {
 				state := "enabled"
