@@ -240,14 +240,6 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-// due is when a job could begin to wait for a worker.
-func due(job *models.Job) time.Time {
-	if job.RunAt.After(job.CreatedAt) {
-		return job.RunAt
-	}
-	return job.CreatedAt
-}
-
 func (c *console) modelNames() []string {
 	var names []string
 	for _, m := range c.Reader.Catalogue.Models() {

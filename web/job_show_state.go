@@ -63,18 +63,3 @@ func (v *jobView) waits() []string {
 	}
 	return reasons
 }
-
-// waited is how long the job stood in its lane, the last time in this run.
-func (v *jobView) waited() string {
-	if v.Status == models.JobQueued {
-		return ui.Between(v.QueuedAt, v.Now)
-	}
-	if len(v.Attempts) == 0 {
-		return ui.Unknown
-	}
-	newest := v.Attempts[len(v.Attempts)-1]
-	if newest.Run != v.Run {
-		return ui.Unknown
-	}
-	return ui.Between(v.QueuedAt, newest.LeasedAt)
-}
