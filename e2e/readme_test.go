@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -27,8 +26,6 @@ func TestReadme(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))
 		require.NoError(t, os.Symlink(filepath.Dir(reelay), filepath.Join(dir, "bin")))
-		job := field(t, s.document(t, "submit", "--prompt", "to be watched", "--duration", "1", "--pace", "0"), "id")
-		until(t, s.client(t), job, time.Minute, completed)
 
 		blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
 		script := "set -eu\n"
@@ -41,7 +38,7 @@ func TestReadme(t *testing.T) {
 			}
 			script += block[1]
 		}
-		script = strings.NewReplacer("http://127.0.0.1:8080", s.keys.Endpoint, "JOB", job).Replace(script)
+		script = strings.NewReplacer("http://127.0.0.1:8080", s.keys.Endpoint).Replace(script)
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
