@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -43,6 +44,10 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
+// timeShape is what RFC 3339 allows and time.Parse does not hold to: no comma, and no
+// offset of a whole day.
+var timeShape = regexp.MustCompile(`^[^,]*(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
+
 // UnmarshalTime reads RFC 3339 with any offset.
 func UnmarshalTime(v any) (time.Time, error) {
 	if v == nil {
@@ -50,8 +55,8 @@ func UnmarshalTime(v any) (time.Time, error) {
 	}
 	s, _ := v.(string)
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return t, mustBeTime
+	if err != nil || !timeShape.MatchString(s) {
+		return time.Time{}, mustBeTime
 	}
 	return t.UTC(), nil
 }

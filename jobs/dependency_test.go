@@ -267,10 +267,14 @@ func TestSubmitConditions(t *testing.T) {
 			"an expiry in the year 10000": {"expiresAt", func(in *jobs.Submission) { in.ExpiresAt = new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) }},
 			"a start two years ahead":     {"runAt", func(in *jobs.Submission) { in.RunAt = new(now.AddDate(2, 0, 0)) }},
 			"an expiry before the start":  {"expiresAt", func(in *jobs.Submission) { in.RunAt, in.ExpiresAt = new(now.Add(time.Hour)), new(now.Add(time.Minute)) }},
-			"a demand without a region":   {"requireRegion", func(in *jobs.Submission) { in.RequireRegion = true }},
-			"a region with a line break":  {"region", func(in *jobs.Submission) { in.Region = "eu\nwest" }},
-			"a delay of nothing":          {"retry.initialDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
-			"a delay of two days":         {"retry.maxDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
+			"an expiry a nanosecond after the start": {"expiresAt", func(in *jobs.Submission) {
+				start := now.Add(time.Hour).Truncate(time.Microsecond)
+				in.RunAt, in.ExpiresAt = &start, new(start.Add(time.Nanosecond))
+			}},
+			"a demand without a region":  {"requireRegion", func(in *jobs.Submission) { in.RequireRegion = true }},
+			"a region with a line break": {"region", func(in *jobs.Submission) { in.Region = "eu\nwest" }},
+			"a delay of nothing":         {"retry.initialDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
+			"a delay of two days":        {"retry.maxDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
 			"a largest below the smallest": {"retry.maxDelaySeconds", func(in *jobs.Submission) {
 				in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(9.0), MaxDelaySeconds: new(8.0)}
 			}},

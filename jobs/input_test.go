@@ -177,6 +177,9 @@ func TestInput(t *testing.T) {
 			{"sizeBytes", "image/png", "AAAAAA==", 20<<20 + 1},
 			{"checksum", "image/png", "AAAA", 1},
 			{"checksum", "image/png", "", 1},
+			{"checksum", "image/png", "AAAAAA==\n", 1},
+			{"checksum", "image/png", "AAAA\r\nAA==", 1},
+			{"checksum", "image/png", "AAAAAB==", 1},
 		} {
 			_, err := s.Inputs.Request(t.Context(), s.Client, bad.contentType, bad.size, bad.checksum)
 			jobstest.RequireInvalid(t, err, bad.field)

@@ -113,29 +113,30 @@ func (c *change) begin(in Submission, d dependencies) error {
 	return nil
 }
 
-// beginTimes checks times against PostgreSQL's clock. A time to begin at that is
-// past is no condition.
+// beginTimes checks times against PostgreSQL's clock, in the microseconds that it
+// stores. A time to begin at that is past is no condition.
 func (c *change) beginTimes(in Submission) error {
 	if in.RunAt != nil {
 		if in.RunAt.After(c.now.Add(maxAhead)) {
 			return invalid("runAt", "runAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
 		}
 		if in.RunAt.After(c.now) {
-			c.job.RunAt = *in.RunAt
+			c.job.RunAt = in.RunAt.Truncate(time.Microsecond)
 		}
 	}
 	if in.ExpiresAt == nil {
 		return nil
 	}
+	expires := in.ExpiresAt.Truncate(time.Microsecond)
 	switch {
-	case !in.ExpiresAt.After(c.now):
+	case !expires.After(c.now):
 		return invalid("expiresAt", "expiresAt is past: the job could never start.")
-	case in.ExpiresAt.After(c.now.Add(maxAhead)):
+	case expires.After(c.now.Add(maxAhead)):
 		return invalid("expiresAt", "expiresAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
-	case !in.ExpiresAt.After(c.job.RunAt):
+	case !expires.After(c.job.RunAt):
 		return invalid("expiresAt", "expiresAt must be after runAt: the job could never start.")
 	}
-	c.job.ExpiresAt = *in.ExpiresAt
+	c.job.ExpiresAt = expires
 	return nil
 }
 

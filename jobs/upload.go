@@ -102,7 +102,8 @@ func (r UploadRequest) valid() error {
 }
 
 func validChecksum(checksum string) error {
-	if sum, err := base64.StdEncoding.DecodeString(checksum); err != nil || len(sum) != 4 {
+	// The decoder skips line breaks, which the store's own text never has.
+	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
 		return invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
 	}
 	return nil

@@ -56,7 +56,7 @@ func encodeChecksum(sum uint32) string {
 
 func decodeChecksum(text string) (uint32, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != crc32.Size {
+	if err != nil || len(raw) != crc32.Size || strings.ContainsAny(text, "\r\n") { // the decoder skips those
 		return 0, fmt.Errorf("%q is not a CRC32C in base64", text)
 	}
 	return binary.BigEndian.Uint32(raw), nil

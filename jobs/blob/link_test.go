@@ -138,6 +138,7 @@ func TestLink(t *testing.T) {
 		bad := []jobs.Upload{
 			change(func(u *jobs.Upload) { u.SizeBytes = -1 }),
 			change(func(u *jobs.Upload) { u.Checksum = "AAAA" }),
+			change(func(u *jobs.Upload) { u.Checksum += "\n" }),
 			change(func(u *jobs.Upload) { u.ContentType = "video/mp4\r\nX: y" }),
 		}
 		for _, key := range []string{"", "/film", "a//b", "a/../b", "./a", "a\x00b", "a\nb", `a\b`, "\xff", strings.Repeat("k", 1025)} {
