@@ -38,6 +38,8 @@ func TestImports(t *testing.T) {
 		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
 		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
+		{"internal/httpguard", true, []string{module + "/jobs", module + "/models"}},
+		{"internal/sse", true, []string{module + "/jobs", module + "/models"}},
 		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},
 		{"cmd/reelay-agent", true, []string{

@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -34,9 +33,6 @@ func FuzzRead(f *testing.F) {
 			require.Less(t, len(refused.Message), 300, "it repeats no long input")
 			return
 		}
-		left, err := io.ReadAll(request.Body)
-		require.NoError(t, err)
-		require.Equal(t, body, left)
 		var exact map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(body, &exact))
 		var known graphql.RawParams

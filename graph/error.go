@@ -26,10 +26,21 @@ const (
 	codeTooComplex  jobs.Code = "QUERY_TOO_COMPLEX"
 )
 
+// maxErrorText bounds an error's message. Some of those of gqlgen repeat a value whole.
+const maxErrorText = 500
+
 // present turns an error into what the caller reads: *jobs.Error as it stands,
 // gqlgen's own with their code, and everything else, logged here once, as
 // UNAVAILABLE or INTERNAL.
 func present(ctx context.Context, err error) *gqlerror.Error {
+	shown := presented(ctx, err)
+	if len(shown.Message) > maxErrorText {
+		shown.Message = clip(shown.Message, maxErrorText) + "…"
+	}
+	return shown
+}
+
+func presented(ctx context.Context, err error) *gqlerror.Error {
 	shown := &gqlerror.Error{Path: graphql.GetPath(ctx)}
 	var located *gqlerror.Error
 	if errors.As(err, &located) {

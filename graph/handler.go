@@ -6,7 +6,6 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -32,16 +32,17 @@ type Options struct {
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example: links are made with it. Without it they are paths.
 	Base func(*http.Request) string
-	// WriteTimeout is how long the other side may leave a stream, or a part of an
-	// answer, unread, with the buffers in between full, before it is ended: 10 seconds
-	// if it is 0. Nothing is kept for it: a stream may go on elsewhere from where it was.
+	// WriteTimeout is how long the other side of a socket may leave it unread, with the
+	// buffers in between full, before it is closed: 10 seconds if it is 0. Answers over HTTP
+	// have the deadlines of the server.
 	WriteTimeout time.Duration
+	// PingEvery keeps proxies from closing a silent stream: 10 seconds if it is 0.
+	PingEvery time.Duration
 }
 
 const (
-	// pingEvery keeps proxies from closing a silent stream.
-	pingEvery = 10 * time.Second
-	// writeTimeout is that of [Options].
+	// pingEvery and writeTimeout are those of [Options].
+	pingEvery    = 10 * time.Second
 	writeTimeout = 10 * time.Second
 	// Only small queries are cached, and not too many: a caller's text must not
 	// fill the memory.
@@ -59,6 +60,7 @@ type API struct {
 	shared       func(origin string) bool
 	base         func(*http.Request) string
 	writeTimeout time.Duration
+	pingEvery    time.Duration
 	sockets      sockets
 }
 
@@ -67,14 +69,17 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	if options.Base == nil {
 		options.Base = func(*http.Request) string { return "" }
 	}
-	api := &API{keys: keys, shared: options.Shared, base: options.Base, writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout)}
+	api := &API{
+		keys: keys, shared: options.Shared, base: options.Base,
+		writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout), pingEvery: cmp.Or(options.PingEvery, pingEvery),
+	}
 	schema := NewExecutableSchema(Config{
 		Schema:     servedSchema(),
 		Resolvers:  resolver,
 		Directives: DirectiveRoot{Auth: authorize},
 	})
 	server := handler.New(schema)
-	server.AddTransport(transport.SSE{KeepAlivePingInterval: pingEvery})
+	server.AddTransport(events{api.pingEvery})
 	server.AddTransport(transport.Options{})
 	server.AddTransport(single{})
 	server.AddTransport(socketTransport{api})
@@ -110,40 +115,42 @@ func servedSchema() *ast.Schema {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := http.NewResponseController(w)
-	patient := &patientWriter{ResponseWriter: w, control: deadline, patience: a.writeTimeout}
-	defer patient.end()
 	if urlkey.IsIn(r.URL.Query()) {
-		refuse(patient, r, http.StatusBadRequest, errKeyInURL)
+		refuse(w, r, http.StatusBadRequest, errKeyInURL)
 		return
 	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		a.serveSocket(w, r)
 		return
 	}
-	w = patient
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
-	// A refusal waits for the body, too: net/http reads what is left of it.
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.Method == http.MethodOptions {
 		a.inside.ServeHTTP(w, r)
 		return
 	}
-	key := bearer(r.Header.Get("Authorization"))
+	keys := r.Header.Values("Authorization")
+	if len(keys) > 1 {
+		refuse(w, r, http.StatusBadRequest, errTwoKeys)
+		return
+	}
+	key := bearer(strings.Join(keys, ""))
 	p, err := a.keys.Authenticate(r.Context(), key)
 	if err != nil {
 		refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
+	httpguard.ConnOf(r.Context()).MarkKnown()
 	params, status, refused := read(r)
 	if refused != nil {
 		refuse(w, r, status, refused)
 		return
 	}
-	_ = deadline.SetReadDeadline(time.Time{}) // else it would cut a long answer
+	asks := &asked{params: params, method: r.Method}
 	ctx := withBase(withPrincipal(r.Context(), p.From(r.RemoteAddr)), a.base(r))
+	ctx = context.WithValue(ctx, askedKey{}, asks)
 	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		asks.streams = true
 		while, end, err := a.keys.While(ctx, key)
 		if err != nil {
 			refuse(w, r, http.StatusTooManyRequests, err)
@@ -151,47 +158,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer end(nil)
 		ctx = while
-	} else {
-		ctx = context.WithValue(ctx, askedKey{}, &asked{params: params, method: r.Method})
 	}
 	a.inside.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// patientWriter writes to a client that may be slow, but not for ever.
-type patientWriter struct {
-	http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration // for each part
-	wrote    bool
-}
-
-// patientPart is how many bytes of an answer a client has the write timeout for.
-const patientPart = 64 << 10
-
-// Write implements http.ResponseWriter. A server that cannot set a deadline has
-// its own.
-func (w *patientWriter) Write(raw []byte) (n int, err error) {
-	w.wrote = true
-	for part := range slices.Chunk(raw, patientPart) {
-		_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
-		written, err := w.ResponseWriter.Write(part)
-		if n += written; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// Flush implements http.Flusher.
-func (w *patientWriter) Flush() { _ = w.control.Flush() }
-
-// end sends what was written while that has a deadline, and leaves the connection to the
-// next request.
-func (w *patientWriter) end() {
-	if w.wrote {
-		w.Flush()
-		_ = w.control.SetWriteDeadline(time.Time{})
-	}
 }
 
 // refuse answers a request that nothing ran for. The error's code may know a

@@ -137,7 +137,7 @@ var harmless = []string{
 // elsewhere are those of the hostile queries that are refused by the parser or the
 // validator.
 var elsewhere = map[string]jobs.Code{
-	"a long name": codeInvalid, "fragments alike": codeInvalid, "misspelt arguments": codeInvalid, "misspelt enum values": codeInvalid,
+	"fragments alike": codeInvalid, "misspelt arguments": codeInvalid, "misspelt enum values": codeInvalid,
 	"misspelt input": codeInvalid, "objects": codeInvalid, "one variable, often": codeInvalid, "undefined variables": codeInvalid,
 	"variables": codeInvalid,
 	"deep":      codeParseFailed, "deep inline fragments": codeParseFailed, "deep lists": codeParseFailed, "deep types": codeParseFailed,

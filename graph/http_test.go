@@ -156,6 +156,20 @@ func TestRefusedBodiesEnd(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
 }
 
+func TestTwoKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, second := range []string{"Bearer client", "Bearer other", ""} {
+		request := httptest.NewRequest(http.MethodGet, "/graphql?query={viewer{role}}", nil)
+		request.Header["Authorization"] = []string{"Bearer client", second}
+		answer := httptest.NewRecorder()
+
+		graph.New(&graph.Resolver{}, clientKeys(), graph.Options{}).ServeHTTP(answer, request)
+
+		require.Equal(t, http.StatusBadRequest, answer.Code)
+		require.Contains(t, answer.Body.String(), "has the header Authorization twice")
+	}
+}
+
 // Whose connection seems to be gone before anything ran hears so, if he hears it.
 func TestCutShort(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,11 @@ func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.
 		if doc, err = parser.ParseQueryWithTokenLimit(&ast.Source{Input: request.Query}, maxTokens); err != nil {
 			return nil
 		}
-		if excess := outlineOf(doc).excess(); excess != "" {
+		excess := outlineOf(doc).excess()
+		if excess == "" && hasLongName(request.Query) {
+			excess = fmt.Sprintf("A name in a query may have %d bytes: choose a shorter one.", maxName)
+		}
+		if excess != "" {
 			return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/lexer"
 )
 
 const (
@@ -22,7 +23,24 @@ const (
 	maxFragments     = 20
 	maxSpreads       = 40
 	maxDirectives    = 50
+	// maxName bounds the bytes of a name: validation compares one that it does not know with
+	// each that it might have been.
+	maxName = 128
 )
+
+// hasLongName reports whether a query that can be parsed has a name that is too long.
+func hasLongName(query string) bool {
+	tokens := lexer.New(&ast.Source{Input: query})
+	for {
+		token, err := tokens.ReadToken()
+		if err != nil || token.Kind == lexer.EOF {
+			return false
+		}
+		if token.Kind == lexer.Name && len(token.Value) > maxName {
+			return true
+		}
+	}
+}
 
 // outline is the size of a query that nobody has validated. Each fragment is
 // looked at once.

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/internal/urlkey"
@@ -20,9 +18,6 @@ import (
 
 // maxBody bounds a request, and a message on a socket.
 const maxBody = 1 << 20
-
-// bodyTime is how long a body may take to arrive.
-const bodyTime = 30 * time.Second
 
 var (
 	errLoneSurrogate = &jobs.Error{
@@ -41,6 +36,7 @@ var (
 	errTooDeep  = &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
 	errBatch    = &jobs.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
 	errKeyInURL = &jobs.Error{Code: jobs.CodeInvalidInput, Message: urlkey.Refusal}
+	errTwoKeys  = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request has the header Authorization twice: send it once."}
 	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
 	errMedia    = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
 	errMethod   = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Use POST, or GET for queries."}
@@ -73,7 +69,6 @@ func read(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 // usualBody is up to how many bytes of a body are made room for before they are there.
 const usualBody = 16 << 10
 
-// readPost leaves the body to be read again.
 func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errMedia
@@ -83,9 +78,7 @@ func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 		status, refused := unread(err)
 		return nil, status, refused
 	}
-	body := buffer.Bytes()
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	params, refused := decode(body)
+	params, refused := decode(buffer.Bytes())
 	return params, http.StatusBadRequest, refused
 }
 
@@ -129,12 +122,7 @@ func decode(body []byte) (*graphql.RawParams, *jobs.Error) {
 	return params, nil
 }
 
-// readGet reads no body: it means nothing.
 func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		status, refused := unread(err)
-		return nil, status, refused
-	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // what does not parse is left out of it
 		return nil, http.StatusBadRequest, errEscapes

@@ -20,17 +20,18 @@ var _ graphql.Transport = single{}
 
 type askedKey struct{}
 
-// asked is a request that has a single answer.
+// asked is a request. Its answer is a single one, or a stream.
 type asked struct {
 	params   *graphql.RawParams
 	method   string
+	streams  bool
 	notByGet bool // that is why it is refused
 }
 
 // Supports implements graphql.Transport.
 func (single) Supports(r *http.Request) bool {
-	_, ok := r.Context().Value(askedKey{}).(*asked)
-	return ok
+	a, ok := r.Context().Value(askedKey{}).(*asked)
+	return ok && !a.streams
 }
 
 // Do implements graphql.Transport. Its status is the one that GraphQL over HTTP has for
@@ -99,7 +100,7 @@ var (
 func transported(ctx context.Context, kind ast.Operation) *jobs.Error {
 	a, ok := ctx.Value(askedKey{}).(*asked)
 	switch {
-	case !ok || kind == ast.Query:
+	case !ok || a.streams || kind == ast.Query:
 		return nil
 	case kind == ast.Subscription:
 		return errSubscription

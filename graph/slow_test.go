@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -39,8 +40,9 @@ func TestSlowReader(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			served := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
-				&jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second})
+			served := guarded(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
+				&jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}), time.Second)
+			tidy, left := jobstest.Tidy(t, served)
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
 			key, job, followers := s.Secrets[models.RoleClient], s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
@@ -53,7 +55,7 @@ func TestSlowReader(t *testing.T) {
 			reader := dial(t, server.URL, key)
 			require.Equal(t, "connection_ack", reader.next().Type)
 			reader.send("subscribe", "1", request)
-			read := open(t, jobstest.ServeNarrow(t, served), key, request)
+			read := open(t, jobstest.ServeNarrow(t, tidy), key, request)
 
 			for seq := range events {
 				require.Contains(t, string(reader.next().Payload), fmt.Sprintf(`"seq":%d,`, seq+1))
@@ -64,6 +66,7 @@ func TestSlowReader(t *testing.T) {
 			heard := read()
 			require.Contains(t, heard, `"seq":1,`)
 			require.NotContains(t, heard, fmt.Sprintf(`"seq":%d,`, events))
+			left()
 			require.Equal(t, 1, followers(), "of the job, for all who follow it here")
 			require.NoError(t, reader.conn.Close(websocket.StatusNormalClosure, ""))
 			require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")
@@ -184,13 +187,18 @@ func servePipe(patience time.Duration) (_ net.Conn, end func()) {
 	ours, conn := net.Pipe()
 	connections := make(pipes, 1)
 	connections <- ours
-	server := &http.Server{Handler: graph.New(&graph.Resolver{}, clientKeys(), graph.Options{WriteTimeout: patience})}
+	server := &http.Server{Handler: guarded(graph.New(&graph.Resolver{}, clientKeys(), graph.Options{}), patience)}
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(connections) })
 	return conn, func() {
 		server.Close()
 		served.Wait()
 	}
+}
+
+// guarded serves with a deadline for each part of an answer.
+func guarded(inside http.Handler, patience time.Duration) http.Handler {
+	return httpguard.New(inside, func(*http.Request) httpguard.Limits { return httpguard.Limits{Write: patience} })
 }
 
 // pipes are a listener for connections within a test.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
@@ -49,7 +50,7 @@ func (socketTransport) Supports(r *http.Request) bool { return r.Header.Get("Upg
 // Do implements graphql.Transport. It returns once the connection is open: what
 // net/http keeps for a request is not kept for a socket.
 func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
-	over := &wire{patience: t.writeTimeout}
+	over := &wire{patience: t.writeTimeout, frames: newFrameBudget()}
 	ws, err := websocket.Accept(lean{w, over}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // welcomes has looked at the origin
@@ -58,7 +59,7 @@ func (t socketTransport) Do(w http.ResponseWriter, r *http.Request, executor gra
 	if err != nil {
 		return // it is answered
 	}
-	s := newSocket(ws, over, strings.Clone(r.RemoteAddr), strings.Clone(t.base(r)), executor, t.API)
+	s := newSocket(ws, over, r, executor, t.API)
 	if !t.sockets.add(s) {
 		go s.close(closeRestart, "RESTART")
 		return
@@ -90,6 +91,7 @@ func (w lean) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // what came with the request
 	w.over.Conn = conn
+	w.over.frames.spend(early, time.Now())
 	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn), max(socketBuffer, len(early)))
 	_, err = reader.Peek(len(early))
 	return w.over, bufio.NewReadWriter(reader, bufio.NewWriterSize(w.over, controlBuffer)), err

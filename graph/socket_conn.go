@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -22,6 +25,7 @@ const subprotocol = "graphql-transport-ws"
 // Close codes, those of the protocol and those of RFC 6455.
 const (
 	closeNormal          = 1000
+	closeInternal        = 1011
 	closeRestart         = 1012
 	closeTryAgain        = 1013
 	closeBadMessage      = 4400
@@ -39,9 +43,12 @@ const (
 	maxOperations = 20
 	// maxMessage bounds a message on a socket.
 	maxMessage = 64 << 10
-	// A socket may send maxMessages at once, and messagesPerSecond on average.
-	maxMessages       = 200
-	messagesPerSecond = 50
+	// A socket may send maxFrames at once, and framesPerSecond on average: messages, the
+	// fragments of some, and control frames.
+	maxFrames       = 200
+	framesPerSecond = 50
+	// closeTime is how long the other side has to answer a close frame.
+	closeTime = 5 * time.Second
 	// maxUnanswered pings end a socket, whose other side is gone.
 	maxUnanswered = 2
 )
@@ -54,6 +61,7 @@ type socket struct {
 	executor graphql.GraphExecutor
 	keys     *jobs.KeyWatch
 	told     *told
+	conn     *httpguard.Conn
 	remote   string // host:port of the other side
 
 	// ctx is that of all that runs on it. It is only written before the first
@@ -69,19 +77,15 @@ type socket struct {
 	acked      bool       // it was answered
 	unanswered int        // pings
 	operations map[string]*operation
-
-	// Only the reader's.
-	budget   float64 // messages that it may still send at once
-	lastRead time.Time
 }
 
-func newSocket(ws *websocket.Conn, over *wire, remote, base string, executor graphql.GraphExecutor, api *API) *socket {
+func newSocket(ws *websocket.Conn, over *wire, r *http.Request, executor graphql.GraphExecutor, api *API) *socket {
 	ws.SetReadLimit(maxMessage)
 	s := &socket{
-		ws: ws, wire: over, remote: remote, executor: executor, keys: api.keys, told: &api.sockets.told,
-		release: func() {}, budget: maxMessages,
+		ws: ws, wire: over, conn: httpguard.ConnOf(r.Context()), remote: strings.Clone(r.RemoteAddr), executor: executor,
+		keys: api.keys, told: &api.sockets.told, release: func() {},
 	}
-	s.ctx, s.end = context.WithCancel(withBase(context.Background(), base))
+	s.ctx, s.end = context.WithCancel(withBase(context.Background(), strings.Clone(api.base(r))))
 	s.timer = time.AfterFunc(initTimeout, s.tick)
 	return s
 }
@@ -95,6 +99,10 @@ func (s *socket) serve() {
 	}
 	for {
 		kind, raw, err := s.ws.Read(context.Background())
+		if errors.Is(err, errTooManyFrames) {
+			s.close(closeTryAgain, string(jobs.CodeRateLimited))
+			return
+		}
 		if err != nil {
 			// Who sent too much still sends, and shall read why it was too much.
 			s.close(closeNormal, "")
@@ -124,6 +132,7 @@ func (s *socket) close(code int, reason string) {
 		return
 	}
 	s.end()
+	_ = s.wire.SetReadDeadline(time.Now().Add(closeTime)) // the library waits for the rest of a message without one
 	_ = s.ws.Close(websocket.StatusCode(code), clip(reason, 123))
 }
 
@@ -159,15 +168,18 @@ type violation struct {
 }
 
 var (
-	errBadMessage      = &violation{closeBadMessage, "Invalid message received"}
-	errTooManyMessages = &violation{closeTryAgain, string(jobs.CodeRateLimited)}
+	errBadMessage   = &violation{closeBadMessage, "Invalid message received"}
+	errSocketFailed = &violation{closeInternal, string(jobs.CodeInternal)}
 )
 
 // take does what a message asks for.
-func (s *socket) take(kind websocket.MessageType, raw []byte) *violation {
-	if !s.mayCome(time.Now()) {
-		return errTooManyMessages
-	}
+func (s *socket) take(kind websocket.MessageType, raw []byte) (v *violation) {
+	defer func() {
+		if p := recover(); p != nil {
+			_ = recovered(context.Background(), p)
+			v = errSocketFailed
+		}
+	}()
 	if kind != websocket.MessageText || checkJSON(raw) != nil {
 		return errBadMessage
 	}
@@ -189,16 +201,6 @@ func (s *socket) take(kind websocket.MessageType, raw []byte) *violation {
 		return s.takeComplete(m)
 	}
 	return errBadMessage
-}
-
-// mayCome tells whether another message may come now.
-func (s *socket) mayCome(now time.Time) bool {
-	if !s.lastRead.IsZero() {
-		s.budget = min(maxMessages, s.budget+messagesPerSecond*now.Sub(s.lastRead).Seconds())
-	}
-	s.lastRead = now
-	s.budget--
-	return s.budget >= 0
 }
 
 func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
@@ -235,6 +237,7 @@ func (s *socket) takeInit(m message) *violation {
 	if err != nil {
 		return &violation{closeTryAgain, string(jobs.CodeRateLimited)}
 	}
+	s.conn.MarkKnown()
 	s.release = release
 	s.ctx = withPrincipal(s.ctx, p.From(s.remote))
 	s.mu.Lock()

@@ -1,8 +1,13 @@
 package graph_test
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -172,6 +177,39 @@ func TestSocketProtocol(t *testing.T) {
 		require.EqualValues(t, 1013, <-code)
 	})
 
+	for name, c := range map[string]struct{ first, then []byte }{
+		"pings":           {nil, []byte{0x89, 0x80, 1, 2, 3, 4}},
+		"pongs":           {nil, []byte{0x8a, 0x80, 1, 2, 3, 4}},
+		"empty fragments": {[]byte{0x01, 0x80, 1, 2, 3, 4}, []byte{0x00, 0x80, 1, 2, 3, 4}},
+		"small fragments": {[]byte{0x01, 0x80, 1, 2, 3, 4}, []byte{0x00, 0x81, 1, 2, 3, 4, 5}},
+	} {
+		t.Run("a flood of "+name+" before connection_init", func(t *testing.T) {
+			t.Parallel()
+			conn, from := openRaw(t, a.url)
+			go func() { // in one write as many as the server reads at once, and more
+				_, err := conn.Write(append(c.first, bytes.Repeat(c.then, 100)...))
+				for range 1000 {
+					if err == nil {
+						_, err = conn.Write(bytes.Repeat(c.then, 100))
+					}
+				}
+			}()
+
+			require.Equal(t, 1013, closeCode(t, from))
+		})
+	}
+
+	t.Run("a message that is too large and never ends", func(t *testing.T) {
+		t.Parallel()
+		conn, from := openRaw(t, a.url)
+		_, err := conn.Write(append([]byte{0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}, make([]byte, 65<<10)...)) // of 64 MiB
+		require.NoError(t, err)
+
+		require.Equal(t, 1009, closeCode(t, from))
+		_, err = from.ReadByte()
+		require.ErrorIs(t, err, io.EOF, "it is closed")
+	})
+
 	t.Run("pings come before connection_init, too", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, a.url)
@@ -313,4 +351,37 @@ func TestJobEvents(t *testing.T) {
 			require.Equal(t, frame{ID: "1", Type: "complete"}, s.next())
 		}
 	})
+}
+
+// openRaw opens a socket by hand.
+func openRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(conn, "GET /graphql HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n")
+	require.NoError(t, err)
+	from := bufio.NewReader(conn)
+	res, err := http.ReadResponse(from, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, res.StatusCode)
+	return conn, from
+}
+
+// closeCode reads small frames until one closes the socket.
+func closeCode(t *testing.T, from *bufio.Reader) int {
+	t.Helper()
+	for {
+		head := make([]byte, 2)
+		_, err := io.ReadFull(from, head)
+		require.NoError(t, err)
+		payload := make([]byte, head[1])
+		_, err = io.ReadFull(from, payload)
+		require.NoError(t, err)
+		if head[0] == 0x88 {
+			return int(binary.BigEndian.Uint16(payload))
+		}
+	}
 }

@@ -2,17 +2,19 @@ package graph
 
 import (
 	"encoding/binary"
+	"io"
 	"net"
 	"slices"
 	"sync"
 	"time"
 )
 
-// wire is what a socket writes to, a whole frame at once: its own messages, since the
-// library would take longer for one than all else that an event costs but the kernel, and
-// the library's control frames.
+// wire is what a socket reads from, within a budget of frames, and writes to, a whole frame
+// at once: its own messages, since the library would take longer for one than all else that
+// an event costs but the kernel, and the library's control frames.
 type wire struct {
 	net.Conn
+	frames   *frameBudget  // only the reader's
 	patience time.Duration // how long a write may take
 
 	mu     sync.Mutex
@@ -25,6 +27,22 @@ const (
 	textFrame  = 0x80 | 0x1
 	closeFrame = 0x80 | 0x8
 )
+
+// Read implements net.Conn. It fails with errTooManyFrames once the other side has sent more
+// frames than it may, and then discards what still comes for a moment.
+func (w *wire) Read(p []byte) (int, error) {
+	if w.frames.isSpent() {
+		_ = w.SetReadDeadline(time.Now().Add(discardTime))
+		_, _ = io.CopyN(io.Discard, w.Conn, discardMost)
+		return 0, errTooManyFrames
+	}
+	n, err := w.Conn.Read(p)
+	w.frames.spend(p[:n], time.Now())
+	if w.frames.isSpent() {
+		return 0, errTooManyFrames
+	}
+	return n, err
+}
 
 // Write implements net.Conn for whole frames. It fails with a timeout after patience, or
 // three quarters of it: the deadline is not set anew for each frame. Behind a frame that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -20,8 +21,9 @@ var ErrRestart = errors.New("this process ends")
 // stream is one subscription. err is why it ended, if it failed; it is written
 // before the channel of events is closed, and read after.
 type stream struct {
-	err  error
-	told bool // the listener was told why its context was ended
+	err     error
+	told    bool           // the listener was told why its context was ended
+	running sync.WaitGroup // what follow started
 
 	// parks is whether the transport goes on with parked streams, and parked the
 	// one that is.
@@ -35,7 +37,8 @@ type streamKey struct{}
 // as the last one. It ends with ctx.
 func follow[T any](ctx context.Context, run func(send func(T) error) error) <-chan T {
 	events := make(chan T)
-	go func() {
+	s, _ := ctx.Value(streamKey{}).(*stream)
+	s.running.Go(func() {
 		defer close(events)
 		defer func() {
 			if p := recover(); p != nil {
@@ -50,7 +53,7 @@ func follow[T any](ctx context.Context, run func(send func(T) error) error) <-ch
 				return ctx.Err()
 			}
 		}))
-	}()
+	})
 	return events
 }
 

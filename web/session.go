@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -27,6 +28,9 @@ func (c *console) principal(r *http.Request) (jobs.Principal, error) {
 		return jobs.Principal{}, jobs.ErrUnauthenticated
 	}
 	p, err := c.Keys.Session(r.Context(), cookie.Value)
+	if err == nil {
+		httpguard.ConnOf(r.Context()).MarkKnown()
+	}
 	return p.From(r.RemoteAddr), err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/sse"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -21,64 +22,40 @@ const (
 	// keeps proxies from closing the stream, and tells the page that its data are
 	// current: live.js waits for three of them.
 	beatEvery = 5 * time.Second
-	// writeLimit is how long a browser may take to read an event.
-	writeLimit = 10 * time.Second
+	beat      = "event: beat\ndata: beat\n\n"
 )
 
-// stream is one response of server-sent events.
-type stream struct {
-	mu      sync.Mutex
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
+// stream is the live part of a page.
+type stream struct{ *sse.Stream }
 
 // follow keeps a part of a page current: what run sends is swapped into it. It
 // ends with run, with the request, with the login, and after streamTTL. If the
 // login ends, the page is told so.
 func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, s *stream) error) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	s := &stream{w: w, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithTimeout(r.Context(), streamTTL)
-	var loggedOut bool
-	var others sync.WaitGroup
-	others.Go(func() { s.beat(ctx, cancel) })
-	others.Go(func() {
-		if loggedOut = c.loginEnds(ctx, r); loggedOut {
-			cancel()
+	defer cancel()
+	err := sse.Serve(ctx, w, beatEvery, beat, func(ctx context.Context, plain *sse.Stream) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var loggedOut bool
+		var watch sync.WaitGroup
+		watch.Go(func() {
+			if loggedOut = c.loginEnds(ctx, r); loggedOut {
+				cancel()
+			}
+		})
+		err := run(ctx, &stream{plain})
+		cancel()
+		watch.Wait()
+		if loggedOut {
+			return plain.Send([]byte("event: logout\ndata: logout\n\n")) // the next connection learns it by its status
 		}
+		return err
 	})
-
-	err := run(ctx, s)
-	cancel()
-	others.Wait()
-	if loggedOut {
-		_ = s.write([]byte("event: logout\ndata: logout\n\n")) // the next connection learns it by its status
-	}
-	// The connection may serve other requests after this one.
-	_ = s.control.SetWriteDeadline(time.Time{})
 	var known *jobs.Error
-	if err != nil && ctx.Err() == nil && !errors.As(err, &known) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, sse.ErrSlow) && !errors.As(err, &known) {
 		slog.ErrorContext(r.Context(), "console stream failed", "path", r.URL.Path, "error", err)
 	}
 	return nil
-}
-
-// beat sends beats until ctx ends, or ends it when they cannot be sent.
-func (s *stream) beat(ctx context.Context, cancel context.CancelFunc) {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if s.write([]byte("event: beat\ndata: beat\n\n")) != nil {
-				cancel()
-				return
-			}
-		}
-	}
 }
 
 // send swaps a component into the page. id is what the browser repeats in
@@ -88,23 +65,11 @@ func (s *stream) send(ctx context.Context, id string, part templ.Component) erro
 	if err := part.Render(ctx, &html); err != nil {
 		return err
 	}
-	return s.write(event(id, html.Bytes()))
+	return s.Send(event(id, html.Bytes()))
 }
 
 // end tells the page that nothing more will come.
-func (s *stream) end() error { return s.write([]byte("event: end\ndata: end\n\n")) }
-
-func (s *stream) write(b []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.control.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
-		return err
-	}
-	if _, err := s.w.Write(b); err != nil {
-		return err
-	}
-	return s.control.Flush()
-}
+func (s *stream) end() error { return s.Send([]byte("event: end\ndata: end\n\n")) }
 
 // event frames HTML. A carriage return would end a line, as a line feed does.
 func event(id string, html []byte) []byte {

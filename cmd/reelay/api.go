@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/jobs/webhook"
@@ -44,7 +45,7 @@ func apiCommand() *cobra.Command {
 			if publicURL == "" {
 				publicURL = cfg.tls.scheme() + reachable(listener.Addr())
 			}
-			return openAPI(cmd.Context(), cfg, cfg.tls.secure(listener), publicURL)
+			return openAPI(cmd.Context(), cfg, listener, publicURL)
 		},
 	}
 	cfg.tls.addFlags(cmd.Flags())
@@ -60,7 +61,7 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
-		served <- serve(ctx, listener, door)
+		served <- serve(ctx, listener, cfg.tls, door)
 	}()
 	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
 	s, err := openStack(ctx, cfg, publicURL)
@@ -217,7 +218,12 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 			inside.ServeHTTP(w, r)
 			return
 		}
-		_, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		keys := r.Header.Values("Authorization")
+		if len(keys) > 1 {
+			http.Error(w, "The request has the header Authorization twice: send it once.", http.StatusBadRequest)
+			return
+		}
+		_, key, _ := strings.Cut(strings.Join(keys, ""), " ")
 		p, err := s.keys().Authenticate(r.Context(), key)
 		switch {
 		case errors.Is(err, jobs.ErrUnauthenticated):
@@ -229,6 +235,7 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 		case !p.May(models.RoleOperator):
 			http.Error(w, "Metrics are for operators.", http.StatusForbidden)
 		default:
+			httpguard.ConnOf(r.Context()).MarkKnown()
 			inside.ServeHTTP(w, r)
 		}
 	})

@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
 )
 
 const (
@@ -29,19 +31,26 @@ const (
 // Under load it holds that much more garbage at most.
 const heapFloor = 32 << 20
 
-// serve answers HTTP until ctx ends, then lets requests finish. Streams end at
-// once, in good order: their clients come back elsewhere.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// maxHeader is how many bytes the head of a request may have. net/http adds 4 KiB to what it
+// is given.
+const maxHeader = 32<<10 - 4<<10
+
+// serve answers HTTP, with TLS if there is a certificate, until ctx ends, then lets requests
+// finish. Streams end at once, in good order: their clients come back elsewhere.
+func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler http.Handler) error {
 	defer runtime.KeepAlive(make([]byte, heapFloor))
 	d := &drainer{inside: handler, asked: ctx}
 	server := &http.Server{
-		Handler:           d,
-		ReadHeaderTimeout: 5 * time.Second,
+		Handler:           httpguard.New(d, limitsOf),
+		ConnContext:       httpguard.ConnContext,
+		ReadHeaderTimeout: 5 * time.Second, // of a TLS handshake, too
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: 10 * time.Second},
 	}
+	connections := httpguard.NewConnections(httpguard.BoundsFor(maxFiles()))
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(files.secure(connections.Listen(listener))) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -57,6 +66,27 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		return errors.Join(fmt.Errorf("some requests took longer than %v and were cut off: %w", drainTime, err), server.Close())
 	}
 	return nil
+}
+
+// limitsOf are the limits that are not the same for all requests: a request of the Videos API
+// may carry an image, and objects are large.
+func limitsOf(r *http.Request) httpguard.Limits {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/objects/"):
+		return httpguard.Limits{Stall: 30 * time.Second, Write: 30 * time.Second}
+	case strings.HasPrefix(r.URL.Path, "/v1/videos"):
+		return httpguard.Limits{Body: 2 * time.Minute}
+	}
+	return httpguard.Limits{}
+}
+
+// maxFiles is how many files, and so connections, this process may have open.
+func maxFiles() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return limit.Cur
 }
 
 // drainer ends what its process cannot finish once that is asked to end.

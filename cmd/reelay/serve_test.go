@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,7 +30,7 @@ func serving(t *testing.T, handler http.HandlerFunc) (address string, end func()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, listener, handler) }()
+	go func() { done <- serve(ctx, listener, tlsFiles{}, handler) }()
 	t.Cleanup(cancel)
 	return "http://" + listener.Addr().String(), cancel, done
 }
@@ -55,6 +56,7 @@ func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 
 	for name, c := range map[string]struct{ request, status string }{
+		"a header of 33 kB":     {head + "X: " + strings.Repeat("x", 33<<10) + "\r\n\r\n", "431"},
 		"a header of 64 kB":     {head + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "431"},
 		"two hosts":             {head + "Host: b\r\n\r\n", "400"},
 		"no host":               {"GET / HTTP/1.1\r\n\r\n", "400"},
@@ -78,6 +80,15 @@ func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
 
 		require.Empty(t, raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "), "the server hangs up by itself")
 	})
+}
+
+func TestServe_TakesHeadersOf31KB(t *testing.T) {
+	t.Parallel()
+	address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("X"))) })
+
+	answer := raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: "+strings.Repeat("x", 31<<10)+"\r\n\r\n")
+
+	require.Contains(t, answer, "31744")
 }
 
 // A request whose length two servers may read in two ways is the last on its
@@ -122,7 +133,7 @@ func TestServe_BoundsWhatAResettingClientHasDone(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, files.secure(listener), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended <- serve(ctx, listener, files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				running.Add(1)
 				<-release // as one that waits for PostgreSQL, which hears of no reset

@@ -48,20 +48,28 @@ func TestDownload(t *testing.T) {
 		link := s.linkDownload(t, "film")
 
 		for asked, want := range map[string]string{
-			"bytes=0-3": "0123", "bytes=4-": "456789", "bytes=-2": "89", "bytes=8-100": "89",
+			"bytes=0-3": "0123", "bytes=4-": "456789", "bytes=-2": "89", "bytes=8-100": "89", "bytes=-100": "0123456789",
+			"Bytes=8-99999999999999999999": "89", "bytes=-99999999999999999999": "0123456789",
 		} {
 			response, content := get(t, http.MethodGet, link, "Range", asked)
 			require.Equal(t, http.StatusPartialContent, response.StatusCode, asked)
 			require.Equal(t, want, content, asked)
 		}
-		for _, several := range []string{"bytes=0-0,2-2,4-4", "bytes=" + strings.Repeat("0-0,", 5_000) + "0-0"} {
-			whole, content := get(t, http.MethodGet, link, "Range", several)
-			require.Equal(t, http.StatusOK, whole.StatusCode)
+		for _, ignored := range []string{
+			"bytes=0-0,2-2,4-4", "bytes=" + strings.Repeat("0-0,", 5_000) + "0-0",
+			"bytes=5-3", "bytes=-", "bytes=", "bytes=a-b", "bytes=0-3x", "bytes=--2", "bytes", "items=0-3", "bytes=+0-3",
+		} {
+			whole, content := get(t, http.MethodGet, link, "Range", ignored)
+			require.Equal(t, http.StatusOK, whole.StatusCode, ignored)
 			require.Equal(t, "0123456789", content)
 		}
-		response, _ := get(t, http.MethodGet, link, "Range", "bytes=10-")
-		require.Equal(t, http.StatusRequestedRangeNotSatisfiable, response.StatusCode)
-		require.Equal(t, "bytes */10", response.Header.Get("Content-Range"))
+		for _, outside := range []string{"bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999-", "bytes=99999999999999999998-99999999999999999999"} {
+			response, _ := get(t, http.MethodGet, link, "Range", outside)
+			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, response.StatusCode, outside)
+			require.Equal(t, "bytes */10", response.Header.Get("Content-Range"), outside)
+		}
+		head, _ := get(t, http.MethodHead, link, "Range", "bytes=0-3")
+		require.Equal(t, http.StatusOK, head.StatusCode, "a range is one of a GET")
 	})
 
 	t.Run("ResumesTheSameObjectOnly", func(t *testing.T) {

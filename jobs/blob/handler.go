@@ -8,16 +8,15 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/storage"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 )
 
-// stallLimit is how long a connection, the client's or the store's, may move no
-// byte before it is given up.
+// stallLimit is how long the store may move no byte before it is given up.
 const stallLimit = 30 * time.Second
 
 // handler holds the terms of the links that a linkSigner signs.
@@ -52,6 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	granted, err := h.links.verify(r, h.store.now())
 	if err == nil {
+		httpguard.ConnOf(r.Context()).MarkKnown()
 		err = serve(w, r, granted)
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	// checksum after the first and keep those of an upload that was cut.
 	out.ChunkSize = 0
 	body := &uploadBody{
-		from: r.Body, conn: http.NewResponseController(w), stallLimit: h.stallLimit, storeStalled: stalled,
+		from: r.Body, stallLimit: h.stallLimit, storeStalled: stalled,
 		size: granted.size, checksum: granted.checksum,
 	}
 	if _, err := io.CopyBuffer(out, body, make([]byte, min(granted.size+1, copyBytes))); err != nil {
@@ -147,6 +147,10 @@ func checkRequest(r *http.Request, granted terms) error {
 		return refuse(http.StatusRequestEntityTooLarge, "This link is for %d bytes, not for %d.", granted.size, r.ContentLength)
 	case r.ContentLength < granted.size:
 		return refuse(http.StatusBadRequest, "This link is for %d bytes, not for %d.", granted.size, r.ContentLength)
+	case r.Header.Get("Content-Range") != "":
+		return refuse(http.StatusBadRequest, "An object is stored whole: send it without a Content-Range.")
+	case r.Header.Get("Content-Encoding") != "":
+		return refuse(http.StatusUnsupportedMediaType, "An object is stored as it is sent: send it without a Content-Encoding.")
 	case r.Header.Get("Content-Type") != granted.contentType:
 		return refuse(http.StatusBadRequest, "This link is for Content-Type %q, not for %q.", granted.contentType, r.Header.Get("Content-Type"))
 	}
@@ -172,13 +176,10 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &objectContent{
-		ctx: ctx, cancel: cancel, object: h.store.bucket.Object(granted.key), size: attrs.Size,
-		conn: http.NewResponseController(w), stallLimit: h.stallLimit,
+		ctx: ctx, cancel: cancel, object: h.store.bucket.Object(granted.key), size: attrs.Size, stallLimit: h.stallLimit,
 	}
 	defer content.Close()
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each range would be fetched by itself: the whole object is an answer, too
-	}
+	tidyRange(r, attrs.Size)
 	http.ServeContent(w, r, "", attrs.Created, content)
 	if content.err != nil && r.Context().Err() == nil {
 		// The answer has begun; its missing end tells the reader.

@@ -19,6 +19,7 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 )
@@ -90,10 +91,10 @@ func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 // serveAt is serve with a clock; nil is this process's.
 func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now func() time.Time) served {
 	s := served{answered: make(chan struct{}, 100)}
-	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.server = httptest.NewServer(httpguard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { s.answered <- struct{}{} }()
 		s.HandlerWithStallLimit(stallLimit).ServeHTTP(w, r)
-	}))
+	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Stall: stallLimit, Write: stallLimit} }))
 	var err error
 	s.Store, err = blob.Open(t.Context(), blob.Config{
 		Bucket: "films", EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,

@@ -17,19 +17,17 @@ import (
 // announced checksum; every other end is a refusal.
 type uploadBody struct {
 	from         io.Reader
-	conn         *http.ResponseController
-	stallLimit   time.Duration
-	storeStalled *time.Timer // runs while the store has the word
+	stallLimit   time.Duration // for the store
+	storeStalled *time.Timer   // runs while the store has the word
 
 	size, received int64
 	checksum, sum  uint32
 }
 
-// Read gives the sender stallLimit for its next bytes.
+// Read fails with 408 once the sender has stalled: the server sets a deadline for each read.
 func (b *uploadBody) Read(p []byte) (int, error) {
 	b.storeStalled.Stop()
 	defer b.storeStalled.Reset(b.stallLimit)
-	_ = b.conn.SetReadDeadline(time.Now().Add(b.stallLimit))
 	n, err := b.from.Read(p)
 	b.received += int64(n)
 	b.sum = crc32.Update(b.sum, castagnoli, p[:n])
@@ -41,9 +39,6 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 	case err != io.EOF || b.received != b.size:
 		return n, refuse(http.StatusBadRequest, "The upload ended after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
 	}
-	// The server goes on watching the connection while the store finishes: that
-	// must not time out.
-	_ = b.conn.SetReadDeadline(time.Time{})
 	if b.sum != b.checksum {
 		return n, refuse(http.StatusBadRequest, "The bytes received have CRC32C %s, but this link is for %s. Nothing was stored; send it again.",
 			encodeChecksum(b.sum), encodeChecksum(b.checksum))
@@ -58,7 +53,6 @@ type objectContent struct {
 	cancel     func()
 	object     *storage.ObjectHandle
 	size       int64
-	conn       *http.ResponseController
 	stallLimit time.Duration
 
 	offset int64
@@ -66,8 +60,7 @@ type objectContent struct {
 	err    error // what went wrong at the store
 }
 
-// Read gives the receiver stallLimit for the bytes so far, and the store as long
-// for the next ones.
+// Read gives the store stallLimit for the next bytes.
 func (c *objectContent) Read(p []byte) (int, error) {
 	defer time.AfterFunc(c.stallLimit, c.cancel).Stop()
 	if c.reader == nil {
@@ -76,7 +69,6 @@ func (c *objectContent) Read(p []byte) (int, error) {
 			return 0, c.err
 		}
 	}
-	_ = c.conn.SetWriteDeadline(time.Now().Add(c.stallLimit))
 	n, err := c.reader.Read(p)
 	c.offset += int64(n)
 	if err != nil && err != io.EOF {

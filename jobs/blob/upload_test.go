@@ -185,6 +185,14 @@ func TestUpload_Refuses(t *testing.T) {
 			l.Headers["content-type"] = "text/html"
 			return strings.NewReader(content)
 		}, http.StatusBadRequest, `"video/mp4", not for "text/html"`},
+		"APartOfAnObject": {func(l *jobs.UploadLink) io.Reader {
+			l.Headers["content-range"] = "bytes 0-7/100"
+			return strings.NewReader(content)
+		}, http.StatusBadRequest, "without a Content-Range"},
+		"AnEncodedBody": {func(l *jobs.UploadLink) io.Reader {
+			l.Headers["content-encoding"] = "gzip"
+			return strings.NewReader(content)
+		}, http.StatusUnsupportedMediaType, "without a Content-Encoding"},
 		"AMethodThatIsNoUpload": {func(l *jobs.UploadLink) io.Reader { l.Method = http.MethodPost; return strings.NewReader(content) }, http.StatusMethodNotAllowed, "stored by PUT"},
 	}
 	for name, c := range cases {

@@ -11,20 +11,16 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
-	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
-const (
-	// maxBody bounds a request, in bytes.
-	maxBody = 1 << 20
-	// bodyTime is how long a body may take to arrive.
-	bodyTime = 30 * time.Second
-)
+// maxBody bounds a request, in bytes.
+const maxBody = 1 << 20
 
 // door lets requests in that are well-formed and whose key is valid.
 type door struct {
@@ -153,6 +149,7 @@ func (d *door) admit(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
+	httpguard.ConnOf(r.Context()).MarkKnown()
 	if !p.May(models.RoleClient) {
 		return caller{}, &jobs.Error{Code: jobs.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
 	}
@@ -214,10 +211,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get("Content-Encoding") != "" {
 		return newProblem(http.StatusUnsupportedMediaType, jobs.CodeInvalidInput, "Send the body as it is, without a Content-Encoding.")
 	}
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = deadline.SetReadDeadline(time.Time{})
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +9,11 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/reelay/reelay/internal/sse"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -24,8 +23,6 @@ const (
 	maxEvents = 1000
 	// beatEvery keeps proxies from closing a silent stream.
 	beatEvery = 15 * time.Second
-	// writeTimeout is that of [Config].
-	writeTimeout = 10 * time.Second
 )
 
 // event is one entry of a job's history.
@@ -145,85 +142,31 @@ func newEvent(e *models.JobEvent) event {
 // stream sends events until the job's last, or until the request or the key
 // ends.
 func (s *service) stream(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, id models.JobID, after int64) {
-	out := &stream{w: w, control: http.NewResponseController(w), patience: cmp.Or(s.WriteTimeout, writeTimeout)}
-	w.Header().Set("Content-Type", eventStream)
-	w.Header().Set("Cache-Control", "no-store")
+	defer end(nil)
 	w.Header().Set("Vary", "Accept")
-	w.Header().Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	var beats sync.WaitGroup
-	beats.Go(func() { out.beat(ctx, end) })
-	err := out.write([]byte("retry: 1000\n\n"))
-	if err == nil {
-		err = s.follow(ctx, out, id, after)
-	}
-	ended := ctx.Err() != nil
-	end(nil)
-	beats.Wait()
-	// The connection may serve other requests after this one.
-	_ = out.control.SetWriteDeadline(time.Time{})
-	if err != nil && !ended && !errors.Is(err, errSlow) {
+	err := sse.Serve(ctx, w, beatEvery, sse.Comment, func(ctx context.Context, out *sse.Stream) error {
+		if err := out.Send([]byte("retry: 1000\n\n")); err != nil {
+			return err
+		}
+		return s.follow(ctx, out, id, after)
+	})
+	if err != nil && ctx.Err() == nil && !errors.Is(err, sse.ErrSlow) {
 		slog.WarnContext(ctx, "a stream of events ended", "job", id, "error", err)
 	}
 }
 
 // follow sends what happens to a job.
-func (s *service) follow(ctx context.Context, out *stream, id models.JobID, after int64) error {
+func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, after int64) error {
 	events, err := s.Watcher.Events(ctx, callerOf(ctx).Principal, id, after)
 	if err != nil {
 		return err
 	}
-	return jobs.Each(ctx, events, func(e *models.JobEvent) error { return out.send(newEvent(e)) })
-}
-
-// errSlow means that the reader did not take what was sent.
-var errSlow = errors.New("the reader is too slow, or gone")
-
-// stream is one answer of server-sent events.
-type stream struct {
-	mu       sync.Mutex
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
-}
-
-// beat sends comments until ctx ends, or ends it when they cannot be sent.
-func (s *stream) beat(ctx context.Context, end context.CancelCauseFunc) {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := s.write([]byte(":\n\n")); err != nil {
-				end(err)
-				return
-			}
+	return jobs.Each(ctx, events, func(e *models.JobEvent) error {
+		shown := newEvent(e)
+		raw, err := json.Marshal(shown) // on one line
+		if err != nil {
+			return err
 		}
-	}
-}
-
-func (s *stream) send(e event) error {
-	raw, err := json.Marshal(e) // on one line
-	if err != nil {
-		return err
-	}
-	return s.write(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Type, raw))
-}
-
-func (s *stream) write(b []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.control.SetWriteDeadline(time.Now().Add(s.patience))
-	if err == nil {
-		_, err = s.w.Write(b)
-	}
-	if err == nil {
-		err = s.control.Flush()
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSlow, err)
-	}
-	return nil
+		return out.Send(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", shown.Seq, shown.Type, raw))
+	})
 }

@@ -30,9 +30,6 @@ type Config struct {
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example: links are made with it. Without it they are paths.
 	Base func(*http.Request) string
-	// WriteTimeout is how long the reader of a stream may take for an event, 10
-	// seconds if it is 0: who is slower is cut off, and comes back to where he was.
-	WriteTimeout time.Duration
 }
 
 // service answers the operations.

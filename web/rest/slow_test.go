@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -22,10 +23,11 @@ func TestSlowReader(t *testing.T) {
 
 	s := jobstest.New(t)
 	const events = 400 // far more than a narrow connection holds
-	served := rest.New(rest.Config{
+	served := httpguard.New(rest.New(rest.Config{
 		Keys:   &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
-		Reader: s.Reader, Watcher: s.Watcher, WriteTimeout: time.Second,
-	})
+		Reader: s.Reader, Watcher: s.Watcher,
+	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Write: time.Second} })
+	tidy, left := jobstest.Tidy(t, served)
 	server := httptest.NewServer(served)
 	t.Cleanup(server.Close)
 	job, followers := s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
@@ -40,7 +42,7 @@ func TestSlowReader(t *testing.T) {
 		return &follower{res, bufio.NewScanner(res.Body)}
 	}
 
-	reader, slow := follow(server), follow(jobstest.ServeNarrow(t, served))
+	reader, slow := follow(server), follow(jobstest.ServeNarrow(t, tidy))
 
 	require.Equal(t, http.StatusOK, slow.StatusCode)
 	requireNext := func(seq int) {
@@ -62,6 +64,7 @@ func TestSlowReader(t *testing.T) {
 	require.Error(t, err, "it was cut off")
 	require.Contains(t, string(heard), "id: 1\n")
 	require.NotContains(t, string(heard), "id: "+strconv.Itoa(events)+"\n")
+	left()
 	require.Equal(t, 1, followers(), "of the job, for all who follow it here")
 	require.NoError(t, reader.Body.Close())
 	require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")

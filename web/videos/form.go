@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/internal/wellformed"
 )
@@ -22,8 +21,6 @@ const (
 	maxFile = 20 << 20
 	// smallBody is what needs no turn in the line of large ones.
 	smallBody = 1 << 20
-	// bodyTime is how long a body may take to come.
-	bodyTime = 2 * time.Minute
 
 	maxParts     = 64
 	maxKeyLength = 128
@@ -58,10 +55,6 @@ func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 			return nil, c.Context().Err()
 		}
 	}
-	// Of a test's recorder there is no connection.
-	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Now().Add(bodyTime))
-	defer conn.SetReadDeadline(time.Time{})
 	body := http.MaxBytesReader(w, c.Body, maxBody)
 	if mediaType == "application/json" {
 		return readJSON(body)

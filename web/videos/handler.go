@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -123,11 +124,16 @@ func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	if urlkey.IsIn(c.URL.Query()) {
 		return nil, invalid("invalid_value", "", "%s", urlkey.Refusal)
 	}
+	keys := c.Header.Values("Authorization")
+	if len(keys) > 1 {
+		return nil, invalid("invalid_value", "", "The request has the header Authorization twice: send it once.")
+	}
 	var err error
-	c.secret = bearer(c.Header.Get("Authorization"))
+	c.secret = bearer(strings.Join(keys, ""))
 	if c.caller, err = a.Authenticate(c.Context(), c.secret); err != nil {
 		return nil, err
 	}
+	httpguard.ConnOf(c.Context()).MarkKnown()
 	if !c.caller.May(models.RoleClient) {
 		return nil, &jobs.Error{Code: jobs.CodeForbidden, Message: "This takes a key of the role CLIENT; this key's role is " + string(c.caller.Role) + "."}
 	}

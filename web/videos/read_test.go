@@ -346,6 +346,18 @@ func TestRoutes(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "insufficient_permissions", "")
 	})
 
+	t.Run("TakeOneKey", func(t *testing.T) {
+		t.Parallel()
+		request := httptest.NewRequest(http.MethodGet, "/v1/videos", nil)
+		request.Header["Authorization"] = []string{"Bearer a", "Bearer b"}
+		answer := httptest.NewRecorder()
+
+		videos.New(videos.Config{}).ServeHTTP(answer, request)
+
+		require.Equal(t, http.StatusBadRequest, answer.Code)
+		require.Contains(t, answer.Body.String(), "has the header Authorization twice")
+	})
+
 	t.Run("HideOtherAccountsVideos", func(t *testing.T) {
 		t.Parallel()
 
