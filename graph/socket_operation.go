@@ -88,7 +88,7 @@ func (o *operation) answer() []byte {
 	if event == nil {
 		return o.made()
 	}
-	return o.socket.told.once(question{o.who, o.digest, event}, func() []byte {
+	return o.socket.told.once(question{o.who, base(o.ctx), o.digest, event}, func() []byte {
 		o.parked.offer()
 		return o.made()
 	})

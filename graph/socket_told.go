@@ -8,9 +8,11 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// question is who asked, in which words, to be told of what.
+// question is who asked, in which words, to be told of what. An answer may have links,
+// which are made with base.
 type question struct {
 	who   jobs.Principal
+	base  string
 	words [sha256.Size]byte
 	event any // a pointer to it
 }
