@@ -116,7 +116,7 @@ func TestSocketProtocol(t *testing.T) {
 		t.Parallel()
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
-		const each = 100
+		const each = 90
 		var pings errgroup.Group
 		pings.Go(func() error {
 			for range each {
