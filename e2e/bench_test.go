@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
 // bench runs `reelay bench` in the checkout, everything small.
 func bench(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), reelay, append([]string{"bench", "--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
+	cmd := testrun.Command(t, reelay, append([]string{"bench", "--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
 	cmd.Dir = ".."
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
@@ -64,8 +65,7 @@ func TestBench(t *testing.T) {
 	t.Run("LeavesNothingWhenItIsInterrupted", func(t *testing.T) {
 		t.Parallel()
 
-		temporary := t.TempDir()
-		require.NoError(t, os.Chmod(temporary, 0o711)) // PostgreSQL may run as another user
+		temporary := dataDir(t)
 		cmd := bench(t, "heartbeat", "--rounds", "100", "--seconds", "5", "--peers", "")
 		cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 		said, err := cmd.StderrPipe()

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
 // command runs the CLI against a stack, as a person beside it would.
 func (s *stack) command(t *testing.T, args ...string) (out, errs string, status int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), reelay, append(args, "--data", s.data)...)
+	cmd := testrun.Command(t, reelay, append(args, "--data", s.data)...)
 	cmd.Dir = t.TempDir()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -93,7 +92,7 @@ func TestConsole(t *testing.T) {
 			s := common(t)
 			ctx, complaints := chromium.Open(t, chromedp.Flag("host-resolver-rules", "MAP reelay.test 127.0.0.1"))
 			id := submit(t, s.client(t), "seen under another name", 2, 0)
-			until(t, s.client(t), id, time.Minute, completed)
+			until(t, s.client(t), id, completed)
 			address := strings.Replace(s.keys.Endpoint, "127.0.0.1", host, 1)
 			if host == "localhost" { // which Go can look up
 				c, err := client.New(address, s.keys.ClientKey)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,7 +13,7 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		until(t, s.client(t), submit(t, s.client(t), "seen by a doctor", 1, 0), time.Minute, completed)
+		until(t, s.client(t), submit(t, s.client(t), "seen by a doctor", 1, 0), completed)
 
 		report := s.document(t, "doctor", "--full", "--hash")
 

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,7 +121,7 @@ func TestGraphQL(t *testing.T) {
 
 		s := common(t)
 		id := submit(t, s.client(t), "frame by frame", 1, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 		defer cancel()
 		conn, _, err := websocket.Dial(ctx, strings.Replace(s.keys.Endpoint, "http", "ws", 1)+"/graphql",
 			&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,9 +30,9 @@ func submit(t *testing.T, c *client.Client, prompt string, seconds, pace float64
 }
 
 // until follows a job until check holds of it.
-func until(t *testing.T, c *client.Client, id string, limit time.Duration, check func(*client.Job) bool) *client.Job {
+func until(t *testing.T, c *client.Client, id string, check func(*client.Job) bool) *client.Job {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 	defer cancel()
 	var last *client.Job
 	for job, err := range c.WatchJob(ctx, id, 50*time.Millisecond) {
@@ -61,8 +62,8 @@ func beyond(percent float64, attempt int) func(*client.Job) bool {
 func holder(t *testing.T, s *stack, job string) client.Worker {
 	t.Helper()
 	var found client.Worker
-	eventually(t, 10*time.Second, "a worker holds the job", func(ctx context.Context) bool {
-		workers, err := s.operator(t).Workers(ctx, client.WorkerFilter{}, 100, "")
+	testrun.Eventually(t, "a worker holds the job", func() bool {
+		workers, err := s.operator(t).Workers(t.Context(), client.WorkerFilter{}, 100, "")
 		require.NoError(t, err)
 		for _, edge := range workers.Edges {
 			if w := edge.Node; w.CurrentJob != nil && w.CurrentJob.Id == job {
@@ -112,18 +113,18 @@ func TestPreempt(t *testing.T) {
 		s := start(t, "--agents", "2")
 		c := s.client(t)
 		id := submit(t, c, "a train through the night", 4, 3)
-		until(t, c, id, time.Minute, beyond(30, 1))
+		until(t, c, id, beyond(30, 1))
 		first := holder(t, s, id)
 
-		noticed := time.Now()
+		clock := testrun.StartQuietClock()
 		_, err := s.operator(t).PreemptWorker(t.Context(), first.Id, 20*time.Second)
 		require.NoError(t, err)
-		until(t, c, id, time.Minute, func(job *client.Job) bool {
+		until(t, c, id, func(job *client.Job) bool {
 			return job.AttemptNo == 2 && job.Status == client.JobStatusRunning
 		})
 
-		require.Less(t, time.Since(noticed), 5*time.Second)
-		done := until(t, c, id, time.Minute, completed)
+		require.Less(t, clock.Elapsed(), 5*time.Second)
+		done := until(t, c, id, completed)
 		history, err := c.JobHistory(t.Context(), done.Id)
 		require.NoError(t, err)
 		require.Len(t, history.Attempts, 2)
@@ -139,16 +140,16 @@ func TestPreempt(t *testing.T) {
 		s := start(t, "--agents", "2")
 		c := s.client(t)
 		id := submit(t, c, "a kite in the storm", 4, 3)
-		until(t, c, id, time.Minute, beyond(20, 1))
+		until(t, c, id, beyond(20, 1))
 
-		killed := time.Now()
+		clock := testrun.StartQuietClock()
 		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
-		until(t, c, id, time.Minute, func(job *client.Job) bool {
+		until(t, c, id, func(job *client.Job) bool {
 			return job.AttemptNo == 2 && job.Status == client.JobStatusRunning
 		})
 
-		require.Less(t, time.Since(killed), 40*time.Second)
-		until(t, c, id, time.Minute, completed)
+		require.Less(t, clock.Elapsed(), 40*time.Second)
+		until(t, c, id, completed)
 	})
 }
 
@@ -161,26 +162,26 @@ func TestFrames(t *testing.T) {
 		s := start(t, "--agents", "2")
 		c := s.client(t)
 		const prompt = "a lighthouse in the fog"
-		undisturbed := until(t, c, submit(t, c, prompt, 4, 0), time.Minute, completed)
+		undisturbed := until(t, c, submit(t, c, prompt, 4, 0), completed)
 
 		id := submit(t, c, prompt, 4, 4)
 		// With notice: the newest state is saved and handed on.
-		until(t, c, id, time.Minute, beyond(15, 1))
+		until(t, c, id, beyond(15, 1))
 		_, err := s.operator(t).PreemptWorker(t.Context(), holder(t, s, id).Id, 20*time.Second)
 		require.NoError(t, err)
 		// Killed: what came after the last checkpoint is rendered again.
-		until(t, c, id, time.Minute, beyond(25, 2))
+		until(t, c, id, beyond(25, 2))
 		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
 		// The lease is cancelled under a worker that goes on rendering: somebody
 		// else registers in its place.
-		until(t, c, id, time.Minute, beyond(30, 3))
+		until(t, c, id, beyond(30, 3))
 		usurped := holder(t, s, id)
 		_, err = s.dial(t, s.keys.WorkerKey).RegisterWorker(t.Context(), client.RegisterWorkerInput{
 			Provider: usurped.Provider, ProviderInstanceId: usurped.ProviderInstanceId, Region: usurped.Region,
 			GpuType: usurped.GpuType, CapacityClass: usurped.CapacityClass, Models: usurped.Models, AgentVersion: "e2e",
 		})
 		require.NoError(t, err)
-		disturbed := until(t, c, id, 2*time.Minute, completed)
+		disturbed := until(t, c, id, completed)
 
 		require.GreaterOrEqual(t, disturbed.AttemptNo, 4)
 		require.Equal(t, frames(t, c, undisturbed), frames(t, c, disturbed))
@@ -196,19 +197,19 @@ func TestStaleWorker(t *testing.T) {
 		s := start(t, "--agents", "2")
 		c := s.client(t)
 		id := submit(t, c, "a clock that stood still", 4, 4)
-		until(t, c, id, time.Minute, beyond(20, 1))
+		until(t, c, id, beyond(20, 1))
 		stopped := agentPID(t, holder(t, s, id))
 		require.NoError(t, syscall.Kill(stopped, syscall.SIGSTOP))
 		t.Cleanup(func() { syscall.Kill(stopped, syscall.SIGCONT) })
 
-		done := until(t, c, id, 3*time.Minute, completed)
+		done := until(t, c, id, completed)
 		before, err := c.JobHistory(t.Context(), id)
 		require.NoError(t, err)
 		film := frames(t, c, done)
 		require.NoError(t, syscall.Kill(stopped, syscall.SIGCONT))
 		// It is heard again once it has found out that its lease is gone.
-		eventually(t, time.Minute, "the stale worker is idle again", func(ctx context.Context) bool {
-			w, err := s.operator(t).Worker(ctx, before.Attempts[0].Worker.Id)
+		testrun.Eventually(t, "the stale worker is idle again", func() bool {
+			w, err := s.operator(t).Worker(t.Context(), before.Attempts[0].Worker.Id)
 			require.NoError(t, err)
 			return w.Status == client.WorkerStatusIdle
 		})

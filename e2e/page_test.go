@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +37,7 @@ func (s *stack) stand(t *testing.T) string {
 // printed.
 func shell(t *testing.T, dir, script string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -eu -o pipefail\n"+script)
+	cmd := testrun.Command(t, "bash", "-c", "set -eu -o pipefail\n"+script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(reelay)+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +35,7 @@ func (s *stack) kill(t *testing.T, name string, signal syscall.Signal) {
 	pid := s.processes(t)[name]
 	require.NotZero(t, pid, name)
 	require.NoError(t, syscall.Kill(pid, signal))
-	eventually(t, 30*time.Second, name+" runs again", func(context.Context) bool { return s.processes(t)[name] != pid })
+	testrun.Eventually(t, name+" runs again", func() bool { return s.processes(t)[name] != pid })
 }
 
 // flush empties the stack's Redis, whose password its processes know.
@@ -50,7 +51,7 @@ func (s *stack) flush(t *testing.T) {
 			require.NoError(t, err)
 			store := redis.NewClient(options)
 			defer store.Close()
-			eventually(t, 30*time.Second, "Redis takes FLUSHALL", func(ctx context.Context) bool { return store.FlushAll(ctx).Err() == nil })
+			testrun.Eventually(t, "Redis takes FLUSHALL", func() bool { return store.FlushAll(t.Context()).Err() == nil })
 		}
 	}
 }
@@ -168,8 +169,8 @@ func TestProcesses(t *testing.T) {
 func (s *stack) preemptThrough(t *testing.T, api string) {
 	t.Helper()
 	idle := ""
-	eventually(t, 30*time.Second, "a worker is idle", func(ctx context.Context) bool {
-		workers, err := s.operator(t).Workers(ctx, client.WorkerFilter{}, 100, "")
+	testrun.Eventually(t, "a worker is idle", func() bool {
+		workers, err := s.operator(t).Workers(t.Context(), client.WorkerFilter{}, 100, "")
 		require.NoError(t, err)
 		for _, edge := range workers.Edges {
 			if edge.Node.Status == client.WorkerStatusIdle {
@@ -190,8 +191,8 @@ func (s *stack) preemptThrough(t *testing.T, api string) {
 
 	// Whoever stands still may do so with a row locked, for the ten seconds that
 	// PostgreSQL lets an idle transaction be.
-	eventually(t, 2*time.Minute, "a preemption through "+api, func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	testrun.Eventually(t, "a preemption through "+api, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		_, err := operator.PreemptWorker(ctx, idle, 10*time.Second)
 		if err != nil {

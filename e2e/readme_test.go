@@ -2,12 +2,12 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 			script += block[1]
 		}
 		script = strings.NewReplacer("http://127.0.0.1:8080", s.keys.Endpoint).Replace(script)
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
+		cmd := testrun.Command(t, "bash", "-c", script)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 

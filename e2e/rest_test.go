@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/stretchr/testify/require"
@@ -46,7 +45,7 @@ func TestREST(t *testing.T) {
 		s := common(t)
 		c := s.client(t)
 		id := submit(t, c, "a still life", 0.5, 0)
-		until(t, c, id, time.Minute, completed)
+		until(t, c, id, completed)
 		served := func(link string) string {
 			res, err := http.Get(link)
 			require.NoError(t, err)

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,23 +55,23 @@ func TestScaler(t *testing.T) {
 		for range 8 {
 			ids = append(ids, submit(t, c, "one of many", 2, 10))
 		}
-		pool := func(ctx context.Context) (p poolStatus) {
-			s.ask(ctx, t, s.keys.OperatorKey,
+		pool := func() (p poolStatus) {
+			s.ask(t.Context(), t, s.keys.OperatorKey,
 				`{ pools { desired booting idle busy draining scalingHistory { from to reason } } }`, nil, &p)
 			require.Len(t, p.Pools, 1)
 			return p
 		}
 
-		eventually(t, time.Minute, "three workers are busy", func(ctx context.Context) bool {
-			return pool(ctx).Pools[0].Busy == 3
+		testrun.Eventually(t, "three workers are busy", func() bool {
+			return pool().Pools[0].Busy == 3
 		})
-		grown := pool(t.Context()).Pools[0]
+		grown := pool().Pools[0]
 		for _, id := range ids {
 			_, err := c.CancelJob(t.Context(), id)
 			require.NoError(t, err)
 		}
-		eventually(t, time.Minute, "one worker is left", func(ctx context.Context) bool {
-			p := pool(ctx).Pools[0]
+		testrun.Eventually(t, "one worker is left", func() bool {
+			p := pool().Pools[0]
 			return p.Idle == 1 && p.Busy+p.Booting+p.Draining == 0
 		})
 
@@ -79,7 +79,7 @@ func TestScaler(t *testing.T) {
 		require.Equal(t, 3, grown.ScalingHistory[0].To)
 		require.Contains(t, grown.ScalingHistory[0].Reason, "waiting jobs")
 		for _, id := range ids {
-			until(t, c, id, time.Minute, func(job *client.Job) bool { return job.Status == client.JobStatusCancelled })
+			until(t, c, id, func(job *client.Job) bool { return job.Status == client.JobStatusCancelled })
 		}
 	})
 }

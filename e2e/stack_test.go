@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,75 +27,77 @@ import (
 var reelay string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "reelay-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	reelay = filepath.Join(dir, "reelay")
-	build := exec.Command("go", "build", "-o", reelay, module+"/cmd/reelay")
-	build.Stderr = os.Stderr
-	code := 1
-	if build.Run() == nil {
-		code = m.Run()
-	}
-	if shared.stack != nil {
-		shared.stack.end()
-		os.RemoveAll(shared.stack.data)
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
+	testrun.Main(func() int {
+		dir, err := os.MkdirTemp("", "bin-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		reelay = filepath.Join(dir, "reelay")
+		build := exec.Command("go", "build", "-o", reelay, module+"/cmd/reelay")
+		build.Stderr = os.Stderr
+		if build.Run() != nil {
+			return 1
+		}
+		defer func() {
+			if shared.stack != nil {
+				shared.stack.end()
+			}
+		}()
+		return m.Run()
+	})
 }
 
 // stack is a running `reelay up`.
 type stack struct {
-	cmd  *exec.Cmd
+	*services.Child
 	data string
 	log  *strings.Builder
 	mu   sync.Mutex
 	keys struct {
 		Endpoint, AdminKey, OperatorKey, ClientKey, WorkerKey string
 	}
-	ended chan struct{}
 }
-
-// readyLimit is how long `up` may take on a machine that does much else.
-const readyLimit = 90 * time.Second
 
 // launch starts `reelay up` on a data folder and waits until it is ready.
 func launch(data string, args ...string) (*stack, error) { return launchWith(nil, data, args...) }
 
 // launchWith is launch, with more in the environment.
 func launchWith(env []string, data string, args ...string) (*stack, error) {
-	s := &stack{data: data, log: &strings.Builder{}, ended: make(chan struct{})}
-	s.cmd = exec.Command(reelay, append([]string{"up", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
-	s.cmd.Env = append(os.Environ(), env...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := s.cmd.StdoutPipe()
+	s := &stack{data: data, log: &strings.Builder{}}
+	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	s.cmd.Stderr = s
-	if err := s.cmd.Start(); err != nil {
+	s.Child, err = services.StartChild(services.ChildConfig{
+		Name: "reelay up", Path: reelay, Args: append([]string{"up", "--listen", "127.0.0.1:0", "--data", data}, args...),
+		Env: append(os.Environ(), env...), Output: write, Stop: syscall.SIGINT, Grace: 2 * time.Minute,
+	})
+	write.Close()
+	if err != nil {
+		read.Close()
 		return nil, err
 	}
-	ready := make(chan bool, 1)
+	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			fmt.Fprintln(s, lines.Text())
-			if strings.HasPrefix(lines.Text(), "ready http") {
-				ready <- true
+		defer close(ended)
+		defer read.Close()
+		for lines := bufio.NewReader(read); ; {
+			line, err := lines.ReadString('\n')
+			s.keep(line)
+			if strings.HasPrefix(line, "ready http") {
+				close(ready)
+			}
+			if err != nil {
+				return
 			}
 		}
-		s.cmd.Wait()
-		close(s.ended)
 	}()
 	select {
 	case <-ready:
-	case <-s.ended:
+	case <-ended:
 		return nil, errors.New("up ended: " + s.output())
-	case <-time.After(readyLimit):
+	case <-time.After(testrun.WaitLimit):
 		s.end()
 		return nil, errors.New("up was not ready in time: " + s.output())
 	}
@@ -104,11 +108,11 @@ func launchWith(env []string, data string, args ...string) (*stack, error) {
 	return s, json.Unmarshal(keys, &s.keys)
 }
 
-// Write keeps what `up` prints and logs.
-func (s *stack) Write(p []byte) (int, error) {
+// keep keeps what `up` prints.
+func (s *stack) keep(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.log.Write(p)
+	s.log.WriteString(line)
 }
 
 func (s *stack) output() string {
@@ -118,15 +122,7 @@ func (s *stack) output() string {
 }
 
 // end stops the stack as Ctrl-C does.
-func (s *stack) end() {
-	s.cmd.Process.Signal(syscall.SIGINT)
-	select {
-	case <-s.ended:
-	case <-time.After(time.Minute):
-		s.cmd.Process.Kill()
-		<-s.ended
-	}
-}
+func (s *stack) end() { s.Stop(context.Background()) }
 
 // start launches a stack of the test's own.
 func start(t *testing.T, args ...string) *stack {
@@ -149,7 +145,7 @@ func dataDir(t *testing.T) string {
 // makeDataDir makes a folder that others may pass: where root may not make a
 // user namespace, as in many containers, PostgreSQL runs as another user.
 func makeDataDir() (string, error) {
-	dir, err := os.MkdirTemp("", "reelay-e2e-data-")
+	dir, err := os.MkdirTemp("", "data-")
 	if err != nil {
 		return "", err
 	}
@@ -184,21 +180,4 @@ func (s *stack) dial(t *testing.T, key string) *client.Client {
 	c, err := client.New(s.keys.Endpoint, key)
 	require.NoError(t, err)
 	return c
-}
-
-// eventually polls until check holds. It is for what has no event to wait for:
-// other processes.
-func eventually(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for !check(ctx) {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			require.FailNow(t, "it did not come to pass in "+limit.String(), what)
-		}
-	}
 }

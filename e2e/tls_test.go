@@ -10,12 +10,12 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,13 +37,13 @@ func TestTLS(t *testing.T) {
 		c, err := client.New(s.keys.Endpoint, s.keys.ClientKey, trust)
 		require.NoError(t, err)
 
-		done := until(t, c, submit(t, c, "a sealed letter", 0.5, 0), time.Minute, completed)
+		done := until(t, c, submit(t, c, "a sealed letter", 0.5, 0), completed)
 
 		require.NotEmpty(t, frames(t, c, done))
 	})
 
 	t.Run("IsTrustedByTheCLI", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), reelay, "list", "--data", s.data)
+		cmd := testrun.Command(t, reelay, "list", "--data", s.data)
 		cmd.Env = append(os.Environ(), "REELAY_CA_FILE="+ca)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -56,7 +56,7 @@ func TestTLS(t *testing.T) {
 		if _, err := os.Stat(nodePackages); err != nil {
 			t.Skip("its packages are not there: `go tool task clients` fetches them")
 		}
-		cmd := exec.CommandContext(t.Context(), "node", example)
+		cmd := testrun.Command(t, "node", example)
 		cmd.Dir = t.TempDir()
 		cmd.Env = append(os.Environ(), "REELAY_ENDPOINT="+s.keys.Endpoint, "REELAY_API_KEY="+s.keys.ClientKey, "NODE_EXTRA_CA_CERTS="+ca)
 		out, err := cmd.CombinedOutput()

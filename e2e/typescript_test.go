@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
 // node runs a program of the TypeScript client's against a stack.
 func (s *stack) node(t *testing.T, dir string, command ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd := testrun.Command(t, command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REELAY_ENDPOINT="+s.keys.Endpoint, "REELAY_API_KEY="+s.keys.ClientKey)
 	var errs bytes.Buffer

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,9 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +30,7 @@ func TestUp(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(first.end)
 		id := submit(t, first.client(t), "what was, stays", 1, 0)
-		done := until(t, first.client(t), id, time.Minute, completed)
+		done := until(t, first.client(t), id, completed)
 		film := frames(t, first.client(t), done)
 		first.end()
 
@@ -49,7 +48,7 @@ func TestUp(t *testing.T) {
 			require.NotContains(t, second.output(), key, "keys are shown when they are made")
 		}
 		require.NotContains(t, first.output(), first.keys.AdminKey)
-		until(t, second.client(t), submit(t, second.client(t), "and goes on", 1, 0), time.Minute, completed)
+		until(t, second.client(t), submit(t, second.client(t), "and goes on", 1, 0), completed)
 	})
 
 	t.Run("SaysWhereOtherMachinesReachIt", func(t *testing.T) {
@@ -66,7 +65,7 @@ func TestUp(t *testing.T) {
 			if at.To4() == nil || at.IsLoopback() {
 				continue
 			}
-			eventually(t, time.Minute, "it says so", func(context.Context) bool {
+			testrun.Eventually(t, "it says so", func() bool {
 				return strings.Contains(s.output(), "also at   http://"+at.String()+port) && strings.Contains(s.output(), "Set REELAY_PUBLIC_URL")
 			})
 			answer, err := http.Get("http://" + at.String() + port + "/readyz")
@@ -116,13 +115,13 @@ func TestUp(t *testing.T) {
 			t.Parallel()
 
 			s := start(t, "--agents", "2")
-			until(t, s.client(t), submit(t, s.client(t), "caught in the act", 5, 10), time.Minute, beyond(1, 1))
-			family := descendants(s.cmd.Process.Pid)
+			until(t, s.client(t), submit(t, s.client(t), "caught in the act", 5, 10), beyond(1, 1))
+			family := descendants(s.Pid())
 			require.GreaterOrEqual(t, len(family), 5, "PostgreSQL, Redis, two agents and a runtime at least")
 
-			require.NoError(t, s.cmd.Process.Signal(signal))
+			require.NoError(t, syscall.Kill(s.Pid(), signal))
 
-			eventually(t, time.Minute, "every process has ended", func(context.Context) bool {
+			testrun.Eventually(t, "every process has ended", func() bool {
 				for _, pid := range family {
 					if alive(pid) {
 						return false
@@ -163,7 +162,7 @@ func TestUp(t *testing.T) {
 				t.Parallel()
 
 				args := append([]string{"up", "--listen", "127.0.0.1:0", "--data", dataDir(t)}, wrong.args...)
-				cmd := exec.CommandContext(t.Context(), reelay, args...)
+				cmd := testrun.Command(t, reelay, args...)
 				cmd.Env = append(os.Environ(), wrong.env...)
 				out, err := cmd.CombinedOutput()
 
@@ -182,7 +181,7 @@ func TestUp(t *testing.T) {
 		t.Cleanup(func() { taken.Close() })
 		data := filepath.Join(dataDir(t), "data")
 
-		require.Error(t, exec.CommandContext(t.Context(), reelay, "up", "--listen", taken.Addr().String(), "--data", data).Run())
+		require.Error(t, testrun.Command(t, reelay, "up", "--listen", taken.Addr().String(), "--data", data).Run())
 
 		require.NoDirExists(t, data)
 	})
@@ -191,10 +190,10 @@ func TestUp(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		out, err := exec.CommandContext(t.Context(), reelay, "up", "--listen", "127.0.0.1:0", "--data", s.data).CombinedOutput()
+		out, err := testrun.Command(t, reelay, "up", "--listen", "127.0.0.1:0", "--data", s.data).CombinedOutput()
 
 		require.Error(t, err)
-		require.Contains(t, string(out), fmt.Sprint(s.cmd.Process.Pid))
+		require.Contains(t, string(out), fmt.Sprint(s.Pid()))
 	})
 }
 

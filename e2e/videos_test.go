@@ -12,13 +12,13 @@ import (
 	"image/png"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +35,7 @@ func TestVideos(t *testing.T) {
 	run := func(t *testing.T, program ...string) string {
 		t.Helper()
 		dir := t.TempDir()
-		cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
+		cmd := testrun.Command(t, program[0], program[1:]...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "REELAY_ENDPOINT="+s.keys.Endpoint, "REELAY_API_KEY="+s.keys.ClientKey,
 			"SSL_CERT_FILE="+ca, "NODE_EXTRA_CA_CERTS="+ca)
@@ -51,7 +51,7 @@ func TestVideos(t *testing.T) {
 	client := openai.NewClient(option.WithBaseURL(s.keys.Endpoint+"/v1"), option.WithAPIKey(s.keys.ClientKey),
 		option.WithHTTPClient(&http.Client{Transport: transport}))
 	program := filepath.Join(t.TempDir(), "example")
-	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./clients/go").CombinedOutput()
+	built, err := testrun.Command(t, "go", "build", "-o", program, "./clients/go").CombinedOutput()
 	require.NoError(t, err, string(built))
 
 	t.Run("MakesAFilmForTheGoPackage", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestVideos(t *testing.T) {
 		for _, name := range []string{"file.mp4", "link.mp4"} {
 			film := filepath.Join(dir, name)
 			require.Equal(t, "h264,720,1280,96", probeFilm(t, film))
-			halves, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-i", film, "-frames:v", "1",
+			halves, err := testrun.Command(t, "ffmpeg", "-v", "error", "-i", film, "-frames:v", "1",
 				"-vf", "format=rgb24,scale=2:1:flags=area", "-f", "rawvideo", "-").Output()
 			require.NoError(t, err)
 			require.Len(t, halves, 6)
@@ -150,7 +150,7 @@ func TestVideos(t *testing.T) {
 	})
 
 	t.Run("IsTrustedByTheCLI", func(t *testing.T) {
-		out, err := exec.CommandContext(t.Context(), reelay, "list", "--data", s.data).CombinedOutput()
+		out, err := testrun.Command(t, reelay, "list", "--data", s.data).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "COMPLETED")
 	})
@@ -169,7 +169,7 @@ func redAndBlue() image.Image {
 // probeFilm says what a film is: its codec, width, height and number of frames.
 func probeFilm(t *testing.T, path string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,nb_frames",
+	out, err := testrun.Command(t, "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,nb_frames",
 		"-of", "csv=p=0", path).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return strings.TrimSpace(string(out))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/ready"
@@ -99,7 +100,7 @@ func TestEventsOutliveRedis(t *testing.T) {
 	require.NoError(t, err)
 	c.Happen(t, job.ID, 5)
 	requireUpTo(15)
-	require.Eventually(t, func() bool { return c.listeners(t, job.ID) == 1 }, 30*time.Second, 10*time.Millisecond, "news come again")
+	testrun.Eventually(t, "news come again", func() bool { return c.listeners(t, job.ID) == 1 })
 	_, err = c.Canceller.Cancel(t.Context(), c.Client, job.ID)
 	require.NoError(t, err)
 
@@ -128,14 +129,14 @@ func TestRevocation(t *testing.T) {
 			if away {
 				c.redis.Kill()
 			}
-			before := time.Now() // the commit is later
+			clock := testrun.StartQuietClock() // the commit is later
 
 			here.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": c.Client.KeyID})
 
 			require.EqualValues(t, 4401, s.closed())
 			for events.Scan() { // until it ends
 			}
-			took := time.Since(before)
+			took := clock.Elapsed()
 			require.Less(t, took, promised)
 			t.Log("both streams ended after", took)
 		})

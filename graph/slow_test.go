@@ -20,6 +20,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -60,7 +61,7 @@ func TestSlowReader(t *testing.T) {
 			for seq := range events {
 				require.Contains(t, string(reader.next().Payload), fmt.Sprintf(`"seq":%d,`, seq+1))
 			}
-			require.Eventually(t, func() bool { return fits(t, server.URL, key) }, 30*time.Second, 20*time.Millisecond, "its place is free again")
+			testrun.Eventually(t, "its place is free again", func() bool { return fits(t, server.URL, key) })
 			s.Happen(t, job.ID, 1)
 			require.Contains(t, string(reader.next().Payload), fmt.Sprintf(`"seq":%d,`, events+1), "who reads goes on")
 			heard := read()
@@ -69,7 +70,7 @@ func TestSlowReader(t *testing.T) {
 			left()
 			require.Equal(t, 1, followers(), "of the job, for all who follow it here")
 			require.NoError(t, reader.conn.Close(websocket.StatusNormalClosure, ""))
-			require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")
+			testrun.Eventually(t, "nobody was left behind", func() bool { return followers() == 0 })
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -293,7 +294,7 @@ func TestStreamsPerKey(t *testing.T) {
 	require.Equal(t, "1", res.Header.Get("Retry-After"))
 
 	require.NoError(t, first.conn.Close(websocket.StatusNormalClosure, ""))
-	require.Eventually(t, func() bool { return fits(t, server.URL, key) }, 10*time.Second, 10*time.Millisecond, "its place is free again")
+	testrun.Eventually(t, "its place is free again", func() bool { return fits(t, server.URL, key) })
 }
 
 func TestJobEvents(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -338,7 +339,7 @@ func TestEstimateJobs(t *testing.T) {
 			require.NoError(t, err)
 			return *found[rows[i].ID].WaitSeconds
 		}
-		require.Eventually(t, func() bool { return math.Abs(wait(1)-10) < 3 && math.Abs(wait(2)-20) < 3 }, 5*time.Second, 10*time.Millisecond)
+		testrun.Eventually(t, "the forecast is learnt", func() bool { return math.Abs(wait(1)-10) < 3 && math.Abs(wait(2)-20) < 3 })
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 		require.InDelta(t, 10, wait(1), 3, "it says the same")
 		require.InDelta(t, 20, wait(2), 3)

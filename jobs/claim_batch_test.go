@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -28,7 +28,7 @@ func leaseTogether(t *testing.T, s *jobstest.Stack, fleet []jobs.Principal) []*j
 			s.WaitForLocks(t, 1)
 		}
 	}
-	require.Eventually(t, func() bool { return jobs.Looking(s.Leaser) == len(fleet)-1 }, 30*time.Second, time.Millisecond)
+	testrun.Eventually(t, "all but one look", func() bool { return jobs.Looking(s.Leaser) == len(fleet)-1 })
 	require.NoError(t, tx.Commit())
 	calls.Wait()
 	s.RequireInvariants(t)

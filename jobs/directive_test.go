@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -37,13 +38,10 @@ func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 // next is sooner than the look that needs no news.
 func (h *hearing) next(t *testing.T) jobs.Directive {
 	t.Helper()
-	select {
-	case d := <-h.heard:
-		return d
-	case <-time.After(4 * time.Second):
-		require.Fail(t, "nothing was heard")
-		return jobs.Directive{}
-	}
+	clock := testrun.StartQuietClock()
+	d := testrun.Receive(t, "a directive", h.heard)
+	require.Less(t, clock.Elapsed(), 4*time.Second)
+	return d
 }
 
 func TestDirectives(t *testing.T) {
@@ -62,7 +60,7 @@ func TestDirectives(t *testing.T) {
 		require.Equal(t, jobs.Directive{Action: jobs.DirectCancel, JobID: job.ID}, h.next(t))
 		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return !s.Reload(t, job.ID).CancelDeliveredAt.IsZero() }, 10*time.Second, 10*time.Millisecond)
+		testrun.Eventually(t, "the delivery of the cancellation is noted", func() bool { return !s.Reload(t, job.ID).CancelDeliveredAt.IsZero() })
 		require.Equal(t, models.JobCancelled, s.Reload(t, job.ID).Status)
 		s.RequireInvariants(t)
 	})

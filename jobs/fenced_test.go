@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -23,7 +23,7 @@ func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() er
 	var all sync.WaitGroup
 	for i, call := range calls {
 		all.Go(func() { errs[i] = call() })
-		require.Eventually(t, func() bool { return waiting() == i+1 }, 20*time.Second, time.Millisecond)
+		testrun.Eventually(t, "the call waits for the lock", func() bool { return waiting() == i+1 })
 	}
 	if then != nil {
 		then()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -314,8 +315,8 @@ func TestLease(t *testing.T) {
 				found <- lease
 			}()
 		}
-		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 2 }, 10*time.Second, time.Millisecond)
-		begun := time.Now()
+		testrun.Eventually(t, "two calls wait", func() bool { return s.Notifier.Waiters.Waiting() == 2 })
+		clock := testrun.StartQuietClock()
 
 		jobOne, jobTwo := s.Submit(t), s.Submit(t)
 
@@ -323,7 +324,7 @@ func TestLease(t *testing.T) {
 		require.NotNil(t, first)
 		require.NotNil(t, second)
 		require.ElementsMatch(t, []models.JobID{jobOne.ID, jobTwo.ID}, []models.JobID{first.Job.ID, second.Job.ID})
-		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
 	})
 
 	t.Run("TellsAWaitingWorkerToDrain", func(t *testing.T) {
@@ -336,7 +337,7 @@ func TestLease(t *testing.T) {
 			_, directive, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
 			told <- directive
 		}()
-		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 10*time.Second, time.Millisecond)
+		testrun.Eventually(t, "a call waits", func() bool { return s.Notifier.Waiters.Waiting() == 1 })
 
 		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 
@@ -359,15 +360,15 @@ func TestLease(t *testing.T) {
 			answered <- err
 		}
 		go ask()
-		require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 10*time.Second, time.Millisecond)
-		begun := time.Now()
+		testrun.Eventually(t, "a call waits", func() bool { return s.Notifier.Waiters.Waiting() == 1 })
+		clock := testrun.StartQuietClock()
 
 		s.Notifier.Waiters.Dismiss()
 		require.NoError(t, <-answered)
 		ask() // one that comes later
 
 		require.NoError(t, <-answered)
-		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
 		job := s.Submit(t)
 		require.Equal(t, job.ID, lease(t, s, worker).Job.ID, "work that is there is given until the end")
 	})
@@ -383,10 +384,10 @@ func TestLease(t *testing.T) {
 				lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
 				found <- lease
 			}()
-			require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == i+1 }, 10*time.Second, time.Millisecond)
+			testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
 		}
 		s.Exec(t, "UPDATE workers SET status = 'DRAINING' WHERE id = ?", drained.WorkerID) // by another replica: nobody wakes it here
-		begun := time.Now()
+		clock := testrun.StartQuietClock()
 
 		job := s.Submit(t) // wakes the one that came first
 
@@ -396,7 +397,7 @@ func TestLease(t *testing.T) {
 		}
 		require.NotNil(t, first)
 		require.Equal(t, job.ID, first.Job.ID)
-		require.Less(t, time.Since(begun), jobs.MaxLeaseWait/2)
+		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
 	})
 
 	t.Run("LooksBehindStaleHintsAndDropsThem", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -364,7 +365,7 @@ func TestClaim(t *testing.T) {
 					found <- lease
 				}
 			}()
-			require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == i+1 }, 20*time.Second, time.Millisecond)
+			testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
 		}
 
 		require.NoError(t, s.Readier.Ready(t.Context(), job.ID)) // wakes the one that came first

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
@@ -64,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(ballast.Name()))
 
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, "submissions are taken again", func() bool {
 		select {
 		case <-server.Done(): // it may have panicked, and not been able to recover
 			server.Restart(background)
@@ -73,7 +74,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		_, _, err := s.Submitter.Submit(background, s.Client, request())
 		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	})
 	require.GreaterOrEqual(t, s.Count(t, "jobs"), accepted+1, "what was accepted is there")
 	s.RequireInvariants(t)
 }

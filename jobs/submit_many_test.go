@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -184,7 +184,7 @@ func TestSubmits(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, call := range calls {
 			wg.Go(call)
-			require.Eventually(t, func() bool { return jobs.Submitting(s.Submitter) == i+1 }, 20*time.Second, time.Millisecond)
+			testrun.Eventually(t, "the submission waits", func() bool { return jobs.Submitting(s.Submitter) == i+1 })
 		}
 		require.NoError(t, held.Rollback())
 		wg.Wait()
@@ -274,10 +274,10 @@ func TestSubmits(t *testing.T) {
 		submits.Go(func() { s.Submit(t) })
 
 		var waiting string
-		require.Eventually(t, func() bool { // past a batch's patience
+		testrun.Eventually(t, "the calls wait for locks", func() bool { // past a batch's patience
 			return s.DB.NewRaw(`SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 				AND query_start < clock_timestamp() - interval '0.2 s'`).Scan(t.Context(), &waiting) == nil
-		}, 20*time.Second, time.Millisecond)
+		})
 
 		require.Contains(t, waiting, "asked AS (", "it only reads")
 		require.NoError(t, held.Rollback())

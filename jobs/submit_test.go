@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -424,7 +424,7 @@ func TestSubmit_DoesNotWaitForTheIndex(t *testing.T) {
 		lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
 		given <- lease
 	}()
-	require.Eventually(t, func() bool { return s.Notifier.Waiters.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+	testrun.Eventually(t, "a call waits", func() bool { return s.Notifier.Waiters.Waiting() == 1 })
 
 	job := s.Submit(t)
 	close(index.let)

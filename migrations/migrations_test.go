@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-func TestMain(m *testing.M) { modelstest.Main(m) }
+func TestMain(m *testing.M) { modelstest.Main(m.Run) }
 
 // empty is a database without a schema.
 func empty(t *testing.T) *bun.DB {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -171,7 +172,7 @@ func TestTransaction(t *testing.T) {
 		proxy.Lose(nil)
 
 		require.True(t, models.IsOutage(err), "%v", err)
-		require.Eventually(t, func() bool { return ask(db)() == nil }, 5*time.Second, time.Millisecond)
+		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return ask(db)() == nil })
 		requireType(t, db, id, "video.generate!")
 	})
 
@@ -270,7 +271,7 @@ func TestTransaction(t *testing.T) {
 			})
 
 			require.Error(t, err)
-			require.Eventually(t, func() bool { return ask(db)() == nil && free(t, db, "workers") == all }, 5*time.Second, time.Millisecond)
+			testrun.Eventually(t, "every connection is free again", func() bool { return ask(db)() == nil && free(t, db, "workers") == all })
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -157,12 +158,12 @@ func TestLockHeld(t *testing.T) {
 // waitForLock waits until a call on the database waits for a lock.
 func waitForLock(t *testing.T, db *bun.DB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, "the calls wait for locks", func() bool {
 		var waiting bool
 		err := db.NewRaw(`SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(t.Context(), &waiting)
 		return err == nil && waiting
-	}, 20*time.Second, time.Millisecond)
+	})
 }
 
 func TestLockPicks(t *testing.T) {

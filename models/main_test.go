@@ -6,4 +6,4 @@ import (
 	"github.com/reelay/reelay/models/modelstest"
 )
 
-func TestMain(m *testing.M) { modelstest.Main(m) }
+func TestMain(m *testing.M) { modelstest.Main(m.Run) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -27,11 +28,11 @@ func open(t *testing.T, dsn string, conns int) *bun.DB {
 // requireOutage says that a call fails as an outage, and soon.
 func requireOutage(t *testing.T, within time.Duration, call func() error) {
 	t.Helper()
-	begun := time.Now()
+	clock := testrun.StartQuietClock()
 	err := call()
 	require.Error(t, err)
 	require.True(t, models.IsOutage(err), "%v", err)
-	require.Less(t, time.Since(begun), within, "%v", err)
+	require.Less(t, clock.Elapsed(), within, "%v", err)
 }
 
 func ask(db bun.IDB) func() error {
@@ -44,7 +45,9 @@ func ask(db bun.IDB) func() error {
 // requireBack says that a pool serves again, whatever it held before.
 func requireBack(t *testing.T, db *bun.DB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return ask(db)() == nil }, 2*time.Second, time.Millisecond)
+	clock := testrun.StartQuietClock()
+	testrun.Eventually(t, "PostgreSQL serves again", func() bool { return ask(db)() == nil })
+	require.Less(t, clock.Elapsed(), 2*time.Second)
 }
 
 func TestOpen(t *testing.T) {
@@ -67,7 +70,7 @@ func TestOpen(t *testing.T) {
 
 		server.Kill()
 		require.NoError(t, server.Stop(t.Context()))
-		require.Eventually(t, func() bool { return ask(db)() != nil }, 10*time.Second, time.Millisecond, "its children live a moment longer")
+		testrun.Eventually(t, "its children live a moment longer", func() bool { return ask(db)() != nil })
 		requireOutage(t, time.Second, ask(db))
 		start()
 
@@ -140,7 +143,7 @@ func TestOpen(t *testing.T) {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 
-		require.Eventually(t, func() bool { err = ask(tx)(); return err != nil }, 10*time.Second, 200*time.Millisecond)
+		testrun.Eventually(t, "the transaction is ended", func() bool { err = ask(tx)(); return err != nil })
 
 		require.True(t, models.IsOutage(err), "%v", err)
 	})

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd := testrun.Command(t, self, args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	return cmd
 }

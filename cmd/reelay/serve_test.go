@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -337,7 +338,7 @@ func TestListen(t *testing.T) {
 		select {
 		case err := <-accepted:
 			require.ErrorIs(t, err, net.ErrClosed)
-		case <-time.After(10 * time.Second):
+		case <-time.After(testrun.WaitLimit):
 			require.Fail(t, "a blocking socket holds its acceptor for good")
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	modelstest.Main(m)
+	modelstest.Main(m.Run)
 }
 
 // strained is an API, with all its wiring, whose stores a test may strain.
@@ -97,10 +98,10 @@ func (s *strained) lease(t *testing.T) client.HeartbeatInput {
 // beat has the worker renew its lease, which must not take long.
 func (s *strained) beat(t *testing.T, in client.HeartbeatInput, within time.Duration) {
 	t.Helper()
-	begun := time.Now()
+	clock := testrun.StartQuietClock()
 	_, err := s.worker.Heartbeat(t.Context(), in)
 	require.NoError(t, err)
-	require.Less(t, time.Since(begun), within)
+	require.Less(t, clock.Elapsed(), within)
 }
 
 // TestStrain is about a PostgreSQL that has not enough for all: what keeps leases
@@ -120,10 +121,10 @@ func TestStrain(t *testing.T) {
 		var floods sync.WaitGroup
 		for range 20 {
 			floods.Go(func() {
-				begun := time.Now()
+				clock := testrun.StartQuietClock()
 				err := s.submit()
-				if client.ErrorCode(err) != client.CodeUnavailable || time.Since(begun) > 10*time.Second {
-					t.Errorf("a submit that finds no connection: %v after %s", err, time.Since(begun))
+				if client.ErrorCode(err) != client.CodeUnavailable || clock.Elapsed() > 10*time.Second {
+					t.Errorf("a submit that finds no connection: %v after %s", err, clock.Elapsed())
 				}
 			})
 		}
@@ -220,7 +221,7 @@ func TestOpenAPI(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status("/graphql"))
 		proxy.Heal()
 
-		require.Eventually(t, func() bool { return status("/readyz") == http.StatusOK }, 20*time.Second, time.Millisecond)
+		testrun.Eventually(t, "it is ready again", func() bool { return status("/readyz") == http.StatusOK })
 		stop()
 		require.NoError(t, <-ended)
 	})
@@ -241,7 +242,7 @@ func TestAwaitDatabase(t *testing.T) {
 			}
 			opened <- err
 		}()
-		require.Eventually(t, func() bool { return proxy.Refused() >= 3 }, 20*time.Second, time.Millisecond)
+		testrun.Eventually(t, "it has tried to connect", func() bool { return proxy.Refused() >= 3 })
 
 		proxy.Heal()
 

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { testrun.Main(m.Run) }
 
 // A short soak, so that the long one goes on working: no fault of it waits until
 // leases run out.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // TestMain lets this binary be a runtime.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("REELAY_API_KEY", "rl_secret")
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 // painter renders its environment, so that a test can look at it.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // behaviour in the environment makes this test binary a runtime of that
@@ -31,12 +32,14 @@ func TestMain(m *testing.M) {
 		behave(how)
 		os.Exit(0)
 	}
-	status := m.Run()
-	if left := leaked(); left != "" {
-		fmt.Fprintln(os.Stderr, "goroutines that outlived their process:\n"+left)
-		status = 1
-	}
-	os.Exit(status)
+	testrun.Main(func() int {
+		status := m.Run()
+		if left := leaked(); left != "" {
+			fmt.Fprintln(os.Stderr, "goroutines that outlived their process:\n"+left)
+			return 1
+		}
+		return status
+	})
 }
 
 // leaked is the stacks of goroutines that serve a Process, once they have had time
@@ -189,7 +192,7 @@ func next(t *testing.T, p *runtime.Process) (runtime.Message, bool) {
 	select {
 	case message, open := <-p.Messages():
 		return message, open
-	case <-time.After(30 * time.Second):
+	case <-time.After(testrun.WaitLimit):
 		require.Fail(t, "no message", p.Tail())
 		return nil, false
 	}
@@ -292,7 +295,7 @@ func TestProcess(t *testing.T) {
 		start(t, p)
 		// That is more than a pipe or the mailbox holds.
 		allSaid := func() bool { return strings.Contains(p.Tail(), "all said") }
-		require.Eventually(t, allSaid, 30*time.Second, 10*time.Millisecond)
+		testrun.Eventually(t, "everything is said", allSaid)
 
 		var steps []int
 		message, _ := next(t, p)
@@ -332,7 +335,7 @@ func TestProcess(t *testing.T) {
 		requireCrash(t, p.Wait(), "exit status 1")
 
 		left := pid(t, p.Tail()[strings.LastIndex(p.Tail(), "info: "):])
-		require.Eventually(t, func() bool { return gone(left) }, 5*time.Second, 10*time.Millisecond)
+		testrun.Eventually(t, "the left process ends", func() bool { return gone(left) })
 	})
 
 	t.Run("DiesWithAnAgentThatIsKilled", func(t *testing.T) {
@@ -354,7 +357,7 @@ func TestProcess(t *testing.T) {
 		require.NoError(t, agent.Process.Kill())
 		_ = agent.Wait()
 
-		require.Eventually(t, func() bool { return gone(child) }, 5*time.Second, 10*time.Millisecond)
+		testrun.Eventually(t, "the child ends", func() bool { return gone(child) })
 	})
 
 	t.Run("RefusesASecondJob", func(t *testing.T) {

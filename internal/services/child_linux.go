@@ -2,7 +2,8 @@ package services
 
 import "syscall"
 
-// dieWithParent has the kernel send signal to the child when we die.
-func dieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) {
+// DieWithParent lets the kernel send signal to a child when the thread that starts
+// it ends, as all do when this process ends. Only Linux can.
+func DieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) {
 	attr.Pdeathsig = signal
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 func TestChild(t *testing.T) {
@@ -267,13 +268,13 @@ func shortTempDir(t *testing.T) string {
 // readPid waits for the file and reads the process id in it.
 func readPid(t *testing.T, path string) (pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, path+" holds a process id", func() bool {
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return false
 		}
 		pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	})
 	return pid
 }

@@ -23,9 +23,9 @@ func Follow(ctx context.Context, pids string) (context.Context, error) {
 		}
 		followed = append(followed, pid)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		defer cancel()
+		defer cancel(errors.New("a process that it follows has ended"))
 		look := time.NewTicker(250 * time.Millisecond)
 		defer look.Stop()
 		for allAlive(followed) {

@@ -202,7 +202,7 @@ func (c *postgresCluster) serve(ctx context.Context, sockets string) (*Child, er
 		}
 		child, err := StartChild(ChildConfig{
 			Name: "postgres", Path: c.program("postgres"), Args: c.settings(sockets), Env: postgresEnv(), Dir: c.dir,
-			Log: c.log(), Stop: syscall.SIGINT, account: c.account,
+			Log: c.log(), Stop: c.stopSignal(), account: c.account,
 		})
 		if err != nil {
 			return nil, err
@@ -224,13 +224,23 @@ func (c *postgresCluster) serve(ctx context.Context, sockets string) (*Child, er
 	}
 }
 
+// stopSignal asks for a fast shutdown: it ends sessions and writes everything out.
+// A test server does not write: an immediate shutdown only frees shared memory.
+func (c *postgresCluster) stopSignal() syscall.Signal {
+	if c.test {
+		return syscall.SIGQUIT
+	}
+	return syscall.SIGINT
+}
+
 func (c *postgresCluster) settings(sockets string) []string {
 	settings := []string{
 		"listen_addresses=", "port=5432", "unix_socket_directories=" + sockets, "unix_socket_permissions=0700",
 		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "log_timezone=UTC", "logging_collector=off",
 	}
 	if c.test {
-		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
+		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"dynamic_shared_memory_type=mmap") // below the directory, and so removed with it
 	}
 	args := []string{"-D", c.data()}
 	for _, setting := range settings {

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // A test that needs a parent to kill runs this binary again, as that parent.
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 // beParent starts a server and a child with a child of its own, prints what the
@@ -87,7 +88,7 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return gone(pid) }, 30*time.Second, 20*time.Millisecond, "process %d must end", pid)
+	testrun.Eventually(t, fmt.Sprintf("process %d must end", pid), func() bool { return gone(pid) })
 }
 
 func startPostgres(t *testing.T, dir string) *services.Postgres {

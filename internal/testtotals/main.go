@@ -1,16 +1,36 @@
 // Testtotals runs `go test` with the arguments it is given and says what came of
 // it: a line for each package, the output of what failed, and last one line of
-// totals. Its exit status is 0 only if go test's is.
+// totals. Its exit status is 0 only if go test's is, and if no process was left
+// over.
+//
+// It ends the run if it is asked to, if a process in REELAY_FOLLOW ends, and if a
+// test hangs. However the run ends, nothing that it started is left.
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
+	"time"
+
+	"github.com/reelay/reelay/internal/services"
 )
+
+// Tests change these.
+var (
+	// hangTime is for how long no test may begin, end or print. It is no limit to
+	// a run: a busy machine only makes a run slower.
+	hangTime = 20 * time.Minute
+	// leaveGrace is how long what the tests started may take to end after them.
+	leaveGrace = 2 * time.Minute
+)
+
+// stopGrace is how long go test may take to report when it is stopped.
+const stopGrace = 5 * time.Second
 
 func main() {
 	passed, err := run(os.Args[1:])
@@ -22,42 +42,87 @@ func main() {
 	}
 }
 
-// run reports whether all tests passed. Ctrl-C reaches go test by itself; this
-// process goes on until go test has told the rest.
+// run reports whether all tests passed.
 func run(args []string) (bool, error) {
-	signal.Ignore(os.Interrupt)
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
-	cmd.Stderr = os.Stderr
-	events, err := cmd.StdoutPipe()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	ctx, err := services.Follow(ctx, os.Getenv("REELAY_FOLLOW")+" "+strconv.Itoa(os.Getppid()))
+	if err != nil {
+		return false, fmt.Errorf("REELAY_FOLLOW: %w", err)
+	}
+	os.Unsetenv("REELAY_FOLLOW") // the tests end with us
+	if err := adoptOrphans(); err != nil {
+		return false, err
+	}
+	report, err := goTest(ctx, args)
 	if err != nil {
 		return false, err
 	}
-	if err := cmd.Start(); err != nil {
-		return false, err
+	left := endOrphans(leaveGrace)
+	for _, process := range left {
+		fmt.Printf("left  %s\n", process)
 	}
-	forward(cmd.Process)
-
-	report := newReport(os.Stdout)
-	if err := report.read(events); err != nil {
-		return false, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-	}
-	err = cmd.Wait()
 	report.total()
-
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	switch {
+	case ctx.Err() != nil:
+		fmt.Printf("interrupted (%v): the rest was not tested\n", context.Cause(ctx))
 		return false, nil
+	case len(left) > 0 && report.failed == 0:
+		fmt.Println("processes were left over and have been killed: see the lines that begin with left")
 	}
-	return err == nil && report.failed == 0, err
+	return report.passing && report.failed == 0 && len(left) == 0, nil
 }
 
-// forward passes on what only we are sent.
-func forward(process *os.Process) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
-	go func() {
-		for range signals {
-			_ = process.Signal(os.Interrupt) // it may have ended by now
+// goTest runs go test until it ends, or ctx does.
+func goTest(ctx context.Context, args []string) (*report, error) {
+	program, err := exec.LookPath("go")
+	if err != nil {
+		return nil, err
+	}
+	events, output, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
+	child, err := services.StartChild(services.ChildConfig{
+		Name: "go test", Path: program, Args: append([]string{"test", "-json"}, args...),
+		Output: output, Stop: syscall.SIGINT, Grace: stopGrace,
+	})
+	output.Close()
+	if err != nil {
+		return nil, err
+	}
+	defer reapOrphans(child.Pid())()
+	defer context.AfterFunc(ctx, func() { child.Stop(context.Background()) })()
+
+	report := newReport(os.Stdout)
+	hang := time.AfterFunc(hangTime, func() { endHung(child) })
+	hang.Stop()
+	err = report.read(events, func() {
+		if len(report.running) > 0 {
+			hang.Reset(hangTime)
+		} else {
+			hang.Stop() // go test compiles in silence
 		}
-	}()
+	})
+	hang.Stop()
+	if err != nil {
+		child.Kill()
+	}
+	<-child.Done()
+	report.passing = child.ExitCode() == 0
+	return report, err
+}
+
+// endHung ends go test. Its test binaries print first what each of their
+// goroutines does, which go test reports.
+func endHung(child *services.Child) {
+	fmt.Printf("hang: no test began, ended or printed anything for %s\n", hangTime)
+	_ = syscall.Kill(-child.Pid(), syscall.SIGQUIT)
+	select {
+	case <-child.Done():
+	case <-time.After(leaveGrace):
+		child.Kill()
+	}
 }

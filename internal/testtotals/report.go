@@ -30,12 +30,14 @@ type testKey struct{ pkg, test string }
 type report struct {
 	out                     io.Writer
 	passed, failed, skipped int
+	passing                 bool // go test says so
 
 	output   map[testKey]*strings.Builder
 	parents  map[testKey]bool // tests with subtests
 	blamed   map[testKey]bool // tests and packages below which a failure was counted
 	perTests map[string]int   // tests counted by package
 	slow     []event          // tests that took longer than slowTest
+	running  map[testKey]bool // tests that run, and packages that do
 }
 
 // slowTest is from how many seconds a test is named at the end: up to maxSlow of
@@ -49,11 +51,13 @@ func newReport(out io.Writer) *report {
 	return &report{
 		out: out, output: map[testKey]*strings.Builder{}, parents: map[testKey]bool{},
 		blamed: map[testKey]bool{}, perTests: map[string]int{},
+		running: map[testKey]bool{},
 	}
 }
 
-// read takes events until they end. A line that is none is shown as it is.
-func (r *report) read(events io.Reader) error {
+// read takes events until they end, and calls progress after each. A line that is
+// no event is shown as it is.
+func (r *report) read(events io.Reader, progress func()) error {
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -63,6 +67,7 @@ func (r *report) read(events io.Reader) error {
 			continue
 		}
 		r.take(e)
+		progress()
 	}
 	return lines.Err()
 }
@@ -70,7 +75,12 @@ func (r *report) read(events io.Reader) error {
 func (r *report) take(e event) {
 	key := testKey{e.Package, e.Test}
 	switch e.Action {
+	case "start", "cont":
+		r.running[key] = true
+	case "pause":
+		delete(r.running, key)
 	case "run":
+		r.running[key] = true
 		if parent := path.Dir(e.Test); parent != "." {
 			r.parents[testKey{e.Package, parent}] = true
 		}
@@ -79,6 +89,7 @@ func (r *report) take(e event) {
 	case "build-output":
 		r.keep(testKey{pkg: e.ImportPath}, e.Output)
 	case "pass", "fail", "skip":
+		delete(r.running, key)
 		if e.Test == "" {
 			r.endPackage(e)
 		} else {
@@ -146,8 +157,15 @@ func (r *report) endPackage(e event) {
 	}
 }
 
-// showUnfinished shows what the tests said that the end of their process cut short.
+// showUnfinished names the tests that the end of their process cut short, and
+// shows what they said.
 func (r *report) showUnfinished(pkg string) {
+	for key := range r.running {
+		if key.pkg == pkg {
+			fmt.Fprintf(r.out, "running when its process ended: %s\n", key.test)
+			delete(r.running, key)
+		}
+	}
 	for key := range r.output {
 		if key.pkg == pkg && key.test != "" {
 			r.show(key)

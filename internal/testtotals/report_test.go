@@ -79,7 +79,7 @@ func TestReport(t *testing.T) {
 				`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: oh\n"}`,
 				`{"Action":"fail","Package":"p"}`,
 			},
-			prints: []string{"panic: oh"},
+			prints: []string{"panic: oh", "running when its process ended: TestA"},
 			total:  "0 passed, 1 failed, 0 skipped",
 		},
 		"IsSilentOfPackagesWithoutTests": {
@@ -93,7 +93,7 @@ func TestReport(t *testing.T) {
 
 			var out strings.Builder
 			report := newReport(&out)
-			require.NoError(t, report.read(strings.NewReader(strings.Join(test.events, "\n"))))
+			require.NoError(t, report.read(strings.NewReader(strings.Join(test.events, "\n")), func() {}))
 			report.total()
 
 			for _, line := range test.prints {

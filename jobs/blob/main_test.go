@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 )
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 		serveEmulator(root)
 		return
 	}
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 func serveEmulator(root string) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -97,10 +97,10 @@ func (s *Stack) Count(t testing.TB, table string) int {
 // WaitForLocks waits until n calls on the test's database wait for locks.
 func (s *Stack) WaitForLocks(t testing.TB, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, "the calls wait for locks", func() bool {
 		var waiting int
 		err := s.DB.NewRaw(`SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(context.Background(), &waiting)
 		return err == nil && waiting == n
-	}, 20*time.Second, time.Millisecond)
+	})
 }

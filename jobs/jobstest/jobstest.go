@@ -27,7 +27,7 @@ import (
 )
 
 // Main is modelstest.Main.
-func Main(m *testing.M) { modelstest.Main(m) }
+func Main(m *testing.M) { modelstest.Main(m.Run) }
 
 // Stack is the domain's roles, and some callers.
 type Stack struct {

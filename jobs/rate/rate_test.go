@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/stretchr/testify/require"
@@ -19,16 +19,15 @@ import (
 var shared *services.Redis
 
 func TestMain(m *testing.M) {
-	var err error
-	if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := shared.Stop(context.Background()); err != nil {
-		fmt.Println(err)
-	}
-	os.Exit(code)
+	testrun.Main(func() int {
+		var err error
+		if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		defer shared.Stop(context.Background())
+		return m.Run()
+	})
 }
 
 func newLimiter(t *testing.T, address string) *rate.Limiter {
@@ -123,10 +122,10 @@ func TestOutage(t *testing.T) {
 
 			fault(proxy)
 
-			begun := time.Now()
+			clock := testrun.StartQuietClock()
 			taken, _ = limiter.Take(t.Context(), "a", 2, 3)
 			require.Equal(t, 2, taken, "it begins anew: nobody is shut out")
-			require.Less(t, time.Since(begun), 5*time.Second)
+			require.Less(t, clock.Elapsed(), 5*time.Second)
 			for range 5 {
 				taken, _ = limiter.Take(t.Context(), "a", 2, 3)
 			}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
@@ -280,9 +281,9 @@ func TestWakes(t *testing.T) {
 		go func() {
 			ended <- listener.Wakes(ctx, func(q models.Queue) { found <- fmt.Sprint(q.Model, q.GPURank, q.Region) })
 		}()
-		require.Eventually(t, func() bool {
+		testrun.Eventually(t, "somebody listens", func() bool {
 			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::begun").Val() > 0
-		}, 20*time.Second, time.Millisecond)
+		})
 		require.Equal(t, "begun0", receive(t, found))
 
 		film := job("3", models.TierPro, "a", 3, 1)

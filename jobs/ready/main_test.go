@@ -4,16 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
@@ -24,15 +23,14 @@ import (
 var shared *services.Redis
 
 func TestMain(m *testing.M) {
-	var err error
-	if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	modelstest.Main(m, func() {
-		if err := shared.Stop(context.Background()); err != nil {
+	modelstest.Main(func() int {
+		var err error
+		if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
+			return 1
 		}
+		defer shared.Stop(context.Background())
+		return m.Run()
 	})
 }
 
@@ -106,11 +104,5 @@ func requireFirst(t *testing.T, index *ready.Index, want ...string) {
 // receive waits for a value, which must come.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(20 * time.Second):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
+	return testrun.Receive(t, "a value", from)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/ready"
 )
 
@@ -73,7 +74,7 @@ func TestNews(t *testing.T) {
 		receive(t, two)
 		stopTwo()
 
-		require.Eventually(t, func() bool { return connections() == 0 }, 20*time.Second, time.Millisecond)
+		testrun.Eventually(t, "every connection is closed", func() bool { return connections() == 0 })
 		again, _ := follow(t, news, "job_1")
 		news.Publish(t.Context(), "job_1")
 		receive(t, again)
@@ -99,12 +100,12 @@ func TestNews(t *testing.T) {
 		server := ownRedis(t)
 		news := newNews(t, server)
 		server.Kill()
-		begun := time.Now()
+		clock := testrun.StartQuietClock()
 
 		_, stop := follow(t, news, "job_1")
 		news.Publish(t.Context(), "job_1")
 		stop()
 
-		require.Less(t, time.Since(begun), 5*time.Second)
+		require.Less(t, clock.Elapsed(), 5*time.Second)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
@@ -155,10 +156,10 @@ func TestJobReady(t *testing.T) {
 			receive(t, handled)
 		}
 		inspector := newInspector(t, redis)
-		require.Eventually(t, func() bool {
+		testrun.Eventually(t, "the queue is empty", func() bool {
 			queue, err := inspector.GetQueueInfo("pro")
 			return err == nil && queue.Active == 0 && queue.Pending == 0
-		}, 30*time.Second, 10*time.Millisecond)
+		})
 		failed, err := inspector.ListArchivedTasks("pro")
 		require.NoError(t, err)
 		var ids []string

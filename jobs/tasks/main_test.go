@@ -3,7 +3,6 @@ package tasks_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
@@ -21,15 +21,14 @@ import (
 var server *services.Redis
 
 func TestMain(m *testing.M) {
-	var err error
-	if server, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	modelstest.Main(m, func() {
-		if err := server.Stop(context.Background()); err != nil {
+	modelstest.Main(func() int {
+		var err error
+		if server, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
+			return 1
 		}
+		defer server.Stop(context.Background())
+		return m.Run()
 	})
 }
 
@@ -76,11 +75,5 @@ func nothing(context.Context, ...models.JobID) error { return nil }
 // receive waits for a value, which must come.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(30 * time.Second):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
+	return testrun.Receive(t, "a value", from)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
@@ -56,7 +57,7 @@ func (p *periods) seen() []int64 {
 func (p *periods) wait(t *testing.T, n int) {
 	t.Helper()
 	n += len(p.seen())
-	require.Eventually(t, func() bool { return len(p.seen()) >= n }, 60*time.Second, 10*time.Millisecond)
+	testrun.Eventually(t, "the messages are seen", func() bool { return len(p.seen()) >= n })
 }
 
 // requireOnce says that every period had its run, and one only. The first run comes at

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -36,17 +36,17 @@ var server struct {
 	stop     func()
 }
 
-// Main runs a package's tests and then stops the PostgreSQL server that they
-// share. It belongs into TestMain, and passes on to cleanup what else is shared.
-func Main(m *testing.M, cleanup ...func()) {
-	code := m.Run()
-	for _, clean := range cleanup {
-		clean()
-	}
-	if server.stop != nil {
-		server.stop()
-	}
-	os.Exit(code)
+// Main is testrun.Main for tests that share a PostgreSQL server, which it stops
+// after them.
+func Main(run func() int) {
+	testrun.Main(func() int {
+		defer func() {
+			if server.stop != nil {
+				server.stop()
+			}
+		}()
+		return run()
+	})
 }
 
 // DB returns a migrated database of the test's own.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -53,11 +54,11 @@ func TestSlowReader(t *testing.T) {
 	for seq := range events {
 		requireNext(seq + 1)
 	}
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, "its place is free again", func() bool {
 		another := follow(server)
 		defer another.Body.Close()
 		return another.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "its place is free again")
+	})
 	s.Happen(t, job.ID, 1)
 	requireNext(events + 1)
 	heard, err := io.ReadAll(slow.Body)
@@ -67,5 +68,5 @@ func TestSlowReader(t *testing.T) {
 	left()
 	require.Equal(t, 1, followers(), "of the job, for all who follow it here")
 	require.NoError(t, reader.Body.Close())
-	require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "nobody was left behind")
+	testrun.Eventually(t, "nobody was left behind", func() bool { return followers() == 0 })
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -273,10 +273,10 @@ func TestGetVideo(t *testing.T) {
 			same := func() bool {
 				first, later := a.get(t, path), answer{}
 				require.Contains(t, first.raw, "result_url")
-				require.Eventually(t, func() bool {
+				testrun.Eventually(t, "the video has changed", func() bool {
 					later = a.get(t, path)
 					return later.raw != first.raw
-				}, requestLimit, 20*time.Millisecond)
+				})
 				return first.header.Get("ETag") == later.header.Get("ETag")
 			}
 			if !same() { // the tag's hour may end in between, but not twice

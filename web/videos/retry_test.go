@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/reelay/reelay/internal/faultproxy"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -271,5 +271,5 @@ func TestIdempotencyKey(t *testing.T) {
 // until waits for what has no event of its own.
 func (d *desk) until(t *testing.T, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, 20*time.Second, time.Millisecond)
+	testrun.Eventually(t, "the condition holds", holds)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		agent(os.Args[2])
 		return
 	}
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 // agent has a child of its own, as a real one has a runtime. A polite one leaves
@@ -102,13 +103,13 @@ func (f fixture) boot(t *testing.T, id string) int {
 func (f fixture) childOf(t *testing.T, id string) int {
 	t.Helper()
 	var pid int
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, "the agent names its child", func() bool {
 		_, after, found := bytes.Cut([]byte(f.log(id)), []byte("child "))
 		if found && bytes.HasSuffix(after, []byte("\n")) {
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(after)))
 		}
 		return pid != 0
-	}, 20*time.Second, 10*time.Millisecond)
+	})
 	return pid
 }
 
@@ -119,12 +120,12 @@ func (f fixture) log(id string) string {
 
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testrun.Eventually(t, fmt.Sprintf("process %d must be gone", pid), func() bool {
 		// an orphan that nobody has reaped yet has ended too
 		out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 		state := strings.TrimSpace(string(out))
 		return state == "" || strings.HasPrefix(state, "Z")
-	}, 10*time.Second, 10*time.Millisecond, "process %d must be gone", pid)
+	})
 }
 
 func TestStart(t *testing.T) {

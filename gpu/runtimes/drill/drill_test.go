@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // asRuntime in the environment makes this test binary a drill.
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 func launch(t *testing.T) *runtime.Process {
@@ -48,7 +49,7 @@ func newJob(t *testing.T, params string, checkpoints ...runtime.Restorable) runt
 // until reads messages up to the first of type M.
 func until[M runtime.Message](t *testing.T, p *runtime.Process) M {
 	t.Helper()
-	limit := time.After(time.Minute)
+	limit := time.After(testrun.WaitLimit)
 	for {
 		select {
 		case message, open := <-p.Messages():

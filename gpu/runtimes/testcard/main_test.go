@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // asRuntime in the environment makes this test binary a testcard.
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRuntime) != "" {
 		os.Exit(testcard.Main(nil, os.Stdin, os.Stdout))
 	}
-	os.Exit(m.Run())
+	testrun.Main(m.Run)
 }
 
 // launch starts a testcard; env are additions to its environment.
@@ -37,7 +38,7 @@ func launch(t *testing.T, env ...string) *runtime.Process {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testrun.WaitLimit)
 		defer cancel()
 		require.NoError(t, p.Shutdown(ctx))
 	})
@@ -56,7 +57,7 @@ func newJob(t *testing.T, prompt, params string) runtime.Start {
 func until(t *testing.T, p *runtime.Process, stop func(runtime.Message) bool) []runtime.Message {
 	t.Helper()
 
-	limit := time.After(90 * time.Second)
+	limit := time.After(testrun.WaitLimit)
 	var all []runtime.Message
 	for {
 		select {

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoptOrphans makes this process the parent of each process below it whose own
+// parent has ended, so that none gets lost. It comes before the first is started.
+func adoptOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopt orphans: %w", err)
+	}
+	return nil
+}
+
+// reapOrphans waits, until it is stopped, for each orphan that ends. Nothing but
+// a parent can, and tests look whether a process is gone. It leaves the child to
+// the one that started it.
+func reapOrphans(child int) (stop func()) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ended:
+				reap(child)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { signal.Stop(ended); close(done) }
+}
+
+func reap(but int) {
+	for _, p := range below(os.Getpid()) {
+		if p.parent == os.Getpid() && p.state == "Z" && p.pid != but {
+			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil) // another wait may have been first
+		}
+	}
+}
+
+// endOrphans waits until no process is left below this one. After grace it kills
+// what there is, and returns its names.
+func endOrphans(grace time.Duration) (killed []string) {
+	for deadline := time.Now().Add(grace); ; time.Sleep(100 * time.Millisecond) {
+		reap(0)
+		left := slices.DeleteFunc(below(os.Getpid()), func(p process) bool { return p.state == "Z" })
+		if len(left) == 0 {
+			return killed
+		}
+		if time.Now().Before(deadline) {
+			continue
+		}
+		for _, p := range left {
+			if syscall.Kill(p.pid, syscall.SIGKILL) == nil {
+				killed = append(killed, p.String())
+			}
+		}
+	}
+}
+
+// process is a line of the kernel's list of processes.
+type process struct {
+	pid, parent int
+	state       string // as in ps: Z has ended and was not waited for
+}
+
+// String is its id and its command line.
+func (p process) String() string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	return strconv.Itoa(p.pid) + " " + strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+}
+
+// below lists all processes below one.
+func below(root int) []process {
+	children := map[int][]process{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name, in parentheses, may hold anything.
+		pid, rest, _ := strings.Cut(string(text), " (")
+		fields := strings.Fields(rest[strings.LastIndex(rest, ")")+1:])
+		p := process{state: fields[0]}
+		p.pid, _ = strconv.Atoi(pid)
+		p.parent, _ = strconv.Atoi(fields[1])
+		children[p.parent] = append(children[p.parent], p)
+	}
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i].pid]...)
+	}
+	return found
+}
