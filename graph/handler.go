@@ -98,6 +98,7 @@ func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
 	server.Use(limits{queries, variables{schema.Schema()}})
 	server.AroundOperations(openStream)
 	server.AroundResponses(resolver.respond)
+	server.AroundFields(writeApart)
 	server.AroundFields(countField)
 	server.AroundFields(showField)
 	api.inside = server

@@ -23,7 +23,7 @@ import (
 // before a resolver runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(graph.New(&graph.Resolver{}, &jobs.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &jobs.Reader{Shares: jobs.NewReadShares(4, 4)}}, &jobs.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 		switch secret {
 		case "client":
 			return jobs.Principal{Role: models.RoleClient}, nil

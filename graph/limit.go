@@ -98,11 +98,12 @@ func (limits) MutateOperationContext(ctx context.Context, op *graphql.OperationC
 	if op.Operation.Operation == ast.Subscription && !isOneStream(op) {
 		return refusal(errOneStream)
 	}
-	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]int{}}.of(op.Operation.SelectionSet)
-	if answer > maxAnswer {
+	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]size{}}.of(op.Operation.SelectionSet)
+	if answer.fields > maxAnswer {
 		return refusal(&jobs.Error{Code: codeTooComplex, Message: fmt.Sprintf(
 			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer)})
 	}
+	op.Stats.SetExtension(sizeOf, answer)
 	return nil
 }
 
@@ -117,36 +118,80 @@ func refusal(e *jobs.Error) *gqlerror.Error {
 	return &gqlerror.Error{Message: e.Message, Extensions: extensions(e)}
 }
 
-// measure reckons how many fields an answer may have, with each fragment once. A
-// validated query has no cycles.
-type measure struct {
-	variables map[string]any
-	known     map[*ast.FragmentDefinition]int
+// size is how large an answer may be.
+type size struct {
+	fields int
+	price  int // of the lists' fields: see jobs.ReadShares
+	looks  int // the price of looking for rows and of counting them
 }
 
-func (m measure) of(selections ast.SelectionSet) int {
-	total := 0
+// plus never overflows.
+func (s size) plus(other size) size {
+	return size{min(s.fields+other.fields, maxAnswer+1), min(s.price+other.price, maxAnswer+1), min(s.looks+other.looks, maxAnswer+1)}
+}
+
+// measure calculates the size of an answer, with each fragment once. A validated query
+// has no cycles.
+type measure struct {
+	variables map[string]any
+	known     map[*ast.FragmentDefinition]size
+}
+
+func (m measure) of(selections ast.SelectionSet) (total size) {
 	for _, selection := range selections {
-		total = min(total+m.selection(selection), maxAnswer+1) // never overflows
+		total = total.plus(m.selection(selection))
 	}
 	return total
 }
 
-func (m measure) selection(selection ast.Selection) int {
+func (m measure) selection(selection ast.Selection) size {
 	switch s := selection.(type) {
 	case *ast.Field:
-		return 1 + m.rows(s)*m.of(s.SelectionSet)
+		return m.field(s)
 	case *ast.InlineFragment:
 		return m.of(s.SelectionSet)
 	case *ast.FragmentSpread:
-		size, done := m.known[s.Definition]
+		all, done := m.known[s.Definition]
 		if !done {
-			size = m.of(s.Definition.SelectionSet)
-			m.known[s.Definition] = size
+			all = m.of(s.Definition.SelectionSet)
+			m.known[s.Definition] = all
 		}
-		return size
+		return all
 	}
-	return 0
+	return size{}
+}
+
+// field is the size of a field with all that is in it. In a list each field has its
+// price, outside only what lists there have.
+func (m measure) field(f *ast.Field) size {
+	each, rows := m.of(f.SelectionSet), m.rows(f)
+	all := size{fields: 1 + rows*each.fields, price: rows * each.price, looks: each.looks}
+	if isList(f) {
+		all.price = rows * each.fields
+	}
+	if f.Name == "totalCount" {
+		all.looks += jobs.CountPrice
+	}
+	if m.filters(f) {
+		all.looks += jobs.SearchPrice
+	}
+	return size{}.plus(all)
+}
+
+// filters tells whether a field looks for jobs.
+func (m measure) filters(f *ast.Field) bool {
+	if f.Definition == nil || f.Definition.Arguments.ForName("filter") == nil {
+		return false
+	}
+	filter, _ := f.ArgumentMap(m.variables)["filter"].(map[string]any)
+	return len(filter) > 0
+}
+
+// isList tells whether a field reads a list. The lists within a page are the page
+// itself, and a list of results was written before it is answered with.
+func isList(f *ast.Field) bool {
+	return f.Definition != nil && f.Name != "edges" && f.Name != "results" && !isIntrospection(f.ObjectDefinition) &&
+		(f.Definition.Arguments.ForName("first") != nil || f.Definition.Type.Elem != nil)
 }
 
 // rows is how many objects a field is answered with. A page has as many as its
@@ -167,7 +212,7 @@ func (m measure) rows(field *ast.Field) int {
 		}
 		return min(max(first, 1), jobs.MaxPage)
 	}
-	if field.Definition.Type.Elem != nil && field.Name != "edges" && field.Name != "results" && !isIntrospection(field.ObjectDefinition) {
+	if isList(field) {
 		return guessedList
 	}
 	return 1

@@ -112,12 +112,8 @@ func (l *loader[K, V]) run(ctx context.Context, s *siblings, b *batch[K, V], lea
 	l.mu.Lock()
 	delete(l.open, b.place)
 	l.mu.Unlock()
-	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
+	if ctx, b.err = ctx.Value(responseKey{}).(*response).reads(ctx); b.err == nil {
 		b.found, b.err = l.fetch(ctx, b.keys)
-	case <-ctx.Done():
-		b.err = ctx.Err()
 	}
 }
 
@@ -260,11 +256,16 @@ func grouped[K comparable, V any](list func(context.Context, []K) ([]V, error), 
 type response struct {
 	siblings *siblings
 	loaders  func() *loaders
+	// reads returns the context for a batch that is read with this one.
+	reads func(context.Context) (context.Context, error)
 }
 
 func newResponse(r *jobs.Reader) *response {
 	s := newSiblings()
-	return &response{s, sync.OnceValue(func() *loaders { return newLoaders(r, s) })}
+	return &response{
+		siblings: s, loaders: sync.OnceValue(func() *loaders { return newLoaders(r, s) }),
+		reads: func(ctx context.Context) (context.Context, error) { return ctx, nil },
+	}
 }
 
 type responseKey struct{}

@@ -13,17 +13,10 @@ import (
 // batch leaves when all are there who can come, and not before, however busy the
 // machine is.
 type siblings struct {
-	// reading holds the batches that are read now: aliases of one field are places
-	// of their own, and there may be many.
-	reading chan struct{}
-
 	mu       sync.Mutex
 	response *place
 	steps    int // whatever happened at any place
 }
-
-// maxReading is how many batches of one response are read at once.
-const maxReading = 8
 
 // place is one field of the query, for all objects that it is asked of.
 type place struct {
@@ -48,7 +41,7 @@ func (p *place) isBelow(other *place) bool {
 }
 
 func newSiblings() *siblings {
-	return &siblings{reading: make(chan struct{}, maxReading), response: &place{objects: 1, whole: true}}
+	return &siblings{response: &place{objects: 1, whole: true}}
 }
 
 type placeKey struct{}

@@ -15,7 +15,7 @@ func TestLoader(t *testing.T) {
 
 	// load loads a key at a place.
 	load := func(t *testing.T, l *loader[string, string], all *loaders, at *place, key string) {
-		ctx := context.WithValue(context.WithValue(t.Context(), responseKey{}, &response{all.siblings, func() *loaders { return all }}), placeKey{}, at)
+		ctx := context.WithValue(context.WithValue(t.Context(), responseKey{}, responseOf(all)), placeKey{}, at)
 		value, err := l.load(ctx, key)
 		require.NoError(t, err)
 		require.Equal(t, "value of "+key, value)
@@ -59,26 +59,13 @@ func TestLoader(t *testing.T) {
 			require.Equal(t, stragglers, time.Since(begun))
 		})
 	})
+}
 
-	t.Run("ReadsFewBatchesAtOnce", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			all := &loaders{siblings: newSiblings()}
-			var readers sync.WaitGroup
-			begun := time.Now()
-
-			for range 3 * maxReading {
-				slow := &loader[string, string]{fetch: func(ctx context.Context, keys []string) (map[string]string, error) {
-					time.Sleep(time.Second)
-					return valuesOf(ctx, keys)
-				}}
-				readers.Go(func() { load(t, slow, all, begin(&place{objects: 1, whole: true}, "account"), "a") })
-			}
-			readers.Wait()
-
-			require.Equal(t, 3*time.Second, time.Since(begun))
-		})
-	})
+// responseOf is a response with these loaders.
+func responseOf(all *loaders) *response {
+	made := newResponse(nil)
+	made.siblings, made.loaders = all.siblings, func() *loaders { return all }
+	return made
 }
 
 func valuesOf(_ context.Context, keys []string) (map[string]string, error) {

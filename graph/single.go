@@ -47,7 +47,7 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 	if refused != nil {
 		told := executor.DispatchError(graphql.WithOperationContext(ctx, operation), refused)
 		retryAfter(w.Header(), told.Errors)
-		sendErrors(w, a.refusalStatus(w.Header(), media), told.Errors)
+		sendErrors(w, a.refusalStatus(w.Header(), media, told.Errors), told.Errors)
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
@@ -57,6 +57,10 @@ func (single) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphE
 		return
 	}
 	retryAfter(w.Header(), answer.Errors)
+	if answer.Data == nil { // nothing ran
+		sendErrors(w, a.refusalStatus(w.Header(), media, answer.Errors), answer.Errors)
+		return
+	}
 	send(w, http.StatusOK, encode(answer))
 }
 
@@ -76,15 +80,17 @@ func send(w http.ResponseWriter, status int, raw []byte) {
 // refusalStatus is that of an operation that did not run. A client that asked for
 // application/json is told of it with 200: for it, another status means that something
 // in between has answered.
-func (a *asked) refusalStatus(header http.Header, media string) int {
+func (a *asked) refusalStatus(header http.Header, media string, refused gqlerror.List) int {
 	switch {
 	case a.notByGet:
 		header.Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed
-	case media == mediaGraphQL:
-		return http.StatusBadRequest
+	case media != mediaGraphQL:
+		return http.StatusOK
+	case len(refused) > 0 && refused[0].Extensions["code"] == string(jobs.CodeRateLimited):
+		return http.StatusTooManyRequests
 	}
-	return http.StatusOK
+	return http.StatusBadRequest
 }
 
 var (

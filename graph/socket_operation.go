@@ -94,10 +94,13 @@ func (o *operation) answer() []byte {
 	})
 }
 
-// made is the next answer, once there is room to make it.
+// made is the next answer, once there is room to make it. One whose reads have a price
+// may wait for its account's share, which bounds how many there are.
 func (o *operation) made() []byte {
-	encoding <- struct{}{}
-	defer func() { <-encoding }()
+	if isFree(o.ctx) {
+		encoding <- struct{}{}
+		defer func() { <-encoding }()
+	}
 	return encode(o.next(o.ctx))
 }
 

@@ -174,7 +174,15 @@ func endOf(cause error) *jobs.Error {
 // event read is old. Of a query that was refused the first errors are told, with
 // the arguments that they are about.
 func (r *Resolver) respond(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	response := next(context.WithValue(ctx, responseKey{}, newResponse(r.Reader)))
+	made := newResponse(r.Reader)
+	reads, end, err := r.admit(ctx, made)
+	if err != nil {
+		return &graphql.Response{Errors: gqlerror.List{present(ctx, err)}}
+	}
+	var response *graphql.Response
+	defer func() { end(response) }() // even if it panics
+	ctx = reads
+	response = next(context.WithValue(ctx, responseKey{}, made))
 	if response != nil && response.Data == nil {
 		response.Errors = response.Errors[:min(len(response.Errors), maxErrors)]
 		if graphql.HasOperationContext(ctx) {

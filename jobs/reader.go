@@ -26,6 +26,8 @@ type Reader struct {
 	Estimates *Estimator
 	// Clock tells how long what is under way has lasted.
 	Clock *Clock
+	// Shares divides what lists may cost: whoever reads a list asks it first.
+	Shares *ReadShares
 
 	reads gather[*jobRead]
 }
@@ -34,9 +36,17 @@ type Reader struct {
 // that look up keys of uploads.
 const maxReads = 4
 
-// NewReader returns a reader. What it estimates by may be set before its first use.
+// defaultReads is how many small and large reads run at once unless the caller of
+// NewReader decides otherwise.
+const defaultReads = 4
+
+// NewReader returns a reader. What it estimates by, and the shares, may be set before
+// its first use.
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects Objects, catalogue *Catalogue) *Reader {
-	return &Reader{DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, Clock: &Clock{DB: db}, reads: gather[*jobRead]{most: maxReads}}
+	return &Reader{
+		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
+		Clock: &Clock{DB: db}, Shares: NewReadShares(defaultReads, defaultReads), reads: gather[*jobRead]{most: maxReads},
+	}
 }
 
 const (
@@ -93,7 +103,8 @@ func (r *Reader) job(ctx context.Context, p Principal, read *jobRead) (*models.J
 	if !read.id.Valid() {
 		return nil, notFound("job")
 	}
-	if err := r.reads.do(ctx, read, 1, r.readJobs); err != nil {
+	// A batch may be others' too: it must not wait for the statements of one read.
+	if err := r.reads.do(models.WithoutRead(ctx), read, 1, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", read.id, err)
 	}
 	return shown(p, read.id, read.job, read.err)

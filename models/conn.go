@@ -26,6 +26,13 @@ type conn struct {
 	// over is why there is none any more, or never was: nothing may run by itself that
 	// was meant to be part of it.
 	over error
+	end  func() // called once the connection is given back
+}
+
+// Close implements driver.Conn.
+func (c *conn) Close() error {
+	defer c.end()
+	return c.Conn.Close()
 }
 
 // last marks, as an argument, a prepared statement with which its transaction is

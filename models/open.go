@@ -48,16 +48,21 @@ var errBusy = errors.New("no connection to PostgreSQL became free")
 // returned function closes them all. No call over them waits for ever: whatever
 // it waits for, it fails in the end with an error of which IsOutage tells.
 func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
-	return open(ctx, dsn, maxConns, bounded)
+	return open(ctx, dsn, maxConns, 0, bounded)
+}
+
+// OpenShared is Open with further connections, for large reads alone: see AsRead.
+func OpenShared(ctx context.Context, dsn string, maxConns, maxReads int) (*bun.DB, func(), error) {
+	return open(ctx, dsn, maxConns, maxReads, bounded)
 }
 
 // OpenPatient is Open for the steps of a migration, and for whoever reads
 // everything: they may take their time.
 func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
-	return open(ctx, dsn, maxConns, func(*pgx.ConnConfig) {})
+	return open(ctx, dsn, maxConns, 0, func(*pgx.ConnConfig) {})
 }
 
-func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
+func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		// pgx's error repeats the connection string, password and all.
@@ -78,12 +83,25 @@ func open(ctx context.Context, dsn string, maxConns int, limit func(*pgx.ConnCon
 		pool.Close()
 		return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
-	plain := sql.OpenDB(connector{stdlib.GetPoolConnector(pool)})
+	c := connector{Connector: stdlib.GetPoolConnector(pool)}
+	closePools := pool.Close
+	if maxReads > 0 {
+		cfg = cfg.Copy()
+		cfg.MaxConns = int32(maxReads)
+		reads, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			pool.Close()
+			return nil, nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+		}
+		c.reads = stdlib.GetPoolConnector(reads)
+		closePools = func() { pool.Close(); reads.Close() }
+	}
+	plain := sql.OpenDB(c)
 	// Idle connections stay in pgx's pool: database/sql would hoard them.
 	plain.SetMaxIdleConns(0)
 	// Columns that a row has and this binary does not know are a newer schema's.
 	db := bun.NewDB(plain, pgdialect.New(), bun.WithDiscardUnknownColumns())
-	return db, func() { db.Close(); pool.Close() }, nil
+	return db, func() { db.Close(); closePools() }, nil
 }
 
 // planning is what a process that serves has PostgreSQL plan with. To compile a
@@ -124,21 +142,33 @@ func keepsConnection(_ *pgconn.PgConn, e *pgconn.PgError) bool {
 	return !strings.EqualFold(e.SeverityUnlocalized, "FATAL") && !strings.EqualFold(e.Severity, "FATAL") && e.Code != codeReadOnly
 }
 
-// connector hands out the pool's connections, and bounds the wait for one.
-type connector struct{ driver.Connector }
+// connector hands out connections of a pool, and bounds the wait for one.
+type connector struct {
+	driver.Connector
+	reads driver.Connector // for large reads; may be nil
+}
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	waiting, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	plain, err := c.Connector.Connect(waiting)
-	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w within %s: %w", errBusy, connectTimeout, err)
+	from, r := c.Connector, readOf(ctx)
+	if r != nil && r.apart && c.reads != nil {
+		from = c.reads
 	}
+	end, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: plain.(*stdlib.Conn)}, nil
+	waiting, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	plain, err := from.Connect(waiting)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w within %s: %w", errBusy, connectTimeout, err)
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &conn{Conn: plain.(*stdlib.Conn), end: end}, nil
 }
 
 // impatient is a connection whose other end may be silent for silenceLimit while

@@ -251,6 +251,11 @@ func (c *console) modelNames() []string {
 // readJobList reads the page of jobs that v.Filter asks for. It adds to prompts,
 // which never change and take work to decrypt.
 func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.PagePrice(jobListSize)+jobs.SearchPrice+len(stateGroups)*jobs.CountPrice)
+	if err != nil {
+		return err
+	}
+	defer read.End()
 	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), jobs.PageOf{First: jobListSize, After: v.Filter.After})
 	if err != nil {
 		return err

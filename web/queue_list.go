@@ -42,8 +42,8 @@ type poolView struct {
 	Decisions []*models.ScalingDecision
 }
 
-func (c *console) queueList(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	v, err := c.readQueues(r.Context())
+func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readQueues(r.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func (c *console) queueList(w http.ResponseWriter, r *http.Request, _ jobs.Princ
 	return render(w, r, http.StatusOK, queueListPage(v))
 }
 
-func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
-		v, err := c.readQueues(ctx)
+		v, err := c.readQueues(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,12 @@ func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, _ jobs.P
 	})
 }
 
-func (c *console) readQueues(ctx context.Context) (*queueList, error) {
+func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.CountPrice)
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
 	v := new(queueList)
 	queues, err := c.Reader.Queues(ctx)
 	if err != nil {

@@ -38,8 +38,8 @@ type workerRow struct {
 // present are the states of workers that are not over.
 var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
 
-func (c *console) workerList(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	v, err := c.readWorkers(r.Context(), r)
+func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readWorkers(r.Context(), r, p)
 	status := http.StatusOK
 	if isStalePage(err) {
 		v, status = &workerList{All: r.URL.Query().Get("all") != "", Stale: true}, http.StatusUnprocessableEntity
@@ -50,9 +50,9 @@ func (c *console) workerList(w http.ResponseWriter, r *http.Request, _ jobs.Prin
 	return render(w, r, status, workerListPage(v))
 }
 
-func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
-		v, err := c.readWorkers(ctx, r)
+		v, err := c.readWorkers(ctx, r, p)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,12 @@ func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, _ jobs.
 	})
 }
 
-func (c *console) readWorkers(ctx context.Context, r *http.Request) (*workerList, error) {
+func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Principal) (*workerList, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.PagePrice(workerListSize))
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
 	v := &workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
 	filter := models.WorkerFilter{Status: present}
 	if v.All {

@@ -40,6 +40,7 @@ type stack struct {
 	videoModels videos.Models
 	estimates   *jobs.Estimator
 	clock       *jobs.Clock
+	reads       *jobs.ReadShares
 	rates       *rate.Limiter
 	graphql     *graph.API // once its handler is made
 
@@ -89,6 +90,8 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
+	conns := cfg.connections()
+	s.reads = jobs.NewReadShares(conns.ordinary/2, conns.reads)
 	s.estimates = &jobs.Estimator{DB: s.db, Catalogue: s.catalogue}
 	// With another keyset every job that is leased would fail. Whatever else is
 	// wrong (that there is no schema yet, for one) does not matter here.
@@ -114,16 +117,30 @@ var defaultPorts = map[string]string{
 	"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432", "redis": "6379", "rediss": "6379",
 }
 
+// connections is how a process divides its connections to PostgreSQL.
+type connections struct{ workers, reads, ordinary int }
+
+// connections keeps half of them for workers, so that no flood of submits delays a
+// heartbeat, and an eighth for large reads, so that these delay no submit.
+func (c config) connections() connections {
+	all := connections{workers: c.databaseMax / 2, reads: c.databaseMax / 8}
+	all.ordinary = c.databaseMax - all.workers - all.reads
+	return all
+}
+
 // openDatabase connects to PostgreSQL, and waits for one that is away or starts:
-// processes may be started in any order. Half of the connections are the workers',
-// so that no flood of submits can hold up a heartbeat.
+// processes may be started in any order.
 func (s *stack) openDatabase(ctx context.Context) error {
-	for db, conns := range map[**bun.DB]int{&s.db: s.cfg.databaseMax - s.cfg.databaseMax/2, &s.workers: s.cfg.databaseMax / 2} {
-		opened, closeDB, err := awaitDatabase(ctx, s.cfg.databaseURL, conns)
+	conns := s.cfg.connections()
+	for _, pool := range []struct {
+		db           **bun.DB
+		conns, reads int
+	}{{&s.db, conns.ordinary, conns.reads}, {&s.workers, conns.workers, 0}} {
+		opened, closeDB, err := awaitDatabase(ctx, s.cfg.databaseURL, pool.conns, pool.reads)
 		if err != nil {
 			return err
 		}
-		*db = opened
+		*pool.db = opened
 		s.closers = append(s.closers, closeDB)
 	}
 	return nil
@@ -136,10 +153,10 @@ const (
 	sayEvery   = 10 * time.Second
 )
 
-func awaitDatabase(ctx context.Context, dsn string, conns int) (*bun.DB, func(), error) {
+func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, func(), error) {
 	var said time.Time
 	for {
-		db, closeDB, err := models.Open(ctx, dsn, conns)
+		db, closeDB, err := models.OpenShared(ctx, dsn, conns, reads)
 		if err == nil || !models.IsOutage(err) || models.IsMisconfigured(err) || ctx.Err() != nil {
 			return db, closeDB, err
 		}
@@ -192,7 +209,7 @@ func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
 
 func (s *stack) reader() *jobs.Reader {
 	r := jobs.NewReader(s.db, s.sealer, s.objects, s.catalogue)
-	r.Estimates, r.Clock = s.estimates, s.clock
+	r.Estimates, r.Shares, r.Clock = s.estimates, s.reads, s.clock
 	return r
 }
 

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,9 +36,10 @@ func TestMain(m *testing.M) {
 // strained is an API, with all its wiring, whose stores a test may strain.
 type strained struct {
 	*stack
-	customer *client.Client
-	worker   *client.Client
-	workerID string
+	publicURL string
+	customer  *client.Client
+	worker    *client.Client
+	workerID  string
 }
 
 func newStrained(t *testing.T) *strained {
@@ -62,12 +67,10 @@ func newStrained(t *testing.T) *strained {
 	server.Start()
 	t.Cleanup(server.Close)
 
-	account := jobs.NewAccount("customer", models.TierPro)
-	require.NoError(t, models.InsertAccount(ctx, s.db, account))
+	all := &strained{stack: s, publicURL: publicURL}
+	account := all.account(t, "customer", models.TierPro)
 	caller := func(role models.Role) *client.Client {
-		_, secret, err := s.keys().Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test"})
-		require.NoError(t, err)
-		c, err := client.New(publicURL, secret, client.WithTries(1))
+		c, err := client.New(publicURL, all.key(t, account, role), client.WithTries(1))
 		require.NoError(t, err)
 		return c
 	}
@@ -76,8 +79,94 @@ func newStrained(t *testing.T) *strained {
 		CapacityClass: client.CapacityClassSpot, Models: []string{"testcard"}, WarmModels: []string{}, AgentVersion: "test",
 	})
 	require.NoError(t, err)
-	customer := caller(models.RoleClient)
-	return &strained{s, customer, customer.WithKey(registered.WorkerToken), registered.Worker.Id}
+	all.customer = caller(models.RoleClient)
+	all.worker, all.workerID = all.customer.WithKey(registered.WorkerToken), registered.Worker.Id
+	return all
+}
+
+// account makes an account that may submit as much as it likes.
+func (s *strained) account(t *testing.T, name string, tier models.Tier) models.AccountID {
+	t.Helper()
+	account := jobs.NewAccount(name, tier)
+	account.SubmitsPerMinute, account.MaxQueued = 1_000_000, 1_000_000
+	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
+	return account.ID
+}
+
+// fill submits so many jobs under a key.
+func (s *strained) fill(t *testing.T, key string, n int) {
+	t.Helper()
+	for range n / 1000 {
+		inputs := make([]client.SubmitJobInput, 1000)
+		for i := range inputs {
+			inputs[i] = client.SubmitJobInput{Model: "testcard", Prompt: new("a lighthouse in the fog")}
+		}
+		answer, err := s.customer.WithKey(key).SubmitJobs(t.Context(), inputs)
+		require.NoError(t, err)
+		require.Equal(t, len(inputs), answer.Accepted)
+	}
+}
+
+// submitsWhile submits one job after the other while more says so, which is told how
+// many there are, and returns the 99th percentile of the times that they took.
+func (s *strained) submitsWhile(t *testing.T, more func(n int) bool) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for more(len(took)) {
+		begun := time.Now()
+		require.NoError(t, s.submit())
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// readMuch asks for as much as one query is allowed to, and returns the code of the
+// refusal and when to try again, if it is refused.
+func (s *strained) readMuch(t *testing.T, key string) (code string, retryAfter float64) {
+	query := "{"
+	for i := range 30 {
+		query += fmt.Sprintf(` a%d: jobs(first: 200, filter: {search: "-class:poison"}) { edges { node { id status prompt createdAt } } }`, i)
+	}
+	body, err := json.Marshal(map[string]string{"query": query + "}"})
+	if err != nil {
+		t.Error(err)
+	}
+	request, err := http.NewRequest(http.MethodPost, s.publicURL+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return "", 0
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Error(err)
+		return "", 0
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Errors []struct {
+			Extensions struct {
+				Code              string
+				RetryAfterSeconds float64
+			}
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Error(err)
+	}
+	if len(answer.Errors) == 0 {
+		return "", 0
+	}
+	return answer.Errors[0].Extensions.Code, answer.Errors[0].Extensions.RetryAfterSeconds
+}
+
+func (s *strained) key(t *testing.T, account models.AccountID, role models.Role) string {
+	t.Helper()
+	_, secret, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account, Role: role, Name: "test"})
+	require.NoError(t, err)
+	return secret
 }
 
 func (s *strained) submit() error {
@@ -113,7 +202,7 @@ func TestStrain(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		lease := s.lease(t)
-		for range s.cfg.databaseMax - s.cfg.databaseMax/2 {
+		for range s.cfg.connections().ordinary {
 			tx, err := s.db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer tx.Rollback()
@@ -134,6 +223,46 @@ func TestStrain(t *testing.T) {
 		}
 
 		floods.Wait()
+	})
+
+	t.Run("OfReadsHoldsUpNoSubmitOfAnotherAccount", func(t *testing.T) {
+		t.Parallel()
+		s := newStrained(t)
+		reader := s.account(t, "reader", models.TierEnterprise)
+		key := s.key(t, reader, models.RoleClient)
+		s.fill(t, key, 3000)
+		quiet := s.submitsWhile(t, func(n int) bool { return n < 100 })
+
+		var mu sync.Mutex
+		codes := map[string]int{}
+		var reads sync.WaitGroup
+		for range 150 {
+			reads.Go(func() {
+				code, retryAfter := s.readMuch(t, key)
+				mu.Lock()
+				defer mu.Unlock()
+				codes[code]++
+				if code == string(client.CodeRateLimited) && retryAfter < 1 {
+					t.Errorf("a refusal says to try again in %v s", retryAfter)
+				}
+			})
+		}
+		ended := make(chan struct{})
+		go func() { reads.Wait(); close(ended) }()
+		loaded := s.submitsWhile(t, func(n int) bool {
+			select {
+			case <-ended:
+				return n < 20
+			default:
+				return true
+			}
+		})
+
+		require.Equal(t, 150, codes[""]+codes[string(client.CodeRateLimited)], "%v", codes)
+		require.Positive(t, codes[""], "some are answered")
+		require.Positive(t, codes[string(client.CodeRateLimited)], "the others are too much at once")
+		t.Logf("%v; p99 of submits: %s with nothing else, %s beside the reads", codes, quiet, loaded)
+		require.Less(t, loaded, 25*max(quiet, 4*time.Millisecond))
 	})
 
 	t.Run("OnTheDiskHoldsUpNoLease", func(t *testing.T) {
@@ -236,7 +365,7 @@ func TestAwaitDatabase(t *testing.T) {
 		proxy.Cut()
 		opened := make(chan error, 1)
 		go func() {
-			_, closeDB, err := awaitDatabase(t.Context(), dsn, 1)
+			_, closeDB, err := awaitDatabase(t.Context(), dsn, 1, 0)
 			if err == nil {
 				closeDB()
 			}
@@ -256,7 +385,7 @@ func TestAwaitDatabase(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(0, cancel)
 
-		_, _, err := awaitDatabase(ctx, dsn, 1)
+		_, _, err := awaitDatabase(ctx, dsn, 1, 0)
 
 		require.ErrorIs(t, err, context.Canceled)
 	})
@@ -267,7 +396,7 @@ func TestAwaitDatabase(t *testing.T) {
 		require.NoError(t, err)
 		dsn.Path = "/nowhere"
 
-		_, _, err = awaitDatabase(t.Context(), dsn.String(), 1)
+		_, _, err = awaitDatabase(t.Context(), dsn.String(), 1, 0)
 
 		require.ErrorContains(t, err, `database "nowhere" does not exist`)
 	})

@@ -185,6 +185,22 @@ func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) 
 	return p
 }
 
+// BeginReads begins as many small reads as one account may have under way.
+func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
+	t.Helper()
+	var reads []*jobs.Read
+	for range 2 {
+		_, read, err := s.Reader.Shares.Admit(t.Context(), p, jobs.FreePrice+1)
+		require.NoError(t, err)
+		reads = append(reads, read)
+	}
+	return func() {
+		for _, read := range reads {
+			read.End()
+		}
+	}
+}
+
 // Submit submits a job of the client's that costs next to nothing.
 func (s *Stack) Submit(t testing.TB) *models.Job {
 	t.Helper()

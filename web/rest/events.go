@@ -52,7 +52,7 @@ func (s *service) registerEvents(api huma.API) {
 		Summary: "Read or follow a job's history",
 		Description: "Up to 1000 events as JSON. With Accept: text/event-stream the events of the past and then the live ones come as they are stored, " +
 			"each once, with their seq as id, until the job's last; a reader who comes back with Last-Event-ID misses none.",
-		Errors: []int{http.StatusNotFound, http.StatusNotAcceptable},
+		Errors: []int{http.StatusNotFound, http.StatusNotAcceptable, http.StatusTooManyRequests},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The events", Content: map[string]*huma.MediaType{
 				"application/json": {Schema: schema.Schema(reflect.TypeFor[events](), true, "Events")},
@@ -74,7 +74,7 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 		return nil, err
 	}
 	if !p.stream {
-		listed, err := s.listEvents(ctx, job.ID, after)
+		listed, err := s.listEvents(ctx, job, after)
 		return &huma.StreamResponse{Body: func(out huma.Context) {
 			out.SetHeader("Content-Type", "application/json")
 			out.SetHeader("Cache-Control", "no-store")
@@ -114,10 +114,15 @@ func (in *eventsInput) after() (int64, error) {
 	return int64(seq), nil
 }
 
-func (s *service) listEvents(ctx context.Context, id models.JobID, after int64) (*events, error) {
+func (s *service) listEvents(ctx context.Context, job *models.Job, after int64) (*events, error) {
+	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, jobs.PagePrice(min(job.EventSeq-int(after), maxEvents)))
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
 	listed := &events{Events: []event{}, More: true}
 	for listed.More && len(listed.Events) < maxEvents {
-		page, err := s.Reader.Events(ctx, id, int(after), jobs.MaxPage)
+		page, err := s.Reader.Events(ctx, job.ID, int(after), jobs.MaxPage)
 		if err != nil {
 			return nil, err
 		}

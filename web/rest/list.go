@@ -36,6 +36,9 @@ func (in *ListInput) filter() (f models.JobFilter, err error) {
 	return f, err
 }
 
+// price is what the page costs of its account's share of reads.
+func (in *ListInput) price() int { return jobs.PagePrice(in.Limit) + jobs.SearchPrice }
+
 // readNames reads names with commas between them, in any case of letters. No
 // text is no name.
 func readNames[T ~string](field, text string, known []T) (names []T, err error) {
@@ -81,15 +84,20 @@ func (s *service) registerLists(api huma.API) {
 	const description = "Newest first. A client sees the jobs of its own account, an operator those of all accounts. All parameters narrow together."
 	serve(api, huma.Operation{
 		OperationID: "listVideos", Method: http.MethodGet, Path: videosPath, Summary: "List video jobs", Description: description,
-		Errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, s.listVideos)
 	serve(api, huma.Operation{
 		OperationID: "listJobs", Method: http.MethodGet, Path: jobsPath, Summary: "List jobs of any kind", Description: description,
-		Errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, s.listJobs)
 }
 
 func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*jobs.Summary], error) {
+	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
 	rows, next, err := s.list(ctx, in, videoType)
 	if err != nil {
 		return nil, err
@@ -102,6 +110,11 @@ func (s *service) listJobs(ctx context.Context, in *struct {
 	ListInput
 	JobType string `query:"job_type" doc:"What kind of work, such as video.generate."`
 }) (*listOutput[*jobView], error) {
+	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
 	rows, next, err := s.list(ctx, &in.ListInput, in.JobType)
 	if err != nil {
 		return nil, err

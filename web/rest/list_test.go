@@ -301,3 +301,21 @@ func TestModels(t *testing.T) {
 	require.Equal(t, false, before[0].(map[string]any)["available"])
 	require.Equal(t, true, first["available"])
 }
+
+func TestReadShares(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	job := a.Submit(t)
+	a.Happen(t, job.ID, 10)
+	a.BeginReads(t, a.Client)
+
+	require.Equal(t, http.StatusOK, a.get(t, videos+"/"+string(job.ID)).status, "one job is no list")
+	for _, path := range append(lists, videos+"/"+string(job.ID)+"/events") {
+		got := a.get(t, path)
+
+		require.Equal(t, http.StatusTooManyRequests, got.status, path)
+		require.Equal(t, string(jobs.CodeRateLimited), got.code())
+		require.Equal(t, "1", got.header.Get("Retry-After"))
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -38,7 +39,13 @@ func (s *service) registerQueue(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "getQueueStats", Method: http.MethodGet, Path: "/api/v1/queue/stats", Summary: "Count the jobs of all accounts",
 		Description: "For operators. Counts are exact up to 100,000 each; beyond that they are PostgreSQL's estimates.",
+		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*queueOutput, error) {
+		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*jobs.CountPrice)
+		if err != nil {
+			return nil, err
+		}
+		defer read.End()
 		stats, err := s.Reader.QueueStats(ctx, callerOf(ctx).Principal)
 		if err != nil {
 			return nil, err

@@ -28,7 +28,12 @@ func (a *api) list(_ http.ResponseWriter, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Videos.List(c.Context(), c.caller, of)
+	ctx, read, err := a.Videos.Reader.Shares.Admit(c.Context(), c.caller, jobs.PagePrice(of.Limit))
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	found, err := a.Videos.List(ctx, c.caller, of)
 	if err != nil {
 		return nil, orNoVideo(err, models.VideoID(of.After))
 	}

@@ -408,3 +408,16 @@ func TestRoutes(t *testing.T) {
 type brokenPipe struct{ http.ResponseWriter }
 
 func (brokenPipe) Write([]byte) (int, error) { panic("a canary") }
+
+func TestReadShares(t *testing.T) {
+	t.Parallel()
+
+	d := open(t)
+	d.BeginReads(t, d.Client)
+
+	got := d.get(t, "/v1/videos")
+
+	require.Equal(t, http.StatusTooManyRequests, got.Status)
+	require.Equal(t, "rate_limit_exceeded", got.err()["code"])
+	require.Equal(t, "1", got.Header.Get("Retry-After"))
+}

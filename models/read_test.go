@@ -1,0 +1,57 @@
+package models_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAsRead(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LetsStatementsTakeTurns", func(t *testing.T) {
+		t.Parallel()
+		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 2)
+		require.NoError(t, err)
+		t.Cleanup(done)
+		ctx := models.AsRead(t.Context(), false)
+		first, err := db.Conn(ctx)
+		require.NoError(t, err)
+		second := make(chan error, 1)
+		go func() {
+			_, err := models.Now(ctx, db)
+			second <- err
+		}()
+
+		_, err = models.Now(models.AsRead(t.Context(), false), db)
+		require.NoError(t, err, "another read has the other connection")
+		_, err = models.Now(models.WithoutRead(ctx), db)
+		require.NoError(t, err)
+
+		require.Empty(t, second)
+		require.NoError(t, first.Close())
+		require.NoError(t, <-second)
+	})
+
+	t.Run("KeepsLargeReadsOffTheOrdinaryConnections", func(t *testing.T) {
+		t.Parallel()
+		db, done, err := models.OpenShared(t.Context(), modelstest.DSN(t), 1, 1)
+		require.NoError(t, err)
+		t.Cleanup(done)
+		begun := time.Now()
+
+		reading, err := db.Conn(models.AsRead(t.Context(), true))
+		require.NoError(t, err)
+		defer reading.Close()
+		ordinary, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer ordinary.Close()
+		_, err = models.Now(models.AsRead(t.Context(), true), db)
+
+		require.True(t, models.IsOutage(err), "%v", err)
+		require.GreaterOrEqual(t, time.Since(begun), 2*time.Second, "it waits for a connection")
+	})
+}
