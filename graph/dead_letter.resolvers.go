@@ -36,11 +36,11 @@ func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, par
 	return r.Letters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), jobs.Edit{Params: params, Prompt: prompt})
 }
 
-func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, limit *int, perMinute *int, canary *int) (int, error) {
+func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error) {
 	op, err := r.Bulk.Redrive(ctx, principal(ctx), jobs.RedriveRequest{
 		Filter: models.DeadLetterFilter{
 			Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
-			Provider: valueOr(provider, ""),
+			Provider: valueOr(provider, ""), Audience: audience,
 		},
 		Limit: valueOr(limit, 1000), PerMinute: perMinute, Canary: canary,
 	})
@@ -54,18 +54,18 @@ func (r *mutationResolver) DiscardDeadLetter(ctx context.Context, id string, not
 	return r.Letters.Discard(ctx, principal(ctx), models.DeadLetterID(id), valueOr(note, ""))
 }
 
-func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool) ([]*models.DeadLetterGroup, error) {
-	return r.Reader.DeadLetterGroups(ctx, valueOr(resolved, false))
+func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error) {
+	return r.Reader.DeadLetterGroups(ctx, models.DeadLetterFilter{Resolved: valueOr(resolved, false), Audience: audience})
 }
 
-func (r *queryResolver) DeadLetterStats(ctx context.Context) (*models.DeadLetterStats, error) {
-	return r.Reader.DeadLetterStats(ctx)
+func (r *queryResolver) DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error) {
+	return r.Reader.DeadLetterStats(ctx, audience)
 }
 
-func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, first *int, after *string) (*DeadLetterConnection, error) {
+func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error) {
 	only := models.DeadLetterFilter{
 		Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
-		Provider: valueOr(provider, ""), Resolved: valueOr(resolved, false),
+		Provider: valueOr(provider, ""), Resolved: valueOr(resolved, false), Audience: audience,
 	}
 	page, err := r.Reader.DeadLetters(ctx, only, pageOf(first, after))
 	if err != nil {

@@ -14,14 +14,14 @@ func (a *api) fail(t *testing.T, worker jobs.Principal, reason string) *models.J
 	a.Submit(t)
 	lease, fence := a.Lease(t, worker)
 	log := a.Upload(t, worker, fence, models.ArtifactLog, []byte("the last words"))
-	_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: reason, Log: &log})
+	_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailUnauthorized, Message: reason, Log: &log})
 	require.NoError(t, err)
 	return lease.Job
 }
 
 const deadLetters = `query ($resolved: Boolean) {
 	deadLetters(resolved: $resolved, first: 10) { totalCount pageInfo { hasNextPage } edges { cursor node {
-		id job { id status run } run model provider log { id } fingerprint failureClass reason attempts createdAt
+		id job { id status run } run model provider log { id } fingerprint failureClass audience reason attempts createdAt
 		resolvedAt resolution resolvedBy note redrivenAs { id } } } }
 	deadLetterGroups { fingerprint failureClass reason model count firstAt lastAt }
 	deadLetterStats { total oldestAgeSeconds byProvider byModel byClass } }`
@@ -40,6 +40,9 @@ func TestDeadLetters(t *testing.T) {
 		dead := at[map[string]any](t, data, "deadLetters", "edges", 0, "node")
 		require.Equal(t, string(job.ID), at[string](t, dead, "job", "id"))
 		require.Equal(t, "static", dead["provider"])
+		require.Equal(t, "OPERATOR", dead["audience"])
+		theirs := a.as(t, models.RoleOperator, `{ deadLetters(audience: [CUSTOMER]) { totalCount } deadLetterStats(audience: CUSTOMER) { total } deadLetterGroups(audience: [CUSTOMER]) { audience } }`, nil)
+		require.Zero(t, at[float64](t, theirs, "deadLetters", "totalCount"))
 		require.EqualValues(t, 1, dead["attempts"])
 		require.NotNil(t, dead["log"])
 		require.Len(t, dead["fingerprint"], 16)
@@ -73,7 +76,7 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, []string{"CONFLICT"}, refused.codes())
 
 		lease, fence := a.Lease(t, worker)
-		_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "a face again"})
+		_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailUnauthorized, Message: "a face again"})
 		require.NoError(t, err)
 		second, err := models.FindDeadLetter(t.Context(), a.DB, lease.Job.ID, 2)
 		require.NoError(t, err)
@@ -90,7 +93,7 @@ func TestDeadLetters(t *testing.T) {
 		a.fail(t, worker, "a face")
 		a.fail(t, worker, "a face")
 
-		data := a.as(t, models.RoleOperator, `mutation { redriveDeadLetters(failureClass: CONTENT_POLICY, provider: "static") }`, nil)
+		data := a.as(t, models.RoleOperator, `mutation { redriveDeadLetters(failureClass: UNAUTHORIZED, provider: "static") }`, nil)
 
 		require.EqualValues(t, 2, data["redriveDeadLetters"])
 	})

@@ -124,7 +124,7 @@ type MutationResolver interface {
 	ResumeBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	RedriveDeadLetter(ctx context.Context, id string, params json.RawMessage, prompt *string) (*models.Job, error)
-	RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, limit *int, perMinute *int, canary *int) (int, error)
+	RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error)
 	DiscardDeadLetter(ctx context.Context, id string, note *string) (*models.DeadLetter, error)
 	DeleteJob(ctx context.Context, id string) (*models.Job, error)
 	RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error)
@@ -169,9 +169,9 @@ type QueryResolver interface {
 	AuditLog(ctx context.Context, target *string, first *int, after *string) (*AuditConnection, error)
 	BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*BulkOperationConnection, error)
-	DeadLetterGroups(ctx context.Context, resolved *bool) ([]*models.DeadLetterGroup, error)
-	DeadLetterStats(ctx context.Context) (*models.DeadLetterStats, error)
-	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, first *int, after *string) (*DeadLetterConnection, error)
+	DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error)
+	DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error)
+	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error)
 	Estimate(ctx context.Context, input jobs.Submission) (*jobs.Estimate, error)
 	Node(ctx context.Context, id string) (Node, error)
 	Job(ctx context.Context, id string) (*models.Job, error)
@@ -645,6 +645,8 @@ func (ec *executionContext) childFields_DeadLetter(ctx context.Context, field gr
 		return ec.fieldContext_DeadLetter_fingerprint(ctx, field)
 	case "failureClass":
 		return ec.fieldContext_DeadLetter_failureClass(ctx, field)
+	case "audience":
+		return ec.fieldContext_DeadLetter_audience(ctx, field)
 	case "reason":
 		return ec.fieldContext_DeadLetter_reason(ctx, field)
 	case "attempts":
@@ -693,6 +695,8 @@ func (ec *executionContext) childFields_DeadLetterGroup(ctx context.Context, fie
 		return ec.fieldContext_DeadLetterGroup_fingerprint(ctx, field)
 	case "failureClass":
 		return ec.fieldContext_DeadLetterGroup_failureClass(ctx, field)
+	case "audience":
+		return ec.fieldContext_DeadLetterGroup_audience(ctx, field)
 	case "reason":
 		return ec.fieldContext_DeadLetterGroup_reason(ctx, field)
 	case "model":
@@ -2040,30 +2044,38 @@ func (ec *executionContext) field_Mutation_redriveDeadLetters_args(ctx context.C
 		return nil, err
 	}
 	args["provider"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "limit",
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "audience",
+		func(ctx context.Context, v any) ([]models.Audience, error) {
+			return ec.unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["audience"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "limit",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["limit"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "perMinute",
+	args["limit"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "perMinute",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["perMinute"] = arg5
-	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "canary",
+	args["perMinute"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "canary",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["canary"] = arg6
+	args["canary"] = arg7
 	return args, nil
 }
 
@@ -2580,6 +2592,28 @@ func (ec *executionContext) field_Query_deadLetterGroups_args(ctx context.Contex
 		return nil, err
 	}
 	args["resolved"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "audience",
+		func(ctx context.Context, v any) ([]models.Audience, error) {
+			return ec.unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["audience"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_deadLetterStats_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "audience",
+		func(ctx context.Context, v any) ([]models.Audience, error) {
+			return ec.unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["audience"] = arg0
 	return args, nil
 }
 
@@ -2626,22 +2660,30 @@ func (ec *executionContext) field_Query_deadLetters_args(ctx context.Context, ra
 		return nil, err
 	}
 	args["resolved"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "audience",
+		func(ctx context.Context, v any) ([]models.Audience, error) {
+			return ec.unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["audience"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "first",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["first"] = arg5
-	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	args["first"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "after",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg6
+	args["after"] = arg7
 	return args, nil
 }
 
@@ -5150,6 +5192,29 @@ func (ec *executionContext) fieldContext_DeadLetter_failureClass(_ context.Conte
 	return graphql.NewScalarFieldContext("DeadLetter", field, false, false, errors.New("field of type FailureClass does not have child fields"))
 }
 
+func (ec *executionContext) _DeadLetter_audience(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetter) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeadLetter_audience(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Audience(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.Audience) graphql.Marshaler {
+			return ec.marshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeadLetter_audience(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeadLetter", field, true, false, errors.New("field of type DeadLetterAudience does not have child fields"))
+}
+
 func (ec *executionContext) _DeadLetter_reason(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetter) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5529,6 +5594,29 @@ func (ec *executionContext) _DeadLetterGroup_failureClass(ctx context.Context, f
 }
 func (ec *executionContext) fieldContext_DeadLetterGroup_failureClass(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DeadLetterGroup", field, false, false, errors.New("field of type FailureClass does not have child fields"))
+}
+
+func (ec *executionContext) _DeadLetterGroup_audience(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetterGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeadLetterGroup_audience(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Audience(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.Audience) graphql.Marshaler {
+			return ec.marshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeadLetterGroup_audience(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeadLetterGroup", field, true, false, errors.New("field of type DeadLetterAudience does not have child fields"))
 }
 
 func (ec *executionContext) _DeadLetterGroup_reason(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetterGroup) (ret graphql.Marshaler) {
@@ -8602,7 +8690,7 @@ func (ec *executionContext) _Mutation_redriveDeadLetters(ctx context.Context, fi
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().RedriveDeadLetters(ctx, fc.Args["fingerprint"].(*string), fc.Args["failureClass"].(*models.FailureClass), fc.Args["model"].(*string), fc.Args["provider"].(*string), fc.Args["limit"].(*int), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int))
+			return ec.Resolvers.Mutation().RedriveDeadLetters(ctx, fc.Args["fingerprint"].(*string), fc.Args["failureClass"].(*models.FailureClass), fc.Args["model"].(*string), fc.Args["provider"].(*string), fc.Args["audience"].([]models.Audience), fc.Args["limit"].(*int), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -11650,7 +11738,7 @@ func (ec *executionContext) _Query_deadLetterGroups(ctx context.Context, field g
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().DeadLetterGroups(ctx, fc.Args["resolved"].(*bool))
+			return ec.Resolvers.Query().DeadLetterGroups(ctx, fc.Args["resolved"].(*bool), fc.Args["audience"].([]models.Audience))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -11711,7 +11799,8 @@ func (ec *executionContext) _Query_deadLetterStats(ctx context.Context, field gr
 			return ec.fieldContext_Query_deadLetterStats(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Query().DeadLetterStats(ctx)
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().DeadLetterStats(ctx, fc.Args["audience"].([]models.Audience))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -11739,7 +11828,7 @@ func (ec *executionContext) _Query_deadLetterStats(ctx context.Context, field gr
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_Query_deadLetterStats(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+func (ec *executionContext) fieldContext_Query_deadLetterStats(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "Query",
 		Field:      field,
@@ -11748,6 +11837,17 @@ func (ec *executionContext) fieldContext_Query_deadLetterStats(_ context.Context
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_DeadLetterStats(ctx, field)
 		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_deadLetterStats_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -11762,7 +11862,7 @@ func (ec *executionContext) _Query_deadLetters(ctx context.Context, field graphq
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().DeadLetters(ctx, fc.Args["fingerprint"].(*string), fc.Args["failureClass"].(*models.FailureClass), fc.Args["model"].(*string), fc.Args["provider"].(*string), fc.Args["resolved"].(*bool), fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().DeadLetters(ctx, fc.Args["fingerprint"].(*string), fc.Args["failureClass"].(*models.FailureClass), fc.Args["model"].(*string), fc.Args["provider"].(*string), fc.Args["resolved"].(*bool), fc.Args["audience"].([]models.Audience), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -18787,6 +18887,11 @@ func (ec *executionContext) _DeadLetter(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "audience":
+			out.Values[i] = ec._DeadLetter_audience(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "reason":
 			out.Values[i] = ec._DeadLetter_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -19024,6 +19129,11 @@ func (ec *executionContext) _DeadLetterGroup(ctx context.Context, sel ast.Select
 			}
 		case "failureClass":
 			out.Values[i] = ec._DeadLetterGroup_failureClass(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "audience":
+			out.Values[i] = ec._DeadLetterGroup_audience(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -23836,6 +23946,23 @@ func (ec *executionContext) marshalNDeadLetter2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._DeadLetter(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx context.Context, v any) (models.Audience, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.Audience(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx context.Context, sel ast.SelectionSet, v models.Audience) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNDeadLetterConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐDeadLetterConnection(ctx context.Context, sel ast.SelectionSet, v *DeadLetterConnection) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -25310,6 +25437,42 @@ func (ec *executionContext) marshalOCancellation2ᚖgithubᚗcomᚋreelayᚋreel
 		return graphql.Null
 	}
 	return ec._Cancellation(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx context.Context, v any) ([]models.Audience, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]models.Audience, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx context.Context, sel ast.SelectionSet, v []models.Audience) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDeadLetterAudience2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudience(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {

@@ -131,7 +131,8 @@ type RedriveRequest struct {
 }
 
 // Redrive begins an operation that redrives the open dead letters that the
-// filter matches, oldest jobs first.
+// filter matches, oldest jobs first: the operators' only, unless it names an audience or
+// a cause.
 func (b *Bulk) Redrive(ctx context.Context, p Principal, r RedriveRequest) (*models.BulkOperation, error) {
 	if err := validDeadLetterFilter(r.Filter); err != nil {
 		return nil, err
@@ -139,6 +140,7 @@ func (b *Bulk) Redrive(ctx context.Context, p Principal, r RedriveRequest) (*mod
 	if r.Limit < 1 || r.Limit > maxRedrives {
 		return nil, invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, r.Limit)
 	}
+	r.Filter = forAudience(r.Filter)
 	op, err := b.newOperation(p, BulkRequest{Action: models.BulkRedrive, PerMinute: r.PerMinute, Canary: r.Canary})
 	if err != nil {
 		return nil, err

@@ -45,21 +45,21 @@ func TestDeadLetters(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		_, first := dies(t, s, worker, models.FailContentPolicy, "the frame 17 shows a face")
-		dies(t, s, worker, models.FailInvalidInput, "no such style")
-		_, last := dies(t, s, worker, models.FailContentPolicy, "the frame 230 shows a face")
-		_, settled := dies(t, s, worker, models.FailContentPolicy, "the frame 1 shows a face")
+		_, first := dies(t, s, worker, models.FailUnauthorized, "the frame 17 shows a face")
+		dies(t, s, worker, models.FailPoison, "no such style")
+		_, last := dies(t, s, worker, models.FailUnauthorized, "the frame 230 shows a face")
+		_, settled := dies(t, s, worker, models.FailUnauthorized, "the frame 1 shows a face")
 		_, err := s.Letters.Discard(t.Context(), s.Admin, settled.ID, "")
 		require.NoError(t, err)
 
-		groups, err := s.Reader.DeadLetterGroups(t.Context(), false)
+		groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{})
 		require.NoError(t, err)
-		resolved, err := s.Reader.DeadLetterGroups(t.Context(), true)
+		resolved, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Resolved: true})
 		require.NoError(t, err)
 
 		require.Len(t, groups, 2)
 		require.Equal(t, &models.DeadLetterGroup{
-			Fingerprint: first.Fingerprint, FailureClass: models.FailContentPolicy, Model: "testcard", Count: 2,
+			Fingerprint: first.Fingerprint, FailureClass: models.FailUnauthorized, Model: "testcard", Count: 2,
 			FirstAt: first.CreatedAt, LastAt: last.CreatedAt, Reason: "the frame 230 shows a face",
 		}, groups[0])
 		require.Equal(t, 1, groups[1].Count)
@@ -67,27 +67,84 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, "the frame 1 shows a face", resolved[0].Reason)
 	})
 
+	t.Run("OfCustomersAreShownOnRequest", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		_, ours := dies(t, s, worker, models.FailUnauthorized, "no key")
+		var theirs []models.DeadLetterID
+		for _, class := range []models.FailureClass{models.FailInvalidInput, models.FailContentPolicy} {
+			_, letter := dies(t, s, worker, class, "no")
+			theirs = append([]models.DeadLetterID{letter.ID}, theirs...)
+		}
+		parent := s.Submit(t)
+		child := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, parent.ID)
+		require.NoError(t, err)
+		cascade, err := models.FindDeadLetter(t.Context(), s.DB, child.ID, 1)
+		require.NoError(t, err)
+		theirs = append([]models.DeadLetterID{cascade.ID}, theirs...)
+		both := []models.Audience{models.AudienceOperator, models.AudienceCustomer}
+		list := func(f models.DeadLetterFilter) (ids []models.DeadLetterID) {
+			page, err := s.Reader.DeadLetters(t.Context(), f, jobs.PageOf{First: 10})
+			require.NoError(t, err)
+			n, err := s.Reader.CountDeadLetters(t.Context(), f)
+			require.NoError(t, err)
+			require.Len(t, page.Items, n)
+			for _, letter := range page.Items {
+				ids = append(ids, letter.ID)
+			}
+			return ids
+		}
+
+		require.Equal(t, []models.DeadLetterID{ours.ID}, list(models.DeadLetterFilter{}))
+		require.Equal(t, theirs, list(models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}}))
+		require.Equal(t, append(theirs, ours.ID), list(models.DeadLetterFilter{Audience: both}))
+		require.Equal(t, []models.DeadLetterID{cascade.ID}, list(models.DeadLetterFilter{FailureClass: models.FailDependency}), "a cause names them")
+		require.Equal(t, []models.Audience{models.AudienceCustomer, models.AudienceOperator}, []models.Audience{cascade.Audience(), ours.Audience()})
+		for _, c := range []struct {
+			audience []models.Audience
+			n        int
+		}{{nil, 1}, {both[1:], 3}, {both, 4}} {
+			stats, err := s.Reader.DeadLetterStats(t.Context(), c.audience)
+			require.NoError(t, err)
+			require.Equal(t, c.n, stats.Total)
+			groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Audience: c.audience})
+			require.NoError(t, err)
+			require.Len(t, groups, c.n)
+		}
+		surroundings, err := models.GetSurroundings(t.Context(), s.DB)
+		require.NoError(t, err)
+		require.Equal(t, 1, surroundings.DeadLetters, "what the doctor advises on")
+		op, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, 1, op.Matched)
+		_, err = s.Letters.Redrive(t.Context(), s.Admin, theirs[1], jobs.Edit{})
+		require.NoError(t, err, "both can be redriven")
+	})
+
 	t.Run("AreCounted", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		none, err := s.Reader.DeadLetterStats(t.Context())
+		none, err := s.Reader.DeadLetterStats(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, &models.DeadLetterStats{ByProvider: []byte("{}"), ByModel: []byte("{}"), ByClass: []byte("{}")}, none)
 		worker := s.Worker(t, "one")
-		dies(t, s, worker, models.FailContentPolicy, "a face")
-		_, old := dies(t, s, worker, models.FailContentPolicy, "a face")
-		dies(t, s, worker, models.FailUnauthorized, "no key")
+		dies(t, s, worker, models.FailUnauthorized, "a face")
+		_, old := dies(t, s, worker, models.FailUnauthorized, "a face")
+		dies(t, s, worker, models.FailPoison, "no key")
 		s.Exec(t, "UPDATE dead_letters SET created_at = created_at - interval '1 hour', provider = NULL WHERE id = ?", old.ID)
 
-		stats, err := s.Reader.DeadLetterStats(t.Context())
+		stats, err := s.Reader.DeadLetterStats(t.Context(), nil)
 
 		require.NoError(t, err)
 		require.Equal(t, 3, stats.Total)
 		require.InDelta(t, 3600, *stats.OldestAgeSeconds, 60)
 		require.JSONEq(t, `{"static": 2, "none": 1}`, string(stats.ByProvider))
 		require.JSONEq(t, `{"testcard": 3}`, string(stats.ByModel))
-		require.JSONEq(t, `{"CONTENT_POLICY": 2, "UNAUTHORIZED": 1}`, string(stats.ByClass))
+		require.JSONEq(t, `{"UNAUTHORIZED": 2, "POISON": 1}`, string(stats.ByClass))
 	})
 
 	t.Run("AreListedByFilterAndPage", func(t *testing.T) {
@@ -95,9 +152,9 @@ func TestDeadLetters(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		_, a := dies(t, s, worker, models.FailContentPolicy, "a face")
-		_, b := dies(t, s, worker, models.FailUnauthorized, "no key")
-		_, c := dies(t, s, worker, models.FailContentPolicy, "a face")
+		_, a := dies(t, s, worker, models.FailUnauthorized, "a face")
+		_, b := dies(t, s, worker, models.FailPoison, "no key")
+		_, c := dies(t, s, worker, models.FailUnauthorized, "a face")
 		_, err := s.Letters.Discard(t.Context(), s.Admin, b.ID, "")
 		require.NoError(t, err)
 
@@ -108,7 +165,7 @@ func TestDeadLetters(t *testing.T) {
 			"open":        {models.DeadLetterFilter{}, []models.DeadLetterID{c.ID, a.ID}},
 			"resolved":    {models.DeadLetterFilter{Resolved: true}, []models.DeadLetterID{b.ID}},
 			"fingerprint": {models.DeadLetterFilter{Fingerprint: a.Fingerprint}, []models.DeadLetterID{c.ID, a.ID}},
-			"class":       {models.DeadLetterFilter{FailureClass: models.FailUnauthorized}, nil},
+			"class":       {models.DeadLetterFilter{FailureClass: models.FailPoison}, nil},
 			"model":       {models.DeadLetterFilter{Model: "other"}, nil},
 			"provider":    {models.DeadLetterFilter{Provider: "static"}, []models.DeadLetterID{c.ID, a.ID}},
 		} {
@@ -144,7 +201,7 @@ func TestDiscard(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job, dead := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		job, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 
 		settled, err := s.Letters.Discard(t.Context(), s.Admin, dead.ID, "told the customer")
 
@@ -175,7 +232,7 @@ func TestDiscard(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, dead := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		_, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 		before := s.Dump(t)
 
 		for _, p := range []jobs.Principal{s.Client, s.Enrolment, {}} {
@@ -208,7 +265,7 @@ func TestRedrive(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		job, dead := dies(t, s, worker, models.FailContentPolicy, "a face")
+		job, dead := dies(t, s, worker, models.FailUnauthorized, "a face")
 
 		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{})
 
@@ -235,10 +292,10 @@ func TestRedrive(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		job, dead := dies(t, s, worker, models.FailContentPolicy, "a face")
+		job, dead := dies(t, s, worker, models.FailUnauthorized, "a face")
 		_, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{})
 		require.NoError(t, err)
-		_, newer := fails(t, s, worker, models.FailContentPolicy, "a face")
+		_, newer := fails(t, s, worker, models.FailUnauthorized, "a face")
 		require.NotEqual(t, dead.ID, newer.ID)
 		before := s.Dump(t)
 
@@ -254,7 +311,7 @@ func TestRedrive(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job, dead := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		job, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 		errs := make([]error, 100)
 		var calls sync.WaitGroup
 		for i := range errs {
@@ -315,7 +372,7 @@ func TestRedrive(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, dead := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		_, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 		before := s.Dump(t)
 
 		for field, e := range map[string]jobs.Edit{
@@ -334,7 +391,7 @@ func TestRedrive(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job, dead := dies(t, s, s.Worker(t, "one"), models.FailContentPolicy, "a face")
+		job, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 		_, err := s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
 		require.NoError(t, err)
 
@@ -357,10 +414,10 @@ func TestBulkRedrive(t *testing.T) {
 		var group []*models.Job
 		var cause string
 		for range 3 {
-			job, dead := dies(t, s, worker, models.FailContentPolicy, "a face")
+			job, dead := dies(t, s, worker, models.FailUnauthorized, "a face")
 			group, cause = append(group, job), dead.Fingerprint
 		}
-		other, _ := dies(t, s, worker, models.FailUnauthorized, "no key")
+		other, _ := dies(t, s, worker, models.FailPoison, "no key")
 
 		op, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Filter: models.DeadLetterFilter{Fingerprint: cause}, Limit: 2})
 		require.NoError(t, err)
@@ -386,8 +443,8 @@ func TestBulkRedrive(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		dead, _ := dies(t, s, worker, models.FailContentPolicy, "a face")
-		_, settled := dies(t, s, worker, models.FailContentPolicy, "a face")
+		dead, _ := dies(t, s, worker, models.FailUnauthorized, "a face")
+		_, settled := dies(t, s, worker, models.FailUnauthorized, "a face")
 		_, err := s.Letters.Discard(t.Context(), s.Admin, settled.ID, "it is over")
 		require.NoError(t, err)
 		s.Submit(t)
@@ -412,7 +469,7 @@ func TestBulkRedrive(t *testing.T) {
 			worker := s.Worker(t, "one")
 			var dead []*models.Job
 			for range 5 {
-				job, _ := dies(t, s, worker, models.FailContentPolicy, "a face")
+				job, _ := dies(t, s, worker, models.FailUnauthorized, "a face")
 				dead = append(dead, job)
 			}
 			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{
@@ -424,7 +481,7 @@ func TestBulkRedrive(t *testing.T) {
 			require.Zero(t, passes(t, s, s.Bulk, "5 s"), "the first two have yet to run")
 			require.Equal(t, dead[0].ID, complete(t, s, worker).ID)
 			require.Zero(t, passes(t, s, s.Bulk, "5 s"))
-			fails(t, s, worker, models.FailContentPolicy, "a face")
+			fails(t, s, worker, models.FailUnauthorized, "a face")
 			require.Zero(t, passes(t, s, s.Bulk, "5 s"))
 
 			stopped := bulk(t, s, op.ID)
@@ -443,7 +500,7 @@ func TestBulkRedrive(t *testing.T) {
 			s := jobstest.New(t)
 			worker := s.Worker(t, "one")
 			for range 3 {
-				dies(t, s, worker, models.FailContentPolicy, "a face")
+				dies(t, s, worker, models.FailUnauthorized, "a face")
 			}
 			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: action, Canary: pointer(1)})
 			require.NoError(t, err)

@@ -19,8 +19,19 @@ func (r *Reader) DeadLetter(ctx context.Context, p Principal, id models.DeadLett
 	return letter, nil
 }
 
-// DeadLetters lists dead letters, newest first.
+// forAudience fills in whose dead letters a filter is of, if it does not say: the
+// operators', unless it names a cause.
+func forAudience(f models.DeadLetterFilter) models.DeadLetterFilter {
+	if len(f.Audience) == 0 && f.Fingerprint == "" && f.FailureClass == "" {
+		f.Audience = []models.Audience{models.AudienceOperator}
+	}
+	return f
+}
+
+// DeadLetters lists dead letters, newest first: the operators' only, unless the filter
+// names an audience or a cause.
 func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of PageOf) (*Page[*models.DeadLetter], error) {
+	f = forAudience(f)
 	all := listOf("dead", f)
 	mark, err := all.begin(of)
 	if err != nil {
@@ -38,7 +49,7 @@ func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of 
 
 // CountDeadLetters counts up to CountLimit dead letters; one more means more.
 func (r *Reader) CountDeadLetters(ctx context.Context, f models.DeadLetterFilter) (int, error) {
-	n, err := models.CountDeadLetters(ctx, r.DB, f, CountLimit+1)
+	n, err := models.CountDeadLetters(ctx, r.DB, forAudience(f), CountLimit+1)
 	return n, wrap(err, "count dead letters")
 }
 
@@ -46,15 +57,17 @@ func (r *Reader) CountDeadLetters(ctx context.Context, f models.DeadLetterFilter
 const maxDeadLetterGroups = 500
 
 // DeadLetterGroups counts dead letters by their cause, the most frequent first,
-// at most 500.
-func (r *Reader) DeadLetterGroups(ctx context.Context, resolved bool) ([]*models.DeadLetterGroup, error) {
-	groups, err := models.GroupDeadLetters(ctx, r.DB, resolved, maxDeadLetterGroups)
+// at most 500. Of the filter only Resolved and Audience narrow them.
+func (r *Reader) DeadLetterGroups(ctx context.Context, f models.DeadLetterFilter) ([]*models.DeadLetterGroup, error) {
+	groups, err := models.GroupDeadLetters(ctx, r.DB, forAudience(f), maxDeadLetterGroups)
 	return groups, wrap(err, "group dead letters")
 }
 
-// DeadLetterStats returns the open dead letters in figures.
-func (r *Reader) DeadLetterStats(ctx context.Context) (*models.DeadLetterStats, error) {
-	stats, err := models.CountOpenDeadLetters(ctx, r.DB)
+// DeadLetterStats returns the open dead letters of an audience in figures; none is the
+// operators.
+func (r *Reader) DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error) {
+	f := forAudience(models.DeadLetterFilter{Audience: audience})
+	stats, err := models.CountOpenDeadLetters(ctx, r.DB, f.Audience)
 	return stats, wrap(err, "count open dead letters")
 }
 

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -21,6 +22,31 @@ const (
 	// ResolvedDeleted: the job's owner deleted it.
 	ResolvedDeleted Resolution = "DELETED"
 )
+
+// Audience is who has to act on a dead letter.
+type Audience string
+
+const (
+	AudienceOperator Audience = "OPERATOR"
+	// AudienceCustomer is of failures that the job's owner caused.
+	AudienceCustomer Audience = "CUSTOMER"
+)
+
+// operatorsSQL holds for the dead letters of operators. The index
+// dead_letters_of_operators has the same condition.
+const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED')"
+
+// Audience returns who has to act on a dead letter of the class.
+func (c FailureClass) Audience() Audience {
+	switch c {
+	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget:
+		return AudienceCustomer
+	}
+	return AudienceOperator
+}
+
+// Audience returns who has to act on it.
+func (d *DeadLetter) Audience() Audience { return d.FailureClass.Audience() }
 
 // DeadLetter is the record of a run that failed for good, kept until somebody
 // decides.
@@ -98,10 +124,12 @@ type DeadLetterFilter struct {
 	// Resolved asks for those that somebody has decided on, instead of the open
 	// ones.
 	Resolved bool `json:"resolved,omitempty"`
+	// Audience is of those who have to act on them; none is of both.
+	Audience []Audience `json:"audience,omitempty"`
 }
 
 func (f DeadLetterFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
-	q = q.Where("?", resolvedIs("dl", f.Resolved))
+	q = q.Where("?", resolvedIs("dl", f.Resolved)).Where("?", audienceIs("dl", f.Audience))
 	if f.Fingerprint != "" {
 		q = q.Where("dl.fingerprint = ?", f.Fingerprint)
 	}
@@ -123,6 +151,18 @@ func resolvedIs(alias string, resolved bool) bun.Safe {
 		return bun.Safe(alias + ".resolved_at IS NOT NULL")
 	}
 	return bun.Safe(alias + ".resolved_at IS NULL")
+}
+
+// audienceIs is written out for the same reason.
+func audienceIs(alias string, audience []Audience) bun.Safe {
+	operators, customers := slices.Contains(audience, AudienceOperator), slices.Contains(audience, AudienceCustomer)
+	switch {
+	case operators == customers:
+		return "true"
+	case operators:
+		return bun.Safe(alias + "." + operatorsSQL)
+	}
+	return bun.Safe("NOT (" + alias + "." + operatorsSQL + ")")
 }
 
 // ListDeadLetters returns dead letters, newest first, that come after the given
@@ -157,20 +197,24 @@ type DeadLetterGroup struct {
 	Reason string `bun:"reason"`
 }
 
-// GroupDeadLetters counts dead letters by their cause, the most frequent first.
-func GroupDeadLetters(ctx context.Context, db bun.IDB, resolved bool, limit int) ([]*DeadLetterGroup, error) {
+// Audience returns who has to act on them.
+func (g *DeadLetterGroup) Audience() Audience { return g.FailureClass.Audience() }
+
+// GroupDeadLetters counts dead letters by their cause, the most frequent first. Of the
+// filter only Resolved and Audience narrow them.
+func GroupDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit int) ([]*DeadLetterGroup, error) {
 	var groups []*DeadLetterGroup
 	err := db.NewRaw(`
 		SELECT g.*, newest.reason FROM (
 			SELECT fingerprint, failure_class, model, count(*) AS count, min(created_at) AS first_at, max(created_at) AS last_at
-			FROM dead_letters d WHERE ?0
+			FROM dead_letters d WHERE ?0 AND ?2
 			GROUP BY fingerprint, failure_class, model
 			ORDER BY count(*) DESC, max(created_at) DESC, fingerprint LIMIT ?1) g
 		CROSS JOIN LATERAL (
 			SELECT reason FROM dead_letters d
 			WHERE ?0 AND fingerprint = g.fingerprint AND failure_class = g.failure_class AND model = g.model
 			ORDER BY id DESC LIMIT 1) newest
-		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", resolved), limit).Scan(ctx, &groups)
+		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", f.Resolved), limit, audienceIs("d", f.Audience)).Scan(ctx, &groups)
 	return groups, err
 }
 
@@ -185,16 +229,16 @@ type DeadLetterStats struct {
 }
 
 // CountOpenDeadLetters counts the open dead letters.
-func CountOpenDeadLetters(ctx context.Context, db bun.IDB) (*DeadLetterStats, error) {
+func CountOpenDeadLetters(ctx context.Context, db bun.IDB, audience []Audience) (*DeadLetterStats, error) {
 	stats := new(DeadLetterStats)
 	err := db.NewRaw(`
 		WITH counted AS MATERIALIZED (
 			SELECT coalesce(provider, 'none') AS provider, model, failure_class, count(*) AS n, min(created_at) AS first_at
-			FROM dead_letters WHERE resolved_at IS NULL GROUP BY 1, 2, 3)
+			FROM dead_letters d WHERE resolved_at IS NULL AND ?0 GROUP BY 1, 2, 3)
 		SELECT coalesce(sum(n), 0) AS total, extract(epoch FROM clock_timestamp() - min(first_at)) AS oldest_age_seconds,
 			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT provider AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_provider,
 			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT model AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_model,
 			(SELECT coalesce(jsonb_object_agg(name, n), '{}') FROM (SELECT failure_class AS name, sum(n) AS n FROM counted GROUP BY 1) x) AS by_class
-		FROM counted`).Scan(ctx, stats)
+		FROM counted`, audienceIs("d", audience)).Scan(ctx, stats)
 	return stats, err
 }

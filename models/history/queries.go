@@ -66,8 +66,9 @@ func jobQueries(n int, deep models.JobID) (all []Query) {
 
 func deadLetterQueries(deep models.JobID) (all []Query) {
 	const fingerprint = "f2621659785dd90a"
+	operators := []models.Audience{models.AudienceOperator}
 	for name, f := range map[string]models.DeadLetterFilter{
-		"nothing": {}, "fingerprint": {Fingerprint: fingerprint}, "fingerprint, unknown": {Fingerprint: "none"},
+		"nothing": {}, "of operators": {Audience: operators}, "fingerprint": {Fingerprint: fingerprint}, "fingerprint, unknown": {Fingerprint: "none"},
 		"failure class, frequent": {FailureClass: models.FailTimeout}, "failure class, rare": {FailureClass: models.FailPoison},
 		"failure class, none": {FailureClass: models.FailBudget}, "model, unknown": {Model: "none"}, "provider": {Provider: "p2"},
 		"provider, unknown": {Provider: "none"}, "class and model that never meet": {FailureClass: models.FailPoison, Model: "beta"},
@@ -86,11 +87,11 @@ func deadLetterQueries(deep models.JobID) (all []Query) {
 	}
 	for list, resolved := range map[string]bool{"dead letters, open": false, "dead letters, resolved": true} {
 		all = append(all, Query{list, "by cause", "figures", run(func(ctx context.Context, db bun.IDB) ([]*models.DeadLetterGroup, error) {
-			return models.GroupDeadLetters(ctx, db, resolved, 500)
+			return models.GroupDeadLetters(ctx, db, models.DeadLetterFilter{Resolved: resolved, Audience: operators}, 500)
 		})})
 	}
 	return append(all, Query{"dead letters, open", "statistics", "figures", run(func(ctx context.Context, db bun.IDB) (*models.DeadLetterStats, error) {
-		return models.CountOpenDeadLetters(ctx, db)
+		return models.CountOpenDeadLetters(ctx, db, operators)
 	})})
 }
 

@@ -39,6 +39,11 @@ export type BulkAction =
   | 'DELETE'
   | 'SET_TIER';
 
+/** Who has to act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused; else OPERATOR. */
+export type DeadLetterAudience =
+  | 'OPERATOR'
+  | 'CUSTOMER';
+
 export type FailJobInput = {
   /** A stack trace, or the runtime's own last words, without secrets; at most 16 kB of it are kept. */
   errorDetail?: InputMaybe<Scalars['String']['input']>;
