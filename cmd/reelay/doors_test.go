@@ -42,7 +42,7 @@ func TestServe_WaitsForNoBodyThatNothingReads(t *testing.T) {
 		"GET /healthz\n": 400, "GET /readyz\n": 400, "GET /metrics\n": 400, "GET /metrics\n" + operator: 400, "GET /login\n": 400, "GET /\n": 400,
 		"GET /graphql\n" + client: 400, "GET /api/openapi.json\n": 400, "GET /api/v1/jobs\n" + client: 400, "DELETE /v1/videos/x\n" + client: 400,
 		"GET /objects/x\n": 400, "HEAD /healthz\n": 400, "OPTIONS /graphql\n": 400,
-		"POST /healthz\n": 404, "PUT /healthz\n": 404, "POST /nowhere\n": 404, "POST /logout\n": 303, "POST /jobs/new\n": 401,
+		"POST /healthz\n": 404, "PUT /healthz\n": 404, "POST /nowhere\n": 404, "POST /logout\n": 303, "POST /jobs/new\n": 303,
 		"POST /graphql\n": 401, "POST /graphql\n" + wrong: 401, "PATCH /graphql\n" + client: 405, "POST /graphql\n" + client: 415,
 		"POST /api/v1/jobs\n": 401, "POST /api/v1/jobs\n" + client: 415, "POST /api/nowhere\n" + client: 404, "POST /v1/videos\n": 401, "POST /v1/videos\n" + client: 415,
 		"PUT /objects/x\n": 403, "PUT /objects/\n": 400, "POST /objects/x\n": 405,

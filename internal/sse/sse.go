@@ -42,7 +42,11 @@ func Serve(ctx context.Context, w http.ResponseWriter, every time.Duration, ping
 	pings.Go(func() { s.ping(ctx, every, ping, cancel) })
 	defer pings.Wait()
 	defer cancel(nil)
-	return run(ctx, s)
+	err := run(ctx, s)
+	if gone := context.Cause(ctx); errors.Is(gone, ErrSlow) { // which run may tell as the end of its context
+		return gone
+	}
+	return err
 }
 
 // ping sends pings until ctx ends, or ends it when they cannot be sent.

@@ -126,26 +126,35 @@ func TestServe(t *testing.T) {
 		t.Run("EndsWithAReaderThatNeverReads/"+name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var failed error
 				err, late := answer(t, writeLimit, func(ctx context.Context, s *sse.Stream) error {
 					if size > 0 {
-						failed = s.Send([]byte(strings.Repeat("x", size)))
-						return failed
+						return s.Send([]byte(strings.Repeat("x", size)))
 					}
 					<-ctx.Done()
-					failed = context.Cause(ctx)
-					return failed
+					return ctx.Err()
 				}, func(io.Reader) {})
 
-				require.ErrorIs(t, err, failed)
 				if size > 0 {
-					require.ErrorIs(t, failed, sse.ErrSlow)
+					require.ErrorIs(t, err, sse.ErrSlow)
 				}
-				require.Error(t, failed)
+				require.Error(t, err) // net/http, too, ends the context when a write fails
 				require.Zero(t, late)
 			})
 		})
 	}
+
+	t.Run("SaysThatTheReaderIsGoneWhateverItsRunMakesOfThat", func(t *testing.T) {
+		t.Parallel()
+		gone := errors.New("gone")
+
+		err := sse.Serve(t.Context(), broken{httptest.NewRecorder(), gone}, time.Millisecond, sse.Comment, func(ctx context.Context, _ *sse.Stream) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+
+		require.ErrorIs(t, err, sse.ErrSlow)
+		require.ErrorIs(t, err, gone)
+	})
 
 	t.Run("WaitsForAPingThatIsBeingWritten", func(t *testing.T) {
 		t.Parallel()
@@ -180,3 +189,11 @@ func (h *held) Write(p []byte) (int, error) {
 	<-h.release
 	return h.ResponseRecorder.Write(p)
 }
+
+// broken is an answer that cannot be written.
+type broken struct {
+	*httptest.ResponseRecorder
+	err error
+}
+
+func (b broken) Write([]byte) (int, error) { return 0, b.err }
