@@ -17,15 +17,26 @@ import (
 // account has used. It may lose what it knows at any time, and errs on the side
 // of letting pass.
 type Rates interface {
-	// Take takes up to n tokens (at least 1) from the bucket of that name, which
-	// holds perMinute (at least 1) and fills evenly by as many each minute. It
-	// returns how many it took, and after how long the rest, or a full bucket if
-	// the rest is more, will be there if nobody else takes them. It waits for
-	// nobody.
-	Take(ctx context.Context, name string, n, perMinute int) (taken int, wait time.Duration)
-	// Give gives n tokens back that were taken and not used.
-	Give(ctx context.Context, name string, n, perMinute int)
+	// Take asks the bucket of that name, which holds perMinute tokens (at least 1) and
+	// fills evenly by as many each minute, for a token for each of some submits, which
+	// are given by their idempotency keys; empty is none. It returns what became of
+	// each, and after how long the tokens of those that were refused, or a full bucket,
+	// will be there if no other call takes them. It waits for nothing.
+	Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []Token, wait time.Duration)
+	// Give gives back the tokens of submits that wrote no job.
+	Give(ctx context.Context, name string, keys []string, perMinute int)
 }
+
+// Token is what a submit got that asked for one.
+type Token int
+
+const (
+	TokenRefused Token = iota
+	TokenTaken
+	// TokenHeld: another submit of the same key was given one within the last seconds.
+	// Its job is there, or about to be; if it comes to nothing, the token is given back.
+	TokenHeld
+)
 
 // Meter is told what operators measure of admission and estimates.
 type Meter interface {
@@ -58,7 +69,6 @@ const maxRetryOverloaded = 10 * time.Minute
 type pass struct {
 	*Admission
 	account *models.Account
-	taken   int
 }
 
 // entry is a call that asks to be let in, and which of its submissions ask for a
@@ -70,14 +80,24 @@ type entry struct {
 	// welcome are those that may come in by what is remembered of their account,
 	// but for its rate.
 	welcome bool
-	err     error
+	// held is whether another call has the token of one of their keys.
+	held bool
+	err  error
 }
+
+// While another call has the token of a submit's key, the key is looked up again and
+// again, after pauses that grow.
+const (
+	heldPauseFirst = 5 * time.Millisecond
+	heldPauseMost  = 200 * time.Millisecond
+)
 
 // admit judges the jobs that a call is about to submit, in their order, notes why
 // those are refused that may not come in, and predicts how long those wait that
 // are to start soon. A job whose idempotency key is known may always pass: it is
-// there already, or is in conflict with one that is. What passes and is then not
-// written has to be given back.
+// there already, or is in conflict with one that is. While another call, of whichever
+// process, has a token for the same key, its job is waited for. What passes and is then
+// not written has to be given back.
 //
 // What is remembered of an account is enough to let its jobs in; to refuse one, it
 // is read, and so is whether keys are known.
@@ -85,16 +105,27 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
 	e.account, _ = s.shares.get(call.account, time.Now())
 	e.welcome = e.account != nil && len(e.judge(nil)) == 0
-	if !e.welcome || e.rated() {
-		if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
-			return nil, err
+	for pause := heldPauseFirst; ; pause = min(2*pause, heldPauseMost) {
+		if !e.welcome || e.rated() {
+			if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
+				return nil, err
+			}
+		}
+		if e.err != nil {
+			return nil, e.err
+		}
+		if !e.held {
+			call.tier = e.account.Tier
+			return &e.pass, nil
+		}
+		e.held, e.welcome = false, false
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			e.giveBack(ctx, call.tokens())
+			return nil, ctx.Err()
 		}
 	}
-	if e.err != nil {
-		return nil, e.err
-	}
-	call.tier = e.account.Tier
-	return &e.pass, nil
 }
 
 // rated tells whether the account has a rate to keep.
@@ -190,17 +221,28 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 
 // judge finds which of an entry's submissions ask for a token, and returns why the
 // others are refused: they come at a time of overload. One whose key is known to
-// have been used is neither.
+// have been used is neither, nor one that has a token, or has the key of one before it
+// in the call.
 func (e *entry) judge(known map[models.JobKey]bool) (refused map[*submission]error) {
 	e.asking = nil
+	first := map[string]*submission{}
 	for i := range e.call.set {
 		one := &e.call.set[i]
+		key := one.asked.IdempotencyKey
 		if one.err != nil || known[e.call.key(one)] {
+			continue
+		}
+		if one.like = first[key]; key != "" && one.like != nil {
+			continue
+		}
+		if one.token {
+			first[key] = one
 			continue
 		}
 		err := e.overloaded(candidate{&one.asked, one.in.soon()})
 		if err == nil {
 			e.asking = append(e.asking, one)
+			first[key] = one
 			continue
 		}
 		if refused == nil {
@@ -250,51 +292,76 @@ func (p *pass) overloaded(c candidate) error {
 
 // takeAll takes a token for each of an account's jobs that ask for one, or none.
 func (a *Admission) takeAll(ctx context.Context, entries []*entry) bool {
-	account, asking := entries[0].account, askingOf(entries)
-	if asking == 0 || !entries[0].rated() {
+	asking := askingOf(entries)
+	if len(asking) == 0 || !entries[0].rated() {
 		return true
 	}
-	if account.SubmitsPerMinute == 0 {
+	if entries[0].account.SubmitsPerMinute == 0 {
 		return false
 	}
-	taken, _ := a.Rates.Take(ctx, entries[0].bucket(), asking, account.SubmitsPerMinute)
-	if taken < asking {
-		a.Rates.Give(ctx, entries[0].bucket(), taken, account.SubmitsPerMinute)
-		return false
+	tokens, _ := entries[0].take(ctx, asking)
+	for i, one := range asking {
+		one.token = tokens[i] == TokenTaken
 	}
-	for _, e := range entries {
-		e.taken = len(e.asking)
+	if slices.ContainsFunc(tokens, func(t Token) bool { return t != TokenTaken }) {
+		entries[0].giveBack(ctx, asking)
+		return false
 	}
 	return true
 }
 
-func askingOf(entries []*entry) (asking int) {
+func askingOf(entries []*entry) (asking []*submission) {
 	for _, e := range entries {
-		asking += len(e.asking)
+		asking = append(asking, e.asking...)
 	}
 	return asking
 }
 
 // rate takes a token for each of an account's jobs that ask for one, and refuses
-// those that get none.
+// those that get none, unless another call has one for their key.
 func (a *Admission) rate(ctx context.Context, entries []*entry) {
-	account, asking := entries[0].account, askingOf(entries)
-	if asking == 0 || !entries[0].rated() {
+	asking := askingOf(entries)
+	if len(asking) == 0 || !entries[0].rated() {
 		return
 	}
-	refused, taken := Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0."), 0
-	if account.SubmitsPerMinute > 0 {
+	perMinute := entries[0].account.SubmitsPerMinute
+	tokens, refused := make([]Token, len(asking)), Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0.")
+	if perMinute > 0 {
 		var wait time.Duration
-		taken, wait = a.Rates.Take(ctx, entries[0].bucket(), asking, account.SubmitsPerMinute)
-		refused = Later(CodeRateLimited, wait, "This account may submit %s a minute, and has.", countOf(account.SubmitsPerMinute, "job"))
+		tokens, wait = entries[0].take(ctx, asking)
+		refused = Later(CodeRateLimited, wait, "This account may submit %s a minute, and has.", countOf(perMinute, "job"))
 	}
 	for _, e := range entries {
-		e.taken = min(taken, len(e.asking))
-		taken -= e.taken
-		for _, one := range e.asking[e.taken:] {
-			e.refuse(one, refused)
+		for i, one := range e.asking {
+			switch tokens[i] {
+			case TokenTaken:
+				one.token = true
+			case TokenHeld:
+				e.held = true
+			case TokenRefused:
+				e.refuse(one, refused)
+			}
+		}
+		tokens = tokens[len(e.asking):]
+		for i := range e.call.set { // those of the same key share the fate of its first
+			if one := &e.call.set[i]; one.err == nil && one.like != nil && one.like.err != nil {
+				e.refuse(one, one.like.err)
+			}
 		}
 	}
+}
+
+// take asks for a token for each of the submissions.
+func (p *pass) take(ctx context.Context, asking []*submission) ([]Token, time.Duration) {
+	return p.Rates.Take(ctx, p.bucket(), keysOf(asking), p.account.SubmitsPerMinute)
+}
+
+func keysOf(some []*submission) []string {
+	keys := make([]string, len(some))
+	for i, one := range some {
+		keys[i] = one.asked.IdempotencyKey
+	}
+	return keys
 }
 
 func (p *pass) bucket() string { return string(p.account.ID) }
@@ -306,12 +373,16 @@ func (p *pass) accepted(job *models.Job) {
 	}
 }
 
-// giveBack returns the tokens of n jobs that passed and were not written.
-func (p *pass) giveBack(ctx context.Context, n int) {
-	if n = min(n, p.taken); n > 0 {
-		p.taken -= n
-		p.Rates.Give(ctx, p.bucket(), n, p.account.SubmitsPerMinute)
+// giveBack returns the tokens of submissions that were not written.
+func (p *pass) giveBack(ctx context.Context, unused []*submission) {
+	unused = slices.DeleteFunc(slices.Clone(unused), func(one *submission) bool { return !one.token })
+	if len(unused) == 0 {
+		return
 	}
+	for _, one := range unused {
+		one.token = false
+	}
+	p.Rates.Give(ctx, p.bucket(), keysOf(unused), p.account.SubmitsPerMinute)
 }
 
 // note counts a refusal.

@@ -18,25 +18,39 @@ import (
 type tokens struct {
 	mu   sync.Mutex
 	left int
+	held map[string]bool
 }
 
 // Take implements jobs.Rates.
-func (b *tokens) Take(_ context.Context, _ string, n, _ int) (int, time.Duration) {
+func (b *tokens) Take(_ context.Context, _ string, keys []string, _ int) (got []jobs.Token, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	taken := min(n, b.left)
-	b.left -= taken
-	if taken < n {
-		return taken, 7 * time.Second
+	if b.held == nil {
+		b.held = map[string]bool{}
 	}
-	return taken, 0
+	for _, key := range keys {
+		switch {
+		case b.held[key]:
+			got = append(got, jobs.TokenHeld)
+		case b.left > 0:
+			b.left--
+			b.held[key] = key != ""
+			got = append(got, jobs.TokenTaken)
+		default:
+			got, wait = append(got, jobs.TokenRefused), 7*time.Second
+		}
+	}
+	return got, wait
 }
 
 // Give implements jobs.Rates.
-func (b *tokens) Give(_ context.Context, _ string, n, _ int) {
+func (b *tokens) Give(_ context.Context, _ string, keys []string, _ int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left += n
+	b.left += len(keys)
+	for _, key := range keys {
+		delete(b.held, key)
+	}
 }
 
 // tally is what a meter was told.
@@ -119,6 +133,65 @@ func TestRate(t *testing.T) {
 		require.Equal(t, first.ID, again.ID)
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("k", "1"))
 		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeIdempotencyConflict})
+		require.Zero(t, bucket.left)
+	})
+
+	t.Run("GivesEveryCallerOfAKeyItsJobWhileTheFirstIsBeingWritten", func(t *testing.T) {
+		t.Parallel()
+		s, bucket, meter := setup(t, 1)
+		processes := []*jobs.Submitter{s.Submitter, s.AnotherSubmitter()}
+		ids, errs := make([]models.JobID, 120), make([]error, 120)
+		var racing sync.WaitGroup
+		for i := range ids {
+			racing.Go(func() {
+				job, _, err := processes[i%2].Submit(t.Context(), s.Client, submission("same", "0"))
+				if errs[i] = err; err == nil {
+					ids[i] = job.ID
+				}
+			})
+		}
+		racing.Wait()
+
+		for i := range ids {
+			require.NoError(t, errs[i])
+			require.Equal(t, ids[0], ids[i])
+		}
+		require.Zero(t, bucket.left, "one job took one token")
+		require.Empty(t, meter.refused)
+	})
+
+	t.Run("WaitsForAKeyThatAnotherProcessHoldsUntilItIsGivenBack", func(t *testing.T) {
+		t.Parallel()
+		s, bucket, _ := setup(t, 1)
+		bucket.Take(t.Context(), "", []string{"k"}, 1)
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+			done <- err
+		}()
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("other", "0"))
+		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeRateLimited}, "there is no token for another key")
+
+		bucket.Give(t.Context(), "", []string{"k"}, 1)
+
+		require.NoError(t, <-done, "the other one came to nothing")
+		require.Zero(t, bucket.left)
+	})
+
+	t.Run("TakesOneTokenForTwoOfAKeyInOneCall", func(t *testing.T) {
+		t.Parallel()
+		s, bucket, _ := setup(t, 2)
+
+		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, []jobs.Submission{
+			submission("a", "0"), submission("a", "0"), submission("b", "0"), submission("c", "0"), submission("c", "0"),
+		})
+
+		require.NoError(t, err)
+		require.Equal(t, got[0].Job.ID, got[1].Job.ID)
+		require.Nil(t, got[2].Refused)
+		for _, answer := range got[3:] {
+			require.Equal(t, jobs.CodeRateLimited, answer.Refused.Code)
+		}
 		require.Zero(t, bucket.left)
 	})
 

@@ -139,11 +139,11 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 	}
 	if err := s.write(ctx, call); err != nil {
 		if ctx.Err() == nil { // else the jobs may still be written
-			admitted.giveBack(ctx, len(all))
+			admitted.giveBack(ctx, call.tokens())
 		}
 		return nil, wrap(err, "submit %s", countOf(len(all), "job"))
 	}
-	admitted.giveBack(ctx, admitted.taken-len(call.written))
+	admitted.giveBack(ctx, call.tokens())
 	for _, job := range call.written {
 		admitted.accepted(job)
 	}

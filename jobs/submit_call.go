@@ -32,6 +32,10 @@ type submission struct {
 	// key was used before.
 	image    reference
 	badImage error
+	// token is whether it has taken one of the account's rate.
+	token bool
+	// like is one before it in the call that asks for a token under the same key.
+	like *submission
 }
 
 // submissionBytes is how many bytes of prompts, params and metadata weigh as much
@@ -64,6 +68,17 @@ func (c *submitCall) size() int {
 // key is the idempotency key of one of the call's submissions.
 func (c *submitCall) key(one *submission) models.JobKey {
 	return models.JobKey{Account: c.account, Key: one.asked.IdempotencyKey}
+}
+
+// tokens are its submissions that hold a token and were not written.
+func (c *submitCall) tokens() (unused []*submission) {
+	written := keyedBy(c.written, func(job *models.Job) models.JobID { return job.ID })
+	for i := range c.set {
+		if one := &c.set[i]; one.token && written[one.asked.ID] == nil {
+			unused = append(unused, one)
+		}
+	}
+	return unused
 }
 
 // write decides on each of a call's submissions that was not refused yet, and

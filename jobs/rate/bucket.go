@@ -1,30 +1,66 @@
 package rate
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/reelay/reelay/jobs"
 )
 
 // bucket is a token bucket that holds a minute's worth and fills evenly: until
-// when what was taken of it is paid for. take.lua has the same arithmetic.
-type bucket struct{ paid time.Time }
+// when what was taken of it is paid for, and which idempotency keys hold a token, by
+// when they got it. take.lua and give.lua have the same arithmetic.
+type bucket struct {
+	paid time.Time
+	held map[string]time.Time
+}
 
-// take takes up to n tokens (below 0: gives back) and tells how many, and in how
-// long the rest, or a full bucket, will be there.
-func (b *bucket) take(now time.Time, n, perMinute int) (taken int, wait time.Duration) {
+// take takes a token for each of the keys that holds none, and returns in how long those
+// of the refused ones, or a full bucket, will be there.
+func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
 	each := float64(time.Minute) / float64(perMinute)
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
-	taken = n
-	if n > 0 {
-		taken = min(n, int(math.Floor(float64(time.Minute-owed)/each+0.01)))
+	left, refused := int(math.Floor(float64(time.Minute-owed)/each+0.01)), 0
+	maps.DeleteFunc(b.held, func(_ string, since time.Time) bool { return now.Sub(since) >= holds })
+	for _, key := range keys {
+		_, held := b.held[key]
+		switch {
+		case key != "" && held:
+			tokens = append(tokens, jobs.TokenHeld)
+		case left > 0:
+			tokens, left, owed = append(tokens, jobs.TokenTaken), left-1, owed+time.Duration(each)
+			b.hold(key, now)
+		default:
+			tokens, refused = append(tokens, jobs.TokenRefused), refused+1
+		}
 	}
-	owed = max(0, owed+time.Duration(float64(taken)*each))
 	b.paid = now.Add(owed)
-	if rest := min(n-taken, perMinute); rest > 0 {
+	if rest := min(refused, perMinute); rest > 0 {
 		wait = max(0, owed+time.Duration(math.Ceil(float64(rest)*each))-time.Minute)
 	}
-	return taken, wait
+	return tokens, wait
+}
+
+func (b *bucket) hold(key string, now time.Time) {
+	if key == "" {
+		return
+	}
+	if b.held == nil {
+		b.held = map[string]time.Time{}
+	}
+	b.held[key] = now
+}
+
+// give gives back the tokens of the keys.
+func (b *bucket) give(now time.Time, keys []string, perMinute int) {
+	each := float64(time.Minute) / float64(perMinute)
+	owed := min(max(b.paid.Sub(now), 0), time.Minute)
+	b.paid = now.Add(max(0, owed-time.Duration(float64(len(keys))*each)))
+	for _, key := range keys {
+		delete(b.held, key)
+	}
 }
 
 // maxBuckets bounds what one process counts by itself: beyond it, it lets pass.
@@ -36,18 +72,25 @@ type local struct {
 	buckets map[string]*bucket
 }
 
-func (l *local) take(now time.Time, name string, n, perMinute int) (taken int, wait time.Duration) {
+func (l *local) take(now time.Time, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[name]
 	if b == nil {
-		if !l.room(now) {
-			return n, 0
-		}
 		b = &bucket{}
-		l.buckets[name] = b
+		if l.room(now) {
+			l.buckets[name] = b
+		}
 	}
-	return b.take(now, n, perMinute)
+	return b.take(now, keys, perMinute)
+}
+
+func (l *local) give(now time.Time, name string, keys []string, perMinute int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.buckets[name]; b != nil {
+		b.give(now, keys, perMinute)
+	}
 }
 
 // room tells whether one more bucket may be kept. Full ones need not be.

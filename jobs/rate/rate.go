@@ -2,15 +2,19 @@
 // used, so that all processes count together.
 //
 // A bucket is one key, "{prefix}:rate:NAME": until when what was taken is paid
-// for, by Redis's own clock. It expires when the bucket is full again, so that
-// who does nothing leaves nothing. While Redis is away, slow, full or read-only
+// for, by Redis's own clock. Beside it, "{prefix}:rate:NAME:keys" is which idempotency
+// keys were given a token lately. Both expire, so that an account that submits nothing
+// leaves nothing. While Redis is away, slow, full or read-only
 // each process counts by itself and begins with full buckets: n processes let up
 // to n times the rate pass, and nobody is shut out because Redis is.
 package rate
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -22,11 +26,18 @@ import (
 //go:embed take.lua
 var takeSource string
 
-var takeScript = redis.NewScript(takeSource)
+//go:embed give.lua
+var giveSource string
 
-// callTimeout is what a Redis that does not answer costs a call. The client's
-// breaker spares most calls even that.
-const callTimeout = 200 * time.Millisecond
+var takeScript, giveScript = redis.NewScript(takeSource), redis.NewScript(giveSource)
+
+const (
+	// callTimeout is what a Redis that does not answer costs a call. The client's
+	// breaker spares most calls even that.
+	callTimeout = 200 * time.Millisecond
+	// holds is for how long a key holds its token: longer than a job takes to be written.
+	holds = 10 * time.Second
+)
 
 // Limiter is buckets in Redis.
 type Limiter struct {
@@ -44,43 +55,65 @@ func New(client redis.UniversalClient, prefix string) *Limiter {
 	return &Limiter{client: client, prefix: "{" + prefix + "}:rate:"}
 }
 
-// Take takes up to n tokens (at least 1) from the bucket of that name, which
-// holds perMinute (at least 1) and fills evenly by as many each minute. It
-// returns how many it took, and after how long the rest, or a full bucket if the
-// rest is more, will be there if nobody else takes them.
-func (l *Limiter) Take(ctx context.Context, name string, n, perMinute int) (taken int, wait time.Duration) {
-	taken, wait, err := l.run(ctx, name, n, perMinute)
+// Take takes a token for each of some submits from the bucket of that name, which holds
+// perMinute (at least 1) and fills evenly by as many each minute: see jobs.Rates.
+func (l *Limiter) Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
+	tokens, wait, err := l.take(ctx, name, keys, perMinute)
 	if err != nil {
-		return l.alone.take(time.Now(), name, n, perMinute)
+		return l.alone.take(time.Now(), name, keys, perMinute)
 	}
-	return taken, wait
+	return tokens, wait
 }
 
-// Give gives n tokens back that were taken and not used.
-func (l *Limiter) Give(ctx context.Context, name string, n, perMinute int) {
-	if n <= 0 {
+// Give gives back the tokens of submits that wrote no job.
+func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinute int) {
+	if len(keys) == 0 {
 		return
 	}
-	if _, _, err := l.run(context.WithoutCancel(ctx), name, -n, perMinute); err != nil {
-		l.alone.take(time.Now(), name, -n, perMinute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	err := giveScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute)...).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		l.alone.give(time.Now(), name, keys, perMinute)
 	}
 }
 
-func (l *Limiter) run(ctx context.Context, name string, n, perMinute int) (int, time.Duration, error) {
+func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := takeScript.Run(ctx, l.client, []string{l.prefix + name}, n, perMinute).Slice()
+	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, holds.Microseconds())...).StringSlice()
 	if err != nil {
-		return 0, 0, err
+		return nil, 0, err
 	}
-	if len(answer) != 2 {
-		return 0, 0, fmt.Errorf("take.lua answered %v", answer)
+	if len(answer) != 2 || len(answer[0]) != len(keys) {
+		return nil, 0, fmt.Errorf("take.lua answered %v", answer)
 	}
-	taken, ok := answer[0].(int64)
-	text, isText := answer[1].(string)
-	micros, err := strconv.ParseInt(text, 10, 64)
-	if !ok || !isText || err != nil {
-		return 0, 0, fmt.Errorf("take.lua answered %v", answer)
+	for _, letter := range answer[0] {
+		token, known := letters[letter]
+		if !known {
+			return nil, 0, fmt.Errorf("take.lua answered %v", answer)
+		}
+		tokens = append(tokens, token)
 	}
-	return int(taken), time.Duration(micros) * time.Microsecond, nil
+	micros, err := strconv.ParseInt(answer[1], 10, 64)
+	return tokens, time.Duration(micros) * time.Microsecond, err
+}
+
+// letters are take.lua's answers.
+var letters = map[rune]jobs.Token{'t': jobs.TokenTaken, 'h': jobs.TokenHeld, 'r': jobs.TokenRefused}
+
+func (l *Limiter) keys(name string) []string {
+	return []string{l.prefix + name, l.prefix + name + ":keys"}
+}
+
+// args are a script's arguments. Of idempotency keys Redis gets digests only.
+func args(keys []string, others ...any) []any {
+	for _, key := range keys {
+		if key != "" {
+			sum := sha256.Sum256([]byte(key))
+			key = base64.RawStdEncoding.EncodeToString(sum[:16])
+		}
+		others = append(others, key)
+	}
+	return others
 }

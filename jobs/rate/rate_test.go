@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,19 @@ func newLimiter(t *testing.T, address string) *rate.Limiter {
 	return rate.New(client, t.Name())
 }
 
+// plain are submits without a key.
+func plain(n int) []string { return make([]string, n) }
+
+// taken is how many of them got a token.
+func taken(tokens []jobs.Token, _ time.Duration) (n int) {
+	for _, token := range tokens {
+		if token == jobs.TokenTaken {
+			n++
+		}
+	}
+	return n
+}
+
 func TestTake(t *testing.T) {
 	t.Parallel()
 
@@ -45,63 +59,76 @@ func TestTake(t *testing.T) {
 		t.Parallel()
 		one, two := newLimiter(t, shared.URL()), newLimiter(t, shared.URL())
 
-		first, _ := one.Take(t.Context(), "a", 4, 6)
-		second, wait := two.Take(t.Context(), "a", 4, 6)
+		first := taken(one.Take(t.Context(), "a", plain(4), 6))
+		tokens, wait := two.Take(t.Context(), "a", plain(4), 6)
 
-		require.Equal(t, []int{4, 2}, []int{first, second})
+		require.Equal(t, []int{4, 2}, []int{first, taken(tokens, wait)})
 		require.InDelta(t, 20, wait.Seconds(), 5, "two tokens come in 20 s")
-		other, _ := two.Take(t.Context(), "b", 6, 6)
-		require.Equal(t, 6, other, "another bucket is another's")
+		require.Equal(t, 6, taken(two.Take(t.Context(), "b", plain(6), 6)), "another bucket is another's")
 	})
 
 	t.Run("PassesAfterTheTimeThatItSaid", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 		const perMinute = 600 // one each 100 ms
-		limiter.Take(t.Context(), "a", perMinute, perMinute)
-		taken, wait := limiter.Take(t.Context(), "a", 1, perMinute)
-		for taken > 0 { // what came in meanwhile
-			taken, wait = limiter.Take(t.Context(), "a", 1, perMinute)
+		limiter.Take(t.Context(), "a", plain(perMinute), perMinute)
+		tokens, wait := limiter.Take(t.Context(), "a", plain(1), perMinute)
+		for taken(tokens, wait) > 0 { // what came in meanwhile
+			tokens, wait = limiter.Take(t.Context(), "a", plain(1), perMinute)
 		}
 		require.Positive(t, wait)
 		require.LessOrEqual(t, wait, 100*time.Millisecond)
 
 		<-time.After(wait) // Redis has a clock of its own
 
-		taken, _ = limiter.Take(t.Context(), "a", 1, perMinute)
-		require.Equal(t, 1, taken)
+		require.Equal(t, 1, taken(limiter.Take(t.Context(), "a", plain(1), perMinute)))
 	})
 
 	t.Run("SaysWhenAFullBucketIsThereForMoreThanItHolds", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 
-		taken, wait := limiter.Take(t.Context(), "a", 1000, 300)
+		tokens, wait := limiter.Take(t.Context(), "a", plain(1000), 300)
 
-		require.Equal(t, 300, taken)
+		require.Equal(t, 300, taken(tokens, wait))
 		require.InDelta(t, 60, wait.Seconds(), 1)
 	})
 
 	t.Run("GetsTokensBack", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
-		limiter.Take(t.Context(), "a", 5, 5)
+		limiter.Take(t.Context(), "a", plain(5), 5)
 
-		limiter.Give(t.Context(), "a", 2, 5)
-		limiter.Give(t.Context(), "a", 0, 5)
+		limiter.Give(t.Context(), "a", plain(2), 5)
+		limiter.Give(t.Context(), "a", nil, 5)
 
-		taken, _ := limiter.Take(t.Context(), "a", 5, 5)
-		require.Equal(t, 2, taken)
+		require.Equal(t, 2, taken(limiter.Take(t.Context(), "a", plain(5), 5)))
 	})
 
 	t.Run("HoldsNoMoreThanAFullBucket", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 
-		limiter.Give(t.Context(), "a", 100, 5)
+		limiter.Give(t.Context(), "a", plain(100), 5)
 
-		taken, _ := limiter.Take(t.Context(), "a", 100, 5)
-		require.Equal(t, 5, taken)
+		require.Equal(t, 5, taken(limiter.Take(t.Context(), "a", plain(100), 5)))
+	})
+
+	t.Run("GivesAKeyOneTokenUntilItIsGivenBack", func(t *testing.T) {
+		t.Parallel()
+		one, two := newLimiter(t, shared.URL()), newLimiter(t, shared.URL())
+
+		first, _ := one.Take(t.Context(), "a", []string{"k", "k", ""}, 2)
+		second, wait := two.Take(t.Context(), "a", []string{"k", "other"}, 2)
+		one.Give(t.Context(), "a", []string{"k"}, 2)
+		third, _ := two.Take(t.Context(), "a", []string{"other", "k"}, 2)
+
+		require.Equal(t, []jobs.Token{jobs.TokenTaken, jobs.TokenHeld, jobs.TokenTaken}, first)
+		require.Equal(t, []jobs.Token{jobs.TokenHeld, jobs.TokenRefused}, second)
+		require.InDelta(t, 30, wait.Seconds(), 5, "for the refused one alone")
+		require.Equal(t, []jobs.Token{jobs.TokenTaken, jobs.TokenRefused}, third, "k has none any longer")
+		elsewhere, _ := two.Take(t.Context(), "b", []string{"k"}, 2)
+		require.Equal(t, []jobs.Token{jobs.TokenTaken}, elsewhere, "another account's key is another")
 	})
 }
 
@@ -117,19 +144,18 @@ func TestOutage(t *testing.T) {
 			proxy := faultproxy.New(t, "tcp", address.Host)
 			address.Host = proxy.Addr()
 			limiter := newLimiter(t, address.String())
-			taken, _ := limiter.Take(t.Context(), "a", 3, 3)
-			require.Equal(t, 3, taken)
+			require.Equal(t, 3, taken(limiter.Take(t.Context(), "a", plain(3), 3)))
 
 			fault(proxy)
 
 			clock := testrun.StartQuietClock()
-			taken, _ = limiter.Take(t.Context(), "a", 2, 3)
-			require.Equal(t, 2, taken, "it begins anew: nobody is shut out")
+			require.Equal(t, 2, taken(limiter.Take(t.Context(), "a", plain(2), 3)), "it begins anew: nobody is shut out")
 			require.Less(t, clock.Elapsed(), 5*time.Second)
+			got := 0
 			for range 5 {
-				taken, _ = limiter.Take(t.Context(), "a", 2, 3)
+				got = taken(limiter.Take(t.Context(), "a", plain(2), 3))
 			}
-			require.Zero(t, taken, "but it counts")
+			require.Zero(t, got, "but it counts")
 		})
 	}
 }
