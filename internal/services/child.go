@@ -104,7 +104,7 @@ func (c *Child) start() (*guard, error) {
 		c.cmd.Stdin = strings.NewReader(c.config.Input)
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	DieWithParent(c.cmd.SysProcAttr, c.config.Stop)
+	dieWithParent(c.cmd.SysProcAttr, c.config.Stop)
 	c.config.account.apply(c.cmd.SysProcAttr)
 
 	c.cmd.ExtraFiles = c.config.Files

@@ -4,5 +4,5 @@ package services
 
 import "syscall"
 
-// DieWithParent has nothing to ask of this kernel.
-func DieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
+// dieWithParent has nothing to ask of this kernel: the guard does it alone.
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/reelay/reelay/internal/services"
 )
 
 // Main calls run, which is m.Run or begins and ends what a package's tests share
@@ -41,14 +39,39 @@ func endWith(parent int) {
 	os.Exit(1)
 }
 
-// Command is exec.CommandContext with the test's context. The kernel (of Linux)
-// kills the program if the test binary is killed, and the test's end kills its
-// process group.
+// Command is exec.CommandContext with the test's context. The program and all
+// that it starts in its process group are killed when the test ends, or when the
+// test binary does, however that ends.
 func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 	t.Helper()
+	leader, end := startLeader(t)
 	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	services.DieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: leader}
+	cmd.Cancel = end
 	return cmd
+}
+
+// startLeader starts a process that leads a process group, and that kills it when
+// the other end of its input is closed: by end, or by the kernel when this process
+// has ended.
+func startLeader(t testing.TB) (pid int, end func() error) {
+	t.Helper()
+	input, held, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer input.Close()
+	leader := exec.Command("/bin/sh", "-c", "read -r line; kill -s KILL 0")
+	leader.Stdin = input
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := leader.Start(); err != nil {
+		held.Close()
+		t.Fatal(err)
+	}
+	end = held.Close
+	t.Cleanup(func() {
+		_ = end() // by now the context may have done it
+		_ = leader.Wait()
+	})
+	return leader.Process.Pid, end
 }

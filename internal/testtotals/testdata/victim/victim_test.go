@@ -23,7 +23,7 @@ func TestVictim(t *testing.T) {
 	_, err = services.StartRedis(t.Context(), services.RedisConfig{Test: true})
 	require.NoError(t, err)
 	require.NoError(t, testrun.Command(t, "sleep", "1000").Start())
-	require.NoError(t, testrun.Command(t, "bash", "-c", "while true; do sleep 0.1; done").Start())
+	require.NoError(t, testrun.Command(t, "bash", "-c", "(while true; do sleep 0.1; done) & wait").Start())
 
 	switch os.Getenv("VICTIM_END") {
 	case "panic":
