@@ -67,16 +67,12 @@ func (o *ownServices) list(r *roster) {
 	}
 }
 
-// storePatience is how often in a row a store may fail to start again before all
-// goes down.
-const storePatience = 5
-
 // keep starts again what ends by itself, on the same data and at the same
-// address, until ctx ends. It returns an error when that fails for good.
+// address, until ctx ends. It returns an error when no try can succeed.
 func (o *ownServices) keep(ctx context.Context, r *roster) error {
 	group, ctx := errgroup.WithContext(ctx)
 	keep := func(name string, child *services.Child, restart func(context.Context) (*services.Child, error)) {
-		keeper := services.Keeper{Name: name, Patience: storePatience, Start: func(ctx context.Context) (*services.Child, error) {
+		keeper := services.Keeper{Name: name, Permanent: services.Permanent, Start: func(ctx context.Context) (*services.Child, error) {
 			again, err := restart(ctx)
 			if err == nil {
 				r.set(name, again.Pid())

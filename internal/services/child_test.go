@@ -3,6 +3,8 @@ package services_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -156,18 +158,54 @@ func TestKeeper(t *testing.T) {
 		require.NoError(t, services.Keeper{Name: "shell"}.Run(t.Context(), child))
 	})
 
+	t.Run("TriesAgainUntilTheCauseHasPassed", func(t *testing.T) {
+		t.Parallel()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		first, err := start("exit 3")(ctx)
+		require.NoError(t, err)
+		started := make(chan *services.Child, 1)
+		ended := make(chan error, 1)
+		tries := 0
+		keeper := services.Keeper{Name: "shell", Permanent: services.Permanent, Start: func(ctx context.Context) (*services.Child, error) {
+			if tries++; tries == 1 {
+				return nil, fmt.Errorf("postgres does not answer: %w", &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)})
+			}
+			if tries <= 6 {
+				return nil, fmt.Errorf("start postgres: %w", &os.PathError{Op: "open", Path: "postgres.log", Err: syscall.ENOSPC})
+			}
+			child, err := start("sleep 1000")(ctx)
+			started <- child
+			return child, err
+		}}
+		go func() { ended <- keeper.Run(ctx, first) }()
+
+		second := <-started
+		cancel()
+
+		require.NoError(t, <-ended)
+		require.NoError(t, second.Stop(t.Context()))
+	})
+
 	t.Run("SaysWhyItGivesUp", func(t *testing.T) {
 		t.Parallel()
 
-		child, err := start("exit 3")(t.Context())
-		require.NoError(t, err)
-		keeper := services.Keeper{Name: "shell", Patience: 3, Start: func(context.Context) (*services.Child, error) {
-			return nil, errors.New("its disk is full")
-		}}
+		for _, cause := range []error{
+			fmt.Errorf("start postgres: %w", &os.PathError{Op: "fork/exec", Path: "/nowhere/postgres", Err: os.ErrNotExist}),
+			errors.New("postgres ended unexpectedly: PANIC:  could not locate a valid checkpoint record"),
+			&services.MissingError{Name: "Redis"},
+		} {
+			child, err := start("exit 3")(t.Context())
+			require.NoError(t, err)
+			keeper := services.Keeper{Name: "shell", Permanent: services.Permanent, Start: func(context.Context) (*services.Child, error) {
+				return nil, cause
+			}}
 
-		err = keeper.Run(t.Context(), child)
+			err = keeper.Run(t.Context(), child)
 
-		require.EqualError(t, err, "shell ended and could not be started again in 3 tries: its disk is full")
+			require.ErrorContains(t, err, "shell ended and cannot be started again: ")
+			require.ErrorIs(t, err, cause)
+		}
 	})
 }
 
