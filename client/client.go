@@ -87,8 +87,17 @@ func (c *Client) Endpoint() string { return c.endpoint.String() }
 type caller struct{ *Client }
 
 // MakeRequest posts one operation and decodes its answer into resp.Data. Its
-// error is an *Error.
+// error is an *Error. After UNAVAILABLE the idle connections are closed: they may all
+// lead to the one api process that is cut off.
 func (c caller) MakeRequest(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
+	err := c.post(ctx, req, resp)
+	if ErrorCode(err) == CodeUnavailable {
+		c.http.CloseIdleConnections()
+	}
+	return err
+}
+
+func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	body, err := json.Marshal(req)

@@ -164,6 +164,22 @@ func TestCallFails(t *testing.T) {
 		require.Equal(t, client.CodeUnavailable, client.ErrorCode(err))
 	})
 
+	t.Run("LeavesTheConnectionsOfAnAPIThatIsUnavailable", func(t *testing.T) {
+		t.Parallel()
+		connections := map[string]bool{}
+		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			connections[r.RemoteAddr] = true // one call after the other
+			io.WriteString(w, `{"data": null, "errors": [{"message": "PostgreSQL is away.", "extensions": {"code": "UNAVAILABLE"}}]}`)
+		}, client.WithTries(1))
+
+		for range 3 {
+			_, err := c.Viewer(t.Context())
+			require.Equal(t, client.CodeUnavailable, client.ErrorCode(err))
+		}
+
+		require.Len(t, connections, 3)
+	})
+
 	t.Run("CancelledCallSaysSo", func(t *testing.T) {
 		t.Parallel()
 		c, _ := serve(t, nil)

@@ -69,6 +69,7 @@ func newEndingAPI(t *testing.T) (a *api, restart func()) {
 type answer struct {
 	status int
 	header http.Header
+	closes bool // the connection
 	Data   map[string]any
 	Errors []problem
 }
@@ -111,7 +112,7 @@ func send(t *testing.T, method, url, key, contentType string, body []byte) answe
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
-	a := answer{status: res.StatusCode, header: res.Header}
+	a := answer{status: res.StatusCode, header: res.Header, closes: res.Close}
 	require.NoError(t, json.Unmarshal(raw, &a), string(raw))
 	return a
 }

@@ -200,10 +200,15 @@ func accepted(r *http.Request) string {
 	return mediaJSON
 }
 
-// retryAfter says in an answer's header when to ask again, if its first error knows.
+// retryAfter says in an answer's header when to ask again, if its first error knows. After
+// UNAVAILABLE it closes the connection: a load balancer may lead the next one to another
+// process, which PostgreSQL answers.
 func retryAfter(header http.Header, shown gqlerror.List) {
 	if len(shown) == 0 {
 		return
+	}
+	if shown[0].Extensions["code"] == string(jobs.CodeUnavailable) {
+		header.Set("Connection", "close")
 	}
 	if seconds, ok := shown[0].Extensions["retryAfterSeconds"].(int); ok {
 		header.Set("Retry-After", strconv.Itoa(seconds))

@@ -30,6 +30,7 @@ func TestOutage(t *testing.T) {
 		require.Equal(t, "2", a.header.Get("Retry-After"))
 		require.Equal(t, []string{"UNAVAILABLE"}, a.codes())
 		require.EqualValues(t, 2, a.Errors[0].Extensions["retryAfterSeconds"])
+		require.True(t, a.closes, "the next call may reach another process")
 	})
 
 	for name, code := range map[string]string{
@@ -46,6 +47,7 @@ func TestOutage(t *testing.T) {
 			require.Equal(t, []string{"UNAVAILABLE"}, got.codes(), "%+v", got.Errors)
 			require.EqualValues(t, 2, got.Errors[0].Extensions["retryAfterSeconds"])
 			require.Equal(t, "2", got.header.Get("Retry-After"))
+			require.True(t, got.closes, "the next call may reach another process")
 			require.Zero(t, a.Count(t, "jobs"))
 			require.Zero(t, a.Count(t, "outbox"))
 		})

@@ -430,3 +430,20 @@ func TestAnswer(t *testing.T) {
 		})
 	})
 }
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+
+	for status, closes := range map[int]bool{http.StatusOK: false, http.StatusNotFound: false, http.StatusServiceUnavailable: true} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, func(t *testing.T, conn net.Conn) {
+				send(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+				res, _, _ := answer(t, bufio.NewReader(conn))
+
+				require.Equal(t, closes, res.Close, "the next request may reach another process")
+			})
+		})
+	}
+}

@@ -55,9 +55,11 @@ func (w *writer) WriteHeader(status int) {
 	w.to.WriteHeader(status)
 }
 
-// begin notes that an answer begins. mu is held.
+// begin notes that an answer begins. It closes the connection behind an answer that this
+// process cannot serve now, so that the client's next request may reach another process. mu
+// is held.
 func (w *writer) begin(status int) {
-	if !w.begun && w.body.isLeft() {
+	if !w.begun && (w.body.isLeft() || status == http.StatusServiceUnavailable) {
 		w.to.Header().Set("Connection", "close")
 	}
 	w.begun = w.begun || status >= 200 || status == http.StatusSwitchingProtocols
