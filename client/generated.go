@@ -3487,7 +3487,7 @@ func (v *commitCheckpointResponse) GetCommitCheckpoint() HeartbeatPayload { retu
 
 // completeJobResponse is returned by completeJob on success.
 type completeJobResponse struct {
-	// With leaseNext the answer carries the next job at once, if there is one: one request per job.
+	// With leaseNext the answer carries the next job at once, if there is one: one request per job. A repeated call gets the same lease again, and none once the worker has ended that one.
 	CompleteJob EndPayload `json:"completeJob"`
 }
 
