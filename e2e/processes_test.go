@@ -96,6 +96,8 @@ func (c *crowd) member(ctx context.Context, api *client.Client, name int) {
 }
 
 func (c *crowd) submit(ctx context.Context, api *client.Client, key string) string {
+	ctx, cancel := context.WithTimeout(ctx, testrun.WaitLimit)
+	defer cancel()
 	params := json.RawMessage(`{"durationSeconds": 1, "fps": 6, "pace": 0}`)
 	for ctx.Err() == nil {
 		done, err := api.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: new("one of a crowd"), Params: &params, IdempotencyKey: &key})
@@ -114,6 +116,8 @@ func (c *crowd) submit(ctx context.Context, api *client.Client, key string) stri
 // follow sees a job through. Its watcher must be told of its end, whoever served
 // the beginning.
 func (c *crowd) follow(ctx context.Context, api *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(ctx, testrun.WaitLimit)
+	defer cancel()
 	var last *client.Job
 	for job, err := range api.WatchJob(ctx, id, 50*time.Millisecond) {
 		if err == nil {
@@ -134,8 +138,7 @@ func TestProcesses(t *testing.T) {
 		t.Parallel()
 
 		s := start(t, "--api", "3", "--control", "2", "--agents", "2")
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
+		ctx := t.Context()
 		c := &crowd{stop: make(chan struct{})}
 		for name := range 4 {
 			c.members.Go(func() { c.member(ctx, s.client(t), name) })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,6 @@ type browser struct {
 	client *http.Client
 	url    string
 }
-
-const requestLimit = 20 * time.Second
 
 // answer is what a browser got.
 type answer struct {
@@ -81,7 +80,7 @@ func (b *browser) logIn(t *testing.T) {
 func (b *browser) request(t *testing.T, method, path string, form url.Values, header http.Header) answer {
 	t.Helper()
 	// A stream that opens where a page should be must fail the test, not hang it.
-	ctx, cancel := context.WithTimeout(t.Context(), requestLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(form.Encode()))
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -40,7 +41,7 @@ func TestSlowReader(t *testing.T) {
 	defer live.Body.Close()
 	require.Equal(t, http.StatusOK, live.StatusCode)
 
-	require.Eventually(t, func() bool { return followers() == 0 }, 30*time.Second, time.Millisecond, "it was cut off")
+	testrun.Eventually(t, "it was cut off", func() bool { return followers() == 0 })
 	left()
 	_, err = io.ReadAll(live.Body)
 	require.Error(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -148,7 +149,7 @@ func TestHandler_KnowsItsCallers(t *testing.T) {
 
 		crowd()
 
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 		defer cancel()
 		err = wsjson.Write(ctx, conn, map[string]string{"type": "ping"})
 		if err == nil {

@@ -256,14 +256,13 @@ func TestIndex(t *testing.T) {
 		require.NoError(t, index.Rebuild(t.Context(), nil))
 		server.Kill()
 
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
+		ctx, clock := t.Context(), testrun.StartQuietClock()
 		_, err := index.First(ctx, queuesOf("preview"), 1)
 
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Add(ctx, job("any", models.TierPro, "a", 1, 1)), jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Rebuild(ctx, nil), jobs.ErrIndexLost)
-		require.NoError(t, ctx.Err(), "it must not take long")
+		require.Less(t, clock.Elapsed(), 5*time.Second)
 	})
 }
 

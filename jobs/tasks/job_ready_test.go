@@ -97,7 +97,7 @@ func TestPublish(t *testing.T) {
 		t.Parallel()
 
 		publisher := newPublisher(t, asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 		defer cancel()
 
 		err := publisher.Publish(ctx, message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -29,8 +30,7 @@ type api struct {
 }
 
 const (
-	requestLimit = 20 * time.Second
-	videos       = "/api/video-generations"
+	videos = "/api/video-generations"
 )
 
 func newAPI(t *testing.T) *api {
@@ -72,7 +72,7 @@ func (a answer) code() string {
 
 func (a *api) request(t *testing.T, method, path, body string, header http.Header) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), requestLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
 	require.NoError(t, err)
