@@ -47,7 +47,7 @@ func (s *strict) check() {
 
 // answer serves a stream over one connection that holds nothing, and returns what its
 // handler's Serve returned and how often its answer was used afterwards.
-func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.Stream) error, read func(io.Reader)) (result error, late int64) {
+func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.Stream) error, read func(io.Reader)) (late int64, result error) {
 	ours, conn := net.Pipe()
 	connections := make(chan net.Conn, 1)
 	connections <- ours
@@ -66,7 +66,7 @@ func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.St
 	conn.Close()
 	require.NoError(t, server.Close())
 	served.Wait()
-	return result, used.late.Load()
+	return used.late.Load(), result
 }
 
 type pipes chan net.Conn
@@ -105,7 +105,7 @@ func TestServe(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var got []byte
-			err, late := answer(t, 10*time.Second, func(_ context.Context, s *sse.Stream) error {
+			late, err := answer(t, 10*time.Second, func(_ context.Context, s *sse.Stream) error {
 				time.Sleep(25 * time.Second)
 				return s.Send([]byte("data: 1\n\n"))
 			}, func(conn io.Reader) {
@@ -126,7 +126,7 @@ func TestServe(t *testing.T) {
 		t.Run("EndsWithAReaderThatNeverReads/"+name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				err, late := answer(t, writeLimit, func(ctx context.Context, s *sse.Stream) error {
+				late, err := answer(t, writeLimit, func(ctx context.Context, s *sse.Stream) error {
 					if size > 0 {
 						return s.Send([]byte(strings.Repeat("x", size)))
 					}
