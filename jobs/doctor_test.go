@@ -433,7 +433,7 @@ func TestExamine(t *testing.T) {
 		"presence":         "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
 		"outbox":           "UPDATE outbox SET created_at = now() - interval '2 minutes'",
 		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
-		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL",
+		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",
 		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
 		"event-partitions": "DO $$ BEGIN EXECUTE 'DROP TABLE job_events_' || to_char((now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYY_MM'); END $$",
 		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_kind'::regclass",
