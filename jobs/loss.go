@@ -58,6 +58,9 @@ func (l *held) blamed(ctx context.Context, lost loss) (bool, error) {
 	if err != nil || o.Open || o.EndedAt.After(l.attempt.LastHeartbeatAt) {
 		return false, err
 	}
+	if silent, err := wentSilentWithAPI(ctx, l.change.tx, l.attempt.LastHeartbeatAt); err != nil || silent {
+		return false, err
+	}
 	f, err := models.CountFleetLoss(ctx, l.change.tx, l.job.ID, massWithin, massSilence)
 	if err != nil {
 		return false, fmt.Errorf("count what the fleet lost: %w", err)

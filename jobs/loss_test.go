@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"database/sql"
 	"fmt"
 	"testing"
 
@@ -137,6 +138,89 @@ func TestPoison(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+	})
+}
+
+// TestSilentAPI is about an API process that cannot reach PostgreSQL while another one can.
+func TestSilentAPI(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		processes string // the worker was last heard of a minute ago
+		crashes   int
+	}{
+		"IsNotTheJobsFault":                      {"silent(60, NULL)", 0},
+		"IsNotTheJobsFaultOnceItIsBack":          {"silent(0, 60)", 0},
+		"MayFallSilentUpToAHeartbeatLater":       {"silent(50, NULL)", 0},
+		"MayHaveWrittenAMomentBefore":            {"silent(63, NULL)", 0},
+		"IsNoExcuseForAWorkerThatAnotherHeard":   {"silent(70, NULL)", 1},
+		"IsNoExcuseForAWorkerThatWasSilentFirst": {"silent(40, NULL)", 1},
+		"IsNoneThatIsThere":                      {"silent(1, NULL)", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := jobstest.New(t)
+			s.Exec(t, `CREATE FUNCTION silent(seen integer, silent integer) RETURNS void LANGUAGE sql AS
+				'INSERT INTO api_processes VALUES (gen_random_uuid(), clock_timestamp() - make_interval(secs => seen), clock_timestamp() - make_interval(secs => silent))'`)
+			workers := fleet(t, s, 8)
+			job := s.Submit(t)
+			_, fence := s.Lease(t, workers[0])
+			s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '60 s', lease_expires_at = clock_timestamp() - interval '30 s' WHERE id = ?", fence.AttemptID)
+			s.Exec(t, "SELECT "+c.processes)
+
+			n, err := s.Reaper.Reap(t.Context())
+
+			require.NoError(t, err)
+			require.Equal(t, 1, n, "the job goes to another worker at once")
+			stored := s.Reload(t, job.ID)
+			require.Equal(t, models.JobQueued, stored.Status)
+			require.Equal(t, c.crashes, stored.Crashes)
+		})
+	}
+
+	t.Run("IsNoneThatEndedInGoodOrder", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		ended, killed := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}, &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}
+		require.NoError(t, ended.Pass(t.Context()))
+		require.NoError(t, killed.Pass(t.Context()))
+		require.Equal(t, 2, s.Count(t, "api_processes"))
+
+		ended.End(t.Context())
+
+		require.Equal(t, 1, s.Count(t, "api_processes"))
+	})
+
+	t.Run("NotesWhenItFellSilent", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		process := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}
+		require.NoError(t, process.Pass(t.Context()))
+		silentFrom := func() (at sql.NullTime) {
+			require.NoError(t, s.DB.NewRaw("SELECT silent_from FROM api_processes").Scan(t.Context(), &at))
+			return at
+		}
+		require.False(t, silentFrom().Valid)
+		s.Exec(t, "UPDATE api_processes SET seen_at = clock_timestamp() - interval '1 minute'")
+		require.NoError(t, process.Pass(t.Context()))
+		began := silentFrom()
+		require.True(t, began.Valid)
+
+		require.NoError(t, process.Pass(t.Context()))
+
+		require.Equal(t, began, silentFrom())
+	})
+
+	t.Run("IsForgottenAfterAnHour", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		killed, other := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}, &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}
+		require.NoError(t, killed.Pass(t.Context()))
+		s.Exec(t, "UPDATE api_processes SET seen_at = clock_timestamp() - interval '61 minutes'")
+
+		require.NoError(t, other.Pass(t.Context()))
+
+		require.Equal(t, 1, s.Count(t, "api_processes"))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 )
 
@@ -26,6 +27,34 @@ func WritePresence(ctx context.Context, db bun.IDB, kind ProcessKind, gap time.D
 			seen_at = greatest(seen_at, clock_timestamp())
 		FROM (SELECT seen_at <= clock_timestamp() - make_interval(secs => ?) AS away FROM presence WHERE kind = ? FOR UPDATE) was
 		WHERE kind = ?`, gap.Seconds(), kind, kind).Exec(ctx))
+}
+
+// WriteAPIProcess notes that an API process is there, and when its newest silence of at
+// least gap began. Processes that were silent for as long as kept are forgotten.
+func WriteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID, gap, kept time.Duration) error {
+	_, err := db.NewRaw(`
+		WITH forgotten AS (DELETE FROM api_processes WHERE seen_at < clock_timestamp() - make_interval(secs => ?2) AND id <> ?0)
+		INSERT INTO api_processes AS p (id, seen_at) VALUES (?0, clock_timestamp())
+		ON CONFLICT (id) DO UPDATE SET
+			silent_from = CASE WHEN p.seen_at <= EXCLUDED.seen_at - make_interval(secs => ?1) THEN p.seen_at ELSE p.silent_from END,
+			seen_at = greatest(p.seen_at, EXCLUDED.seen_at)`, id, gap.Seconds(), kept.Seconds()).Exec(ctx)
+	return err
+}
+
+// DeleteAPIProcess forgets an API process.
+func DeleteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID) error {
+	_, err := db.NewRaw("DELETE FROM api_processes WHERE id = ?", id).Exec(ctx)
+	return err
+}
+
+// APIFellSilent tells whether a silence of an API process, of at least gap, began between
+// two times.
+func APIFellSilent(ctx context.Context, db bun.IDB, from, to time.Time, gap time.Duration) (bool, error) {
+	var silent bool
+	err := db.NewRaw(`
+		SELECT EXISTS (SELECT FROM api_processes WHERE silent_from BETWEEN ?0 AND ?1
+			OR seen_at BETWEEN ?0 AND ?1 AND seen_at <= clock_timestamp() - make_interval(secs => ?2))`, from, to, gap.Seconds()).Scan(ctx, &silent)
+	return silent, err
 }
 
 // Outage is what is known of gaps of ours.

@@ -101,7 +101,10 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
 	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
-	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error {
+		defer presence.End(context.WithoutCancel(ctx))
+		return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
+	})
 	group.Go(func() error { return jobs.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return jobs.Every(ctx, "estimates", jobs.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
