@@ -72,6 +72,15 @@ func eta(began time.Time, done, left int) float64 {
 	return time.Since(began).Seconds() / float64(done) * float64(left)
 }
 
+// encodingETA is eta for an encoding. The first frames take the time in which the encoder
+// starts, and say nothing of the others: 0 is not known.
+func encodingETA(began time.Time, frames, of int) float64 {
+	if 10*frames < of {
+		return 0
+	}
+	return eta(began, frames, of-frames)
+}
+
 // answerUntil answers the agent's asks for a checkpoint until the timer fires or
 // the job is cancelled.
 func (r *render) answerUntil(ctx context.Context, timer <-chan time.Time) error {
@@ -166,6 +175,6 @@ func (r *render) reportFrame(began time.Time, frames int) {
 		Message: fmt.Sprintf("encoding, frame %d of %d", frames, r.film.frames),
 		Step:    r.state.step, TotalSteps: r.state.steps,
 		Frame: frames, TotalFrames: r.film.frames,
-		ETASeconds: eta(began, frames, r.film.frames-frames),
+		ETASeconds: encodingETA(began, frames, r.film.frames),
 	})
 }
