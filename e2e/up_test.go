@@ -48,7 +48,7 @@ func TestUp(t *testing.T) {
 			require.NotContains(t, second.output(), key, "keys are shown when they are made")
 		}
 		require.NotContains(t, first.output(), first.keys.AdminKey)
-		until(t, second.client(t), submit(t, second.client(t), "and goes on", 1, 0), completed)
+		until(t, second.client(t), submit(t, second.client(t), "after the restart", 1, 0), completed)
 	})
 
 	t.Run("SaysWhereOtherMachinesReachIt", func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestSlowReader(t *testing.T) {
 			left()
 			require.Equal(t, 1, followers(), "of the job, for all who follow it here")
 			require.NoError(t, reader.conn.Close(websocket.StatusNormalClosure, ""))
-			testrun.Eventually(t, "nobody was left behind", func() bool { return followers() == 0 })
+			testrun.Eventually(t, "no follower is left", func() bool { return followers() == 0 })
 		})
 	}
 }

@@ -23,7 +23,7 @@ const (
 	ResolvedDeleted Resolution = "DELETED"
 )
 
-// Audience is who has to act on a dead letter.
+// Audience is the party that must act on a dead letter.
 type Audience string
 
 const (
@@ -36,7 +36,7 @@ const (
 // dead_letters_of_operators has the same condition.
 const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED')"
 
-// Audience returns who has to act on a dead letter of the class.
+// Audience returns the party that must act on a dead letter of the class.
 func (c FailureClass) Audience() Audience {
 	switch c {
 	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget:
@@ -45,7 +45,7 @@ func (c FailureClass) Audience() Audience {
 	return AudienceOperator
 }
 
-// Audience returns who has to act on it.
+// Audience returns the party that must act on it.
 func (d *DeadLetter) Audience() Audience { return d.FailureClass.Audience() }
 
 // DeadLetter is the record of a run that failed for good, kept until somebody
@@ -197,7 +197,7 @@ type DeadLetterGroup struct {
 	Reason string `bun:"reason"`
 }
 
-// Audience returns who has to act on them.
+// Audience returns the party that must act on them.
 func (g *DeadLetterGroup) Audience() Audience { return g.FailureClass.Audience() }
 
 // GroupDeadLetters counts dead letters by their cause, the most frequent first. Of the

@@ -107,8 +107,8 @@ func (s *strained) fill(t *testing.T, key string, n int) {
 	}
 }
 
-// submitsWhile submits one job after the other while more says so, which is told how
-// many there are, and returns the 99th percentile of the times that they took.
+// submitsWhile submits one job after the other as long as more returns true for their
+// number, and returns the 99th percentile of the times that they took.
 func (s *strained) submitsWhile(t *testing.T, more func(n int) bool) time.Duration {
 	t.Helper()
 	var took []time.Duration

@@ -72,8 +72,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf is who connects: an IPv4 address, or the network of an IPv6 one, in which a
-// single machine has all addresses. It is not valid for loopback.
+// addressOf returns the client's address: an IPv4 address, or the /64 network of an IPv6
+// one, since a single machine can have all addresses of that. It is not valid for loopback.
 func addressOf(conn net.Conn) netip.Prefix {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil || at.Addr().Unmap().IsLoopback() {

@@ -39,7 +39,7 @@ export type BulkAction =
   | 'DELETE'
   | 'SET_TIER';
 
-/** Who has to act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused; else OPERATOR. */
+/** The party that must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused; OPERATOR for all other classes. */
 export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
