@@ -1,10 +1,15 @@
-// Package migrations is the database schema, step by step. Steps only go
-// forward.
+// Package migrations is the database schema, step by step. The first steps, of
+// 20261125, are the schema of version 0.1.0, one file per topic. A released step
+// never changes: a change of the schema is a new step. Steps only go forward, and
+// run while older processes use the database. So an index of a table with rows is
+// made CONCURRENTLY, in a file without .tx. in its name, and a file that alters
+// such a table sets a lock_timeout.
 package migrations
 
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,9 +24,14 @@ var files embed.FS
 // lockKey is the advisory lock that lets one process migrate at a time.
 const lockKey = 0x7265656c6179
 
+// ErrUnreleased means that the database's schema is from before 0.1.0.
+var ErrUnreleased = errors.New("this database was made by a development version before 0.1.0, whose schema cannot be brought up to date; " +
+	"create a new database, or give `reelay up` another --data folder")
+
 // Run brings the schema of db up to date and returns the names of the steps
 // that it took. Any number of processes may call it at once: one works, the
-// others wait for it and then find nothing left to do.
+// others wait for it and then find nothing left to do. It returns ErrUnreleased,
+// and changes nothing, if the schema is from before 0.1.0.
 func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 	steps := migrate.NewMigrations()
 	if err := steps.Discover(files); err != nil {
@@ -44,6 +54,9 @@ func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 	if err := migrator.Init(ctx); err != nil {
 		return nil, fmt.Errorf("prepare the migration table: %w", err)
 	}
+	if err := refuseUnreleased(ctx, migrator, steps); err != nil {
+		return nil, err
+	}
 	group, err := migrator.Migrate(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
@@ -53,6 +66,22 @@ func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 		names = append(names, m.Name)
 	}
 	return names, nil
+}
+
+// refuseUnreleased returns ErrUnreleased if the database has a step older than
+// the first of this program.
+func refuseUnreleased(ctx context.Context, migrator *migrate.Migrator, steps *migrate.Migrations) error {
+	taken, err := migrator.AppliedMigrations(ctx)
+	if err != nil {
+		return fmt.Errorf("read the migration table: %w", err)
+	}
+	first := steps.Sorted()[0].Name
+	for _, step := range taken {
+		if step.Name < first {
+			return ErrUnreleased
+		}
+	}
+	return nil
 }
 
 // lockPause is how long to wait before the lock is asked for again.

@@ -69,7 +69,31 @@ func TestRun(t *testing.T) {
 		require.NoError(t, db.NewRaw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(t.Context(), &locks))
 		require.Zero(t, locks, "the lock is given back")
 	})
+
+	t.Run("RefusesADatabaseFromBeforeTheFirstRelease", func(t *testing.T) {
+		t.Parallel()
+
+		db := empty(t)
+		_, err := migrations.Run(t.Context(), db)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), `
+			DROP TABLE webhook_tries;
+			TRUNCATE bun_migrations;
+			INSERT INTO bun_migrations (name, group_id) VALUES ('20261121090000', 1)`)
+		require.NoError(t, err)
+
+		_, err = migrations.Run(t.Context(), db)
+
+		require.ErrorIs(t, err, migrations.ErrUnreleased)
+		var made bool
+		require.NoError(t, db.NewRaw("SELECT to_regclass('webhook_tries') IS NOT NULL").Scan(t.Context(), &made))
+		require.False(t, made, "it changed the schema")
+	})
 }
+
+// lastOfBaseline is the last step of the schema of 0.1.0, which is made in an
+// empty database: it has nobody to wait for.
+const lastOfBaseline = "20261125001200_processes.tx.up.sql"
 
 func TestSteps(t *testing.T) {
 	t.Parallel()
@@ -79,14 +103,25 @@ func TestSteps(t *testing.T) {
 
 		steps, err := filepath.Glob("*.tx.up.sql")
 		require.NoError(t, err)
-		require.NotEmpty(t, steps)
-		for _, step := range steps[1:] { // the first makes its tables
+		require.Contains(t, steps, lastOfBaseline)
+		for _, step := range steps {
+			if step <= lastOfBaseline {
+				continue
+			}
 			text, err := os.ReadFile(step)
 			require.NoError(t, err)
 			if strings.Contains(string(text), "\nALTER TABLE ") {
 				require.Contains(t, string(text), "SET LOCAL lock_timeout = '5s';\n", step)
 			}
 		}
+	})
+
+	t.Run("OnlyGoForward", func(t *testing.T) {
+		t.Parallel()
+
+		back, err := filepath.Glob("*.down.sql")
+		require.NoError(t, err)
+		require.Empty(t, back)
 	})
 }
 

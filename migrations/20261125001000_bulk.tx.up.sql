@@ -1,26 +1,24 @@
-SET LOCAL lock_timeout = '5s';
-
 -- One action on every job that a filter matched when the operation began.
 CREATE TABLE bulk_operations (
     id          uuid PRIMARY KEY,
     action      text        NOT NULL CHECK (action IN ('CANCEL', 'RETRY', 'REDRIVE', 'DELETE', 'SET_TIER')),
-    -- What was asked for, for people to read: the items are what was matched.
+    -- The request, for people to read. bulk_items holds the jobs that matched.
     filter      jsonb       NOT NULL,
     tier        text,
     per_minute  integer     NOT NULL CHECK (per_minute BETWEEN 1 AND 60000),
-    -- So many items come first; the others wait until they ended well.
+    -- The number of items that come first. The others wait until these ended well.
     canary      integer     NOT NULL CHECK (canary >= 0),
     canary_over boolean     NOT NULL,
     matched     integer     NOT NULL CHECK (matched >= 0),
     done        integer     NOT NULL DEFAULT 0 CHECK (done >= 0),
     failed      integer     NOT NULL DEFAULT 0 CHECK (failed >= 0),
     paused      boolean     NOT NULL DEFAULT false,
-    -- Who started it, as whom it acts.
+    -- The operation acts as the key that started it.
     account_id  uuid        NOT NULL REFERENCES accounts,
     started_by  uuid        NOT NULL REFERENCES api_keys,
     role        text        NOT NULL,
     errors      jsonb       NOT NULL DEFAULT '[]',
-    -- When its pace lets the next item through.
+    -- When per_minute allows the next item.
     next_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at timestamptz,
@@ -28,23 +26,25 @@ CREATE TABLE bulk_operations (
     CHECK ((action = 'SET_TIER') = (tier IS NOT NULL))
 ) WITH (fillfactor = 50);
 
+-- The operations whose next item is due.
 CREATE INDEX bulk_operations_due ON bulk_operations (next_at) WHERE finished_at IS NULL AND NOT paused;
+-- The open operations of an account, whose number is limited.
 CREATE INDEX bulk_operations_open ON bulk_operations (account_id) WHERE finished_at IS NULL;
+-- The finished operations that the upkeep deletes.
 CREATE INDEX bulk_operations_over ON bulk_operations (finished_at) WHERE finished_at IS NOT NULL;
 
--- A job of an operation, in the run in which the filter matched it. Its row may
--- be gone before its turn comes.
+-- A job of an operation, in the run in which the filter matched it. The job's row can be deleted
+-- before the item's turn comes.
 CREATE TABLE bulk_items (
     operation_id uuid     NOT NULL REFERENCES bulk_operations ON DELETE CASCADE,
     seq          integer  NOT NULL,
     job_id       uuid     NOT NULL,
     run          integer  NOT NULL,
     state        text     NOT NULL DEFAULT 'PENDING' CHECK (state IN ('PENDING', 'DONE', 'FAILED')),
-    -- How often it went wrong through a fault of ours.
+    -- How often it failed through a fault of ours.
     tries        smallint NOT NULL DEFAULT 0,
     PRIMARY KEY (operation_id, seq)
 );
 
+-- The next items of an operation, those that never failed first.
 CREATE INDEX bulk_items_pending ON bulk_items (operation_id, tries, seq) WHERE state = 'PENDING';
-
-CREATE INDEX dead_letters_resolved ON dead_letters (fingerprint, id) WHERE resolved_at IS NOT NULL;

@@ -1,17 +1,9 @@
-SET LOCAL lock_timeout = '5s';
-
--- What was predicted when the job was submitted, and what came of it: how long
--- it was queued before a worker was first given it, in this run.
-ALTER TABLE jobs
-    ADD COLUMN predicted_wait_seconds float8,
-    ADD COLUMN waited_seconds         float8;
-
--- How long renders take, as a multiple of what the catalogue reckons: moving
--- averages over the newest jobs that are alike. A job's tries count together.
+-- How long renders take, as a multiple of the catalogue's estimate: moving averages over the
+-- newest jobs of the same kind. All attempts of a job count together.
 CREATE TABLE render_times (
     model            text        NOT NULL,
     resolution       text        NOT NULL,
-    -- Of the film, rounded up; 0 where a model has none.
+    -- The video's length, rounded up. 0 for models without one.
     duration_seconds integer     NOT NULL,
     gpu_type         text        NOT NULL,
     ratio            float8      NOT NULL CHECK (ratio > 0),
@@ -22,20 +14,20 @@ CREATE TABLE render_times (
     PRIMARY KEY (model, resolution, duration_seconds, gpu_type)
 ) WITH (fillfactor = 50);
 
--- How many jobs a second accounts submit: a moving average, as it was when a job
--- came last. It fades since.
+-- How many jobs per second an account submits: a moving average as of the newest job. It decays
+-- from then on.
 CREATE TABLE arrivals (
     account_id      uuid        NOT NULL REFERENCES accounts ON DELETE CASCADE,
     tier            text        NOT NULL REFERENCES lanes,
     model           text        NOT NULL,
     jobs_per_second float8      NOT NULL CHECK (jobs_per_second >= 0),
-    -- What the catalogue reckons for one of them.
+    -- The catalogue's estimate for one job.
     gpu_seconds     float8      NOT NULL,
     until           timestamptz NOT NULL,
     PRIMARY KEY (account_id, tier, model)
 ) WITH (fillfactor = 50);
 
--- Until when jobs have been taken into both.
+-- The time up to which render_times and arrivals include all jobs.
 CREATE TABLE learning (
     only_one boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
     began_at timestamptz NOT NULL DEFAULT clock_timestamp(),

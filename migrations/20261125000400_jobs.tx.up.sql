@@ -1,0 +1,291 @@
+CREATE SEQUENCE job_tickets;
+
+-- Autovacuum starts after a fixed number of dead rows. By default it waits for a fifth of the
+-- table: of ten million jobs of history, two million, and claims read the newest ones first.
+CREATE TABLE jobs (
+    id                     uuid PRIMARY KEY,
+    account_id             uuid        NOT NULL REFERENCES accounts,
+    created_by             uuid REFERENCES api_keys,
+    type                   text        NOT NULL,
+    model                  text        NOT NULL,
+    status                 text        NOT NULL CHECK (status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING', 'COMPLETED', 'FAILED', 'CANCELLED')),
+    run                    integer     NOT NULL DEFAULT 1 CHECK (run >= 1),
+
+    -- The request.
+    params                 jsonb       NOT NULL,
+    metadata               jsonb,
+    user_id                text,
+    idempotency_key        text,
+    request_digest         bytea,
+    max_attempts           integer     NOT NULL CHECK (max_attempts BETWEEN 1 AND 20),
+    -- The client's narrowing of the backoff: backoff, initialDelaySeconds, maxDelaySeconds.
+    retry_policy           jsonb,
+    timeout_seconds        integer     NOT NULL CHECK (timeout_seconds >= 1),
+    run_at                 timestamptz,
+    -- The job fails if no worker started it by then.
+    expires_at             timestamptz,
+    region                 text,
+    require_region         boolean     NOT NULL DEFAULT false,
+    callback_url           text,
+
+    -- The order.
+    tier                   text        NOT NULL CHECK (tier IN ('CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH')),
+    lane                   text        NOT NULL CHECK (lane IN ('CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH')),
+    priority               integer     NOT NULL DEFAULT 0 CHECK (priority BETWEEN -100 AND 100),
+    requeued               boolean     NOT NULL DEFAULT false,
+    -- The age, as a number that only rises. It stays below 2^42.
+    ticket                 bigint      NOT NULL DEFAULT nextval('job_tickets'),
+    -- The order among the account's jobs of a lane, lowest first: requeued jobs, then by
+    -- priority, then by age. It stays below 2^53, so that a score in Redis holds it exactly.
+    queue_order            bigint      NOT NULL GENERATED ALWAYS AS (
+        ((CASE WHEN requeued THEN 0 ELSE 1 END)::bigint << 50) | ((100 - priority)::bigint << 42) | ticket) STORED,
+    -- The jobs that this job depends on and that are not COMPLETED, and images to fetch.
+    blocked_by             integer     NOT NULL DEFAULT 0,
+    -- How many GPU types of its model's list the job has outgrown.
+    gpu_rank               integer     NOT NULL DEFAULT 0 CHECK (gpu_rank >= 0),
+    -- The worker on which the job failed last. Until avoid_until another worker is preferred.
+    avoid_worker_id        uuid,
+    avoid_until            timestamptz,
+
+    -- The run. job_attempts and artifacts add the foreign keys of the ids here.
+    attempt_no             integer     NOT NULL DEFAULT 0,
+    -- Failures of this run that count against max_attempts.
+    failures               integer     NOT NULL DEFAULT 0,
+    -- Crashes and losses without notice of this run since its newest checkpoint.
+    crashes                integer     NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    -- The seq of the newest row in job_events.
+    event_seq              integer     NOT NULL DEFAULT 0,
+    current_attempt_id     uuid,
+    latest_checkpoint_id   uuid,
+    result_id              uuid,
+    output                 jsonb,
+    failure_class          text,
+    failure_reason         text,
+    wasted_gpu_seconds     float8      NOT NULL DEFAULT 0,
+    cancel_by              text,
+    cancel_reason          text,
+    cancel_requested_at    timestamptz,
+    cancel_delivered_at    timestamptz,
+    cancel_stopped_at      timestamptz,
+
+    -- The progress.
+    percent                float8      NOT NULL DEFAULT 0 CHECK (percent BETWEEN 0 AND 100),
+    phase                  text        NOT NULL DEFAULT 'WAITING',
+    progress_message       text,
+    step                   integer,
+    total_steps            integer,
+    frame                  integer,
+    total_frames           integer,
+    eta_seconds            float8,
+    progress_at            timestamptz,
+    -- PROGRESS events are thinned out: the newest one was written at this time and percentage.
+    progress_event_at      timestamptz,
+    progress_event_percent float8,
+
+    -- The forecast at submit, in seconds: until the first lease, and until the job is complete.
+    estimated_gpu_seconds  float8      NOT NULL CHECK (estimated_gpu_seconds > 0),
+    predicted_wait_seconds float8,
+    predicted_seconds      float8,
+    -- How long this run was queued before its first lease.
+    waited_seconds         float8,
+    -- How long this run was QUEUED and how long workers held it, summed over all its waits
+    -- and attempts, without the period that has not ended.
+    queued_seconds         float8      DEFAULT 0,
+    leased_seconds         float8      DEFAULT 0,
+
+    created_at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    queued_at              timestamptz,
+    -- When the newest lease began.
+    leased_at              timestamptz,
+    started_at             timestamptz,
+    completed_at           timestamptz,
+    -- When the prompt and the artifacts were deleted.
+    deleted_at             timestamptz,
+
+    CHECK ((status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')) = (current_attempt_id IS NOT NULL)),
+    CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)),
+    CHECK (status <> 'SCHEDULED' OR run_at IS NOT NULL),
+    -- A cancelled job does not complete.
+    CHECK (status <> 'COMPLETED' OR cancel_requested_at IS NULL),
+    CHECK (status <> 'CANCELLED' OR cancel_requested_at IS NOT NULL),
+    CHECK (status <> 'FAILED' OR failure_class IS NOT NULL),
+    CHECK ((idempotency_key IS NULL) = (request_digest IS NULL)),
+    CONSTRAINT jobs_blocked_by_check CHECK (blocked_by >= 0 AND (blocked_by = 0 OR status IN ('BLOCKED', 'FAILED', 'CANCELLED'))),
+    CONSTRAINT jobs_deleted_check CHECK (deleted_at IS NULL OR status IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_analyze_scale_factor = 0.01, autovacuum_analyze_threshold = 5000);
+
+-- One job per idempotency key of an account. The key comes first because searches ask for it alone.
+CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL;
+
+-- The first job of an account's queue, by lane, promotion, model, GPU rank and region, for
+-- claims. models/queue.go repeats these expressions word for word.
+CREATE INDEX jobs_next ON jobs (
+    lane, account_id, (lane <> tier AND lane <> 'CRITICAL'), model, gpu_rank, (coalesce(CASE WHEN require_region THEN region END, '')),
+    queue_order) WHERE status = 'QUEUED';
+
+-- The next two hold every queued job, but their conditions ask for lane || '' <> '', which only
+-- the statements say that these indexes are for. Claims do not say it: a plan made while little
+-- waits would otherwise use these in place of jobs_next, and read a whole lane once it is long.
+--
+-- An account's jobs of a lane in their order, for lined_up and for the number of jobs ahead.
+CREATE INDEX jobs_in_line ON jobs (account_id, lane, (lane <> tier AND lane <> 'CRITICAL'), queue_order)
+    WHERE status = 'QUEUED' AND lane || '' <> '';
+-- Queue statistics: which models' jobs wait in a lane, and since when.
+CREATE INDEX jobs_by_wait ON jobs (lane, tier, model, queued_at) WHERE status = 'QUEUED' AND lane || '' <> '';
+
+-- The number of a user's waiting jobs.
+CREATE INDEX jobs_waiting_of_user ON jobs (account_id, user_id)
+    WHERE user_id IS NOT NULL AND status IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
+-- The jobs that become due.
+CREATE INDEX jobs_starting ON jobs (run_at) WHERE status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0;
+-- The jobs that expire before they start.
+CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at IS NOT NULL;
+-- Queue statistics: the jobs that workers hold.
+CREATE INDEX jobs_live ON jobs (lane, model) WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING');
+
+-- Lists and counts of jobs (models/job_list.go), of all accounts and of one. No id is NULL:
+-- NULLS FIRST is an order that the primary key does not have, so that PostgreSQL does not walk
+-- the primary key and filter.
+CREATE INDEX jobs_by_kind ON jobs (status, tier, type, model, id NULLS FIRST);
+CREATE INDEX jobs_of_account_by_kind ON jobs (account_id, status, tier, type, model, id NULLS FIRST);
+CREATE INDEX jobs_by_user ON jobs (user_id, account_id, id NULLS FIRST) WHERE user_id IS NOT NULL;
+CREATE INDEX jobs_by_class ON jobs (failure_class, id NULLS FIRST)
+    INCLUDE (status, tier, type, model) WHERE failure_class IS NOT NULL;
+CREATE INDEX jobs_of_account_by_class ON jobs (account_id, failure_class, id NULLS FIRST)
+    INCLUDE (status, tier, type, model) WHERE failure_class IS NOT NULL;
+CREATE INDEX jobs_wasteful ON jobs (id NULLS FIRST) WHERE wasted_gpu_seconds > 0;
+CREATE INDEX jobs_of_account_wasteful ON jobs (account_id, id NULLS FIRST) WHERE wasted_gpu_seconds > 0;
+-- The list of the Videos API.
+CREATE INDEX jobs_videos ON jobs (account_id, id) WHERE type = 'video.generate' AND deleted_at IS NULL;
+
+-- The ended jobs that the upkeep deletes.
+CREATE INDEX jobs_over ON jobs (completed_at) WHERE completed_at IS NOT NULL;
+-- The few jobs whose events can be younger than the month of their partition.
+CREATE INDEX jobs_long ON jobs (id) WHERE completed_at - created_at > interval '24 hours';
+
+-- Returns the first jobs of these models in an account's queue, and the virtual times at which they start.
+CREATE FUNCTION lined_up(account uuid, virtual_time float8, of_lane text, of_promoted boolean, of_models text[], most integer)
+RETURNS TABLE (id uuid, start float8, queue_order bigint) LANGUAGE sql STABLE AS $$
+    SELECT j.id, virtual_time + (sum(j.estimated_gpu_seconds) OVER (ORDER BY j.queue_order) - j.estimated_gpu_seconds) / a.weight,
+        j.queue_order
+    FROM (
+        SELECT j.id, j.estimated_gpu_seconds, j.queue_order FROM jobs j
+        WHERE j.status = 'QUEUED' AND j.lane || '' <> '' AND j.account_id = account AND j.lane = of_lane
+            AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = of_promoted AND j.model = ANY (of_models)
+        ORDER BY j.queue_order LIMIT most) j
+    JOIN accounts a ON a.id = account
+$$;
+
+-- A statement that commits its own transaction calls this if its rows are not as it requires:
+-- the error rolls everything back.
+CREATE FUNCTION refuse_write() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'The rows are not as they have to be: nothing was written, and whoever asked for it tries again.' USING ERRCODE = 'RL001';
+END
+$$;
+
+-- The prompt, encrypted under a key of its own. Without wrapped_key nobody can read it.
+CREATE TABLE job_inputs (
+    job_id      uuid    NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    ciphertext  bytea   NOT NULL,
+    wrapped_key bytea,
+    -- A retry can edit the prompt. The prompt of a run is that of the newest run up to it.
+    run         integer NOT NULL DEFAULT 1,
+    PRIMARY KEY (job_id, run)
+);
+
+-- A run that ended, kept when a retry or a redrive begins the next one.
+CREATE TABLE job_runs (
+    job_id         uuid        NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    run            integer     NOT NULL CHECK (run >= 1),
+    status         text        NOT NULL CHECK (status IN ('FAILED', 'CANCELLED')),
+    params         jsonb       NOT NULL,
+    failure_class  text,
+    failure_reason text,
+    attempt_no     integer     NOT NULL,
+    completed_at   timestamptz NOT NULL,
+    PRIMARY KEY (job_id, run)
+);
+
+-- Both jobs belong to one account. A job is BLOCKED while its blocked_by is not 0, and then until its run_at.
+CREATE TABLE job_dependencies (
+    job_id     uuid NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    depends_on uuid NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    PRIMARY KEY (job_id, depends_on),
+    CHECK (job_id <> depends_on)
+);
+
+-- The jobs that depend on a job that ends.
+CREATE INDEX job_dependencies_on ON job_dependencies (depends_on, job_id);
+
+-- The words that a search finds jobs by, besides ids and keys: the plain values of their
+-- metadata. They are rows of their own because each transition of a job would write an index
+-- on the job's row again.
+CREATE TABLE job_words (
+    word       text NOT NULL,
+    account_id uuid NOT NULL,
+    job_id     uuid NOT NULL,
+    PRIMARY KEY (word, account_id, job_id)
+);
+
+-- Returns the values of metadata that are words. Nobody types more than 200 characters into a search.
+CREATE FUNCTION metadata_words(metadata jsonb) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
+    SELECT DISTINCT value #>> '{}' FROM jsonb_each(metadata)
+    WHERE jsonb_typeof(value) IN ('string', 'number', 'boolean') AND length(value #>> '{}') BETWEEN 1 AND 200
+$$;
+
+CREATE FUNCTION keep_job_words() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' AND OLD.metadata IS NOT NULL THEN
+        DELETE FROM job_words
+        WHERE word IN (SELECT metadata_words(OLD.metadata)) AND account_id = OLD.account_id AND job_id = OLD.id;
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.metadata IS NOT NULL THEN
+        INSERT INTO job_words (word, account_id, job_id) SELECT metadata_words(NEW.metadata), NEW.account_id, NEW.id;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER jobs_words_written AFTER INSERT ON jobs
+    FOR EACH ROW WHEN (NEW.metadata IS NOT NULL) EXECUTE FUNCTION keep_job_words();
+CREATE TRIGGER jobs_words_changed AFTER UPDATE OF metadata ON jobs
+    FOR EACH ROW WHEN (OLD.metadata IS DISTINCT FROM NEW.metadata) EXECUTE FUNCTION keep_job_words();
+CREATE TRIGGER jobs_words_removed AFTER DELETE ON jobs
+    FOR EACH ROW WHEN (OLD.metadata IS NOT NULL) EXECUTE FUNCTION keep_job_words();
+
+-- The record of a run that failed for good, until an operator resolves it.
+CREATE TABLE dead_letters (
+    id            uuid PRIMARY KEY,
+    job_id        uuid        NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    run           integer     NOT NULL,
+    model         text        NOT NULL,
+    provider      text,
+    failure_class text        NOT NULL,
+    reason        text        NOT NULL,
+    -- The same for failures of the same cause.
+    fingerprint   text        NOT NULL,
+    attempts      integer     NOT NULL,
+    log_id        uuid,
+    created_at    timestamptz NOT NULL,
+    resolved_at   timestamptz,
+    resolution    text CHECK (resolution IN ('REDRIVEN', 'RETRIED', 'DISCARDED', 'DELETED')),
+    resolved_by   text,
+    note          text,
+    UNIQUE (job_id, run),
+    CHECK ((resolved_at IS NULL) = (resolution IS NULL))
+);
+
+-- Open and resolved dead letters, which are counted, grouped and filtered from these alone.
+CREATE INDEX dead_letters_unsettled ON dead_letters (fingerprint, id)
+    INCLUDE (failure_class, model, provider, created_at) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letters_settled ON dead_letters (fingerprint, id)
+    INCLUDE (failure_class, model, provider, created_at) WHERE resolved_at IS NOT NULL;
+-- The open dead letters that operators see by default. Those that customers caused, and their
+-- cascades, can be many more. models/dead_letter.go repeats this condition word for word.
+CREATE INDEX dead_letters_of_operators ON dead_letters (id)
+    INCLUDE (fingerprint, failure_class, model, provider, created_at)
+    WHERE resolved_at IS NULL AND failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED');
+-- Lists of jobs that have an open dead letter.
+CREATE INDEX dead_letters_of_job ON dead_letters (job_id NULLS FIRST) WHERE resolved_at IS NULL;
