@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +28,7 @@ import (
 var reelay string
 
 func TestMain(m *testing.M) {
-	testrun.Main(func() int {
+	modelstest.Main(func() int {
 		dir, err := os.MkdirTemp("", "bin-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -77,14 +77,20 @@ func DSN(t testing.TB) string {
 // Proxied is DSN of a database that is reached through a proxy.
 func Proxied(t testing.TB) (string, *faultproxy.Proxy) {
 	t.Helper()
-	dsn, err := url.Parse(DSN(t))
+	return Through(t, DSN(t))
+}
+
+// Through leads to the database at dsn through a proxy of its own.
+func Through(t testing.TB, dsn string) (string, *faultproxy.Proxy) {
+	t.Helper()
+	address, err := url.Parse(dsn)
 	require.NoError(t, err)
-	query := dsn.Query()
+	query := address.Query()
 	proxy := faultproxy.New(t, "unix", filepath.Join(query.Get("host"), ".s.PGSQL."+query.Get("port")))
 	query.Set("host", "127.0.0.1")
 	query.Set("port", strconv.Itoa(proxy.Port()))
-	dsn.RawQuery = query.Encode()
-	return dsn.String(), proxy
+	address.RawQuery = query.Encode()
+	return address.String(), proxy
 }
 
 // DSNOf is how others connect to a test's database.
