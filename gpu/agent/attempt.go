@@ -78,6 +78,8 @@ func (t *attempt) keepLease() {
 			timer.Stop()
 		}
 		err := t.once(t.owned, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+			defer cancel()
 			return t.agent.api.Heartbeat(ctx, client.HeartbeatInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken})
 		})
 		switch {

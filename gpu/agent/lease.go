@@ -16,6 +16,10 @@ const (
 	// callTimeout bounds one call, not counting the wait that it asks for, so that
 	// a dead connection is found while a lease lasts.
 	callTimeout = 10 * time.Second
+	// beatTimeout bounds a heartbeat, and a report of progress, which extends the lease
+	// as well. Several fit into one lease, each on another connection: the api process
+	// at the end of the first one may be the only one that does not answer.
+	beatTimeout = 5 * time.Second
 )
 
 // ask waits for a job. It returns nil once the worker is draining. A request

@@ -146,6 +146,20 @@ func TestOutage(t *testing.T) {
 		})
 	})
 
+	t.Run("InWhichCallsHangLeavesTimeForFourHeartbeatsInOneLease", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			time.Sleep(10*time.Second - time.Millisecond)
+			f.goAway(hanging)
+			time.Sleep(20 * time.Second)
+
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			require.Len(t, slices.DeleteFunc(f.missed, func(c call) bool { return c.name != "heartbeat" }), 4)
+		})
+	})
+
 	t.Run("InWhichACallHangsIsNotWaitedOutByIt", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {

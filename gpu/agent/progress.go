@@ -84,6 +84,8 @@ func (r *reporter) run(ctx context.Context) {
 		in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
 
 		err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+			defer cancel()
 			return r.attempt.agent.api.ReportProgress(ctx, in)
 		})
 		if err != nil && ctx.Err() == nil {
