@@ -25,52 +25,60 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// TestCutOffAPI cuts one of two api processes off from its stores, silently: no connection
-// breaks, and no answer comes. All agents have their connections to that one.
+// TestCutOffAPI cuts one of two api processes off from its stores, while all agents have
+// their connections to that one. They must reach the other one before they lose a lease.
 func TestCutOffAPI(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LosesItsAgentsToTheOtherOneBeforeTheyLoseTheirLeases", func(t *testing.T) {
+	t.Run("LosesItsAgentsIfItsCallsHang", func(t *testing.T) {
 		t.Parallel()
-
-		s := newServers(t)
-		sick, well := s.api(t), s.api(t)
-		s.balancer.lead(sick.address)
-		for n := range 4 {
-			s.agent(t, fmt.Sprintf("agent-%d", n))
-		}
-		c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
-		require.NoError(t, err)
-		testrun.Eventually(t, "all agents wait for jobs", func() bool {
-			workers, err := c.Workers(t.Context(), client.WorkerFilter{Status: []client.WorkerStatus{client.WorkerStatusIdle}}, 10, "")
-			require.NoError(t, err)
-			return len(workers.Edges) == 4
-		})
-		var all []string
-		for n := range 4 {
-			params := json.RawMessage(`{"steps": 50, "stepMillis": 1000}`)
-			done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", Prompt: new(fmt.Sprint("job ", n)), Params: &params})
-			require.NoError(t, err)
-			all = append(all, done.Job.Id)
-		}
-		for _, id := range all {
-			until(t, c, id, beyond(2, 1))
-		}
-
-		silent := time.Now()
-		sick.postgres.Hang()
-		sick.redis.Hang()
-		s.balancer.lead(sick.address, well.address)
-
-		for _, id := range all {
-			done := until(t, c, id, completed)
-			require.Equal(t, 1, done.AttemptNo)
-			row, err := models.GetJob(t.Context(), s.db, models.JobID(id))
-			require.NoError(t, err)
-			require.Zero(t, row.Crashes)
-		}
-		require.Greater(t, time.Since(silent), jobs.LeaseTTL, "an agent that stayed would have lost its lease")
+		cutOff(t, (*faultproxy.Proxy).Hang)
 	})
+
+	t.Run("LosesItsAgentsIfItAnswersUnavailableAtOnce", func(t *testing.T) {
+		t.Parallel()
+		cutOff(t, (*faultproxy.Proxy).Cut)
+	})
+}
+
+func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
+	s := newServers(t)
+	sick, well := s.api(t), s.api(t)
+	s.balancer.lead(sick.address)
+	for n := range 4 {
+		s.agent(t, fmt.Sprintf("agent-%d", n))
+	}
+	c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
+	require.NoError(t, err)
+	testrun.Eventually(t, "all agents wait for jobs", func() bool {
+		workers, err := c.Workers(t.Context(), client.WorkerFilter{Status: []client.WorkerStatus{client.WorkerStatusIdle}}, 10, "")
+		require.NoError(t, err)
+		return len(workers.Edges) == 4
+	})
+	var all []string
+	for n := range 4 {
+		params := json.RawMessage(`{"steps": 50, "stepMillis": 1000}`)
+		done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", Prompt: new(fmt.Sprint("job ", n)), Params: &params})
+		require.NoError(t, err)
+		all = append(all, done.Job.Id)
+	}
+	for _, id := range all {
+		until(t, c, id, beyond(2, 1))
+	}
+
+	cut := time.Now()
+	fault(sick.postgres)
+	fault(sick.redis)
+	s.balancer.lead(sick.address, well.address)
+
+	for _, id := range all {
+		done := until(t, c, id, completed)
+		require.Equal(t, 1, done.AttemptNo)
+		row, err := models.GetJob(t.Context(), s.db, models.JobID(id))
+		require.NoError(t, err)
+		require.Zero(t, row.Crashes)
+	}
+	require.Greater(t, time.Since(cut), jobs.LeaseTTL, "an agent that stayed would have lost its lease")
 }
 
 // servers is Reelay as processes that are started one by one, with a control process and
