@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/runtimes"
+	"github.com/reelay/reelay/internal/version"
 )
 
 func main() {
@@ -23,18 +23,10 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	command := agent.Command(version())
+	build := version.Current().String()
+	command := agent.Command(build)
 	command.Use = "reelay-agent"
-	command.Version = version()
-	command.AddCommand(runtimes.Command())
+	command.Version = build
+	command.AddCommand(runtimes.Command(), version.Command())
 	return command
-}
-
-// version is that of the module this program was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/runtimes"
+	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
 )
 
@@ -11,7 +12,7 @@ import (
 const ownSignals = "own signals"
 
 func agentCommands() []*cobra.Command {
-	work := agent.Command(version())
+	work := agent.Command(version.Current().String())
 	runtime := runtimes.Command()
 	for _, cmd := range append(runtime.Commands(), work) {
 		cmd.Annotations = map[string]string{ownSignals: "yes"}

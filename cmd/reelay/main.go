@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
 )
 
@@ -90,7 +91,7 @@ func rootCommand() *cobra.Command {
 		Example: "  reelay demo\n" +
 			"  reelay up\n" +
 			"  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4",
-		Version:       version(),
+		Version:       version.Current().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
@@ -102,7 +103,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand(), webhooksCommand())
 	addGroup(root, "fleet", workersCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
-	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), benchCommand())
+	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), benchCommand(), version.Command())
 	addGroup(root, "run", agentCommands()...)
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
