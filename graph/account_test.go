@@ -72,7 +72,7 @@ func TestApiKeys(t *testing.T) {
 		for _, replica := range []*api{a, a, other} { // two of them share one check
 			s := dial(t, replica.url, a.Secrets[models.RoleClient])
 			require.Equal(t, "connection_ack", s.next().Type)
-			s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+			s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 			require.Equal(t, "next", s.next().Type)
 			open = append(open, s)
 		}
@@ -99,7 +99,7 @@ func TestApiKeys(t *testing.T) {
 // events opens a job's stream over server-sent events, as the client.
 func (a *api) events(t *testing.T, id models.JobID) *bufio.Scanner {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"query": watch, "variables": map[string]any{"id": id}})
+	body, err := json.Marshal(map[string]any{"query": watchJob, "variables": map[string]any{"id": id}})
 	require.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, bytes.NewReader(body))
 	require.NoError(t, err)

@@ -132,7 +132,7 @@ func TestAuditLog(t *testing.T) {
 				t.Parallel()
 
 				a := newAPI(t)
-				a.Operator.Providers["static"] = willing{}
+				a.Fleet.Providers["static"] = willing{}
 				mutation := fmt.Sprintf("mutation { %s%s }", field.Name, prepare(t, a))
 				before := a.Count(t, "audit_log")
 

@@ -57,7 +57,7 @@ func TestWorkerDirectives(t *testing.T) {
 		a.url = patient.URL
 		s := listen(t, a, id, token)
 
-		_, err := a.Operator.TerminateWorker(t.Context(), a.Admin, models.WorkerID(id))
+		_, err := a.Fleet.TerminateWorker(t.Context(), a.Admin, models.WorkerID(id))
 
 		require.NoError(t, err)
 		require.Contains(t, string(s.next().Payload), `"action":"TERMINATE"`)

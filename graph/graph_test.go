@@ -42,7 +42,7 @@ func serve(t *testing.T, s *jobstest.Stack) string {
 func handler(s *jobstest.Stack) *graph.API {
 	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
-		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Letters: s.Letters, Bulk: s.Bulk,
+		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Fleet: s.Fleet, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
 	}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{Base: func(*http.Request) string { return s.Base }})
 }

@@ -21,6 +21,7 @@ type Resolver struct {
 	Retrier   *jobs.Retrier
 	Registrar *jobs.Registrar
 	Operator  *jobs.Operator
+	Fleet     *jobs.FleetOperator
 	Letters   *jobs.DeadLetters
 	Bulk      *jobs.Bulk
 	Keys      *jobs.Keys

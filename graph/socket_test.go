@@ -63,7 +63,7 @@ func (s *socket) closed() websocket.StatusCode {
 	}
 }
 
-const watch = `subscription ($id: ID!) { jobProgress(jobId: $id, intervalMs: 50) { id status progress { phase percent } attempts { attemptNo } } }`
+const watchJob = `subscription ($id: ID!) { jobProgress(jobId: $id, intervalMs: 50) { id status progress { phase percent } attempts { attemptNo } } }`
 
 func TestSocket(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestSocket(t *testing.T) {
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
-		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		first := s.next()
 		require.Contains(t, string(first.Payload), `"status":"QUEUED"`)
 		_, err := a.Canceller.Cancel(t.Context(), a.Client, job.ID)
@@ -94,7 +94,7 @@ func TestSocket(t *testing.T) {
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
-		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": models.NewJobID()}})
+		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": models.NewJobID()}})
 
 		require.Contains(t, string(s.next().Payload), `"NOT_FOUND"`)
 		require.Equal(t, frame{ID: "1", Type: "complete"}, s.next())
@@ -116,7 +116,7 @@ func TestSocket(t *testing.T) {
 		job := a.Submit(t)
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
-		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		require.Equal(t, "next", s.next().Type)
 
 		require.NoError(t, a.Keys.Revoke(t.Context(), a.Admin, a.Client.KeyID))
@@ -131,7 +131,7 @@ func TestSocket(t *testing.T) {
 		job := a.Submit(t)
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
-		s.send("subscribe", "1", map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		require.Equal(t, "next", s.next().Type)
 
 		restart()
@@ -165,7 +165,7 @@ func TestSocket(t *testing.T) {
 		require.Equal(t, "connection_ack", s.next().Type)
 
 		for i := range 21 {
-			s.send("subscribe", strings.Repeat("x", i+1), map[string]any{"query": watch, "variables": map[string]any{"id": job.ID}})
+			s.send("subscribe", strings.Repeat("x", i+1), map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		}
 
 		for !strings.Contains(string(s.next().Payload), `"RATE_LIMITED"`) {
@@ -197,7 +197,7 @@ func TestSSE(t *testing.T) {
 
 	stream := func(t *testing.T, a *api, id models.JobID) *bufio.Scanner {
 		t.Helper()
-		body, err := json.Marshal(map[string]any{"query": watch, "variables": map[string]any{"id": id}})
+		body, err := json.Marshal(map[string]any{"query": watchJob, "variables": map[string]any{"id": id}})
 		require.NoError(t, err)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(string(body)))
 		require.NoError(t, err)

@@ -86,16 +86,16 @@ func (r *mutationResolver) DeregisterWorker(ctx context.Context, workerID string
 
 func (r *mutationResolver) DrainWorker(ctx context.Context, id string, deadlineSeconds *int) (*models.Worker, error) {
 	deadline := time.Duration(valueOr(deadlineSeconds, 600)) * time.Second
-	return r.Operator.DrainWorker(ctx, principal(ctx), models.WorkerID(id), deadline)
+	return r.Fleet.DrainWorker(ctx, principal(ctx), models.WorkerID(id), deadline)
 }
 
 func (r *mutationResolver) TerminateWorker(ctx context.Context, id string) (*models.Worker, error) {
-	return r.Operator.TerminateWorker(ctx, principal(ctx), models.WorkerID(id))
+	return r.Fleet.TerminateWorker(ctx, principal(ctx), models.WorkerID(id))
 }
 
 func (r *mutationResolver) PreemptWorker(ctx context.Context, id string, noticeSeconds *int) (*models.Worker, error) {
 	notice := time.Duration(valueOr(noticeSeconds, 30)) * time.Second
-	return r.Operator.PreemptWorker(ctx, principal(ctx), models.WorkerID(id), notice)
+	return r.Fleet.PreemptWorker(ctx, principal(ctx), models.WorkerID(id), notice)
 }
 
 func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error) {

@@ -25,12 +25,12 @@ func TestUpdateAccount(t *testing.T) {
 			return len(jobs)
 		}
 
-		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: ptr(1)})
+		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: new(1)})
 		require.NoError(t, err)
 		require.Zero(t, hinted())
 		require.Nil(t, lease(t, s, idle))
 
-		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: ptr(2)})
+		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: new(2)})
 
 		require.NoError(t, err)
 		require.Equal(t, 2, account.MaxRunning)
@@ -44,10 +44,10 @@ func TestUpdateAccount(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxQueued: ptr(7)})
+		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxQueued: new(7)})
 		require.NoError(t, err)
 
-		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{Tier: ptr(models.TierFree), SubmitsPerMinute: ptr(300)})
+		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{Tier: new(models.TierFree), SubmitsPerMinute: new(300)})
 
 		require.NoError(t, err)
 		require.Equal(t, []int{7, 1, 300}, []int{account.MaxQueued, account.MaxRunning, account.SubmitsPerMinute})
@@ -63,10 +63,10 @@ func TestUpdateAccount(t *testing.T) {
 		operator, err := s.Keys.Authenticate(t.Context(), s.Secrets[models.RoleOperator])
 		require.NoError(t, err)
 
-		_, err = s.Accounts.Update(t.Context(), operator, s.Account.ID, jobs.AccountInput{Tier: ptr(models.TierCritical)})
+		_, err = s.Accounts.Update(t.Context(), operator, s.Account.ID, jobs.AccountInput{Tier: new(models.TierCritical)})
 		jobstest.RequireCode(t, err, jobs.CodeForbidden)
 
-		_, err = s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{Tier: ptr(models.TierCritical)})
+		_, err = s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{Tier: new(models.TierCritical)})
 		require.NoError(t, err)
 	})
 
@@ -79,7 +79,7 @@ func TestUpdateAccount(t *testing.T) {
 			s := jobstest.New(t)
 			s.Exec(t, "UPDATE accounts SET tier = ? WHERE id = ?", change.from, s.Account.ID)
 			bare, spelt := request(), request()
-			bare.IdempotencyKey, spelt.IdempotencyKey, spelt.Tier = ptr("bare"), ptr("spelt"), change.from
+			bare.IdempotencyKey, spelt.IdempotencyKey, spelt.Tier = new("bare"), new("spelt"), change.from
 			first := map[string]models.JobID{}
 			for key, in := range map[string]jobs.Submission{"bare": bare, "spelt": spelt} {
 				job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -107,7 +107,7 @@ func TestUpdateAccount(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := request()
-		in.IdempotencyKey = ptr("old")
+		in.IdempotencyKey = new("old")
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET request_digest = substr(request_digest, 1, 32) WHERE id = ?", job.ID)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Rates counts, for all processes together, how much of its rate per minute each
@@ -151,7 +152,7 @@ func (s *Submitter) admitCalls(ctx context.Context, entries []*entry, _ bool) []
 func (a *Admission) perAccount(entries []*entry, do func([]*entry) bool) (failed []*entry) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, some := range groupedBy(entries, func(e *entry) models.AccountID { return e.call.account }) {
+	for _, some := range lo.GroupBy(entries, func(e *entry) models.AccountID { return e.call.account }) {
 		all.Go(func() {
 			if !do(some) {
 				mu.Lock()
@@ -216,7 +217,7 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 	for _, key := range used {
 		known[key] = true
 	}
-	return keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
+	return lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
 }
 
 // judge finds which of an entry's submissions ask for a token, and returns why the

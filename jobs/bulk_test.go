@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +53,7 @@ func finish(t *testing.T, s *jobstest.Stack, id models.BulkID) *models.BulkOpera
 	return nil
 }
 
-func bulk(t *testing.T, s *jobstest.Stack, id models.BulkID) *models.BulkOperation {
+func reloadBulk(t *testing.T, s *jobstest.Stack, id models.BulkID) *models.BulkOperation {
 	t.Helper()
 	op, err := s.Bulk.Get(t.Context(), s.Admin, id)
 	require.NoError(t, err)
@@ -67,8 +68,6 @@ func verb(s *jobstest.Stack, act func(ctx context.Context, item *models.BulkItem
 		},
 	}}
 }
-
-func pointer[T any](v T) *T { return &v }
 
 func TestBulk(t *testing.T) {
 	t.Parallel()
@@ -121,7 +120,7 @@ func TestBulk(t *testing.T) {
 	t.Run("KeepsItsPace", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 30, jobs.BulkRequest{PerMinute: pointer(30)})
+		s, _, op := cancelling(t, 30, jobs.BulkRequest{PerMinute: new(30)})
 
 		require.Equal(t, 1, passes(t, s, s.Bulk, "0 s"))
 		require.Equal(t, 0, passes(t, s, s.Bulk, "0 s"))
@@ -129,13 +128,13 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, 2, passes(t, s, s.Bulk, "4 s"), "a late pass makes up for it")
 		require.Equal(t, 3, passes(t, s, s.Bulk, "1 hour"), "but not for an hour")
 		require.Equal(t, 0, passes(t, s, s.Bulk, "0 s"))
-		require.Equal(t, 7, bulk(t, s, op.ID).Done)
+		require.Equal(t, 7, reloadBulk(t, s, op.ID).Done)
 	})
 
 	t.Run("SharesItsPaceAndItsItemsBetweenProcesses", func(t *testing.T) {
 		t.Parallel()
 
-		s, ids, op := cancelling(t, 60, jobs.BulkRequest{PerMinute: pointer(60_000)})
+		s, ids, op := cancelling(t, 60, jobs.BulkRequest{PerMinute: new(60_000)})
 		var mu sync.Mutex
 		acted := map[models.JobID]int{}
 		var processes sync.WaitGroup
@@ -171,7 +170,7 @@ func TestBulk(t *testing.T) {
 	t.Run("PassesOverWhatAnotherProcessIsAt", func(t *testing.T) {
 		t.Parallel()
 
-		s, ids, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: pointer(60)})
+		s, ids, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: new(60)})
 		var acted []models.JobID
 		other := verb(s, func(_ context.Context, item *models.BulkItem) error {
 			acted = append(acted, item.JobID)
@@ -186,13 +185,13 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, 1, passes(t, s, slow, "0 s"))
 
 		require.Equal(t, []models.JobID{ids[1], ids[0]}, acted)
-		require.False(t, bulk(t, s, op.ID).FinishedAt.IsZero())
+		require.False(t, reloadBulk(t, s, op.ID).FinishedAt.IsZero())
 	})
 
 	t.Run("GoesOnAfterAKillAtAnyMoment", func(t *testing.T) {
 		t.Parallel()
 
-		s, ids, op := cancelling(t, 6, jobs.BulkRequest{PerMinute: pointer(600)})
+		s, ids, op := cancelling(t, 6, jobs.BulkRequest{PerMinute: new(600)})
 		for _, acts := range []bool{false, true} {
 			// The process dies in its second item, before or after the job changed.
 			ctx, kill := context.WithCancel(t.Context())
@@ -211,14 +210,14 @@ func TestBulk(t *testing.T) {
 			_, err := dying.Pass(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 		}
-		require.Equal(t, 2, bulk(t, s, op.ID).Done)
+		require.Equal(t, 2, reloadBulk(t, s, op.ID).Done)
 
 		over := finish(t, s, op.ID)
 
 		require.Equal(t, 6, over.Done)
 		require.Zero(t, over.Failed)
 		for _, id := range ids {
-			require.Equal(t, 1, count(eventTypes(t, s, id), models.EventCancelled))
+			require.Equal(t, 1, lo.Count(eventTypes(t, s, id), models.EventCancelled))
 		}
 		s.RequireInvariants(t)
 	})
@@ -227,7 +226,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, done, worker, fence := leased(t)
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: pointer(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film")))})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film")))})
 		require.NoError(t, err)
 		s.Submit(t)
 		op, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel})
@@ -245,7 +244,7 @@ func TestBulk(t *testing.T) {
 	t.Run("KeepsAHundredErrors", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 110, jobs.BulkRequest{PerMinute: pointer(60_000)})
+		s, _, op := cancelling(t, 110, jobs.BulkRequest{PerMinute: new(60_000)})
 		refusing := verb(s, func(context.Context, *models.BulkItem) error {
 			return &jobs.Error{Code: jobs.CodeConflict, Message: "no"}
 		})
@@ -255,7 +254,7 @@ func TestBulk(t *testing.T) {
 			}
 		}
 
-		over := bulk(t, s, op.ID)
+		over := reloadBulk(t, s, op.ID)
 
 		require.False(t, over.FinishedAt.IsZero())
 		require.Equal(t, 110, over.Failed)
@@ -278,7 +277,7 @@ func TestBulk(t *testing.T) {
 			require.ErrorContains(t, err, "the disk is on fire")
 		}
 
-		over := bulk(t, s, op.ID)
+		over := reloadBulk(t, s, op.ID)
 
 		require.False(t, over.FinishedAt.IsZero())
 		require.Equal(t, 1, over.Done, "the others do not wait for it")
@@ -299,7 +298,7 @@ func TestBulk(t *testing.T) {
 
 		passes(t, s, full, "5 s")
 
-		waiting := bulk(t, s, op.ID)
+		waiting := reloadBulk(t, s, op.ID)
 		require.Equal(t, 1, waiting.Done)
 		require.Zero(t, waiting.Failed)
 		require.Greater(t, time.Until(waiting.NextAt), 50*time.Second, "all that is left is refused")
@@ -324,7 +323,7 @@ func TestBulk(t *testing.T) {
 	t.Run("PausesAndResumes", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: pointer(60)})
+		s, _, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: new(60)})
 		passes(t, s, s.Bulk, "0 s")
 
 		paused, err := s.Bulk.Pause(t.Context(), s.Client, op.ID)
@@ -348,7 +347,7 @@ func TestBulk(t *testing.T) {
 	t.Run("EndsWhenItIsCancelled", func(t *testing.T) {
 		t.Parallel()
 
-		s, ids, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: pointer(60)})
+		s, ids, op := cancelling(t, 3, jobs.BulkRequest{PerMinute: new(60)})
 		b := verb(s, func(ctx context.Context, item *models.BulkItem) error { // while it is at the first
 			_, err := s.Bulk.Cancel(ctx, s.Client, op.ID)
 			return err
@@ -368,7 +367,7 @@ func TestBulk(t *testing.T) {
 	t.Run("HeedsAPauseAmidABatch", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 5, jobs.BulkRequest{PerMinute: pointer(60)})
+		s, _, op := cancelling(t, 5, jobs.BulkRequest{PerMinute: new(60)})
 		b := verb(s, func(ctx context.Context, _ *models.BulkItem) error {
 			_, err := s.Bulk.Pause(ctx, s.Client, op.ID)
 			return err
@@ -380,14 +379,14 @@ func TestBulk(t *testing.T) {
 	t.Run("StopsIfItsCanaryFails", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: pointer(2)})
+		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: new(2)})
 		refusing := verb(s, func(context.Context, *models.BulkItem) error {
 			return &jobs.Error{Code: jobs.CodeConflict, Message: "no"}
 		})
 		require.Equal(t, 2, passes(t, s, refusing, "5 s"))
 		require.Zero(t, passes(t, s, refusing, "5 s"))
 
-		stopped := bulk(t, s, op.ID)
+		stopped := reloadBulk(t, s, op.ID)
 
 		require.True(t, stopped.Paused)
 		require.Equal(t, 2, stopped.Failed)
@@ -400,12 +399,12 @@ func TestBulk(t *testing.T) {
 	t.Run("GoesOnAfterItsCanary", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: pointer(2)})
+		s, _, op := cancelling(t, 6, jobs.BulkRequest{Canary: new(2)})
 
 		require.Equal(t, 2, passes(t, s, s.Bulk, "5 s"))
 		require.Equal(t, 4, passes(t, s, s.Bulk, "5 s"))
 
-		require.False(t, bulk(t, s, op.ID).FinishedAt.IsZero())
+		require.False(t, reloadBulk(t, s, op.ID).FinishedAt.IsZero())
 	})
 
 	t.Run("StopsWhenItsKeyIsRevoked", func(t *testing.T) {
@@ -416,7 +415,7 @@ func TestBulk(t *testing.T) {
 
 		require.Zero(t, passes(t, s, s.Bulk, "5 s"))
 
-		stopped := bulk(t, s, op.ID)
+		stopped := reloadBulk(t, s, op.ID)
 		require.True(t, stopped.Paused)
 		require.Equal(t, "UNAUTHENTICATED", stopped.Errors[0].Code)
 		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
@@ -425,7 +424,7 @@ func TestBulk(t *testing.T) {
 	t.Run("StaysWithinTheCallersAccount", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: pointer(60)})
+		s, _, op := cancelling(t, 2, jobs.BulkRequest{PerMinute: new(60)})
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		colleague := s.NewKey(t, s.Account, models.RoleClient)
 		operators, err := s.Bulk.Start(t.Context(), s.NewKey(t, s.Account, models.RoleOperator), jobs.BulkRequest{Action: models.BulkCancel})
@@ -460,8 +459,8 @@ func TestBulk(t *testing.T) {
 		for field, r := range map[string]jobs.BulkRequest{
 			"action":       {Action: "EXPLODE"},
 			"tier":         {Action: models.BulkCancel, Tier: models.TierPro},
-			"perMinute":    {Action: models.BulkCancel, PerMinute: pointer(0)},
-			"canary":       {Action: models.BulkCancel, Canary: pointer(-1)},
+			"perMinute":    {Action: models.BulkCancel, PerMinute: new(0)},
+			"canary":       {Action: models.BulkCancel, Canary: new(-1)},
 			"filter.model": {Action: models.BulkCancel, Filter: models.JobFilter{Model: "\x00"}},
 		} {
 			for _, r.DryRun = range []bool{false, true} {
@@ -469,9 +468,9 @@ func TestBulk(t *testing.T) {
 				jobstest.RequireInvalid(t, err, field)
 			}
 		}
-		_, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, PerMinute: pointer(60_001)})
+		_, err := s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, PerMinute: new(60_001)})
 		jobstest.RequireInvalid(t, err, "perMinute")
-		_, err = s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, Canary: pointer(1_001)})
+		_, err = s.Bulk.Start(t.Context(), s.Client, jobs.BulkRequest{Action: models.BulkCancel, Canary: new(1_001)})
 		jobstest.RequireInvalid(t, err, "canary")
 		require.Equal(t, before, s.Dump(t))
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,7 +88,7 @@ func TestCancel(t *testing.T) {
 			require.Equal(t, 1, reaped)
 		},
 		"Terminate": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, _ jobs.Fence, _ objects) {
-			_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, p.WorkerID)
+			_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, p.WorkerID)
 			require.NoError(t, err)
 		},
 		"RegisterAgain": func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, _ jobs.Fence, _ objects) {
@@ -107,7 +108,7 @@ func TestCancel(t *testing.T) {
 			stored := s.Reload(t, job.ID)
 			require.Equal(t, models.JobCancelled, stored.Status)
 			require.False(t, stored.CancelStoppedAt.IsZero())
-			require.Equal(t, 1, count(eventTypes(t, s, job.ID), models.EventCancelRequested))
+			require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventCancelRequested))
 			attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 			require.NoError(t, err)
 			require.Equal(t, models.AttemptCancelled, attempt.Status)
@@ -153,14 +154,4 @@ func TestCancel(t *testing.T) {
 		_, err = s.Canceller.Cancel(t.Context(), s.Admin, job.ID)
 		require.NoError(t, err, "an operator may")
 	})
-}
-
-func count[T comparable](all []T, one T) int {
-	n := 0
-	for _, v := range all {
-		if v == one {
-			n++
-		}
-	}
-	return n
 }

@@ -52,6 +52,9 @@ type Catalogue struct {
 // BenchModels is the set of models that only measurements use.
 const BenchModels = "bench"
 
+// NewCatalogue returns a catalogue of these models, as they are.
+func NewCatalogue(models ...*Model) *Catalogue { return &Catalogue{models: models} }
+
 // LoadCatalogue reads the models that come with Reelay: those for everybody, and
 // such sets as are asked for.
 func LoadCatalogue(sets ...string) (*Catalogue, error) {
@@ -233,14 +236,6 @@ func digits(n *big.Rat) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// clip bounds what is shown of a caller's own text.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
-}
-
 // reckoning are the parameters that cost is reckoned from; a model without them
 // counts as one second of film.
 type reckoning struct {
@@ -267,6 +262,9 @@ func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
 	}
 	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)
 }
+
+// maxWorkerModels bounds how many models one worker may name.
+const maxWorkerModels = 100
 
 // maxTimeout bounds one attempt's running time, in seconds.
 const maxTimeout = 5 * 60 * 60

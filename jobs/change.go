@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -222,7 +223,7 @@ func countersOf(changes []*change) models.Count {
 	var count models.Count
 	for _, c := range changes {
 		to := c.job.Status
-		queued, running := b2i(to.Waiting())-b2i(c.from.Waiting()), b2i(to.Live())-b2i(c.from.Live())
+		queued, running := lo.Ternary(to.Waiting(), 1, 0)-lo.Ternary(c.from.Waiting(), 1, 0), lo.Ternary(to.Live(), 1, 0)-lo.Ternary(c.from.Live(), 1, 0)
 		count.Accounts = addToAccount(count.Accounts, models.AccountCount{ID: c.job.AccountID, Queued: queued, Running: running})
 		if c.leaves() {
 			left := models.LineCount{AccountID: c.job.AccountID, Line: c.was.Line, Jobs: 1}
@@ -375,11 +376,4 @@ func (r JobReady) payload() json.RawMessage {
 		panic(fmt.Sprintf("ready message: %v", err)) // it is made of plain values only
 	}
 	return message
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

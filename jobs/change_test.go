@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -93,7 +94,7 @@ func TestChange(t *testing.T) {
 		require.NoError(t, err)
 		cancelled := make(chan error, 1)
 		go func() {
-			_, err := s.Canceller.Cancel(background, s.Client, job.ID)
+			_, err := s.Canceller.Cancel(context.Background(), s.Client, job.ID)
 			cancelled <- err
 		}()
 		s.WaitForLocks(t, 1)

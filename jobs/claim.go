@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 const (
@@ -68,7 +69,7 @@ func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool
 // lookAll runs the searches of one kind of worker, and leaves the others. alone
 // are those behind which nobody waits.
 func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
-	kinds := groupedBy(all, func(s *search) string { return s.kind })
+	kinds := lo.GroupBy(all, func(s *search) string { return s.kind })
 	first := kinds[all[0].kind]
 	delete(kinds, all[0].kind)
 	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)
@@ -178,7 +179,7 @@ func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
 		within = len(heads)
 	}
 	cost := func(h ReadyJob) int {
-		return 2*b2i(!slices.Contains(worker.WarmModels, h.Model)) + b2i(h.Wish == "" || h.Wish != worker.Region)
+		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.Wish == "" || h.Wish != worker.Region, 1, 0)
 	}
 	slices.SortStableFunc(heads[:within], func(a, b ReadyJob) int { return cost(a) - cost(b) })
 	return heads

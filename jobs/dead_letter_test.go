@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -280,7 +281,7 @@ func TestRedrive(t *testing.T) {
 		settled := letter(t, s, dead.ID)
 		require.Equal(t, models.ResolvedRedriven, settled.Resolution)
 		require.Equal(t, string(s.Admin.KeyID), settled.ResolvedBy)
-		require.Equal(t, 1, count(eventTypes(t, s, job.ID), models.EventRedriven))
+		require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventRedriven))
 		s.RequireInvariants(t)
 		s.Submit(t)
 		require.Equal(t, job.ID, complete(t, s, worker).ID, "it goes before the others")
@@ -323,7 +324,7 @@ func TestRedrive(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, 2, s.Reload(t, job.ID).Run)
-		require.Equal(t, 1, count(eventTypes(t, s, job.ID), models.EventRedriven))
+		require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventRedriven))
 		s.RequireInvariants(t)
 	})
 
@@ -335,7 +336,7 @@ func TestRedrive(t *testing.T) {
 		require.NoError(t, err)
 
 		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{
-			Params: []byte(`{"durationSeconds": 3, "pace": 0}`), Prompt: pointer("a harbour in the rain"),
+			Params: []byte(`{"durationSeconds": 3, "pace": 0}`), Prompt: new("a harbour in the rain"),
 		})
 
 		require.NoError(t, err)
@@ -376,7 +377,7 @@ func TestRedrive(t *testing.T) {
 		before := s.Dump(t)
 
 		for field, e := range map[string]jobs.Edit{
-			"prompt":                 {Prompt: pointer(" ")},
+			"prompt":                 {Prompt: new(" ")},
 			"params.durationSeconds": {Params: []byte(`{"durationSeconds": -1}`)},
 			"params":                 {Params: []byte(`[`)},
 		} {
@@ -473,7 +474,7 @@ func TestBulkRedrive(t *testing.T) {
 				dead = append(dead, job)
 			}
 			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{
-				Action: action, Canary: pointer(2), Filter: models.JobFilter{Status: []models.JobStatus{models.JobFailed}},
+				Action: action, Canary: new(2), Filter: models.JobFilter{Status: []models.JobStatus{models.JobFailed}},
 			})
 			require.NoError(t, err)
 
@@ -484,7 +485,7 @@ func TestBulkRedrive(t *testing.T) {
 			fails(t, s, worker, models.FailUnauthorized, "a face")
 			require.Zero(t, passes(t, s, s.Bulk, "5 s"))
 
-			stopped := bulk(t, s, op.ID)
+			stopped := reloadBulk(t, s, op.ID)
 			require.True(t, stopped.Paused)
 			require.Contains(t, stopped.Errors[0].Message, "of the first 2 jobs 1 went wrong")
 			_, err = s.Bulk.Resume(t.Context(), s.Admin, op.ID)
@@ -502,14 +503,14 @@ func TestBulkRedrive(t *testing.T) {
 			for range 3 {
 				dies(t, s, worker, models.FailUnauthorized, "a face")
 			}
-			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: action, Canary: pointer(1)})
+			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: action, Canary: new(1)})
 			require.NoError(t, err)
 			require.Equal(t, 1, passes(t, s, s.Bulk, "5 s"))
 			complete(t, s, worker)
 
 			require.Equal(t, 2, passes(t, s, s.Bulk, "5 s"))
 
-			require.False(t, bulk(t, s, op.ID).FinishedAt.IsZero())
+			require.False(t, reloadBulk(t, s, op.ID).FinishedAt.IsZero())
 		})
 	}
 }

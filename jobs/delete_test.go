@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -20,7 +21,7 @@ func secretJob(t *testing.T) (*jobstest.Stack, *models.Job) {
 	hook(t, s, newReceiver(t))
 	job := submitAs(t, s, s.Client, func(in *jobs.Submission) {
 		in.CallbackURL = "https://example.com/?token=" + secret
-		in.Prompt, in.Metadata, in.IdempotencyKey = "a "+secret, []byte(`{"title": "`+secret+`"}`), ptr("k")
+		in.Prompt, in.Metadata, in.IdempotencyKey = "a "+secret, []byte(`{"title": "`+secret+`"}`), new("k")
 	})
 	worker := s.Worker(t, "one")
 	_, fence := s.Lease(t, worker)
@@ -45,7 +46,7 @@ func secretJob(t *testing.T) (*jobstest.Stack, *models.Job) {
 
 // stored lists what the store holds.
 func stored(t require.TestingT, s *jobstest.Stack) []string {
-	page, err := s.Objects.List(background, "", 900)
+	page, err := s.Objects.List(context.Background(), "", 900)
 	require.NoError(t, err)
 	keys := []string{}
 	for _, object := range page {

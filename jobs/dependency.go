@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -141,7 +142,7 @@ type dependencies struct {
 }
 
 // count is what blocked_by counts.
-func (d dependencies) count() int { return d.open + b2i(d.fetch) }
+func (d dependencies) count() int { return d.open + lo.Ternary(d.fetch, 1, 0) }
 
 func reckonDependencies(parents []*models.Job) (d dependencies) {
 	for _, parent := range parents {

@@ -71,7 +71,7 @@ func TestDirectives(t *testing.T) {
 		s, job, worker, _ := leased(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
-		_, err = s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
+		_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 		require.NoError(t, err)
 
 		h := hear(t, s, worker)
@@ -97,12 +97,12 @@ func TestDirectives(t *testing.T) {
 
 	for name, act := range map[string]func(s *jobstest.Stack, id models.WorkerID) error{
 		"DrainWorker": func(s *jobstest.Stack, id models.WorkerID) error {
-			_, err := s.Operator.DrainWorker(background, s.Admin, id, time.Minute)
+			_, err := s.Fleet.DrainWorker(context.Background(), s.Admin, id, time.Minute)
 			return err
 		},
 		"PreemptWorker": func(s *jobstest.Stack, id models.WorkerID) error {
-			s.Operator.Providers["static"] = obedient{}
-			_, err := s.Operator.PreemptWorker(background, s.Admin, id, time.Minute)
+			s.Fleet.Providers["static"] = obedient{}
+			_, err := s.Fleet.PreemptWorker(context.Background(), s.Admin, id, time.Minute)
 			return err
 		},
 	} {
@@ -127,7 +127,7 @@ func TestDirectives(t *testing.T) {
 		h := hear(t, s, worker)
 		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
 
-		_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+		_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 
 		require.NoError(t, err)
 		require.Equal(t, jobs.DirectTerminate, h.next(t).Action)

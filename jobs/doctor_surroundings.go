@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 const (
@@ -194,10 +195,10 @@ func (d *Doctor) differences(ctx context.Context, due []models.QueuedJob, hints 
 		queued[id] = true
 	}
 	for _, job := range due {
-		missing += b2i(queued[job.ID] && !hinted[job.ID])
+		missing += lo.Ternary(queued[job.ID] && !hinted[job.ID], 1, 0)
 	}
 	for _, hint := range hints {
-		stale += b2i(!queued[hint.ID])
+		stale += lo.Ternary(!queued[hint.ID], 1, 0)
 	}
 	return missing, stale, nil
 }

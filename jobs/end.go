@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"strings"
-	"unicode"
 
 	"github.com/reelay/reelay/models"
 )
@@ -279,16 +277,6 @@ func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, en
 		slog.DebugContext(ctx, "no next lease", "worker", p.WorkerID, "error", err)
 	}
 	return end, nil
-}
-
-// printable makes text from a worker fit for a page and a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // compareEnd tells how long a job took that was just completed, if it was

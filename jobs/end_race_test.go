@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestCompleteBehind(t *testing.T) {
 	}{
 		"ANewWebhook": {
 			first: func(t *testing.T, s *jobstest.Stack, _ *models.Job) error {
-				_, _, err := s.Webhooks.CreateEndpoint(background, s.Client, "https://example.com/", models.FormatStandard, nil)
+				_, _, err := s.Webhooks.CreateEndpoint(context.Background(), s.Client, "https://example.com/", models.FormatStandard, nil)
 				return err
 			},
 			heard: func(t *testing.T, s *jobstest.Stack) { require.Equal(t, 1, s.Count(t, "webhook_deliveries")) },
@@ -31,7 +32,7 @@ func TestCompleteBehind(t *testing.T) {
 			first: func(t *testing.T, s *jobstest.Stack, parent *models.Job) error {
 				in := request()
 				in.DependsOn = []models.JobID{parent.ID}
-				_, _, err := s.Submitter.Submit(background, s.Client, in)
+				_, _, err := s.Submitter.Submit(context.Background(), s.Client, in)
 				return err
 			},
 			heard: func(t *testing.T, s *jobstest.Stack) {
@@ -57,7 +58,7 @@ func TestCompleteBehind(t *testing.T) {
 			var first, end error
 			calls.Go(func() { first = c.first(t, s, leased.Job) })
 			s.WaitForLocks(t, 1)
-			calls.Go(func() { _, end = s.Holder.Complete(background, worker, fence, jobs.Completion{Video: &film}) })
+			calls.Go(func() { _, end = s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &film}) })
 			s.WaitForLocks(t, 2)
 
 			require.NoError(t, holder.Commit())
@@ -83,7 +84,7 @@ func TestCompleteBeside(t *testing.T) {
 		leased, fence := s.Lease(t, worker)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
 		return s, leased.Job, func() error {
-			_, err := s.Holder.Complete(background, worker, fence, jobs.Completion{Video: &film})
+			_, err := s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &film})
 			return err
 		}
 	}
@@ -139,7 +140,7 @@ func TestCancelBeside(t *testing.T) {
 		require.NoError(t, err)
 		cancelled := make(chan error, 1)
 		go func() {
-			_, err := s.Canceller.Cancel(background, s.Client, job.ID)
+			_, err := s.Canceller.Cancel(context.Background(), s.Client, job.ID)
 			cancelled <- err
 		}()
 		s.WaitForLocks(t, 1)

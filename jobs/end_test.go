@@ -345,7 +345,7 @@ func TestFail(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = ptr(2) })
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(2) })
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 
@@ -431,7 +431,7 @@ func TestRelease(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = ptr(1) })
+		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(1) })
 		worker := s.Worker(t, "one")
 
 		for range 3 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // outlook is all that estimates are made of: the workers and the lines of
@@ -233,7 +234,7 @@ func (o *outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		if s.after(q, tag) {
 			running := 0
 			for _, end := range ends {
-				running += b2i(end > s.at)
+				running += lo.Ternary(end > s.at, 1, 0)
 			}
 			if !capped || running < q.maxRunning {
 				return s.at, before
@@ -285,7 +286,7 @@ func (o *outlook) position(q query, tag float64, classes []*class) int {
 			if i == 0 || part.Queue != l.head[i-1].Queue {
 				counts = !o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.serves(part.Queue) })
 			}
-			here += b2i(counts)
+			here += lo.Ternary(counts, 1, 0)
 		}
 		ahead += n * here / len(l.head)
 	}

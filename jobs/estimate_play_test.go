@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,7 +81,7 @@ func TestCatchUp(t *testing.T) {
 		starts := func() (n int) {
 			e.look(func(o *outlook) {
 				for _, s := range o.starts {
-					n += b2i(!s.idle)
+					n += lo.Ternary(!s.idle, 1, 0)
 				}
 			})
 			return n

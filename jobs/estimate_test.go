@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -323,7 +324,7 @@ func (w *world) outlook() *outlook {
 }
 
 func (w *world) lines() []*line {
-	slices.SortFunc(w.queue, func(a, b *simJob) int { return b2i(b.before(a)) - b2i(a.before(b)) })
+	slices.SortFunc(w.queue, func(a, b *simJob) int { return lo.Ternary(b.before(a), 1, 0) - lo.Ternary(a.before(b), 1, 0) })
 	var rows []models.Standby
 	for _, c := range w.clients {
 		n := 0
@@ -341,9 +342,9 @@ func (w *world) lines() []*line {
 	return lineUp(rows)
 }
 
-var simCatalogue = &Catalogue{models: []*Model{
-	{Name: "preview", GPUTypes: []string{"any"}}, {Name: "film", GPUTypes: []string{"any"}},
-}}
+var simCatalogue = NewCatalogue(
+	&Model{Name: "preview", GPUTypes: []string{"any"}}, &Model{Name: "film", GPUTypes: []string{"any"}},
+)
 
 func simKindOf(model, resolution string, seconds int, gpuSeconds float64) simKind {
 	return simKind{models.Kind{Model: model, Resolution: resolution, DurationSeconds: seconds}, gpuSeconds}

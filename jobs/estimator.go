@@ -6,11 +6,13 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -186,7 +188,7 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *Catalogue) (*outloo
 	if err != nil {
 		return nil, err
 	}
-	o.lanes = keyedBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	o.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
 	if o.arrivals, err = models.ListArrivals(ctx, db, arrivalSpan); err != nil {
 		return nil, err
 	}
@@ -335,4 +337,13 @@ func (o *outlook) enter(q query) {
 	}
 	l.queued++
 	o.entered = true
+}
+
+// CaughtUp returns once the forecast is up to date. Tests need it.
+func (e *Estimator) CaughtUp() {
+	for playing := true; playing; runtime.Gosched() {
+		e.mu.Lock()
+		playing = e.outlook.playing
+		e.mu.Unlock()
+	}
 }

@@ -58,3 +58,11 @@ func Every(ctx context.Context, name string, interval time.Duration, pass func(c
 		}
 	}
 }
+
+// rest waits for that long, or until ctx ends.
+func rest(ctx context.Context, long time.Duration) {
+	select {
+	case <-time.After(long):
+	case <-ctx.Done():
+	}
+}

@@ -1,18 +1,8 @@
 package jobs
 
 import (
-	"runtime"
 	"time"
 )
-
-// CaughtUp returns once nothing is played anew.
-func (e *Estimator) CaughtUp() {
-	for playing := true; playing; runtime.Gosched() {
-		e.mu.Lock()
-		playing = e.outlook.playing
-		e.mu.Unlock()
-	}
-}
 
 // Waiting is how many lease calls wait in this process.
 func (w *Waiters) Waiting() int {
@@ -21,14 +11,11 @@ func (w *Waiters) Waiting() int {
 	return len(w.waiting)
 }
 
-// TopicChanges is the news of which changes of all jobs are.
-const TopicChanges = topicChanges
+// Settings is what a doctor says of PostgreSQL's settings.
+var Settings = settings
 
-// What a doctor makes of what PostgreSQL says.
-var (
-	Settings = settings
-	Drift    = drift
-)
+// Drift is how far PostgreSQL's clock is from this machine's.
+var Drift = drift
 
 // Feeds is how many jobs' events are followed in this process.
 func Feeds(w *Watcher) int {
@@ -66,12 +53,6 @@ func (r Ring) After(n int) (held []int, behind bool) {
 	return h.items, h.behind
 }
 
-// How secrets are made and known.
-var (
-	NewSecret  = newSecret
-	SecretKind = secretKind
-)
-
 // PlanWebhookRetry is when to try a delivery again.
 var PlanWebhookRetry = planWebhookRetry
 
@@ -95,18 +76,10 @@ func ChangeFollowers(w *Watcher) int {
 }
 
 // Looking is how many lease calls wait for their turn to look for work.
-func Looking(l *Leaser) int {
-	l.looks.mu.Lock()
-	defer l.looks.mu.Unlock()
-	return len(l.looks.waiting)
-}
+func Looking(l *Leaser) int { return l.looks.Waiting() }
 
 // Submitting is how many calls wait for their jobs to be written, or write them.
-func Submitting(s *Submitter) int {
-	s.writes.mu.Lock()
-	defer s.writes.mu.Unlock()
-	return len(s.writes.begun) + len(s.writes.waiting)
-}
+func Submitting(s *Submitter) int { return s.writes.Calls() }
 
 // Patient has calls wait for an account that is held, all together.
 func Patient(s *Submitter) { s.patience = time.Minute }
@@ -114,26 +87,7 @@ func Patient(s *Submitter) { s.patience = time.Minute }
 // HoldTogether has calls over leases wait, as if others were at work, until run runs
 // those that wait: what keeps a lease together, what ends one, and what beats.
 func HoldTogether(h *Holder) (waiting func() int, run func()) {
-	keeping, keep := holdUp(&h.keeping)
-	ending, end := holdUp(&h.ending)
-	beating, beat := holdUp(&h.beats)
-	return func() int { return keeping() + ending() + beating() }, func() { keep(); end(); beat() }
-}
-
-func holdUp[T comparable](g *gather[T]) (waiting func() int, run func()) {
-	other := cue[T]{begun: time.Now()}
-	g.mu.Lock()
-	g.begun = append(g.begun, other.begun)
-	g.mu.Unlock()
-	waiting = func() int {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.waiting)
-	}
-	run = func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.over(other)
-	}
-	return waiting, run
+	keep, end, beat := h.keeping.Hold(), h.ending.Hold(), h.beats.Hold()
+	waiting = func() int { return h.keeping.Waiting() + h.ending.Waiting() + h.beats.Waiting() }
+	return waiting, func() { keep(); end(); beat() }
 }

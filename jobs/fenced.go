@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -198,7 +199,7 @@ func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 		ids = append(ids, c.fence.AttemptID)
 	}
 	rows, err := models.GetAttempts(ctx, h.DB, ids)
-	found := keyedBy(rows, func(a *models.Attempt) models.AttemptID { return a.ID })
+	found := lo.KeyBy(rows, func(a *models.Attempt) models.AttemptID { return a.ID })
 	for _, c := range calls {
 		if err != nil {
 			c.err = fmt.Errorf("read the attempt: %w", err)

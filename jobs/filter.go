@@ -15,8 +15,8 @@ import (
 // see. It returns INVALID_INPUT, or NOT_FOUND for an account that is not there or
 // not the caller's.
 func narrow(ctx context.Context, db bun.IDB, p Principal, f models.JobFilter) (models.JobFilter, error) {
-	for name, text := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
-		if !validText(text, 0, maxUserIDBytes) {
+	for name, value := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
+		if !validText(value, 0, maxUserIDBytes) {
 			return f, invalid("filter."+name, "filter.%s may have %d printable characters.", name, maxUserIDBytes)
 		}
 	}

@@ -13,20 +13,6 @@ import (
 // gains little.
 const gatherSize = 200
 
-// leasePatience is how long a batch of claims or of calls over leases waits for a
-// row: they wait for each other's accounts all the time, and a batch that gives up
-// stands in the way of the next.
-const leasePatience = 250 * time.Millisecond
-
-// patienceOf is how long a batch waits for a row that somebody else holds: any
-// time, if nobody waits behind it.
-func patienceOf(alone bool) time.Duration {
-	if alone {
-		return 0
-	}
-	return leasePatience
-}
-
 // errGivenUp is of a call whose batch ended in a panic.
 var errGivenUp = errors.New("the batch that this call was a part of was given up")
 
@@ -296,5 +282,34 @@ func whileAny[T comparable](batch []*caller[T]) (context.Context, context.Cancel
 			stop()
 		}
 		cancel()
+	}
+}
+
+// Waiting returns how many callers wait for a batch to begin.
+func (g *gather[T]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}
+
+// Calls returns how many callers wait for a batch to begin, plus the batches in
+// progress.
+func (g *gather[T]) Calls() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.begun) + len(g.waiting)
+}
+
+// Hold makes callers wait as if a batch were in progress, until release is called.
+// Tests need it, to have several callers in one batch.
+func (g *gather[T]) Hold() (release func()) {
+	other := cue[T]{begun: time.Now()}
+	g.mu.Lock()
+	g.begun = append(g.begun, other.begun)
+	g.mu.Unlock()
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.over(other)
 	}
 }

@@ -34,6 +34,9 @@ type Holder struct {
 
 // holderRest is how long the calls of one verb come together that a job has many of.
 // Nobody looks at what a holder hears but a program that has more to do.
+// maxLookUps is how many statements that look up keys of uploads may be under way.
+const maxLookUps = 4
+
 const holderRest = 50 * time.Millisecond
 
 // NewHolder returns a holder.
@@ -41,7 +44,7 @@ func NewHolder(db *bun.DB, objects Objects, catalogue *Catalogue, leaser *Leaser
 	return &Holder{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
 		beats:   gather[*beat]{rest: holderRest},
-		keys:    gather[*issue]{rest: holderRest, most: maxReads},
+		keys:    gather[*issue]{rest: holderRest, most: maxLookUps},
 		keeping: gather[*fencedCall]{rest: holderRest},
 		ending:  gather[*fencedCall]{eager: true},
 	}

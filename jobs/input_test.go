@@ -198,7 +198,7 @@ func TestInput(t *testing.T) {
 		s := jobstest.New(t)
 		id, another := s.UploadInput(t, s.Client, jobstest.Picture(t, color.White)), s.UploadInput(t, s.Client, jobstest.Picture(t, color.Black))
 		in, other := fromImage(string(id)), fromImage(string(another))
-		in.IdempotencyKey, other.IdempotencyKey = ptr("k"), ptr("k")
+		in.IdempotencyKey, other.IdempotencyKey = new("k"), new("k")
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 

@@ -24,7 +24,7 @@ type Keys struct {
 func (k *Keys) Authenticate(ctx context.Context, secret string) (Principal, error) {
 	secret = strings.TrimSpace(secret)
 	hash := hashSecret(secret)
-	switch secretKind(secret) {
+	switch SecretKind(secret) {
 	case workerPrefix:
 		t := &token{hash: hash}
 		if err := k.tokens.do(ctx, t, 1, k.lookUpTokens); err != nil {
@@ -70,10 +70,6 @@ func (k *Keys) lookUpTokens(ctx context.Context, all []*token, _ bool) [][]*toke
 		}
 	}
 	return nil
-}
-
-func keyPrincipal(key *models.APIKey) Principal {
-	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
 }
 
 func orUnauthenticated(err error) error {
@@ -127,7 +123,7 @@ func create(ctx context.Context, tx bun.Tx, p Principal, in NewKey) (*models.API
 	if err := in.validate(ctx, tx); err != nil {
 		return nil, "", err
 	}
-	secret, hash := newSecret(keyPrefix)
+	secret, hash := NewSecret(keyPrefix)
 	key := &models.APIKey{
 		ID: models.NewKeyID(), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
 		Prefix: secret[:len(keyPrefix)+shownChars], Hash: hash,
@@ -270,24 +266,4 @@ func ensureAccount(ctx context.Context, tx bun.Tx, name string, tier models.Tier
 		return nil, err
 	}
 	return account, Host.audit(ctx, tx, "createAccount", string(account.ID), payload{"after": limitsOf(account)})
-}
-
-// anOperator is how a key is called to those whom its name is not for.
-const anOperator = "an operator"
-
-// KeyNames returns what keys are called, for what tells who did something: by
-// their names, but to clients those of other accounts just as an operator.
-func (r *Reader) KeyNames(ctx context.Context, p Principal, ids []models.KeyID) (map[models.KeyID]string, error) {
-	keys, err := models.GetAPIKeys(ctx, r.DB, ids)
-	if err != nil {
-		return nil, wrap(err, "read the names of keys")
-	}
-	names := make(map[models.KeyID]string, len(keys))
-	for _, key := range keys {
-		names[key.ID] = anOperator
-		if p.sees(key.AccountID) {
-			names[key.ID] = key.Name
-		}
-	}
-	return names, nil
 }

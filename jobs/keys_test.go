@@ -27,7 +27,7 @@ func TestCreateKey(t *testing.T) {
 			"name ":     func(k *jobs.NewKey) { k.Name = strings.Repeat("n", 201) },
 			"name  ":    func(k *jobs.NewKey) { k.Name = "\x00" },
 			"role":      func(k *jobs.NewKey) { k.Role = "ROOT" },
-			"expiresAt": func(k *jobs.NewKey) { k.ExpiresAt = ptr(time.Now().Add(-time.Minute)) },
+			"expiresAt": func(k *jobs.NewKey) { k.ExpiresAt = new(time.Now().Add(-time.Minute)) },
 		} {
 			bad := good
 			change(&bad)
@@ -68,10 +68,10 @@ func TestCreateKey(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		hash := sha256.Sum256([]byte(oldKey))
+		hash := sha256.Sum256([]byte("rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"))
 		s.Exec(t, "UPDATE api_keys SET hash = ? WHERE id = ?", hash[:], s.Client.KeyID)
 
-		p, err := s.Keys.Authenticate(t.Context(), oldKey)
+		p, err := s.Keys.Authenticate(t.Context(), "rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
 
 		require.NoError(t, err)
 		require.Equal(t, s.Client, p)
@@ -272,9 +272,9 @@ func TestAudit(t *testing.T) {
 				_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
 				return err
 			},
-			"drain": func() error { _, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, 0); return err },
+			"drain": func() error { _, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, 0); return err },
 			"limits": func() error {
-				_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: ptr(1)})
+				_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, jobs.AccountInput{MaxRunning: new(1)})
 				return err
 			},
 			"bulk": func() error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -26,9 +27,10 @@ const (
 	learnSpan = 10 * time.Minute
 	// learnBatch bounds what one pass learns render times from: the newest.
 	learnBatch = 2000
-	// arrivalSpan is about over what time arrivals are averaged.
-	arrivalSpan = 5 * time.Minute
 )
+
+// arrivalSpan is about over what time arrivals are averaged.
+const arrivalSpan = 5 * time.Minute
 
 // Learn takes the jobs that were completed, and those that were submitted, since
 // the last time into the averages, and returns how many completed ones there
@@ -73,7 +75,7 @@ func learnRenders(ctx context.Context, tx bun.Tx, since, until time.Time) (int, 
 	if err != nil {
 		return 0, err
 	}
-	times := keyedBy(known, func(t *models.RenderTime) renderKey { return renderKey{t.Kind, t.GPUType} })
+	times := lo.KeyBy(known, func(t *models.RenderTime) renderKey { return renderKey{t.Kind, t.GPUType} })
 	changed := map[renderKey]*models.RenderTime{}
 	for _, r := range rendered {
 		at := renderKey{r.Kind, r.GPUType}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -135,7 +136,7 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch, alone bool) [][]*to
 	if models.IsLockTimeout(err) && !alone {
 		return [][]*touch{all}
 	}
-	found := keyedBy(rows, func(w *models.Worker) models.WorkerID { return w.ID })
+	found := lo.KeyBy(rows, func(w *models.Worker) models.WorkerID { return w.ID })
 	for _, t := range all {
 		t.worker, t.err = found[t.WorkerID], err
 		if err == nil && (t.worker == nil || t.worker.Status == models.WorkerTerminated) {

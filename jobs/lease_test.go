@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -19,14 +20,14 @@ func submitAs(t require.TestingT, s *jobstest.Stack, p jobs.Principal, shape fun
 	if shape != nil {
 		shape(&in)
 	}
-	job, _, err := s.Submitter.Submit(background, p, in)
+	job, _, err := s.Submitter.Submit(context.Background(), p, in)
 	require.NoError(t, err)
 	return job
 }
 
 // lease asks for a job without waiting; nil if there is none.
 func lease(t require.TestingT, s *jobstest.Stack, worker jobs.Principal) *jobs.Lease {
-	lease, _, err := s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
 	return lease
 }
@@ -339,7 +340,7 @@ func TestLease(t *testing.T) {
 		}()
 		testrun.Eventually(t, "a call waits", func() bool { return s.Notifier.Waiters.Waiting() == 1 })
 
-		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
+		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 
 		require.NoError(t, err)
 		directive := <-told
@@ -469,14 +470,14 @@ func TestLease(t *testing.T) {
 // leaseAll leases and fails jobs for good until there is none left.
 func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]int, mu *sync.Mutex) error {
 	for {
-		lease, _, err := s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+		lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
 		if err != nil || lease == nil {
 			return err
 		}
 		mu.Lock()
 		given[lease.Job.ID]++
 		mu.Unlock()
-		if _, err := s.Holder.Fail(background, worker, fenceOf(lease), jobs.Failure{Class: models.FailContentPolicy}); err != nil {
+		if _, err := s.Holder.Fail(context.Background(), worker, fenceOf(lease), jobs.Failure{Class: models.FailContentPolicy}); err != nil {
 			return err
 		}
 	}

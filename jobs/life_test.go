@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -64,14 +65,14 @@ func (l *life) submit(t *rapid.T) {
 	job := submitAs(t, l.s, client, func(in *jobs.Submission) {
 		in.Priority = rapid.IntRange(-2, 2).Draw(t, "priority")
 		in.Tier = rapid.SampledFrom([]models.Tier{"", models.TierBatch}).Draw(t, "tier")
-		in.MaxAttempts = ptr(rapid.IntRange(1, 3).Draw(t, "attempts"))
+		in.MaxAttempts = new(rapid.IntRange(1, 3).Draw(t, "attempts"))
 	})
 	l.jobs = append(l.jobs, job.ID)
 }
 
 func (l *life) lease(t *rapid.T) {
 	worker := pick(t, l.workers, "worker")
-	got, _, err := l.s.Leaser.Lease(background, worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	got, _, err := l.s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
 	allowed(t, err, jobs.CodeConflict)
 	l.keep(worker, got)
 }
@@ -84,7 +85,7 @@ func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
 
 // upload sends an object, or nothing if the lease is gone.
 func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
-	if _, err := l.s.Holder.Heartbeat(background, held.worker, held.fence, nil); err != nil {
+	if _, err := l.s.Holder.Heartbeat(context.Background(), held.worker, held.fence, nil); err != nil {
 		allowed(t, err, jobs.CodeLeaseLost)
 		return nil
 	}
@@ -99,12 +100,12 @@ func (l *life) checkpoint(outer *testing.T) func(*rapid.T) {
 		if o == nil {
 			return
 		}
-		_, err := l.s.Holder.CommitCheckpoint(background, held.worker, held.fence, jobs.Checkpoint{Object: *o, Step: 1, Percent: 1})
+		_, err := l.s.Holder.CommitCheckpoint(context.Background(), held.worker, held.fence, jobs.Checkpoint{Object: *o, Step: 1, Percent: 1})
 		require.NoError(t, err)
 		if rapid.Bool().Draw(t, "reject") {
-			attempt, err := models.GetAttempt(background, l.s.DB, held.fence.AttemptID)
+			attempt, err := models.GetAttempt(context.Background(), l.s.DB, held.fence.AttemptID)
 			require.NoError(t, err)
-			_, err = l.s.Holder.RejectCheckpoint(background, held.worker, held.fence, attempt.CheckpointID, "")
+			_, err = l.s.Holder.RejectCheckpoint(context.Background(), held.worker, held.fence, attempt.CheckpointID, "")
 			require.NoError(t, err)
 		}
 	}
@@ -117,7 +118,7 @@ func (l *life) complete(outer *testing.T) func(*rapid.T) {
 		if film == nil {
 			film = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
-		end, err := l.s.Holder.Complete(background, held.worker, held.fence, jobs.Completion{Video: film, LeaseNext: rapid.Bool().Draw(t, "next")})
+		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, jobs.Completion{Video: film, LeaseNext: rapid.Bool().Draw(t, "next")})
 		allowed(t, err, jobs.CodeLeaseLost, jobs.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)
@@ -130,7 +131,7 @@ func (l *life) fail(t *rapid.T) {
 	class := rapid.SampledFrom([]models.FailureClass{
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
 	}).Draw(t, "class")
-	end, err := l.s.Holder.Fail(background, held.worker, held.fence, jobs.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
+	end, err := l.s.Holder.Fail(context.Background(), held.worker, held.fence, jobs.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
 	allowed(t, err, jobs.CodeLeaseLost)
 	if end != nil {
 		l.keep(held.worker, end.Next)
@@ -139,19 +140,19 @@ func (l *life) fail(t *rapid.T) {
 
 func (l *life) release(t *rapid.T) {
 	held := pick(t, l.leases, "lease")
-	_, err := l.s.Holder.Release(background, held.worker, held.fence, models.FailPreempted)
+	_, err := l.s.Holder.Release(context.Background(), held.worker, held.fence, models.FailPreempted)
 	allowed(t, err, jobs.CodeLeaseLost)
 }
 
 func (l *life) cancel(t *rapid.T) {
-	_, err := l.s.Canceller.Cancel(background, l.s.Admin, pick(t, l.jobs, "job"))
+	_, err := l.s.Canceller.Cancel(context.Background(), l.s.Admin, pick(t, l.jobs, "job"))
 	allowed(t, err, jobs.CodeConflict)
 }
 
 func (l *life) reap(outer *testing.T) func(*rapid.T) {
 	return func(t *rapid.T) {
 		l.s.ExpireLease(outer, pick(t, l.leases, "lease").fence.AttemptID)
-		_, err := l.s.Reaper.Reap(background)
+		_, err := l.s.Reaper.Reap(context.Background())
 		require.NoError(t, err)
 	}
 }
@@ -159,7 +160,7 @@ func (l *life) reap(outer *testing.T) func(*rapid.T) {
 func (l *life) due(outer *testing.T) func(*rapid.T) {
 	return func(t *rapid.T) {
 		l.s.Exec(outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
-		_, err := l.s.Scheduler.Due(background)
+		_, err := l.s.Scheduler.Due(context.Background())
 		require.NoError(t, err)
 	}
 }

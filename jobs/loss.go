@@ -2,10 +2,12 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // loss is how an attempt was taken from its worker on our own word.
@@ -79,4 +81,19 @@ func (l *held) crashed() bool {
 func (l *held) poison(last string) error {
 	return l.change.failed(models.FailPoison, clip(fmt.Sprintf(
 		"%d attempts in a row took down their worker or its model, with no checkpoint in between; the last: %s", maxCrashes, last), maxReasonBytes))
+}
+
+// endHeld ends a worker's attempt, unless it ended meanwhile.
+func endHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost loss) (*change, error) {
+	l, err := lockHeld(ctx, tx, attempt)
+	if errors.Is(err, ErrLeaseLost) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := endUnfenced(ctx, l, lost); err != nil {
+		return nil, err
+	}
+	return l.change, l.save(ctx)
 }

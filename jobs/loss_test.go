@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fleet registers workers that stand by.
-func fleet(t *testing.T, s *jobstest.Stack, n int) []jobs.Principal {
+// standby registers workers that stand by.
+func standby(t *testing.T, s *jobstest.Stack, n int) []jobs.Principal {
 	t.Helper()
 	var workers []jobs.Principal
 	for i := range n {
@@ -46,7 +46,7 @@ func TestPoison(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			workers := fleet(t, s, 8)
+			workers := standby(t, s, 8)
 			job := submitWith(t, s, func(in *jobs.Submission) { in.MaxAttempts = new(9) })
 			take(t, s, workers[0])
 			take(t, s, workers[1])
@@ -67,7 +67,7 @@ func TestPoison(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		workers := fleet(t, s, 8)
+		workers := standby(t, s, 8)
 		job := s.Submit(t)
 		lose(t, s, workers[0])
 		lose(t, s, workers[1])
@@ -90,11 +90,11 @@ func TestPoison(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		workers := fleet(t, s, 8)
+		workers := standby(t, s, 8)
 		job := s.Submit(t)
 		for i := range 5 {
 			s.Lease(t, workers[i])
-			_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, workers[i].WorkerID)
+			_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, workers[i].WorkerID)
 			require.NoError(t, err)
 		}
 
@@ -106,7 +106,7 @@ func TestPoison(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		workers := fleet(t, s, 10)
+		workers := standby(t, s, 10)
 		job := s.Submit(t)
 		lose(t, s, workers[0])
 		lose(t, s, workers[1])
@@ -125,7 +125,7 @@ func TestPoison(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		workers := fleet(t, s, 8)
+		workers := standby(t, s, 8)
 		job := s.Submit(t)
 		lose(t, s, workers[0])
 		lose(t, s, workers[1])
@@ -162,7 +162,7 @@ func TestSilentAPI(t *testing.T) {
 			s := jobstest.New(t)
 			s.Exec(t, `CREATE FUNCTION silent(seen integer, silent integer) RETURNS void LANGUAGE sql AS
 				'INSERT INTO api_processes VALUES (gen_random_uuid(), clock_timestamp() - make_interval(secs => seen), clock_timestamp() - make_interval(secs => silent))'`)
-			workers := fleet(t, s, 8)
+			workers := standby(t, s, 8)
 			job := s.Submit(t)
 			_, fence := s.Lease(t, workers[0])
 			s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '60 s', lease_expires_at = clock_timestamp() - interval '30 s' WHERE id = ?", fence.AttemptID)

@@ -1,15 +1,11 @@
 package jobs_test
 
 import (
-	"context"
 	"flag"
 	"testing"
 
 	"github.com/reelay/reelay/jobs/jobstest"
 )
-
-// background is for calls within goroutines and rapid's checks.
-var background = context.Background()
 
 func TestMain(m *testing.M) {
 	// A few long histories on real stores; -rapid.checks=100 looks harder.

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -72,7 +73,7 @@ func newReference(t *testing.T) *reference {
 // agrees compares every job with what it should be.
 func (r *reference) agrees(t *rapid.T) {
 	for _, job := range r.jobs {
-		row, err := models.GetJob(background, r.s.DB, job.id)
+		row, err := models.GetJob(context.Background(), r.s.DB, job.id)
 		require.NoError(t, err)
 		require.Equal(t, job.status, row.Status, job.id)
 		require.Equal(t, job.run, row.Run, job.id)
@@ -148,7 +149,7 @@ func (r *reference) submit(t *rapid.T) {
 	if rapid.Bool().Draw(t, "keyed") {
 		job.key = fmt.Sprintf("key %d", len(r.jobs))
 	}
-	row, deduplicated, err := r.s.Submitter.Submit(background, job.client, job.submission())
+	row, deduplicated, err := r.s.Submitter.Submit(context.Background(), job.client, job.submission())
 	require.NoError(t, err)
 	require.False(t, deduplicated)
 	job.id = row.ID
@@ -187,7 +188,7 @@ func (r *reference) submitAgain(t *rapid.T) {
 	if other {
 		in.Prompt += "!"
 	}
-	row, deduplicated, err := r.s.Submitter.Submit(background, job.client, in)
+	row, deduplicated, err := r.s.Submitter.Submit(context.Background(), job.client, in)
 	if other {
 		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
 		return
@@ -199,7 +200,7 @@ func (r *reference) submitAgain(t *rapid.T) {
 
 func (r *reference) lease(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
-	got, _, err := r.s.Leaser.Lease(background, worker.Principal, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	got, _, err := r.s.Leaser.Lease(context.Background(), worker.Principal, jobs.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
 	r.given(t, worker, got)
 }
@@ -248,7 +249,7 @@ func (l *refLease) renew() {
 
 func (r *reference) heartbeat(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
-	answer, err := r.s.Holder.Heartbeat(background, l.worker.Principal, l.fence, nil)
+	answer, err := r.s.Holder.Heartbeat(context.Background(), l.worker.Principal, l.fence, nil)
 	if l.ended != "" {
 		require.ErrorIs(t, err, jobs.ErrLeaseLost)
 		return
@@ -261,7 +262,7 @@ func (r *reference) heartbeat(t *rapid.T) {
 func (r *reference) progress(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	phase := rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase")
-	_, err := r.s.Holder.ReportProgress(background, l.worker.Principal, l.fence, jobs.ProgressReport{Progress: models.Progress{
+	_, err := r.s.Holder.ReportProgress(context.Background(), l.worker.Principal, l.fence, jobs.ProgressReport{Progress: models.Progress{
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Phase: phase,
 	}})
 	if l.ended != "" {
@@ -279,15 +280,15 @@ func (r *reference) checkpoint(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	if l.ended != "" {
 		stale := jobs.Checkpoint{Object: jobs.UploadedObject{ObjectKey: "k"}, Step: 1, Percent: 1}
-		_, err := r.s.Holder.CommitCheckpoint(background, l.worker.Principal, l.fence, stale)
+		_, err := r.s.Holder.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, stale)
 		require.ErrorIs(t, err, jobs.ErrLeaseLost)
 		return
 	}
 	l.renew()
 	o := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactCheckpoint, []byte(fmt.Sprint(rapid.Int().Draw(t, "bytes"))))
-	_, err := r.s.Holder.CommitCheckpoint(background, l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
+	_, err := r.s.Holder.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
 	require.NoError(t, err)
-	newest, err := models.ListCheckpoints(background, r.s.DB, l.job.id, 1)
+	newest, err := models.ListCheckpoints(context.Background(), r.s.DB, l.job.id, 1)
 	require.NoError(t, err)
 	require.Equal(t, o.ObjectKey, newest[0].ObjectKey)
 	l.job.saved, l.job.crashes = append(l.job.saved, newest[0].ID), 0
@@ -299,7 +300,7 @@ func (r *reference) reject(t *rapid.T) {
 		t.Skip("there is none")
 	}
 	newest := len(l.job.saved) - 1
-	_, err := r.s.Holder.RejectCheckpoint(background, l.worker.Principal, l.fence, l.job.saved[newest], "broken")
+	_, err := r.s.Holder.RejectCheckpoint(context.Background(), l.worker.Principal, l.fence, l.job.saved[newest], "broken")
 	if l.ended != "" {
 		require.ErrorIs(t, err, jobs.ErrLeaseLost)
 		return
@@ -319,7 +320,7 @@ func (r *reference) complete(t *rapid.T) {
 		}
 	}
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Complete(background, l.worker.Principal, l.fence, jobs.Completion{Video: l.film, LeaseNext: next})
+	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, jobs.Completion{Video: l.film, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptSucceeded, func(job *refJob) { job.over(r, models.JobCompleted) })
 	}
@@ -350,7 +351,7 @@ func (r *reference) fail(t *rapid.T) {
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailOutOfMemory,
 	}).Draw(t, "class")
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Fail(background, l.worker.Principal, l.fence, jobs.Failure{Class: class, LeaseNext: next})
+	end, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, l.fence, jobs.Failure{Class: class, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptFailed, func(job *refJob) { job.fail(r, class, l.worker.WorkerID) })
 	}
@@ -383,7 +384,7 @@ func (j *refJob) fail(r *reference, class models.FailureClass, worker models.Wor
 
 func (r *reference) release(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
-	_, err := r.s.Holder.Release(background, l.worker.Principal, l.fence, models.FailPreempted)
+	_, err := r.s.Holder.Release(context.Background(), l.worker.Principal, l.fence, models.FailPreempted)
 	if l.ended == "" {
 		l.end(r, models.AttemptReleased, func(job *refJob) { job.status = models.JobQueued })
 	}
@@ -394,17 +395,17 @@ func (r *reference) release(t *rapid.T) {
 func (r *reference) foreign(t *rapid.T) {
 	l, other := pick(t, r.leases, "lease"), pick(t, r.workers, "worker")
 	if other.WorkerID != l.worker.WorkerID {
-		_, err := r.s.Holder.Release(background, other.Principal, l.fence, models.FailPreempted)
+		_, err := r.s.Holder.Release(context.Background(), other.Principal, l.fence, models.FailPreempted)
 		jobstest.RequireCode(t, err, jobs.CodeNotFound)
 	}
 	forged := jobs.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
-	_, err := r.s.Holder.Fail(background, l.worker.Principal, forged, jobs.Failure{Class: models.FailContentPolicy})
+	_, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, forged, jobs.Failure{Class: models.FailContentPolicy})
 	require.ErrorIs(t, err, jobs.ErrLeaseLost)
 }
 
 func (r *reference) cancel(t *rapid.T) {
 	job := pick(t, r.jobs, "job")
-	_, err := r.s.Canceller.Cancel(background, job.client, job.id)
+	_, err := r.s.Canceller.Cancel(context.Background(), job.client, job.id)
 	switch {
 	case job.status == models.JobCompleted || job.status == models.JobFailed:
 		jobstest.RequireCode(t, err, jobs.CodeConflict)
@@ -421,7 +422,7 @@ func (r *reference) cancel(t *rapid.T) {
 func (r *reference) retry(t *rapid.T) {
 	job := pick(t, r.jobs, "job")
 	scratch := rapid.Bool().Draw(t, "from scratch")
-	_, err := r.s.Retrier.Retry(background, job.client, job.id, scratch)
+	_, err := r.s.Retrier.Retry(context.Background(), job.client, job.id, scratch)
 	status := models.JobQueued
 	for _, parent := range job.parents {
 		if parent.status == models.JobFailed || parent.status == models.JobCancelled {
@@ -447,7 +448,7 @@ func (r *reference) reap(t *rapid.T) {
 	r.s.ExpireLease(r.outer, l.fence.AttemptID)
 	// What was lost before is long ago: this loss is the job's own fault.
 	r.s.Exec(r.outer, "UPDATE workers SET lost_at = lost_at - interval '1 h', last_heartbeat_at = clock_timestamp()")
-	_, err := r.s.Reaper.Reap(background)
+	_, err := r.s.Reaper.Reap(context.Background())
 	require.NoError(t, err)
 	l.end(r, models.AttemptLost, func(job *refJob) { job.crash(r) })
 }
@@ -459,7 +460,7 @@ func (r *reference) live() []*refLease {
 
 func (r *reference) due(t *rapid.T) {
 	r.s.Exec(r.outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
-	_, err := r.s.Scheduler.Due(background)
+	_, err := r.s.Scheduler.Due(context.Background())
 	require.NoError(t, err)
 	for _, job := range r.jobs {
 		if job.status == models.JobScheduled {
@@ -471,7 +472,7 @@ func (r *reference) due(t *rapid.T) {
 func (r *reference) terminate(t *rapid.T) {
 	i := rapid.IntRange(0, len(r.workers)-1).Draw(t, "worker")
 	worker := r.workers[i]
-	_, err := r.s.Operator.TerminateWorker(background, r.s.Admin, worker.WorkerID)
+	_, err := r.s.Fleet.TerminateWorker(context.Background(), r.s.Admin, worker.WorkerID)
 	require.NoError(t, err)
 	if l := worker.lease; l != nil {
 		l.end(r, models.AttemptLost, func(job *refJob) { job.status = models.JobQueued })
@@ -484,23 +485,23 @@ func (r *reference) terminate(t *rapid.T) {
 func (r *reference) silent(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
 	r.s.Exec(r.outer, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes' WHERE id = ?", worker.WorkerID)
-	_, err := r.s.Reaper.Silent(background)
+	_, err := r.s.Reaper.Silent(context.Background())
 	require.NoError(t, err)
 }
 
 func (r *reference) drain(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
-	_, err := r.s.Operator.DrainWorker(background, r.s.Admin, worker.WorkerID, 0)
+	_, err := r.s.Fleet.DrainWorker(context.Background(), r.s.Admin, worker.WorkerID, 0)
 	require.NoError(t, err)
 	var status models.WorkerStatus
-	require.NoError(t, r.s.DB.NewRaw("SELECT status FROM workers WHERE id = ?", worker.WorkerID).Scan(background, &status))
+	require.NoError(t, r.s.DB.NewRaw("SELECT status FROM workers WHERE id = ?", worker.WorkerID).Scan(context.Background(), &status))
 	worker.draining = worker.draining || status == models.WorkerDraining // a LOST one is not asked
 }
 
 func (r *reference) redis(t *rapid.T) {
 	r.s.Index().Lose()
 	if rapid.Bool().Draw(t, "swept") {
-		require.NoError(t, r.s.Readier.Sweep(background))
+		require.NoError(t, r.s.Readier.Sweep(context.Background()))
 	}
 }
 

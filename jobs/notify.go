@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -98,7 +99,7 @@ func (c *change) news() []string {
 // that is worth an event.
 func jobNews(id models.JobID, event bool) []string {
 	if event {
-		return []string{string(id), topicChanges}
+		return []string{string(id), TopicChanges}
 	}
 	return []string{string(id)}
 }
@@ -153,7 +154,7 @@ func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	}
 	found, err := models.ListStandings(context.WithoutCancel(ctx), n.DB, back)
 	n.log(ctx, err)
-	waiting := keyedBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
+	waiting := lo.KeyBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
 	for i, s := range standings {
 		if now, waits := waiting[s.AccountID]; waits {
 			standings[i] = now
@@ -175,3 +176,6 @@ func (n *Notifier) log(ctx context.Context, err error) {
 		slog.DebugContext(ctx, "hint lost, the sweep will mend it", "error", err)
 	}
 }
+
+// TopicChanges is the news that some job's status changed.
+const TopicChanges = "jobs"

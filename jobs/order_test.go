@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,9 +89,9 @@ func TestOrder(t *testing.T) {
 					if job.Status != models.JobQueued {
 						rt.Skip("it does not wait")
 					}
-					_ = s.Notifier.Index.Remove(background, jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1})
+					_ = s.Notifier.Index.Remove(context.Background(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1})
 					s.Exec(t, "UPDATE jobs SET "+set+" WHERE id = ?", job.ID)
-					if err := s.Readier.Ready(background, job.ID); err != nil {
+					if err := s.Readier.Ready(context.Background(), job.ID); err != nil {
 						jobstest.RequireCode(rt, err, jobs.CodeNotFound)
 					}
 				}
@@ -110,29 +111,29 @@ func TestOrder(t *testing.T) {
 				"avoid":       change("avoid_until = clock_timestamp() + interval '1 hour', avoid_worker_id = (SELECT id FROM workers WHERE status <> 'TERMINATED' ORDER BY random() LIMIT 1)"),
 				"turn":        func(*rapid.T) { s.Exec(t, "UPDATE lanes SET since_promoted = 9 - since_promoted / 9") },
 				"lose":        func(*rapid.T) { s.Index().Lose() },
-				"sweep":       func(rt *rapid.T) { require.NoError(rt, s.Readier.Sweep(background)) },
+				"sweep":       func(rt *rapid.T) { require.NoError(rt, s.Readier.Sweep(context.Background())) },
 				"promote": func(rt *rapid.T) {
 					s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '7 hours' WHERE status = 'QUEUED'")
-					_, err := s.Promoter.Promote(background)
+					_, err := s.Promoter.Promote(context.Background())
 					require.NoError(rt, err)
 				},
 				"set tier": func(rt *rapid.T) {
-					_, err := s.Operator.SetJobTier(background, s.Admin, pick(rt, l.jobs, "job"), rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
+					_, err := s.Operator.SetJobTier(context.Background(), s.Admin, pick(rt, l.jobs, "job"), rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
 					allowed(rt, err, jobs.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
 					steer := rapid.SampledFrom([]func(*jobs.Operator) (*models.QueueCount, error){
 						func(o *jobs.Operator) (*models.QueueCount, error) {
-							return o.PauseQueue(background, s.Admin, models.TierPro, "", "")
+							return o.PauseQueue(context.Background(), s.Admin, models.TierPro, "", "")
 						},
 						func(o *jobs.Operator) (*models.QueueCount, error) {
-							return o.ResumeQueue(background, s.Admin, models.TierPro, "")
+							return o.ResumeQueue(context.Background(), s.Admin, models.TierPro, "")
 						},
 						func(o *jobs.Operator) (*models.QueueCount, error) {
-							return o.PauseQueue(background, s.Admin, models.TierEnterprise, "testcard", "")
+							return o.PauseQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard", "")
 						},
 						func(o *jobs.Operator) (*models.QueueCount, error) {
-							return o.ResumeQueue(background, s.Admin, models.TierEnterprise, "testcard")
+							return o.ResumeQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard")
 						},
 					}).Draw(rt, "way")
 					_, err := steer(s.Operator)
@@ -141,13 +142,13 @@ func TestOrder(t *testing.T) {
 				"lease": func(rt *rapid.T) {
 					var idle []int
 					for i, w := range l.workers {
-						if _, err := models.FindLiveAttempt(background, s.DB, w.WorkerID); err != nil {
+						if _, err := models.FindLiveAttempt(context.Background(), s.DB, w.WorkerID); err != nil {
 							idle = append(idle, i)
 						}
 					}
 					i := pick(rt, idle, "worker")
 					var expected []models.JobID
-					require.NoError(rt, s.DB.NewRaw(due, l.workers[i].WorkerID, i/2).Scan(background, &expected))
+					require.NoError(rt, s.DB.NewRaw(due, l.workers[i].WorkerID, i/2).Scan(context.Background(), &expected))
 
 					got := lease(rt, s, l.workers[i])
 

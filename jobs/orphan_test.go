@@ -18,8 +18,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-type contextT = context.Context
-
 // bentStore is a store that a test makes old or faulty.
 type bentStore struct {
 	jobs.Objects
@@ -82,14 +80,14 @@ func orphan(folder string, n int) string {
 
 // walk has the search go through the bucket once.
 func walk(t require.TestingT, s *jobstest.Stack) (found int) {
-	_, err := s.DB.NewRaw("UPDATE orphan_search SET after_key = '', claimed_until = '-infinity'").Exec(background)
+	_, err := s.DB.NewRaw("UPDATE orphan_search SET after_key = '', claimed_until = '-infinity'").Exec(context.Background())
 	require.NoError(t, err)
 	for pages := 0; ; pages++ {
-		n, err := s.Upkeep.FindOrphans(background)
+		n, err := s.Upkeep.FindOrphans(context.Background())
 		require.NoError(t, err)
 		found += n
 		var rests bool
-		require.NoError(t, s.DB.NewRaw("SELECT claimed_until > clock_timestamp() + interval '1 hour' FROM orphan_search").Scan(background, &rests))
+		require.NoError(t, s.DB.NewRaw("SELECT claimed_until > clock_timestamp() + interval '1 hour' FROM orphan_search").Scan(context.Background(), &rests))
 		if rests {
 			return found
 		}
@@ -206,7 +204,7 @@ func TestFindOrphans(t *testing.T) {
 				for _, pass := range []func(context.Context) (int, error){
 					s.Upkeep.ReviewArtifacts, s.Upkeep.ForgetUploads, s.Upkeep.DeleteObjects,
 				} {
-					_, err := pass(background)
+					_, err := pass(context.Background())
 					require.NoError(rt, err)
 				}
 			}
@@ -222,10 +220,10 @@ func TestFindOrphans(t *testing.T) {
 					steps++
 					s.RequireInvariants(rt)
 					var named []string
-					require.NoError(rt, s.DB.NewRaw("SELECT object_key FROM artifacts").Scan(background, &named))
+					require.NoError(rt, s.DB.NewRaw("SELECT object_key FROM artifacts").Scan(context.Background(), &named))
 					require.Subset(rt, stored(rt, s), named)
 					for key, held := range sent {
-						if attempt, err := models.GetAttempt(background, s.DB, held.fence.AttemptID); err != nil || !attempt.EndedAt.IsZero() {
+						if attempt, err := models.GetAttempt(context.Background(), s.DB, held.fence.AttemptID); err != nil || !attempt.EndedAt.IsZero() {
 							delete(sent, key)
 							continue
 						}
@@ -243,7 +241,7 @@ func TestFindOrphans(t *testing.T) {
 				"reap":       l.reap(t),
 				"due":        l.due(t),
 				"delete job": func(rt *rapid.T) {
-					_, err := s.Deleter.Delete(background, s.Admin, pick(rt, l.jobs, "job"))
+					_, err := s.Deleter.Delete(context.Background(), s.Admin, pick(rt, l.jobs, "job"))
 					allowed(rt, err, jobs.CodeConflict)
 				},
 				"orphans": func(rt *rapid.T) { require.Zero(rt, walk(rt, s), "rows name all there is") },

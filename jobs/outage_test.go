@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"time"
 
@@ -100,15 +101,15 @@ func TestCommit(t *testing.T) {
 			ends models.JobStatus
 		}{
 			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, film *jobs.UploadedObject) error {
-				_, err := s.Holder.Complete(background, p, f, jobs.Completion{Video: film})
+				_, err := s.Holder.Complete(context.Background(), p, f, jobs.Completion{Video: film})
 				return err
 			}, models.JobCompleted},
 			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
-				_, err := s.Holder.Fail(background, p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+				_, err := s.Holder.Fail(context.Background(), p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
 				return err
 			}, models.JobScheduled},
 			"Release": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
-				_, err := s.Holder.Release(background, p, f, models.FailPreempted)
+				_, err := s.Holder.Release(context.Background(), p, f, models.FailPreempted)
 				return err
 			}, models.JobQueued},
 		} {
@@ -187,7 +188,7 @@ func TestPostgreSQLAway(t *testing.T) {
 
 		clock := testrun.StartQuietClock()
 		testrun.Eventually(t, "the worker is heard again", func() bool {
-			_, err := s.Holder.Heartbeat(background, worker, fence, nil)
+			_, err := s.Holder.Heartbeat(context.Background(), worker, fence, nil)
 			return err == nil
 		})
 		require.Less(t, clock.Elapsed(), 2*time.Second)

@@ -59,3 +59,21 @@ func (p Principal) scope() models.AccountID {
 func (p Principal) sees(account models.AccountID) bool {
 	return p.May(models.RoleOperator) || p.Role == models.RoleClient && p.AccountID == account
 }
+
+func (p Principal) isOperator() error {
+	if !p.May(models.RoleOperator) {
+		return forbidden("This is for operators: this key's role is %s.", p.Role)
+	}
+	return nil
+}
+
+func (p Principal) isAdmin() error {
+	if !p.May(models.RoleAdmin) {
+		return forbidden("This takes a key of the role ADMIN; this key's role is %s.", p.Role)
+	}
+	return nil
+}
+
+func keyPrincipal(key *models.APIKey) Principal {
+	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
+}

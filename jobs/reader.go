@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -32,8 +33,7 @@ type Reader struct {
 	reads gather[*jobRead]
 }
 
-// maxReads is how many statements that read jobs' states may be under way, and how many
-// that look up keys of uploads.
+// maxReads is how many statements that read jobs' states may be under way.
 const maxReads = 4
 
 // defaultReads is how many small and large reads run at once unless the caller of
@@ -49,35 +49,11 @@ func NewReader(db *bun.DB, sealer *seal.Sealer, objects Objects, catalogue *Cata
 	}
 }
 
-const (
-	// MaxPage is the most that a page may hold.
-	MaxPage = 200
-	// CountLimit is where counting stops: one more means more.
-	CountLimit = 10_000
-)
+// MaxPage is the most that a page may hold.
+const MaxPage = 200
 
-// visibleJob returns a job that the caller may see, or NOT_FOUND: its owner and
-// operators may.
-func visibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
-	if !id.Valid() {
-		return nil, notFound("job")
-	}
-	job, err := models.GetJob(ctx, db, id)
-	return shown(p, id, job, err)
-}
-
-// shown is a job that was read, if the caller may see it.
-func shown(p Principal, id models.JobID, job *models.Job, err error) (*models.Job, error) {
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, notFound("job")
-	case err != nil:
-		return nil, fmt.Errorf("read job %s: %w", id, err)
-	case job == nil || !p.sees(job.AccountID):
-		return nil, notFound("job")
-	}
-	return job, nil
-}
+// CountLimit is where counting stops: one more means more.
+const CountLimit = 10_000
 
 // jobRead is a job that somebody asks for, and what was found.
 type jobRead struct {
@@ -120,7 +96,7 @@ func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][
 		}
 	}
 	rows, err := get(ctx, r.DB, ids)
-	found := keyedBy(rows, func(j *models.Job) models.JobID { return j.ID })
+	found := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	for _, read := range all {
 		read.err = err
 		if job := found[read.id]; job != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -112,7 +113,7 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 		if err != nil {
 			return ended, fmt.Errorf("end silent worker %s: %w", id, err)
 		}
-		ended += b2i(done)
+		ended += lo.Ternary(done, 1, 0)
 	}
 	return ended, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -128,7 +129,7 @@ func TestSilent(t *testing.T) {
 
 		s, _, busy, _ := leased(t)
 		idle, fresh, draining := s.Worker(t, "idle"), s.Worker(t, "fresh"), s.Worker(t, "draining")
-		_, err := s.Registrar.DrainSelf(t.Context(), draining, draining.WorkerID, "", zeroTime)
+		_, err := s.Registrar.DrainSelf(t.Context(), draining, draining.WorkerID, "", time.Time{})
 		require.NoError(t, err)
 		pool := addPool(t, s, 0, 1)
 		boot := &models.Worker{
@@ -241,7 +242,7 @@ func TestRegister(t *testing.T) {
 			"zone":               func(in *jobs.Registration) { in.Zone = "\n" },
 			"slot":               func(in *jobs.Registration) { in.Slot = -1 },
 			"gpuCount":           func(in *jobs.Registration) { in.GPUCount = 0 },
-			"gpuMemoryBytes":     func(in *jobs.Registration) { in.GPUMemoryBytes = ptr(int64(-1)) },
+			"gpuMemoryBytes":     func(in *jobs.Registration) { in.GPUMemoryBytes = new(int64(-1)) },
 			"models":             func(in *jobs.Registration) { in.Models = nil },
 			"warmModels":         func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} },
 		} {
@@ -269,16 +270,16 @@ func TestTerminateWorker(t *testing.T) {
 
 		s, job, worker, _ := leased(t)
 		provider := newFakeProvider("one")
-		s.Operator.Providers["static"] = provider
+		s.Fleet.Providers["static"] = provider
 
-		ended, err := s.Operator.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+		ended, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 
 		require.NoError(t, err)
 		require.Equal(t, models.WorkerTerminated, ended.Status)
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 		require.Empty(t, provider.running)
 		s.RequireInvariants(t)
-		again, err := s.Operator.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+		again, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, ended.EndedAt, again.EndedAt)
 	})
@@ -289,22 +290,22 @@ func TestTerminateWorker(t *testing.T) {
 		s, _, worker, _ := leased(t)
 		before := s.Dump(t)
 		for _, p := range []jobs.Principal{s.Client, s.Enrolment, worker} {
-			_, err := s.Operator.TerminateWorker(t.Context(), p, worker.WorkerID)
+			_, err := s.Fleet.TerminateWorker(t.Context(), p, worker.WorkerID)
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
-			_, err = s.Operator.DrainWorker(t.Context(), p, worker.WorkerID, 0)
+			_, err = s.Fleet.DrainWorker(t.Context(), p, worker.WorkerID, 0)
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
-			_, err = s.Operator.PreemptWorker(t.Context(), p, worker.WorkerID, 0)
+			_, err = s.Fleet.PreemptWorker(t.Context(), p, worker.WorkerID, 0)
 			jobstest.RequireCode(t, err, jobs.CodeForbidden)
 		}
 		for _, id := range []models.WorkerID{"wrk_1", models.NewWorkerID()} {
-			_, err := s.Operator.TerminateWorker(t.Context(), s.Admin, id)
+			_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, id)
 			jobstest.RequireCode(t, err, jobs.CodeNotFound)
-			_, err = s.Operator.DrainWorker(t.Context(), s.Admin, id, 0)
+			_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, id, 0)
 			jobstest.RequireCode(t, err, jobs.CodeNotFound)
 		}
-		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, -1)
+		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, -1)
 		jobstest.RequireInvalid(t, err, "deadlineSeconds")
-		_, err = s.Operator.PreemptWorker(t.Context(), s.Admin, worker.WorkerID, 0)
+		_, err = s.Fleet.PreemptWorker(t.Context(), s.Admin, worker.WorkerID, 0)
 		jobstest.RequireCode(t, err, jobs.CodeConflict)
 		require.Equal(t, before, s.Dump(t))
 	})

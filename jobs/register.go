@@ -47,7 +47,7 @@ func (r *Registrar) Register(ctx context.Context, p Principal, in Registration) 
 	if err := r.validate(ctx, &in); err != nil {
 		return nil, "", err
 	}
-	secret, hash := newSecret(workerPrefix)
+	secret, hash := NewSecret(workerPrefix)
 	fresh := models.Worker{
 		ID: models.NewWorkerID(), PoolID: in.PoolID, Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID,
 		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
@@ -178,26 +178,6 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost loss) (*
 // account's row must be locked before the worker's, so all begins anew.
 var errLeasedMeanwhile = Later(CodeUnavailable, time.Second, "This worker was just given a job.")
 
-// endHeld ends a worker's attempt, unless it ended meanwhile.
-func endHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost loss) (*change, error) {
-	l, err := lockHeld(ctx, tx, attempt)
-	if errors.Is(err, ErrLeaseLost) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := endUnfenced(ctx, l, lost); err != nil {
-		return nil, err
-	}
-	return l.change, l.save(ctx)
-}
-
-const (
-	maxNameRunes    = 200
-	maxWorkerModels = 100
-)
-
 func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
 		if !validText(value, 1, maxNameRunes) {
@@ -291,17 +271,6 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *Notifier, id models.Wor
 
 // terminateTries is how often a worker may be given a job in between.
 const terminateTries = 5
-
-func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
-	workers, err := models.GetWorkers(ctx, db, []models.WorkerID{id})
-	if err == nil && len(workers) == 0 {
-		return nil, notFound("worker")
-	}
-	if err != nil {
-		return nil, wrap(err, "read worker %s", id)
-	}
-	return workers[0], nil
-}
 
 // drain makes a worker take no more jobs. One that drains or is over already is
 // left as it is. note, if there is one, is called in the transaction.

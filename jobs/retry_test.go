@@ -217,7 +217,7 @@ func TestFailure(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := leased(t)
-		_, err := s.Operator.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
+		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err = s.Reaper.Reap(t.Context())

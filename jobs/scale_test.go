@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var zeroTime time.Time
-
 // fakeProvider is a cloud in memory.
 type fakeProvider struct {
 	mu        sync.Mutex

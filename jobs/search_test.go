@@ -37,7 +37,7 @@ func TestParseSearch(t *testing.T) {
 		"tier:free,batch model:ltx":       {Terms: terms(facet("tier", "FREE", "BATCH"), begins(facet("model", "ltx")))},
 		`user:"a b","c,d"`:                {Terms: terms(facet("user_id", "a b", "c,d"))},
 		"age:>1h age:<2d age:>5m":         {OlderThan: time.Hour, YoungerThan: 48 * time.Hour},
-		"waste:>60 waste:>1.5":            {Terms: models.JobTerms{WasteOver: pointer(60.0)}},
+		"waste:>60 waste:>1.5":            {Terms: models.JobTerms{WasteOver: new(60.0)}},
 		"account:acme":                    {Account: "acme"},
 		`"-"`:                             {Terms: words("-")},
 		`autumn "two words" a,b "x:y"`:    {Terms: words("autumn", "two words", "a,b", "x:y")},
@@ -143,7 +143,7 @@ func TestSearch(t *testing.T) {
 		return job
 	}
 	plainJob := submit(jobs.Submission{})
-	keyed := submit(jobs.Submission{IdempotencyKey: pointer("order-17")})
+	keyed := submit(jobs.Submission{IdempotencyKey: new("order-17")})
 	tagged := submit(jobs.Submission{Metadata: []byte(`{"campaign": "autumn", "shot": 7, "deep": {"x": "hidden"}}`)})
 	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '9 minutes' WHERE id = ?", plainJob.ID)
 	find := func(p jobs.Principal, search string) []models.JobID {

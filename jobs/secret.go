@@ -29,8 +29,8 @@ const (
 	shownChars = 4
 )
 
-// newSecret makes a secret and the hash that is kept of it.
-func newSecret(prefix string) (secret string, hash []byte) {
+// NewSecret makes a secret and the hash that is kept of it.
+func NewSecret(prefix string) (secret string, hash []byte) {
 	b := make([]byte, secretBytes)
 	rand.Read(b)
 	secret = prefix + base62(b, randomChars)
@@ -46,9 +46,9 @@ func newToken() (token string, hash []byte) {
 	return token, hashSecret(token)
 }
 
-// secretKind returns the prefix of the kind that a secret is of, keyPrefix or
+// SecretKind returns the prefix of the kind that a secret is of, keyPrefix or
 // workerPrefix, or "" for what is none, whoever sent it.
-func secretKind(secret string) string {
+func SecretKind(secret string) string {
 	for kind, old := range map[string]string{keyPrefix: oldKeyPrefix, workerPrefix: oldWorkerPrefix} {
 		if isSecret(secret, kind) || isOldSecret(secret, old) {
 			return kind

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +37,7 @@ func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t)
 	server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: filepath.Join(disk, "postgres"), Test: true})
 	require.NoError(t, err)
-	t.Cleanup(func() { server.Stop(background) })
+	t.Cleanup(func() { server.Stop(context.Background()) })
 	patient, done, err := models.OpenPatient(t.Context(), server.DSN(), 2)
 	require.NoError(t, err)
 	_, err = migrations.Run(t.Context(), patient)
@@ -68,11 +69,11 @@ func TestFullDisk(t *testing.T) {
 	testrun.Eventually(t, "submissions are taken again", func() bool {
 		select {
 		case <-server.Done(): // it may have panicked, and not been able to recover
-			server.Restart(background)
+			server.Restart(context.Background())
 			return false
 		default:
 		}
-		_, _, err := s.Submitter.Submit(background, s.Client, request())
+		_, _, err := s.Submitter.Submit(context.Background(), s.Client, request())
 		return err == nil
 	})
 	require.GreaterOrEqual(t, s.Count(t, "jobs"), accepted+1, "what was accepted is there")

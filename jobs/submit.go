@@ -304,10 +304,3 @@ func (in *Submission) validLimits() error {
 	}
 	return in.validMetadata()
 }
-
-// validText tells whether s has so many characters, all of them printable.
-func validText(s string, least, most int) bool {
-	n := utf8.RuneCountInString(s)
-	return n >= least && n <= most && utf8.ValidString(s) &&
-		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -150,29 +151,8 @@ func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
 	})
 }
 
-// parted are those that are so, and the others.
-func parted[T any](all []T, is func(T) bool) (those, others []T) {
-	for _, one := range all {
-		if is(one) {
-			those = append(those, one)
-		} else {
-			others = append(others, one)
-		}
-	}
-	return those, others
-}
-
 func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {
-	return groupedBy(calls, func(call *submitCall) models.AccountID { return call.account })
-}
-
-// groupedBy are all by what key says of each, in their order.
-func groupedBy[T any, K comparable](all []T, key func(T) K) map[K][]T {
-	groups := map[K][]T{}
-	for _, one := range all {
-		groups[key(one)] = append(groups[key(one)], one)
-	}
-	return groups
+	return lo.GroupBy(calls, func(call *submitCall) models.AccountID { return call.account })
 }
 
 func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
@@ -202,7 +182,7 @@ func (b *submitBatch) lock(ctx context.Context) error {
 		return sql.ErrNoRows
 	}
 	b.start.now = now
-	b.accounts = keyedBy(locked, func(a *models.Account) models.AccountID { return a.ID })
+	b.accounts = lo.KeyBy(locked, func(a *models.Account) models.AccountID { return a.ID })
 	return nil
 }
 
@@ -267,7 +247,7 @@ func (b *submitBatch) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look up the keys: %w", err)
 	}
-	b.used = keyedBy(before, func(j *models.Job) models.JobKey { return models.JobKey{Account: j.AccountID, Key: j.IdempotencyKey} })
+	b.used = lo.KeyBy(before, func(j *models.Job) models.JobKey { return models.JobKey{Account: j.AccountID, Key: j.IdempotencyKey} })
 	if b.repeated, err = madeBefore(ctx, b.tx, videos, b.used); err != nil {
 		return fmt.Errorf("look for repeated requests: %w", err)
 	}
@@ -277,7 +257,7 @@ func (b *submitBatch) read(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read what the jobs depend on: %w", err)
 		}
-		b.parents = keyedBy(found, func(j *models.Job) models.JobID { return j.ID })
+		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
 	if len(images) > 0 {
 		found, err := models.LockInputs(ctx, b.tx, images)
@@ -419,4 +399,16 @@ func (b *submitBatch) tell(admission *Admission) {
 		call := b.of[c].call
 		call.written = append(call.written, c.job)
 	}
+}
+
+// parted are those of which is is true, and the others, in their order.
+func parted[T any](all []T, is func(T) bool) (those, others []T) {
+	for _, one := range all {
+		if is(one) {
+			those = append(those, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return those, others
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // submitCall is the submissions of one call, and what became of them.
@@ -72,7 +73,7 @@ func (c *submitCall) key(one *submission) models.JobKey {
 
 // tokens are its submissions that hold a token and were not written.
 func (c *submitCall) tokens() (unused []*submission) {
-	written := keyedBy(c.written, func(job *models.Job) models.JobID { return job.ID })
+	written := lo.KeyBy(c.written, func(job *models.Job) models.JobID { return job.ID })
 	for i := range c.set {
 		if one := &c.set[i]; one.token && written[one.asked.ID] == nil {
 			unused = append(unused, one)

@@ -16,7 +16,7 @@ import (
 func films(n int) []jobs.Submission {
 	all := make([]jobs.Submission, n)
 	for i := range all {
-		all[i] = jobs.Submission{Model: "testcard", Prompt: fmt.Sprintf("film %d", i), IdempotencyKey: pointer(fmt.Sprintf("film-%d", i))}
+		all[i] = jobs.Submission{Model: "testcard", Prompt: fmt.Sprintf("film %d", i), IdempotencyKey: new(fmt.Sprintf("film-%d", i))}
 	}
 	return all
 }
@@ -54,7 +54,7 @@ func TestSubmitMany(t *testing.T) {
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, dead.ID)
 		require.NoError(t, err)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), models.RoleClient)
-		others, _, err := s.Submitter.Submit(t.Context(), stranger, jobs.Submission{Model: "testcard", Prompt: "theirs", IdempotencyKey: pointer("k")})
+		others, _, err := s.Submitter.Submit(t.Context(), stranger, jobs.Submission{Model: "testcard", Prompt: "theirs", IdempotencyKey: new("k")})
 		require.NoError(t, err)
 		in := func(change func(*jobs.Submission)) jobs.Submission {
 			in := jobs.Submission{Model: "testcard", Prompt: "fog"}
@@ -63,15 +63,15 @@ func TestSubmitMany(t *testing.T) {
 		}
 
 		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, []jobs.Submission{
-			in(func(in *jobs.Submission) { in.IdempotencyKey = pointer("k") }),
+			in(func(in *jobs.Submission) { in.IdempotencyKey = new("k") }),
 			in(func(in *jobs.Submission) { in.Model = "none" }),
-			in(func(in *jobs.Submission) { in.IdempotencyKey = pointer("k") }),
-			in(func(in *jobs.Submission) { in.IdempotencyKey, in.Prompt = pointer("k"), "rain" }),
+			in(func(in *jobs.Submission) { in.IdempotencyKey = new("k") }),
+			in(func(in *jobs.Submission) { in.IdempotencyKey, in.Prompt = new("k"), "rain" }),
 			in(func(in *jobs.Submission) { in.Tier = models.TierCritical }),
 			in(func(in *jobs.Submission) { in.DependsOn = []models.JobID{before.ID} }),
 			in(func(in *jobs.Submission) { in.DependsOn = []models.JobID{others.ID} }),
 			in(func(in *jobs.Submission) { in.DependsOn = []models.JobID{dead.ID} }),
-			in(func(in *jobs.Submission) { in.ExpiresAt = pointer(before.CreatedAt) }),
+			in(func(in *jobs.Submission) { in.ExpiresAt = new(before.CreatedAt) }),
 		})
 
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestSubmitMany(t *testing.T) {
 		require.Equal(t, jobs.CodeNotFound, got[6].Refused.Code)
 		require.Equal(t, models.JobFailed, s.Reload(t, got[7].Job.ID).Status)
 		require.Equal(t, "expiresAt", got[8].Refused.Field)
-		again, first, err := s.Submitter.Submit(t.Context(), s.Client, in(func(in *jobs.Submission) { in.IdempotencyKey = pointer("k") }))
+		again, first, err := s.Submitter.Submit(t.Context(), s.Client, in(func(in *jobs.Submission) { in.IdempotencyKey = new("k") }))
 		require.NoError(t, err)
 		require.True(t, first)
 		require.Equal(t, got[0].Job.ID, again.ID)
@@ -205,7 +205,7 @@ func TestSubmits(t *testing.T) {
 			in := request()
 			switch {
 			case i%3 == 1: // one job for all of these
-				in.IdempotencyKey = ptr("the same")
+				in.IdempotencyKey = new("the same")
 			case i%3 == 2:
 				in.Tier = models.TierCritical
 			}

@@ -20,8 +20,6 @@ func request() jobs.Submission {
 	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestSubmit(t *testing.T) {
 	t.Parallel()
 
@@ -80,13 +78,13 @@ func TestSubmit(t *testing.T) {
 			"params of 17 kB":             {"params", params(`{"seed": ` + strings.Repeat(" ", 17<<10) + `1}`)},
 			"priority 101":                {"priority", func(in *jobs.Submission) { in.Priority = 101 }},
 			"priority -101":               {"priority", func(in *jobs.Submission) { in.Priority = -101 }},
-			"no attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = ptr(0) }},
-			"21 attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = ptr(21) }},
-			"no time":                     {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = ptr(0) }},
-			"more than 5 h":               {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = ptr(5*60*60 + 1) }},
-			"empty key":                   {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr("") }},
-			"key of 256 characters":       {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr(strings.Repeat("k", 256)) }},
-			"key with a control":          {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = ptr("a\nb") }},
+			"no attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = new(0) }},
+			"21 attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = new(21) }},
+			"no time":                     {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(0) }},
+			"more than 5 h":               {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(5*60*60 + 1) }},
+			"empty key":                   {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = new("") }},
+			"key of 256 characters":       {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = new(strings.Repeat("k", 256)) }},
+			"key with a control":          {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = new("a\nb") }},
 			"user id of 256 characters":   {"userId", func(in *jobs.Submission) { in.UserID = strings.Repeat("u", 256) }},
 			"user id with NUL":            {"userId", func(in *jobs.Submission) { in.UserID = "a\x00" }},
 			"metadata that is a list":     {"metadata", metadata(`[1]`)},
@@ -184,7 +182,7 @@ func TestSubmit(t *testing.T) {
 		in.Prompt = "<script>alert(1)</script> \u202e \ufeff =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
 		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
-		in.IdempotencyKey = ptr(strings.Repeat("k", 255))
+		in.IdempotencyKey = new(strings.Repeat("k", 255))
 
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
@@ -247,7 +245,7 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := request()
-		in.IdempotencyKey = ptr("order 7")
+		in.IdempotencyKey = new("order 7")
 		const callers = 50
 		ids := make([]models.JobID, callers)
 		repeated := make([]bool, callers)
@@ -283,13 +281,13 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := request()
-		in.IdempotencyKey, in.Metadata = ptr("order 7"), json.RawMessage(`{"a": 1, "b": 2}`)
+		in.IdempotencyKey, in.Metadata = new("order 7"), json.RawMessage(`{"a": 1, "b": 2}`)
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		before := s.Dump(t)
 
 		spelt := in
-		spelt.Type, spelt.Tier, spelt.MaxAttempts, spelt.TimeoutSeconds = "video.generate", models.TierEnterprise, ptr(5), ptr(600)
+		spelt.Type, spelt.Tier, spelt.MaxAttempts, spelt.TimeoutSeconds = "video.generate", models.TierEnterprise, new(5), new(600)
 		spelt.Params = json.RawMessage(`{"pace": 0, "fps": 24, "seed": 0, "resolution": "480p", "aspectRatio": "16:9", "durationSeconds": 1.0}`)
 		spelt.Metadata = json.RawMessage(` {"b": 2, "a": 1} `)
 		same, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, spelt)
@@ -302,8 +300,8 @@ func TestSubmit(t *testing.T) {
 			"params":   func(in *jobs.Submission) { in.Params = nil },
 			"tier":     func(in *jobs.Submission) { in.Tier = models.TierFree },
 			"priority": func(in *jobs.Submission) { in.Priority = 1 },
-			"attempts": func(in *jobs.Submission) { in.MaxAttempts = ptr(4) },
-			"timeout":  func(in *jobs.Submission) { in.TimeoutSeconds = ptr(60) },
+			"attempts": func(in *jobs.Submission) { in.MaxAttempts = new(4) },
+			"timeout":  func(in *jobs.Submission) { in.TimeoutSeconds = new(60) },
 			"user":     func(in *jobs.Submission) { in.UserID = "u" },
 			"metadata": func(in *jobs.Submission) { in.Metadata = nil },
 		} {
@@ -322,7 +320,7 @@ func TestSubmit(t *testing.T) {
 		s := jobstest.New(t)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		in := request()
-		in.IdempotencyKey = ptr("order 7")
+		in.IdempotencyKey = new("order 7")
 
 		mine, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
@@ -358,7 +356,7 @@ func TestSubmit(t *testing.T) {
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 3 WHERE id = ?", s.Account.ID)
 		in := request()
-		in.IdempotencyKey = ptr("the first")
+		in.IdempotencyKey = new("the first")
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 

@@ -80,7 +80,7 @@ func TestSubmitOfUsers(t *testing.T) {
 		all, err := s.Submitter.SubmitMany(t.Context(), s.Client, filmsOf("ada", "ada", "ada"))
 		require.NoError(t, err)
 		keyed := filmsOf("ada")[0]
-		keyed.IdempotencyKey = pointer("k")
+		keyed.IdempotencyKey = new("k")
 		_, err = s.Submitter.SubmitMany(t.Context(), another, filmsOf("ada", "ada"))
 		require.NoError(t, err, "another account's user is another one")
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, keyed)

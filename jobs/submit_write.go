@@ -146,7 +146,7 @@ func (n *Notifier) submitted(ctx context.Context, changes []*change) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 		defer cancel()
 		n.ready(ctx, ready...)
-		n.News.Publish(ctx, topicChanges)
+		n.News.Publish(ctx, TopicChanges)
 	}
 	if n.Aside != nil {
 		n.Aside(tell)

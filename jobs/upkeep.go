@@ -84,14 +84,6 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 	}
 }
 
-// rest waits for that long, or until ctx ends.
-func rest(ctx context.Context, long time.Duration) {
-	select {
-	case <-time.After(long):
-	case <-ctx.Done():
-	}
-}
-
 // ForgetJobs removes the jobs that ended long ago and all that hangs on them:
 // prompts, attempts, artifacts, events, dead letters, also open ones.
 func (u *Upkeep) ForgetJobs(ctx context.Context) (int, error) {

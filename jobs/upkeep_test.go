@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -195,7 +196,7 @@ func TestReviewArtifacts(t *testing.T) {
 		t.Parallel()
 
 		s, job := completed(t)
-		err := s.DB.RunInTx(t.Context(), nil, func(ctx contextT, tx bun.Tx) error {
+		err := s.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			_, err := models.LockJob(ctx, tx, job.ID)
 			require.NoError(t, err)
 
@@ -317,8 +318,9 @@ func TestForgetJobs(t *testing.T) {
 	t.Run("HasTheSameIdempotencyKeyMakeANewJob", func(t *testing.T) {
 		t.Parallel()
 
-		s := jobstest.New(t)
-		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		s, in := jobstest.New(t), request()
+		in.IdempotencyKey = new("k")
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, first.ID)
 		require.NoError(t, err)
@@ -326,7 +328,7 @@ func TestForgetJobs(t *testing.T) {
 		n, err := s.Upkeep.ForgetJobs(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
-		same, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		same, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, same.ID)
@@ -335,7 +337,7 @@ func TestForgetJobs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 
-		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
+		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
 		require.NoError(t, err)
 		require.False(t, deduplicated)
@@ -439,7 +441,7 @@ func TestKeepEvents(t *testing.T) {
 
 		s := jobstest.New(t)
 		old, job := oldMonth(t, s, 6)
-		err := s.DB.RunInTx(t.Context(), nil, func(ctx contextT, tx bun.Tx) error {
+		err := s.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewRaw("UPDATE job_events SET run = 1 WHERE job_id = ?", job).Exec(ctx)
 			require.NoError(t, err)
 

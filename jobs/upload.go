@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // UploadTTL is how long a link to upload to is good for.
@@ -199,7 +200,7 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 		if err != nil && len(all) > 1 && !models.IsOutage(err) {
 			return slices.Collect(slices.Chunk(all, 1))
 		}
-		of := keyedBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })
+		of := lo.KeyBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })
 		for _, one := range all {
 			one.found, one.err = of[one.key], err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -96,17 +97,17 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 	if err != nil {
 		return err
 	}
-	s.blocking = keyedBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
+	s.blocking = lo.KeyBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
 	fetches, err := models.ListInputFetches(ctx, db, ids)
 	if err != nil {
 		return err
 	}
-	s.fetches = keyedBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
+	s.fetches = lo.KeyBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
 	lanes, err := models.ReadLanes(ctx, db)
 	if err != nil {
 		return err
 	}
-	s.lanes = keyedBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	s.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
 	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
 	var avoided []models.WorkerID
 	for _, job := range s.jobs {
@@ -120,25 +121,17 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		if err != nil {
 			return err
 		}
-		s.avoided = keyedBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
+		s.avoided = lo.KeyBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
 	}
 	accounts, err := models.GetAccounts(ctx, db, slices.Collect(maps.Keys(accountIDs)))
 	if err != nil {
 		return err
 	}
-	s.accounts = keyedBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
+	s.accounts = lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
 	if s.capacity, err = models.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
 		return err
 	}
 	return s.readAhead(ctx, db)
-}
-
-func keyedBy[K comparable, V any](rows []V, key func(V) K) map[K]V {
-	all := make(map[K]V, len(rows))
-	for _, row := range rows {
-		all[key(row)] = row
-	}
-	return all
 }
 
 // readAhead finds how many jobs are ahead of each queued one, among those that
@@ -356,13 +349,6 @@ func needs(job *models.Job) string {
 		text += " in the region " + job.Region
 	}
 	return text
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func verb(n int, one, many string) string {

@@ -248,7 +248,6 @@ func TestWaitingFor(t *testing.T) {
 	})
 }
 
-// queryCount counts queries.
 // afterFirst does something once, after the first statement that reads jobs.
 type afterFirst struct {
 	done atomic.Bool
@@ -263,6 +262,7 @@ func (a *afterFirst) AfterQuery(_ context.Context, event *bun.QueryEvent) {
 	}
 }
 
+// queryCount counts queries.
 type queryCount struct{ n atomic.Int64 }
 
 func (c *queryCount) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }

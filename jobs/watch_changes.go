@@ -12,9 +12,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// topicChanges is the news that some job's status changed.
-const topicChanges = "jobs"
-
 const (
 	// changePause is how long changes gather before they are looked for.
 	changePause = 50 * time.Millisecond
@@ -221,7 +218,7 @@ func (f *changeFeed) each(do func(*ring[jobChange])) {
 // that were there before; news of what changes after it must not be missed.
 func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.quit == nil {
-		f.quit = f.from.Subscribe(ctx, topicChanges, f.heard)
+		f.quit = f.from.Subscribe(ctx, TopicChanges, f.heard)
 	}
 	now, err := models.Now(ctx, f.db)
 	if err != nil {

@@ -2,9 +2,7 @@ package jobs
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"slices"
 	"strings"
@@ -26,8 +24,6 @@ type Webhooks struct {
 }
 
 const (
-	webhookSecretPrefix = "whsec_"
-	webhookSecretBytes  = 32
 	// webhookOverlap is how long a secret signs after another took its place.
 	webhookOverlap = 24 * time.Hour
 	// maxWebhookEndpoints bounds what each end of a job has to write.
@@ -69,14 +65,6 @@ func (w *Webhooks) CreateEndpoint(ctx context.Context, p Principal, url string, 
 	return endpoint, secret, nil
 }
 
-// validCallback refuses a URL that is not to be called.
-func validCallback(policy outbound.Policy, field, url string) error {
-	if _, err := policy.CheckURL(url); err != nil {
-		return invalid(field, "%s", err)
-	}
-	return nil
-}
-
 func validEvents(format models.WebhookFormat, events []string) ([]string, error) {
 	all := webhookEvents[format]
 	if len(events) == 0 {
@@ -90,23 +78,6 @@ func validEvents(format models.WebhookFormat, events []string) ([]string, error)
 	return slices.Compact(slices.Sorted(slices.Values(events))), nil
 }
 
-// newEndpoint makes a row with a new secret; url is empty for the account's
-// callbacks.
-func newEndpoint(sealer *seal.Sealer, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
-	endpoint := &models.WebhookEndpoint{ID: models.NewWebhookEndpointID(), AccountID: account, URL: url, Format: format, Events: events}
-	secret, sealed, err := newWebhookSecret(sealer, endpoint.ID)
-	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
-	return endpoint, secret, err
-}
-
-// newWebhookSecret makes a secret, as its owner reads it, and as it is kept.
-func newWebhookSecret(sealer *seal.Sealer, id models.WebhookEndpointID) (string, seal.Sealed, error) {
-	raw := make([]byte, webhookSecretBytes)
-	rand.Read(raw)
-	sealed, err := sealer.Seal(raw, []byte(id))
-	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(raw), sealed, wrap(err, "seal a webhook secret")
-}
-
 // openSecrets returns what signs for an endpoint now, the newest first.
 func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) ([][]byte, error) {
 	secret, err := sealer.Open(seal.Sealed{Ciphertext: e.Secret, WrappedKey: e.SecretKey}, []byte(e.ID))
@@ -118,31 +89,6 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 	}
 	old, err := sealer.Open(seal.Sealed{Ciphertext: e.OldSecret, WrappedKey: e.OldSecretKey}, []byte(e.ID))
 	return [][]byte{secret, old}, err
-}
-
-// ensureCallbackEndpoints gives accounts a secret for the callbacks of their jobs,
-// unless they have one.
-func ensureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, accounts []models.AccountID) error {
-	if len(accounts) == 0 {
-		return nil
-	}
-	have, err := models.ListCallbackAccounts(ctx, tx, accounts)
-	if err != nil {
-		return wrap(err, "look for the secret of callbacks")
-	}
-	for _, account := range accounts {
-		if slices.Contains(have, account) {
-			continue
-		}
-		endpoint, _, err := newEndpoint(sealer, account, "", models.FormatStandard, webhookEvents[models.FormatStandard])
-		if err != nil {
-			return err
-		}
-		if err := models.InsertWebhookEndpoint(ctx, tx, endpoint); err != nil {
-			return wrap(err, "make the secret of callbacks")
-		}
-	}
-	return nil
 }
 
 // RotateSecret gives an endpoint a new secret, which is shown only now; the old

@@ -314,7 +314,7 @@ func TestWebhook(t *testing.T) {
 		var passes sync.WaitGroup
 		for range 4 {
 			passes.Go(func() {
-				if _, err := s.Deliverer.Pass(background); err != nil {
+				if _, err := s.Deliverer.Pass(context.Background()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -500,7 +500,7 @@ func TestWebhookRetry(t *testing.T) {
 		}
 		first := make(chan error, 1)
 		go func() {
-			_, err := s.Deliverer.Pass(background)
+			_, err := s.Deliverer.Pass(context.Background())
 			first <- err
 		}()
 		for range 8 {

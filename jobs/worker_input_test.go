@@ -66,12 +66,12 @@ func TestWorkersInput(t *testing.T) {
 			"65 GPUs":                     {"gpus", samples(make([]jobs.GPUSample, 65)...)},
 			"utilization NaN":             {"gpus", samples(jobs.GPUSample{Utilization: math.NaN()})},
 			"utilization 2":               {"gpus", samples(jobs.GPUSample{Utilization: 2})},
-			"memory below 0":              {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: ptr(int64(-1))})},
-			"memory beyond all":           {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: ptr(int64(math.MaxInt64))})},
-			"temperature NaN":             {"gpus", samples(jobs.GPUSample{TemperatureC: ptr(math.NaN())})},
-			"as hot as the sun":           {"gpus", samples(jobs.GPUSample{TemperatureC: ptr(5500.0)})},
-			"xid below 0":                 {"gpus", samples(jobs.GPUSample{Xid: ptr(-1)})},
-			"xid beyond all":              {"gpus", samples(jobs.GPUSample{Xid: ptr(math.MaxInt32)})},
+			"memory below 0":              {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: new(int64(-1))})},
+			"memory beyond all":           {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: new(int64(math.MaxInt64))})},
+			"temperature NaN":             {"gpus", samples(jobs.GPUSample{TemperatureC: new(math.NaN())})},
+			"as hot as the sun":           {"gpus", samples(jobs.GPUSample{TemperatureC: new(5500.0)})},
+			"xid below 0":                 {"gpus", samples(jobs.GPUSample{Xid: new(-1)})},
+			"xid beyond all":              {"gpus", samples(jobs.GPUSample{Xid: new(math.MaxInt32)})},
 			"a duration below 0":          {"durationSeconds", checkpoint(-1)},
 			"a duration of NaN":           {"durationSeconds", checkpoint(math.NaN())},
 			"an endless duration":         {"durationSeconds", checkpoint(math.Inf(1))},
@@ -84,7 +84,7 @@ func TestWorkersInput(t *testing.T) {
 			"progress NaN":                {"percent", progress(models.Progress{Percent: math.NaN()})},
 			"progress below 0":            {"percent", progress(models.Progress{Percent: -1})},
 			"progress 101":                {"percent", progress(models.Progress{Percent: 101})},
-			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: ptr(math.MaxInt32 + 1)})},
+			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: new(math.MaxInt32 + 1)})},
 			"an unknown model":            {"models", register(func(in *jobs.Registration) { in.Models = []string{"unheard-of"} })},
 			"101 models":                  {"models", register(func(in *jobs.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
 			"an unknown warm one of many": {"warmModels", register(func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} })},
@@ -105,10 +105,10 @@ func TestWorkersInput(t *testing.T) {
 		require.NoError(t, err)
 
 		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{
-			{Index: 1, Utilization: 1, TemperatureC: ptr(93.5), Xid: ptr(79)}, {Utilization: 0.25, MemoryUsedBytes: ptr(int64(80 << 30))},
+			{Index: 1, Utilization: 1, TemperatureC: new(93.5), Xid: new(79)}, {Utilization: 0.25, MemoryUsedBytes: new(int64(80 << 30))},
 		})
 		require.NoError(t, err)
-		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: ptr(0.0)})
+		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
 		require.NoError(t, err)
 		drained, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", now.Add(-time.Minute))
 		require.NoError(t, err, "a clock may be wrong by a minute")

@@ -21,6 +21,7 @@ type Config struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Operator  *jobs.Operator
+	Fleet     *jobs.FleetOperator
 	// Monitor is asynqmon, as the function Monitor makes it.
 	Monitor http.Handler
 	// OpenAPI is the document of the REST API, which a page shows; without it there is

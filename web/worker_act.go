@@ -17,17 +17,17 @@ const (
 )
 
 func (c *console) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Operator.DrainWorker(r.Context(), p, workerID(r), drainWithin)
+	_, err := c.Fleet.DrainWorker(r.Context(), p, workerID(r), drainWithin)
 	return toWorkers(w, r, err)
 }
 
 func (c *console) workerPreempt(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Operator.PreemptWorker(r.Context(), p, workerID(r), preemptNotice)
+	_, err := c.Fleet.PreemptWorker(r.Context(), p, workerID(r), preemptNotice)
 	return toWorkers(w, r, err)
 }
 
 func (c *console) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Operator.TerminateWorker(r.Context(), p, workerID(r))
+	_, err := c.Fleet.TerminateWorker(r.Context(), p, workerID(r))
 	return toWorkers(w, r, err)
 }
 

@@ -107,7 +107,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Operator.Hosts(w)})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Fleet.Hosts(w)})
 	}
 	return rows, nil
 }

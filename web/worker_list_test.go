@@ -86,7 +86,7 @@ func TestWorkerActions(t *testing.T) {
 
 		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
-		b.Operator.Providers = map[string]jobs.Provider{w.Provider: struct{ jobs.Provider }{}}
+		b.Fleet.Providers = map[string]jobs.Provider{w.Provider: struct{ jobs.Provider }{}}
 		require.Contains(t, b.get(t, "/workers").Body, path+"/preempt")
 		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
 	})

@@ -138,7 +138,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue, measured)
 
 	console := web.New(web.Config{
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator,
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Fleet: s.fleetOperator(),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
@@ -152,7 +152,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{
-		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Leaser: leaser,
+		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(), Leaser: leaser,
 		Deleter:   s.deleter(),
 		Holder:    jobs.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),

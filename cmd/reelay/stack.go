@@ -254,5 +254,9 @@ func (s *stack) submitter() *jobs.Submitter {
 func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }
 
 func (s *stack) operator() *jobs.Operator {
-	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Catalogue: s.catalogue}
+	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+}
+
+func (s *stack) fleetOperator() *jobs.FleetOperator {
+	return &jobs.FleetOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 }

@@ -44,6 +44,7 @@ type Stack struct {
 	Holder    *jobs.Holder
 	Registrar *jobs.Registrar
 	Operator  *jobs.Operator
+	Fleet     *jobs.FleetOperator
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
 	Retrier   *jobs.Retrier
@@ -113,7 +114,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
-		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}, Catalogue: catalogue},
+		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Fleet:     &jobs.FleetOperator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},

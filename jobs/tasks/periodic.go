@@ -31,12 +31,12 @@ const (
 	passTimeout = time.Minute
 )
 
-// periodic runs each pass once in each of its periods in all control processes
+// ticks runs each pass once in each of its periods in all control processes
 // together: whoever claims the period first. At a period's begin all send the
 // same tick, and one of them gets it from asynq. In its middle each asks by
 // itself, in case that Redis lost the tick, did not take it, or does not hand it
 // out.
-type periodic struct {
+type ticks struct {
 	sender sender
 	passes []*running
 }
@@ -50,15 +50,15 @@ type running struct {
 	log jobs.PassLog
 }
 
-func newPeriodic(sender sender, claim Claim, passes []Pass) *periodic {
-	p := &periodic{sender: sender}
+func newPeriodic(sender sender, claim Claim, passes []Pass) *ticks {
+	p := &ticks{sender: sender}
 	for _, pass := range passes {
 		p.passes = append(p.passes, &running{Pass: pass, claim: claim, log: jobs.PassLog{Name: pass.Name}})
 	}
 	return p
 }
 
-func (p *periodic) handle(mux *asynq.ServeMux) {
+func (p *ticks) handle(mux *asynq.ServeMux) {
 	for _, pass := range p.passes {
 		mux.HandleFunc(pass.message(), func(ctx context.Context, _ *asynq.Task) error {
 			pass.try(ctx)
@@ -69,7 +69,7 @@ func (p *periodic) handle(mux *asynq.ServeMux) {
 
 // tick sees to it that the pass is run in each period until ctx ends. What runs
 // then may go on for as long as work lasts.
-func (p *periodic) tick(ctx, work context.Context, pass *running) {
+func (p *ticks) tick(ctx, work context.Context, pass *running) {
 	for ctx.Err() == nil {
 		next := pass.try(work)
 		wait(ctx, next)
@@ -90,7 +90,7 @@ func wait(ctx context.Context, until time.Time) {
 
 // send sends the tick of the period that begins now. asynq keeps it a moment
 // longer than it takes all processes to send it. A tick that is lost is nothing.
-func (p *periodic) send(ctx context.Context, pass *running, begin time.Time) {
+func (p *ticks) send(ctx context.Context, pass *running, begin time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := p.sender.send(ctx, asynq.NewTask(pass.message(), nil), asynq.Queue(periodicQueue),

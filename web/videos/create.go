@@ -126,7 +126,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 	}
 	// What was made before needs no image stored anew, and no limit refuses it.
 	if o.image != nil || request.Retry > 0 {
-		if found, err := a.Videos.Repeated(c.Context(), c.caller, key, request); err != nil || found != nil {
+		if found, err := a.Videos.Submitter.RepeatedVideo(c.Context(), c.caller, key, request); err != nil || found != nil {
 			return a.found(w, c, found, err)
 		}
 	}

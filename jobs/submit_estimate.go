@@ -1,0 +1,48 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Estimate guesses for a job that the caller would submit now; the wait of a job
+// with RunAt includes the time until then. It returns what Submit would for input
+// that is not valid, a tier that is above the account's, or jobs to depend on that
+// are not the account's.
+func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*Estimate, error) {
+	job, err := s.validate(&in)
+	if err != nil {
+		return nil, err
+	}
+	found, err := models.GetAccounts(ctx, s.DB, []models.AccountID{p.AccountID})
+	if err == nil && len(found) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return nil, wrap(err, "read the account")
+	}
+	account := found[0]
+	job.AccountID, job.Tier = p.AccountID, in.Tier
+	if err := setTier(job, account); err != nil {
+		return nil, err
+	}
+	if _, err := s.parents(ctx, s.DB, job, in.DependsOn); err != nil {
+		return nil, err
+	}
+	now, err := models.Now(ctx, s.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	if err := (&change{job: job, now: now}).beginTimes(in); err != nil {
+		return nil, err
+	}
+	guess, _ := s.Admission.Estimates.submit(job, account)
+	guess.Position = max(guess.Position, 1)
+	if ahead := job.RunAt.Sub(now).Seconds(); ahead > 0 && guess.WaitSeconds != nil {
+		guess.WaitSeconds, guess.WaitSecondsP90 = new(rounded(*guess.WaitSeconds+ahead)), new(rounded(*guess.WaitSecondsP90+ahead))
+	}
+	return &guess, nil
+}
