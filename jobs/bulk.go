@@ -228,7 +228,7 @@ func (b *Bulk) start(
 		if err := models.SetBulkMatched(ctx, tx, op); err != nil {
 			return err
 		}
-		return p.auditBulk(ctx, tx, as, op, payload{"action": op.Action, "filter": op.Filter, "tier": op.Tier, "matched": op.Matched})
+		return auditBulk(ctx, p, tx, as, op, payload{"action": op.Action, "filter": op.Filter, "tier": op.Tier, "matched": op.Matched})
 	})
 	return wrap(err, "start bulk operation %s", op.ID)
 }
@@ -309,7 +309,7 @@ func (b *Bulk) steer(
 		if !op.FinishedAt.IsZero() {
 			return conflict("This bulk operation is finished.")
 		}
-		if err := p.auditBulk(ctx, tx, as, op, payload{"paused": op.Paused}); err != nil {
+		if err := auditBulk(ctx, p, tx, as, op, payload{"paused": op.Paused}); err != nil {
 			return err
 		}
 		return change(ctx, tx, op)
@@ -322,7 +322,7 @@ func (b *Bulk) steer(
 
 // auditBulk writes down what operators do with operations; clients do it to
 // their own jobs.
-func (p Principal) auditBulk(ctx context.Context, tx bun.Tx, as string, op *models.BulkOperation, more payload) error {
+func auditBulk(ctx context.Context, p Principal, tx bun.Tx, as string, op *models.BulkOperation, more payload) error {
 	if !p.May(models.RoleOperator) {
 		return nil
 	}

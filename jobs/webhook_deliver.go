@@ -228,7 +228,7 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 	disabled := ""
 	err := inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if disabled, err = judge(ctx, tx, c.EndpointID, answer); err != nil {
+		if disabled, err = judgeEndpoint(ctx, tx, c.EndpointID, answer); err != nil {
 			return fmt.Errorf("judge endpoint %s: %w", c.EndpointID, err)
 		}
 		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
@@ -288,9 +288,9 @@ func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer W
 	return wait
 }
 
-// judge keeps account of how an endpoint is doing, and disables one that is gone
+// judgeEndpoint keeps account of how an endpoint is doing, and disables one that is gone
 // or has failed for long; it returns why.
-func judge(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, answer WebhookAnswer) (why string, err error) {
+func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, answer WebhookAnswer) (why string, err error) {
 	if answer.Error == "" {
 		return "", models.PraiseWebhookEndpoint(ctx, tx, id)
 	}
