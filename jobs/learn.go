@@ -75,10 +75,10 @@ func learnRenders(ctx context.Context, tx bun.Tx, since, until time.Time) (int, 
 	if err != nil {
 		return 0, err
 	}
-	times := lo.KeyBy(known, func(t *models.RenderTime) renderKey { return renderKey{t.Kind, t.GPUType} })
+	times := lo.KeyBy(known, func(t *models.RenderTime) renderKey { return renderKey{Kind: t.Kind, gpuType: t.GPUType} })
 	changed := map[renderKey]*models.RenderTime{}
 	for _, r := range rendered {
-		at := renderKey{r.Kind, r.GPUType}
+		at := renderKey{Kind: r.Kind, gpuType: r.GPUType}
 		if times[at] == nil {
 			times[at] = &models.RenderTime{Kind: r.Kind, GPUType: r.GPUType}
 		}
