@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
 
@@ -17,16 +17,16 @@ func (r *apiKeyResolver) Account(ctx context.Context, obj *models.APIKey) (*mode
 	return load(ctx).accounts.load(ctx, obj.AccountID)
 }
 
-func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input jobs.AccountInput) (*models.Account, error) {
+func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Update(ctx, principal(ctx), models.AccountID(id), input)
 }
 
-func (r *mutationResolver) CreateAccount(ctx context.Context, input jobs.AccountInput) (*models.Account, error) {
+func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Create(ctx, principal(ctx), input)
 }
 
 func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error) {
-	key, secret, err := r.Keys.Create(ctx, principal(ctx), jobs.NewKey{
+	key, secret, err := r.Keys.Create(ctx, principal(ctx), auth.NewKey{
 		AccountID: models.AccountID(accountID), Role: role, Name: name, ExpiresAt: expiresAt,
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
 
@@ -36,12 +36,12 @@ type AuditConnection struct {
 	PageInfo *PageInfo
 }
 
-func accountConnection(page *jobs.Page[*models.Account]) *AccountConnection {
+func accountConnection(page *paging.Page[*models.Account]) *AccountConnection {
 	edges, info := connect(page, func(cursor string, a *models.Account) *AccountEdge { return &AccountEdge{cursor, a} })
 	return &AccountConnection{edges, info}
 }
 
-func auditConnection(page *jobs.Page[*models.AuditEntry]) *AuditConnection {
+func auditConnection(page *paging.Page[*models.AuditEntry]) *AuditConnection {
 	edges, info := connect(page, func(cursor string, e *models.AuditEntry) *AuditEdge { return &AuditEdge{cursor, e} })
 	return &AuditConnection{edges, info}
 }

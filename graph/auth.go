@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -47,7 +48,7 @@ func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Ro
 }
 
 func forbidden(format string, args ...any) error {
-	return &jobs.Error{Code: jobs.CodeForbidden, Message: fmt.Sprintf(format, args...)}
+	return &apierror.Error{Code: apierror.CodeForbidden, Message: fmt.Sprintf(format, args...)}
 }
 
 // bearer is the key in an Authorization header, with or without its scheme.

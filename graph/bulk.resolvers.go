@@ -8,12 +8,12 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/models"
 )
 
 func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int) (*models.BulkOperation, error) {
-	return r.Bulk.Start(ctx, principal(ctx), jobs.BulkRequest{
+	return r.Bulk.Start(ctx, principal(ctx), bulk.Request{
 		Action: action, Filter: filter, Tier: valueOr(tier, ""), DryRun: valueOr(dryRun, false),
 		PerMinute: perMinute, Canary: canary,
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -73,7 +74,7 @@ func TestBulkOperation(t *testing.T) {
 		a.Submit(t)
 		filter := map[string]any{}
 		own := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter})
-		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 		id := map[string]any{"id": at[string](t, own, "startBulkOperation", "id")}

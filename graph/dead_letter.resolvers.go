@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,7 +38,7 @@ func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, par
 }
 
 func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error) {
-	op, err := r.Bulk.Redrive(ctx, principal(ctx), jobs.RedriveRequest{
+	op, err := r.Bulk.Redrive(ctx, principal(ctx), bulk.RedriveRequest{
 		Filter: models.DeadLetterFilter{
 			Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
 			Provider: valueOr(provider, ""), Audience: audience,

@@ -7,7 +7,7 @@ import (
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -52,7 +52,7 @@ func TestWorkerDirectives(t *testing.T) {
 		id, token := a.worker(t, "i-1")
 		// its token is revoked, too: here the stream is quicker
 		patient := httptest.NewServer(graph.New(&graph.Resolver{Reader: a.Reader, Watcher: a.Watcher},
-			&jobs.KeyWatch{Authenticate: a.Keys.Authenticate, Every: time.Minute}, graph.Options{}))
+			&auth.KeyWatch{Authenticate: a.Keys.Authenticate, Every: time.Minute}, graph.Options{}))
 		t.Cleanup(patient.Close)
 		a.url = patient.URL
 		s := listen(t, a, id, token)

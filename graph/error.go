@@ -13,7 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -21,15 +21,15 @@ import (
 
 // Codes that only the API has.
 const (
-	codeParseFailed jobs.Code = errcode.ParseFailed
-	codeInvalid     jobs.Code = errcode.ValidationFailed
-	codeTooComplex  jobs.Code = "QUERY_TOO_COMPLEX"
+	codeParseFailed apierror.Code = errcode.ParseFailed
+	codeInvalid     apierror.Code = errcode.ValidationFailed
+	codeTooComplex  apierror.Code = "QUERY_TOO_COMPLEX"
 )
 
 // maxErrorText bounds an error's message. Some of those of gqlgen repeat a value whole.
 const maxErrorText = 500
 
-// present turns an error into what the caller reads: *jobs.Error as it stands,
+// present turns an error into what the caller reads: *apierror.Error as it stands,
 // gqlgen's own with their code, and everything else, logged here once, as
 // UNAVAILABLE or INTERNAL.
 func present(ctx context.Context, err error) *gqlerror.Error {
@@ -57,7 +57,7 @@ func presented(ctx context.Context, err error) *gqlerror.Error {
 	}
 	e := public(ctx, err)
 	shown.Message, shown.Extensions = e.Message, extensions(e)
-	if e.Code == jobs.CodeInternal {
+	if e.Code == apierror.CodeInternal {
 		id := uuid.NewString()
 		shown.Extensions["requestId"] = id
 		slog.ErrorContext(ctx, "request failed", "request", id, "path", shown.Path.String(), "error", err)
@@ -76,23 +76,23 @@ func named(e *gqlerror.Error) *gqlerror.Error {
 }
 
 // public is what a caller may know of an error.
-func public(ctx context.Context, err error) *jobs.Error {
-	var e *jobs.Error
+func public(ctx context.Context, err error) *apierror.Error {
+	var e *apierror.Error
 	switch {
 	case errors.As(err, &e):
 		return e
 	case ctx.Err() != nil:
-		return jobs.Later(jobs.CodeUnavailable, time.Second, "The request was cut short.")
+		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was cut short.")
 	case models.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
-		return jobs.ErrUnavailable
+		return apierror.ErrUnavailable
 	}
 	return errInternal
 }
 
-var errInternal = &jobs.Error{Code: jobs.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
+var errInternal = &apierror.Error{Code: apierror.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
 
-func extensions(e *jobs.Error) map[string]any {
+func extensions(e *apierror.Error) map[string]any {
 	shown := map[string]any{"code": string(e.Code)}
 	if e.Field != "" {
 		shown["field"] = e.Field
@@ -133,6 +133,6 @@ func recovered(ctx context.Context, p any) error {
 	e := public(ctx, errors.New("panic"))
 	return &gqlerror.Error{
 		Message: e.Message, Path: graphql.GetPath(ctx),
-		Extensions: map[string]any{"code": string(jobs.CodeInternal), "requestId": id},
+		Extensions: map[string]any{"code": string(apierror.CodeInternal), "requestId": id},
 	}
 }

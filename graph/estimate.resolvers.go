@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
@@ -26,7 +27,7 @@ func (r *jobResolver) EstimatedCompletionAt(ctx context.Context, obj *models.Job
 	return &e.CompletionAt, nil
 }
 
-func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*jobs.Estimate, error) {
+func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error) {
 	return r.Submitter.Estimate(ctx, principal(ctx), input)
 }
 

@@ -17,6 +17,10 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -108,15 +112,15 @@ type JobResolver interface {
 
 	EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error)
 	EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error)
-	WaitingFor(ctx context.Context, obj *models.Job) ([]*jobs.WaitingReason, error)
+	WaitingFor(ctx context.Context, obj *models.Job) ([]*query.WaitingReason, error)
 	DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error)
 }
 type JobConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *JobConnection) (int, error)
 }
 type MutationResolver interface {
-	UpdateAccount(ctx context.Context, id string, input jobs.AccountInput) (*models.Account, error)
-	CreateAccount(ctx context.Context, input jobs.AccountInput) (*models.Account, error)
+	UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error)
+	CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error)
 	CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error)
 	RevokeAPIKey(ctx context.Context, id string) (string, error)
 	StartBulkOperation(ctx context.Context, action models.BulkAction, filter models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int) (*models.BulkOperation, error)
@@ -142,7 +146,7 @@ type MutationResolver interface {
 	EnableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error)
 	SendTestWebhook(ctx context.Context, endpointID string) (*models.WebhookDelivery, error)
 	RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error)
-	RegisterWorker(ctx context.Context, input jobs.Registration) (*RegisterWorkerPayload, error)
+	RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error)
 	LeaseJob(ctx context.Context, input LeaseJobInput) (*LeaseJobPayload, error)
 	Heartbeat(ctx context.Context, input HeartbeatInput) (*jobs.Answer, error)
 	ReportProgress(ctx context.Context, input ProgressInput) (*jobs.Answer, error)
@@ -160,7 +164,7 @@ type MutationResolver interface {
 	PreemptWorker(ctx context.Context, id string, noticeSeconds *int) (*models.Worker, error)
 }
 type PoolResolver interface {
-	ScalingHistory(ctx context.Context, obj *jobs.PoolStatus, first *int) ([]*models.ScalingDecision, error)
+	ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error)
 }
 type QueryResolver interface {
 	Viewer(ctx context.Context) (*jobs.Principal, error)
@@ -172,14 +176,14 @@ type QueryResolver interface {
 	DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error)
 	DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error)
 	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error)
-	Estimate(ctx context.Context, input jobs.Submission) (*jobs.Estimate, error)
+	Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error)
 	Node(ctx context.Context, id string) (Node, error)
 	Job(ctx context.Context, id string) (*models.Job, error)
 	Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string) (*JobConnection, error)
-	Models(ctx context.Context) ([]*jobs.ModelStatus, error)
+	Models(ctx context.Context) ([]*query.ModelStatus, error)
 	Queues(ctx context.Context) ([]*models.QueueCount, error)
-	Pools(ctx context.Context) ([]*jobs.PoolStatus, error)
-	Pool(ctx context.Context, id string) (*jobs.PoolStatus, error)
+	Pools(ctx context.Context) ([]*query.PoolStatus, error)
+	Pool(ctx context.Context, id string) (*query.PoolStatus, error)
 	WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error)
 	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*WebhookDeliveryConnection, error)
 	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error)
@@ -206,7 +210,7 @@ type WebhookDeliveryResolver interface {
 	Tries(ctx context.Context, obj *models.WebhookDelivery) ([]*models.WebhookTry, error)
 }
 type WorkerResolver interface {
-	Pool(ctx context.Context, obj *models.Worker) (*jobs.PoolStatus, error)
+	Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error)
 
 	CurrentJob(ctx context.Context, obj *models.Worker) (*models.Job, error)
 }
@@ -1649,8 +1653,8 @@ func (ec *executionContext) field_Mutation_createAccount_args(ctx context.Contex
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.AccountInput, error) {
-			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐAccountInput(ctx, v)
+		func(ctx context.Context, v any) (auth.AccountInput, error) {
+			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2083,8 +2087,8 @@ func (ec *executionContext) field_Mutation_registerWorker_args(ctx context.Conte
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.Registration, error) {
-			return ec.unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐRegistration(ctx, v)
+		func(ctx context.Context, v any) (fleet.Registration, error) {
+			return ec.unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐRegistration(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2433,8 +2437,8 @@ func (ec *executionContext) field_Mutation_updateAccount_args(ctx context.Contex
 	}
 	args["id"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.AccountInput, error) {
-			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐAccountInput(ctx, v)
+		func(ctx context.Context, v any) (auth.AccountInput, error) {
+			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -6005,7 +6009,7 @@ func (ec *executionContext) fieldContext_EndPayload_next(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _Estimate_waitSeconds(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+func (ec *executionContext) _Estimate_waitSeconds(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6028,7 +6032,7 @@ func (ec *executionContext) fieldContext_Estimate_waitSeconds(_ context.Context,
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Estimate_waitSecondsP90(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+func (ec *executionContext) _Estimate_waitSecondsP90(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6051,7 +6055,7 @@ func (ec *executionContext) fieldContext_Estimate_waitSecondsP90(_ context.Conte
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Estimate_renderSeconds(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+func (ec *executionContext) _Estimate_renderSeconds(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6074,7 +6078,7 @@ func (ec *executionContext) fieldContext_Estimate_renderSeconds(_ context.Contex
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Estimate_position(ctx context.Context, field graphql.CollectedField, obj *jobs.Estimate) (ret graphql.Marshaler) {
+func (ec *executionContext) _Estimate_position(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7189,8 +7193,8 @@ func (ec *executionContext) _Job_waitingFor(ctx context.Context, field graphql.C
 			return ec.Resolvers.Job().WaitingFor(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*jobs.WaitingReason) graphql.Marshaler {
-			return ec.marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReasonᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {
+			return ec.marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReasonᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7984,7 +7988,7 @@ func (ec *executionContext) fieldContext_LeaseJobPayload_directive(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _Model_name(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_name(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8007,7 +8011,7 @@ func (ec *executionContext) fieldContext_Model_name(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Model_type(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_type(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8030,7 +8034,7 @@ func (ec *executionContext) fieldContext_Model_type(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Model_description(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_description(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8053,7 +8057,7 @@ func (ec *executionContext) fieldContext_Model_description(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Model_paramsSchema(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_paramsSchema(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8076,7 +8080,7 @@ func (ec *executionContext) fieldContext_Model_paramsSchema(_ context.Context, f
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
-func (ec *executionContext) _Model_gpuTypes(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_gpuTypes(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8099,7 +8103,7 @@ func (ec *executionContext) fieldContext_Model_gpuTypes(_ context.Context, field
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Model_available(ctx context.Context, field graphql.CollectedField, obj *jobs.ModelStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Model_available(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8132,7 +8136,7 @@ func (ec *executionContext) _Mutation_updateAccount(ctx context.Context, field g
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().UpdateAccount(ctx, fc.Args["id"].(string), fc.Args["input"].(jobs.AccountInput))
+			return ec.Resolvers.Mutation().UpdateAccount(ctx, fc.Args["id"].(string), fc.Args["input"].(auth.AccountInput))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -8194,7 +8198,7 @@ func (ec *executionContext) _Mutation_createAccount(ctx context.Context, field g
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateAccount(ctx, fc.Args["input"].(jobs.AccountInput))
+			return ec.Resolvers.Mutation().CreateAccount(ctx, fc.Args["input"].(auth.AccountInput))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -9785,7 +9789,7 @@ func (ec *executionContext) _Mutation_registerWorker(ctx context.Context, field 
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().RegisterWorker(ctx, fc.Args["input"].(jobs.Registration))
+			return ec.Resolvers.Mutation().RegisterWorker(ctx, fc.Args["input"].(fleet.Registration))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -10813,7 +10817,7 @@ func (ec *executionContext) fieldContext_PageInfo_endCursor(_ context.Context, f
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_id(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_id(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10836,7 +10840,7 @@ func (ec *executionContext) fieldContext_Pool_id(_ context.Context, field graphq
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_name(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_name(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10859,7 +10863,7 @@ func (ec *executionContext) fieldContext_Pool_name(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_provider(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_provider(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10882,7 +10886,7 @@ func (ec *executionContext) fieldContext_Pool_provider(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_region(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_region(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10905,7 +10909,7 @@ func (ec *executionContext) fieldContext_Pool_region(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_gpuType(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_gpuType(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10928,7 +10932,7 @@ func (ec *executionContext) fieldContext_Pool_gpuType(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_capacityClass(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_capacityClass(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10951,7 +10955,7 @@ func (ec *executionContext) fieldContext_Pool_capacityClass(_ context.Context, f
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type CapacityClass does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_models(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_models(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10974,7 +10978,7 @@ func (ec *executionContext) fieldContext_Pool_models(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_minWorkers(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_minWorkers(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10997,7 +11001,7 @@ func (ec *executionContext) fieldContext_Pool_minWorkers(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_maxWorkers(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_maxWorkers(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11020,7 +11024,7 @@ func (ec *executionContext) fieldContext_Pool_maxWorkers(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_desired(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_desired(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11043,7 +11047,7 @@ func (ec *executionContext) fieldContext_Pool_desired(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_booting(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_booting(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11066,7 +11070,7 @@ func (ec *executionContext) fieldContext_Pool_booting(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_idle(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_idle(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11089,7 +11093,7 @@ func (ec *executionContext) fieldContext_Pool_idle(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_busy(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_busy(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11112,7 +11116,7 @@ func (ec *executionContext) fieldContext_Pool_busy(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_draining(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_draining(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11135,7 +11139,7 @@ func (ec *executionContext) fieldContext_Pool_draining(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Pool_scalingHistory(ctx context.Context, field graphql.CollectedField, obj *jobs.PoolStatus) (ret graphql.Marshaler) {
+func (ec *executionContext) _Pool_scalingHistory(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11932,11 +11936,11 @@ func (ec *executionContext) _Query_estimate(ctx context.Context, field graphql.C
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *jobs.Estimate
+					var zeroVal *estimate.Estimate
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Estimate
+					var zeroVal *estimate.Estimate
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11945,8 +11949,8 @@ func (ec *executionContext) _Query_estimate(ctx context.Context, field graphql.C
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Estimate) graphql.Marshaler {
-			return ec.marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐEstimate(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *estimate.Estimate) graphql.Marshaler {
+			return ec.marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐEstimate(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12179,11 +12183,11 @@ func (ec *executionContext) _Query_models(ctx context.Context, field graphql.Col
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal []*jobs.ModelStatus
+					var zeroVal []*query.ModelStatus
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*jobs.ModelStatus
+					var zeroVal []*query.ModelStatus
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -12192,8 +12196,8 @@ func (ec *executionContext) _Query_models(ctx context.Context, field graphql.Col
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*jobs.ModelStatus) graphql.Marshaler {
-			return ec.marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelStatusᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
+			return ec.marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatusᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12279,11 +12283,11 @@ func (ec *executionContext) _Query_pools(ctx context.Context, field graphql.Coll
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal []*jobs.PoolStatus
+					var zeroVal []*query.PoolStatus
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*jobs.PoolStatus
+					var zeroVal []*query.PoolStatus
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -12292,8 +12296,8 @@ func (ec *executionContext) _Query_pools(ctx context.Context, field graphql.Coll
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*jobs.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatusᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {
+			return ec.marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatusᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12330,11 +12334,11 @@ func (ec *executionContext) _Query_pool(ctx context.Context, field graphql.Colle
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *jobs.PoolStatus
+					var zeroVal *query.PoolStatus
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.PoolStatus
+					var zeroVal *query.PoolStatus
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -12343,8 +12347,8 @@ func (ec *executionContext) _Query_pool(ctx context.Context, field graphql.Colle
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.PoolStatus) graphql.Marshaler {
-			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
+			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -14021,7 +14025,7 @@ func (ec *executionContext) fieldContext_Viewer_role(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Viewer", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingReason_code(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingReason_code(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14033,8 +14037,8 @@ func (ec *executionContext) _WaitingReason_code(ctx context.Context, field graph
 			return obj.Code, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v jobs.WaitingCode) graphql.Marshaler {
-			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
+			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx, selections, v)
 		},
 		true,
 		true,
@@ -14044,7 +14048,7 @@ func (ec *executionContext) fieldContext_WaitingReason_code(_ context.Context, f
 	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type WaitingCode does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingReason_message(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingReason_message(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14067,7 +14071,7 @@ func (ec *executionContext) fieldContext_WaitingReason_message(_ context.Context
 	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingReason_until(ctx context.Context, field graphql.CollectedField, obj *jobs.WaitingReason) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingReason_until(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14851,8 +14855,8 @@ func (ec *executionContext) _Worker_pool(ctx context.Context, field graphql.Coll
 			return ec.Resolvers.Worker().Pool(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.PoolStatus) graphql.Marshaler {
-			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
+			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -16449,8 +16453,8 @@ func (ec *executionContext) fieldContext___Type_isOneOf(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputAccountInput(ctx context.Context, obj any) (jobs.AccountInput, error) {
-	var it jobs.AccountInput
+func (ec *executionContext) unmarshalInputAccountInput(ctx context.Context, obj any) (auth.AccountInput, error) {
+	var it auth.AccountInput
 	if obj == nil {
 		return it, nil
 	}
@@ -17088,8 +17092,8 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputRegisterWorkerInput(ctx context.Context, obj any) (jobs.Registration, error) {
-	var it jobs.Registration
+func (ec *executionContext) unmarshalInputRegisterWorkerInput(ctx context.Context, obj any) (fleet.Registration, error) {
+	var it fleet.Registration
 	if obj == nil {
 		return it, nil
 	}
@@ -17619,9 +17623,9 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._WebhookDelivery(ctx, sel, obj)
-	case jobs.PoolStatus:
+	case query.PoolStatus:
 		return ec._Pool(ctx, sel, &obj)
-	case *jobs.PoolStatus:
+	case *query.PoolStatus:
 		if obj == nil {
 			return graphql.Null
 		}
@@ -19339,7 +19343,7 @@ func (ec *executionContext) _EndPayload(ctx context.Context, sel ast.SelectionSe
 
 var estimateImplementors = []string{"Estimate"}
 
-func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet, obj *jobs.Estimate) graphql.Marshaler {
+func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet, obj *estimate.Estimate) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, estimateImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -20577,7 +20581,7 @@ func (ec *executionContext) _LeaseJobPayload(ctx context.Context, sel ast.Select
 
 var modelImplementors = []string{"Model"}
 
-func (ec *executionContext) _Model(ctx context.Context, sel ast.SelectionSet, obj *jobs.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) _Model(ctx context.Context, sel ast.SelectionSet, obj *query.ModelStatus) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, modelImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -21025,7 +21029,7 @@ func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet,
 
 var poolImplementors = []string{"Pool", "Node"}
 
-func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj *jobs.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj *query.PoolStatus) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, poolImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -22502,7 +22506,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 
 var waitingReasonImplementors = []string{"WaitingReason"}
 
-func (ec *executionContext) _WaitingReason(ctx context.Context, sel ast.SelectionSet, obj *jobs.WaitingReason) graphql.Marshaler {
+func (ec *executionContext) _WaitingReason(ctx context.Context, sel ast.SelectionSet, obj *query.WaitingReason) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingReasonImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -23647,7 +23651,7 @@ func (ec *executionContext) marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._AccountEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐAccountInput(ctx context.Context, v any) (jobs.AccountInput, error) {
+func (ec *executionContext) unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx context.Context, v any) (auth.AccountInput, error) {
 	res, err := ec.unmarshalInputAccountInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -24076,7 +24080,7 @@ func (ec *executionContext) marshalNEndPayload2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._EndPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐEstimate(ctx context.Context, sel ast.SelectionSet, v *jobs.Estimate) graphql.Marshaler {
+func (ec *executionContext) marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐEstimate(ctx context.Context, sel ast.SelectionSet, v *estimate.Estimate) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24607,11 +24611,11 @@ func (ec *executionContext) marshalNLeaseJobPayload2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._LeaseJobPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*jobs.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelStatus(ctx, sel, v[i])
+		return ec.marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -24623,7 +24627,7 @@ func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *jobs.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24660,11 +24664,11 @@ func (ec *executionContext) marshalNPhase2githubᚗcomᚋreelayᚋreelayᚋmodel
 	return res
 }
 
-func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*jobs.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatus(ctx, sel, v[i])
+		return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -24676,7 +24680,7 @@ func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *jobs.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24721,7 +24725,7 @@ func (ec *executionContext) marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmo
 	return ec._Queue(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐRegistration(ctx context.Context, v any) (jobs.Registration, error) {
+func (ec *executionContext) unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐRegistration(ctx context.Context, v any) (fleet.Registration, error) {
 	res, err := ec.unmarshalInputRegisterWorkerInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -24988,13 +24992,13 @@ func (ec *executionContext) marshalNViewer2ᚖgithubᚗcomᚋreelayᚋreelayᚋj
 	return ec._Viewer(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx context.Context, v any) (jobs.WaitingCode, error) {
+func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx context.Context, v any) (query.WaitingCode, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := jobs.WaitingCode(tmp)
+	res := query.WaitingCode(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingCode(ctx context.Context, sel ast.SelectionSet, v jobs.WaitingCode) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx context.Context, sel ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -25005,11 +25009,11 @@ func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*jobs.WaitingReason) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReason(ctx, sel, v[i])
+		return ec.marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReason(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -25021,7 +25025,7 @@ func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v *jobs.WaitingReason) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v *query.WaitingReason) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -25894,7 +25898,7 @@ func (ec *executionContext) marshalONode2githubᚗcomᚋreelayᚋreelayᚋgraph�
 	return ec._Node(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *jobs.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

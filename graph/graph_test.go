@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -44,7 +44,7 @@ func handler(s *jobstest.Stack) *graph.API {
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Fleet: s.Fleet, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
-	}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{Base: func(*http.Request) string { return s.Base }})
+	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{Base: func(*http.Request) string { return s.Base }})
 }
 
 // newEndingAPI is an API whose process ends when restart is called.

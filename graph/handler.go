@@ -17,7 +17,8 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -56,7 +57,7 @@ const (
 // watched; once it is not valid any more the stream ends.
 type API struct {
 	inside       http.Handler
-	keys         *jobs.KeyWatch
+	keys         *auth.KeyWatch
 	shared       func(origin string) bool
 	base         func(*http.Request) string
 	writeTimeout time.Duration
@@ -65,7 +66,7 @@ type API struct {
 }
 
 // New returns the API.
-func New(resolver *Resolver, keys *jobs.KeyWatch, options Options) *API {
+func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 	if options.Base == nil {
 		options.Base = func(*http.Request) string { return "" }
 	}
@@ -168,10 +169,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	shown := present(r.Context(), err)
 	switch shown.Extensions["code"] {
-	case string(jobs.CodeUnauthenticated):
+	case string(apierror.CodeUnauthenticated):
 		status = http.StatusUnauthorized
 		w.Header().Set("WWW-Authenticate", "Bearer")
-	case string(jobs.CodeUnavailable):
+	case string(apierror.CodeUnavailable):
 		status = http.StatusServiceUnavailable
 	}
 	retryAfter(w.Header(), gqlerror.List{shown})
@@ -207,7 +208,7 @@ func retryAfter(header http.Header, shown gqlerror.List) {
 	if len(shown) == 0 {
 		return
 	}
-	if shown[0].Extensions["code"] == string(jobs.CodeUnavailable) {
+	if shown[0].Extensions["code"] == string(apierror.CodeUnavailable) {
 		header.Set("Connection", "close")
 	}
 	if seconds, ok := shown[0].Extensions["retryAfterSeconds"].(int); ok {

@@ -15,6 +15,9 @@ import (
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +26,7 @@ import (
 // before a resolver runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &jobs.Reader{Shares: jobs.NewReadShares(4, 4)}}, &jobs.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(4, 4)}}, &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 		switch secret {
 		case "client":
 			return jobs.Principal{Role: models.RoleClient}, nil
@@ -34,7 +37,7 @@ func serveAlone(t *testing.T) string {
 		case "bug":
 			return jobs.Principal{}, errors.New("relation api_keys does not exist")
 		}
-		return jobs.Principal{}, jobs.ErrUnauthenticated
+		return jobs.Principal{}, apierror.ErrUnauthenticated
 	}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" }}))
 	t.Cleanup(server.Close)
 	return server.URL

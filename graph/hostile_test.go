@@ -7,7 +7,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 )
@@ -136,7 +136,7 @@ var harmless = []string{
 
 // elsewhere are those of the hostile queries that are refused by the parser or the
 // validator.
-var elsewhere = map[string]jobs.Code{
+var elsewhere = map[string]apierror.Code{
 	"fragments alike": codeInvalid, "misspelt arguments": codeInvalid, "misspelt enum values": codeInvalid,
 	"misspelt input": codeInvalid, "objects": codeInvalid, "one variable, often": codeInvalid, "undefined variables": codeInvalid,
 	"variables": codeInvalid,
@@ -144,7 +144,7 @@ var elsewhere = map[string]jobs.Code{
 }
 
 // codeOf is what a hostile query is refused with, or nothing if it may run.
-func codeOf(name string) jobs.Code {
+func codeOf(name string) apierror.Code {
 	if slices.Contains(harmless, name) {
 		return ""
 	}

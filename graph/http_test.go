@@ -15,6 +15,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -120,7 +121,7 @@ func TestPersistedQueries(t *testing.T) {
 func TestHideSchema(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate}, graph.Options{HideSchema: true}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate}, graph.Options{HideSchema: true}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 
@@ -185,8 +186,8 @@ func TestCutShort(t *testing.T) {
 }
 
 // clientKeys takes any key for a client's.
-func clientKeys() *jobs.KeyWatch {
-	return &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
+func clientKeys() *auth.KeyWatch {
+	return &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
 	}}
 }

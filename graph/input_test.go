@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -66,7 +67,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode)
 		require.Equal(t, id, at[string](t, ask(t, a.url, a.Secrets[models.RoleClient], node, map[string]any{"id": id}).Data, "node", "id"))
-		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID, Role: models.RoleClient, Name: "k"})
+		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID, Role: models.RoleClient, Name: "k"})
 		require.NoError(t, err)
 		stranger := ask(t, a.url, secret, node, map[string]any{"id": id})
 		require.Nil(t, stranger.Data["node"])

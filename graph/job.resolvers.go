@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -131,7 +132,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	return jobConnection(page, only), nil
 }
 
-func (r *queryResolver) Models(ctx context.Context) ([]*jobs.ModelStatus, error) {
+func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
 	all, err := r.Reader.Models(ctx)
 	return pointers(all), err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -163,7 +164,7 @@ func TestTenancy(t *testing.T) {
 		lease, _ := a.Lease(t, a.Worker(t, "i-1"))
 		a.NewKey(t, a.Account, models.RoleClient)
 		stranger := a.NewAccount(t, "stranger", models.TierFree)
-		_, key, err := a.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: stranger.ID, Role: models.RoleClient, Name: "stranger's"})
+		_, key, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: stranger.ID, Role: models.RoleClient, Name: "stranger's"})
 		require.NoError(t, err)
 
 		for _, query := range []string{

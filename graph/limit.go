@@ -9,6 +9,9 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/parser"
@@ -63,7 +66,7 @@ func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.
 			excess = fmt.Sprintf("A name in a query may have %d bytes: choose a shorter one.", maxName)
 		}
 		if excess != "" {
-			return refusal(&jobs.Error{Code: codeTooComplex, Message: excess})
+			return refusal(&apierror.Error{Code: codeTooComplex, Message: excess})
 		}
 	}
 	if len(doc.Operations) == 0 {
@@ -80,11 +83,11 @@ func (l limits) MutateOperationParameters(ctx context.Context, request *graphql.
 }
 
 var (
-	errWhichOperation = &jobs.Error{
+	errWhichOperation = &apierror.Error{
 		Code:    codeInvalid,
 		Message: "operationName must be the name of one of the query's operations, and can be left out only if there is but one.",
 	}
-	errOneStream = &jobs.Error{
+	errOneStream = &apierror.Error{
 		Code:    codeInvalid,
 		Message: "A subscription selects exactly one field, its stream: send one operation for each stream.",
 	}
@@ -100,7 +103,7 @@ func (limits) MutateOperationContext(ctx context.Context, op *graphql.OperationC
 	}
 	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]size{}}.of(op.Operation.SelectionSet)
 	if answer.fields > maxAnswer {
-		return refusal(&jobs.Error{Code: codeTooComplex, Message: fmt.Sprintf(
+		return refusal(&apierror.Error{Code: codeTooComplex, Message: fmt.Sprintf(
 			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer)})
 	}
 	op.Stats.SetExtension(sizeOf, answer)
@@ -114,14 +117,14 @@ func isOneStream(op *graphql.OperationContext) bool {
 	return len(fields) == 1 && !strings.HasPrefix(fields[0].Name, "__")
 }
 
-func refusal(e *jobs.Error) *gqlerror.Error {
+func refusal(e *apierror.Error) *gqlerror.Error {
 	return &gqlerror.Error{Message: e.Message, Extensions: extensions(e)}
 }
 
 // size is how large an answer may be.
 type size struct {
 	fields int
-	price  int // of the lists' fields: see jobs.ReadShares
+	price  int // of the lists' fields: see query.ReadShares
 	looks  int // the price of looking for rows and of counting them
 }
 
@@ -170,10 +173,10 @@ func (m measure) field(f *ast.Field) size {
 		all.price = rows * each.fields
 	}
 	if f.Name == "totalCount" {
-		all.looks += jobs.CountPrice
+		all.looks += query.CountPrice
 	}
 	if m.filters(f) {
-		all.looks += jobs.SearchPrice
+		all.looks += query.SearchPrice
 	}
 	return size{}.plus(all)
 }
@@ -208,9 +211,9 @@ func (m measure) rows(field *ast.Field) int {
 	if field.Definition.Arguments.ForName("first") != nil {
 		first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))
 		if err != nil {
-			return jobs.MaxPage
+			return paging.Max
 		}
-		return min(max(first, 1), jobs.MaxPage)
+		return min(max(first, 1), paging.Max)
 	}
 	if isList(field) {
 		return guessedList

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -36,7 +39,7 @@ func threadCPU(t *testing.T) time.Duration {
 
 func TestRefusalIsCheap(t *testing.T) {
 	// Not parallel: a garbage collection for others would be counted here.
-	served := New(&Resolver{}, &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
+	served := New(&Resolver{}, &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
 	}}, Options{})
 	runtime.LockOSThread()
@@ -67,7 +70,7 @@ func TestRefusalIsCheap(t *testing.T) {
 			if want := codeOf(name); want != "" {
 				var refused struct {
 					Data   json.RawMessage
-					Errors []struct{ Extensions struct{ Code jobs.Code } }
+					Errors []struct{ Extensions struct{ Code apierror.Code } }
 				}
 				require.NoError(t, json.Unmarshal([]byte(answer), &refused))
 				require.Nil(t, refused.Data, "nothing ran")
@@ -83,7 +86,7 @@ func TestRefusalIsCheap(t *testing.T) {
 // TestLongWords is about requests of a megabyte that are refused for a word in them.
 func TestLongWords(t *testing.T) {
 	// Not parallel: a garbage collection for others would be counted here.
-	served := New(&Resolver{Reader: &jobs.Reader{Shares: jobs.NewReadShares(1, 1)}}, &jobs.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
+	served := New(&Resolver{Reader: &query.Reader{Shares: query.NewShares(1, 1)}}, &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
 	}}, Options{})
 	long := strings.Repeat("statu", 200_000)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestLinks(t *testing.T) {
 	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
 	require.NoError(t, err)
 	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},
-		&jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},
+		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},
 		graph.Options{Base: func(r *http.Request) string { return "http://" + r.Host }})
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", api)

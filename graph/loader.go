@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -130,18 +132,18 @@ func (l *loader[K, V]) finish(s *siblings, b *batch[K, V]) {
 // eventPage is a page of one job's events.
 type eventPage struct {
 	job models.JobID
-	of  jobs.PageOf
+	of  paging.Request
 }
 
 // eventPages reads pages of many jobs' events. Those of one query are most often
 // all of one kind.
-func eventPages(r *jobs.Reader) func(context.Context, []eventPage) (map[eventPage]*jobs.Page[*models.JobEvent], error) {
-	return func(ctx context.Context, keys []eventPage) (map[eventPage]*jobs.Page[*models.JobEvent], error) {
-		kinds := map[jobs.PageOf][]models.JobID{}
+func eventPages(r *query.Reader) func(context.Context, []eventPage) (map[eventPage]*paging.Page[*models.JobEvent], error) {
+	return func(ctx context.Context, keys []eventPage) (map[eventPage]*paging.Page[*models.JobEvent], error) {
+		kinds := map[paging.Request][]models.JobID{}
 		for _, key := range keys {
 			kinds[key.of] = append(kinds[key.of], key.job)
 		}
-		found := make(map[eventPage]*jobs.Page[*models.JobEvent], len(keys))
+		found := make(map[eventPage]*paging.Page[*models.JobEvent], len(keys))
 		for of, ids := range kinds {
 			pages, err := r.EventPages(ctx, ids, of)
 			if err != nil {
@@ -162,7 +164,7 @@ type scalingPage struct {
 }
 
 // scalingPages reads the newest decisions of many pools, most often as many of each.
-func scalingPages(r *jobs.Reader) func(context.Context, []scalingPage) (map[scalingPage][]*models.ScalingDecision, error) {
+func scalingPages(r *query.Reader) func(context.Context, []scalingPage) (map[scalingPage][]*models.ScalingDecision, error) {
 	return func(ctx context.Context, keys []scalingPage) (map[scalingPage][]*models.ScalingDecision, error) {
 		sizes := map[int][]models.PoolID{}
 		for _, key := range keys {
@@ -186,26 +188,26 @@ func scalingPages(r *jobs.Reader) func(context.Context, []scalingPage) (map[scal
 type loaders struct {
 	siblings *siblings
 
-	prompts   loader[models.JobID, jobs.Prompt]
-	waiting   loader[models.JobID, []jobs.WaitingReason]
+	prompts   loader[models.JobID, query.Prompt]
+	waiting   loader[models.JobID, []query.WaitingReason]
 	attempts  loader[models.JobID, []*models.Attempt]
-	events    loader[eventPage, *jobs.Page[*models.JobEvent]]
+	events    loader[eventPage, *paging.Page[*models.JobEvent]]
 	outputs   loader[models.JobID, []*models.Artifact]
 	artifacts loader[models.ArtifactID, *models.Artifact]
 	workers   loader[models.WorkerID, *models.Worker]
 	accounts  loader[models.AccountID, *models.Account]
-	pools     loader[models.PoolID, *jobs.PoolStatus]
+	pools     loader[models.PoolID, *query.PoolStatus]
 	held      loader[models.WorkerID, *models.Job]
 	parents   loader[models.JobID, []*models.Job]
 	jobs      loader[models.JobID, *models.Job]
 	keyNames  loader[models.KeyID, string]
 	tries     loader[models.WebhookDeliveryID, []*models.WebhookTry]
-	estimates loader[*models.Job, jobs.JobEstimate]
+	estimates loader[*models.Job, estimate.JobEstimate]
 	waits     loader[queueKey, models.QueueWait]
 	scalings  loader[scalingPage, []*models.ScalingDecision]
 }
 
-func newLoaders(r *jobs.Reader, s *siblings) *loaders {
+func newLoaders(r *query.Reader, s *siblings) *loaders {
 	l := &loaders{siblings: s}
 	l.prompts.fetch = r.Prompts
 	l.waiting.fetch = r.WaitingFor
@@ -216,7 +218,7 @@ func newLoaders(r *jobs.Reader, s *siblings) *loaders {
 	l.artifacts.fetch = keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })
 	l.workers.fetch = keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })
 	l.accounts.fetch = keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })
-	l.pools.fetch = keyed(r.PoolsByID, func(p *jobs.PoolStatus) models.PoolID { return p.ID })
+	l.pools.fetch = keyed(r.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })
 	l.held.fetch = r.CurrentJobs
 	l.parents.fetch = r.Parents
 	l.estimates.fetch, l.waits.fetch = estimatesOf(r), waitsOf(r)
@@ -260,7 +262,7 @@ type response struct {
 	reads func(context.Context) (context.Context, error)
 }
 
-func newResponse(r *jobs.Reader) *response {
+func newResponse(r *query.Reader) *response {
 	s := newSiblings()
 	return &response{
 		siblings: s, loaders: sync.OnceValue(func() *loaders { return newLoaders(r, s) }),

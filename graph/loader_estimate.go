@@ -3,15 +3,16 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
 // estimatesOf reads the estimates of jobs that are not over.
-func estimatesOf(r *jobs.Reader) func(context.Context, []*models.Job) (map[*models.Job]jobs.JobEstimate, error) {
-	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]jobs.JobEstimate, error) {
+func estimatesOf(r *query.Reader) func(context.Context, []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {
+	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {
 		byID, err := r.EstimateJobs(ctx, rows)
-		found := make(map[*models.Job]jobs.JobEstimate, len(byID))
+		found := make(map[*models.Job]estimate.JobEstimate, len(byID))
 		for _, row := range rows {
 			if e, ok := byID[row.ID]; ok {
 				found[row] = e
@@ -28,7 +29,7 @@ type queueKey struct {
 }
 
 // waitsOf reads how long jobs of queues waited.
-func waitsOf(r *jobs.Reader) func(context.Context, []queueKey) (map[queueKey]models.QueueWait, error) {
+func waitsOf(r *query.Reader) func(context.Context, []queueKey) (map[queueKey]models.QueueWait, error) {
 	return func(ctx context.Context, _ []queueKey) (map[queueKey]models.QueueWait, error) {
 		all, err := r.QueueWaits(ctx)
 		found := make(map[queueKey]models.QueueWait, len(all))

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -64,5 +65,5 @@ func orNotFound(err error) error {
 	if err != nil {
 		return err
 	}
-	return &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such object."}
+	return &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such object."}
 }

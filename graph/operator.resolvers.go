@@ -8,11 +8,11 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
-func (r *poolResolver) ScalingHistory(ctx context.Context, obj *jobs.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
+func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
 	return load(ctx).scalings.load(ctx, scalingPage{obj.ID, valueOr(first, defaultPage)})
 }
 
@@ -21,11 +21,11 @@ func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error
 	return pointers(all), err
 }
 
-func (r *queryResolver) Pools(ctx context.Context) ([]*jobs.PoolStatus, error) {
+func (r *queryResolver) Pools(ctx context.Context) ([]*query.PoolStatus, error) {
 	return r.Reader.Pools(ctx)
 }
 
-func (r *queryResolver) Pool(ctx context.Context, id string) (*jobs.PoolStatus, error) {
+func (r *queryResolver) Pool(ctx context.Context, id string) (*query.PoolStatus, error) {
 	return r.Reader.Pool(ctx, models.PoolID(id))
 }
 

@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
 
@@ -78,12 +78,12 @@ type BulkOperationConnection struct {
 	PageInfo *PageInfo
 }
 
-func pageOf(first *int, after *string) jobs.PageOf {
-	return jobs.PageOf{First: valueOr(first, defaultPage), After: valueOr(after, "")}
+func pageOf(first *int, after *string) paging.Request {
+	return paging.Request{First: valueOr(first, defaultPage), After: valueOr(after, "")}
 }
 
 // connect makes the edges of a page, and tells how the list goes on.
-func connect[T, E any](page *jobs.Page[T], edge func(cursor string, node T) E) ([]E, *PageInfo) {
+func connect[T, E any](page *paging.Page[T], edge func(cursor string, node T) E) ([]E, *PageInfo) {
 	edges, info := make([]E, 0, len(page.Items)), &PageInfo{HasNextPage: page.More}
 	for i, item := range page.Items {
 		edges = append(edges, edge(page.Cursors[i], item))
@@ -94,27 +94,27 @@ func connect[T, E any](page *jobs.Page[T], edge func(cursor string, node T) E) (
 	return edges, info
 }
 
-func jobConnection(page *jobs.Page[*models.Job], filter models.JobFilter) *JobConnection {
+func jobConnection(page *paging.Page[*models.Job], filter models.JobFilter) *JobConnection {
 	edges, info := connect(page, func(cursor string, j *models.Job) *JobEdge { return &JobEdge{cursor, j} })
 	return &JobConnection{edges, info, filter}
 }
 
-func eventConnection(page *jobs.Page[*models.JobEvent]) *JobEventConnection {
+func eventConnection(page *paging.Page[*models.JobEvent]) *JobEventConnection {
 	edges, info := connect(page, func(cursor string, e *models.JobEvent) *JobEventEdge { return &JobEventEdge{cursor, e} })
 	return &JobEventConnection{edges, info}
 }
 
-func workerConnection(page *jobs.Page[*models.Worker], filter models.WorkerFilter) *WorkerConnection {
+func workerConnection(page *paging.Page[*models.Worker], filter models.WorkerFilter) *WorkerConnection {
 	edges, info := connect(page, func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
 	return &WorkerConnection{edges, info, filter}
 }
 
-func deadLetterConnection(page *jobs.Page[*models.DeadLetter], filter models.DeadLetterFilter) *DeadLetterConnection {
+func deadLetterConnection(page *paging.Page[*models.DeadLetter], filter models.DeadLetterFilter) *DeadLetterConnection {
 	edges, info := connect(page, func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
 	return &DeadLetterConnection{edges, info, filter}
 }
 
-func bulkConnection(page *jobs.Page[*models.BulkOperation]) *BulkOperationConnection {
+func bulkConnection(page *paging.Page[*models.BulkOperation]) *BulkOperationConnection {
 	edges, info := connect(page, func(cursor string, op *models.BulkOperation) *BulkOperationEdge {
 		return &BulkOperationEdge{cursor, op}
 	})

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -29,13 +29,13 @@ const persistedQuery = "persistedQuery"
 
 var (
 	// The message is what clients look for.
-	errNotPersisted = &jobs.Error{Code: "PERSISTED_QUERY_NOT_FOUND", Message: "PersistedQueryNotFound"}
-	errPersisted    = &jobs.Error{
-		Code: jobs.CodeInvalidInput, Field: "extensions.persistedQuery",
+	errNotPersisted = &apierror.Error{Code: "PERSISTED_QUERY_NOT_FOUND", Message: "PersistedQueryNotFound"}
+	errPersisted    = &apierror.Error{
+		Code: apierror.CodeInvalidInput, Field: "extensions.persistedQuery",
 		Message: "extensions.persistedQuery must be {version: 1, sha256Hash}, the hash that of the query's text in 64 hexadecimal digits.",
 	}
-	errOtherHash = &jobs.Error{
-		Code: jobs.CodeInvalidInput, Field: "extensions.persistedQuery",
+	errOtherHash = &apierror.Error{
+		Code: apierror.CodeInvalidInput, Field: "extensions.persistedQuery",
 		Message: "extensions.persistedQuery.sha256Hash is not the SHA-256 of this query.",
 	}
 )

@@ -8,13 +8,13 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
-func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*jobs.WaitingReason, error) {
+func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query.WaitingReason, error) {
 	if !obj.Status.Waiting() {
-		return []*jobs.WaitingReason{}, nil
+		return []*query.WaitingReason{}, nil
 	}
 	reasons, err := load(ctx).waiting.load(ctx, obj.ID)
 	return pointers(reasons), err

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -19,7 +19,7 @@ func (r *Resolver) admit(ctx context.Context, made *response) (reads context.Con
 	}
 	op, p := graphql.GetOperationContext(ctx), principal(ctx)
 	size := sizeOfOperation(op)
-	var read *jobs.Read
+	var read *query.Read
 	end = func(response *graphql.Response) {
 		if read != nil {
 			read.EndAt(size.looks + fieldsOf(response))
@@ -60,7 +60,7 @@ func sizeOfOperation(op *graphql.OperationContext) size {
 // isFree tells whether the operation that ctx is of waits for no share.
 func isFree(ctx context.Context) bool {
 	s := sizeOfOperation(graphql.GetOperationContext(ctx))
-	return s.price+s.looks <= jobs.FreePrice
+	return s.price+s.looks <= query.FreePrice
 }
 
 // writeApart keeps a mutation's own statements from those that read for its answer.

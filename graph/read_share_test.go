@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -45,7 +45,7 @@ func TestReadShares(t *testing.T) {
 		require.NoError(t, json.NewDecoder(response.Body).Decode(&got))
 		require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 		require.Equal(t, "1", response.Header.Get("Retry-After"))
-		require.Equal(t, []string{string(jobs.CodeRateLimited)}, got.codes())
+		require.Equal(t, []string{string(apierror.CodeRateLimited)}, got.codes())
 		require.EqualValues(t, 1, got.Errors[0].Extensions["retryAfterSeconds"])
 	})
 
@@ -57,7 +57,7 @@ func TestReadShares(t *testing.T) {
 		got := ask(t, a.url, a.Secrets[models.RoleClient],
 			`mutation ($id: ID!) { cancelJob(id: $id) { events(first: 200) { edges { node { seq type } } } } }`, map[string]any{"id": job.ID})
 
-		require.Equal(t, []string{string(jobs.CodeRateLimited)}, got.codes())
+		require.Equal(t, []string{string(apierror.CodeRateLimited)}, got.codes())
 		require.Equal(t, models.JobQueued, a.Reload(t, job.ID).Status, "nothing ran")
 	})
 

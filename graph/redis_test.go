@@ -10,9 +10,10 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -47,8 +48,8 @@ func (c *cluster) news(t *testing.T) *ready.News {
 // replica is another process of the API, as it is when nobody changes its times.
 func (c *cluster) replica(t *testing.T) *api {
 	t.Helper()
-	watcher := &jobs.Watcher{Reader: c.Reader, News: c.news(t)}
-	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: c.Keys.Authenticate}).Get}
+	watcher := &watch.Watcher{Reader: c.Reader, News: c.news(t)}
+	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: c.Keys.Authenticate}).Get}
 	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: c.Reader, Watcher: watcher, Keys: c.Keys}, keys, graph.Options{}))
 	t.Cleanup(server.Close)
 	return &api{c.Stack, server.URL}

@@ -13,35 +13,35 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // maxBody bounds a request, and a message on a socket.
 const maxBody = 1 << 20
 
 var (
-	errLoneSurrogate = &jobs.Error{
-		Code:    jobs.CodeInvalidInput,
+	errLoneSurrogate = &apierror.Error{
+		Code:    apierror.CodeInvalidInput,
 		Message: `The request holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`,
 	}
-	errNotUTF8 = &jobs.Error{Code: codeParseFailed, Message: "The request is not valid UTF-8."}
-	errShape   = &jobs.Error{
+	errNotUTF8 = &apierror.Error{Code: codeParseFailed, Message: "The request is not valid UTF-8."}
+	errShape   = &apierror.Error{
 		Code:    codeParseFailed,
 		Message: "The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).",
 	}
-	errNoQuery = &jobs.Error{
+	errNoQuery = &apierror.Error{
 		Code: codeParseFailed, Field: "query",
 		Message: "The request has no query: send query (a string), or as extensions.persistedQuery the hash of one that was sent before.",
 	}
-	errTooDeep  = &jobs.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
-	errBatch    = &jobs.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
-	errKeyInURL = &jobs.Error{Code: jobs.CodeInvalidInput, Message: urlkey.Refusal}
-	errTwoKeys  = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request has the header Authorization twice: send it once."}
-	errTooLarge = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
-	errMedia    = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
-	errMethod   = &jobs.Error{Code: jobs.CodeInvalidInput, Message: "Use POST, or GET for queries."}
-	errEscapes  = &jobs.Error{Code: codeParseFailed, Message: "The query of the URL cannot be read: escape each value, and its ; too."}
-	errUnread   = &jobs.Error{Code: codeParseFailed, Message: "The request ended, or stopped, before its body did."}
+	errTooDeep  = &apierror.Error{Code: codeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
+	errBatch    = &apierror.Error{Code: codeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
+	errKeyInURL = &apierror.Error{Code: apierror.CodeInvalidInput, Message: urlkey.Refusal}
+	errTwoKeys  = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The request has the header Authorization twice: send it once."}
+	errTooLarge = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
+	errMedia    = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
+	errMethod   = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "Use POST, or GET for queries."}
+	errEscapes  = &apierror.Error{Code: codeParseFailed, Message: "The query of the URL cannot be read: escape each value, and its ; too."}
+	errUnread   = &apierror.Error{Code: codeParseFailed, Message: "The request ended, or stopped, before its body did."}
 )
 
 // parts are those of a request, with what JSON of each one's kind begins with. Names are
@@ -50,7 +50,7 @@ var parts = []struct{ name, sign string }{{"query", `"`}, {"operationName", `"`}
 
 // read reads what a request asks for, once. It refuses what gqlgen would misread, with
 // the HTTP status to do it by.
-func read(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
+func read(r *http.Request) (*graphql.RawParams, int, *apierror.Error) {
 	var params *graphql.RawParams
 	status, refused := http.StatusMethodNotAllowed, errMethod
 	switch r.Method {
@@ -69,7 +69,7 @@ func read(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 // usualBody is up to how many bytes of a body are made room for before they are there.
 const usualBody = 16 << 10
 
-func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
+func readPost(r *http.Request) (*graphql.RawParams, int, *apierror.Error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errMedia
 	}
@@ -83,7 +83,7 @@ func readPost(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 }
 
 // unread says why a body could not be read.
-func unread(err error) (int, *jobs.Error) {
+func unread(err error) (int, *apierror.Error) {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return http.StatusRequestEntityTooLarge, errTooLarge
 	}
@@ -91,7 +91,7 @@ func unread(err error) (int, *jobs.Error) {
 }
 
 // decode reads a request's JSON, which has a query, or the hash of one.
-func decode(body []byte) (*graphql.RawParams, *jobs.Error) {
+func decode(body []byte) (*graphql.RawParams, *apierror.Error) {
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
 		return nil, errBatch
 	}
@@ -122,7 +122,7 @@ func decode(body []byte) (*graphql.RawParams, *jobs.Error) {
 	return params, nil
 }
 
-func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
+func readGet(r *http.Request) (*graphql.RawParams, int, *apierror.Error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // what does not parse is left out of it
 		return nil, http.StatusBadRequest, errEscapes
@@ -136,7 +136,7 @@ func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 		if len(values) > 1 {
 			return nil, http.StatusBadRequest, errTwice(part.name)
 		}
-		var refused *jobs.Error
+		var refused *apierror.Error
 		switch value := values[0]; part.name {
 		case "query":
 			params.Query, refused = value, checkText([]byte(value))
@@ -158,7 +158,7 @@ func readGet(r *http.Request) (*graphql.RawParams, int, *jobs.Error) {
 }
 
 // decodeObject reads one JSON object, null or nothing.
-func decodeObject(text string) (object map[string]any, refused *jobs.Error) {
+func decodeObject(text string) (object map[string]any, refused *apierror.Error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -175,13 +175,13 @@ func decodeObject(text string) (object map[string]any, refused *jobs.Error) {
 
 // checkJSON refuses what is not one JSON document, and what a decoder would
 // silently read as something else than was sent.
-func checkJSON(raw []byte) *jobs.Error { return malformed(wellformed.JSON(raw)) }
+func checkJSON(raw []byte) *apierror.Error { return malformed(wellformed.JSON(raw)) }
 
 // checkText refuses what a JSON decoder would silently replace by U+FFFD.
-func checkText(raw []byte) *jobs.Error { return malformed(wellformed.Text(raw)) }
+func checkText(raw []byte) *apierror.Error { return malformed(wellformed.Text(raw)) }
 
 // malformed says what is wrong with a request's text.
-func malformed(err error) *jobs.Error {
+func malformed(err error) *apierror.Error {
 	var twice *wellformed.DuplicateError
 	switch {
 	case err == nil:
@@ -201,11 +201,11 @@ func malformed(err error) *jobs.Error {
 // maxShown bounds what is repeated of a caller's own words.
 const maxShown = 64
 
-func errTwice(path string) *jobs.Error {
+func errTwice(path string) *apierror.Error {
 	if len(path) > maxShown {
-		return &jobs.Error{Code: codeParseFailed, Message: "The request has a key twice: send it once."}
+		return &apierror.Error{Code: codeParseFailed, Message: "The request has a key twice: send it once."}
 	}
-	return &jobs.Error{
+	return &apierror.Error{
 		Code: codeParseFailed, Field: strings.TrimPrefix(path, "variables."),
 		Message: fmt.Sprintf("The request has the key %q twice: send it once.", path),
 	}

@@ -7,25 +7,33 @@
 // (visibility.go). Whose rows they are is for jobs to decide.
 package graph
 
-import "github.com/reelay/reelay/jobs"
+import (
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/watch"
+	"github.com/reelay/reelay/jobs/webhook"
+)
 
 // Resolver holds the roles of the domain that the API calls.
 type Resolver struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Deleter   *jobs.Deleter
-	Reader    *jobs.Reader
-	Watcher   *jobs.Watcher
+	Reader    *query.Reader
+	Watcher   *watch.Watcher
 	Leaser    *jobs.Leaser
 	Holder    *jobs.Holder
 	Retrier   *jobs.Retrier
-	Registrar *jobs.Registrar
+	Registrar *fleet.Registrar
 	Operator  *jobs.Operator
-	Fleet     *jobs.FleetOperator
+	Fleet     *fleet.Operator
 	Letters   *jobs.DeadLetters
-	Bulk      *jobs.Bulk
-	Keys      *jobs.Keys
-	Accounts  *jobs.Accounts
-	Webhooks  *jobs.Webhooks
+	Bulk      *bulk.Bulk
+	Keys      *auth.Keys
+	Accounts  *auth.Accounts
+	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
 }

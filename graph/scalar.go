@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // mustBe refuses a value by what it must be. The error's path, which gqlgen adds,
@@ -30,8 +30,8 @@ const (
 func (m mustBe) Error() string { return "This must be " + string(m) + "." }
 
 // named is the error of a field, which the message calls by this name.
-func (m mustBe) named(field, name string) *jobs.Error {
-	return &jobs.Error{Code: jobs.CodeInvalidInput, Field: field, Message: name + " must be " + string(m) + "."}
+func (m mustBe) named(field, name string) *apierror.Error {
+	return &apierror.Error{Code: apierror.CodeInvalidInput, Field: field, Message: name + " must be " + string(m) + "."}
 }
 
 // MarshalTime writes a time as RFC 3339 in UTC, and the zero time as null.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -87,15 +87,15 @@ func (a *asked) refusalStatus(header http.Header, media string, refused gqlerror
 		return http.StatusMethodNotAllowed
 	case media != mediaGraphQL:
 		return http.StatusOK
-	case len(refused) > 0 && refused[0].Extensions["code"] == string(jobs.CodeRateLimited):
+	case len(refused) > 0 && refused[0].Extensions["code"] == string(apierror.CodeRateLimited):
 		return http.StatusTooManyRequests
 	}
 	return http.StatusBadRequest
 }
 
 var (
-	errGetQueries   = &jobs.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."}
-	errSubscription = &jobs.Error{
+	errGetQueries   = &apierror.Error{Code: codeInvalid, Message: "A GET request can only ask queries: send mutations with POST."}
+	errSubscription = &apierror.Error{
 		Code:    codeInvalid,
 		Message: "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.",
 	}
@@ -103,7 +103,7 @@ var (
 
 // transported refuses an operation over a transport that does not take its kind.
 // Streams take all of them.
-func transported(ctx context.Context, kind ast.Operation) *jobs.Error {
+func transported(ctx context.Context, kind ast.Operation) *apierror.Error {
 	a, ok := ctx.Value(askedKey{}).(*asked)
 	switch {
 	case !ok || a.streams || kind == ast.Query:

@@ -21,7 +21,7 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -42,7 +42,7 @@ func TestSlowReader(t *testing.T) {
 
 			s := jobstest.New(t)
 			served := guarded(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
-				&jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}), time.Second)
+				&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}), time.Second)
 			tidy, left := jobstest.Tidy(t, served)
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)

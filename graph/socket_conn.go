@@ -15,7 +15,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/internal/httpguard"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -59,7 +60,7 @@ type socket struct {
 	ws       *websocket.Conn // it reads
 	wire     *wire
 	executor graphql.GraphExecutor
-	keys     *jobs.KeyWatch
+	keys     *auth.KeyWatch
 	told     *told
 	conn     *httpguard.Conn
 	remote   string // host:port of the other side
@@ -100,7 +101,7 @@ func (s *socket) serve() {
 	for {
 		kind, raw, err := s.ws.Read(context.Background())
 		if errors.Is(err, errTooManyFrames) {
-			s.close(closeTryAgain, string(jobs.CodeRateLimited))
+			s.close(closeTryAgain, string(apierror.CodeRateLimited))
 			return
 		}
 		if err != nil {
@@ -169,7 +170,7 @@ type violation struct {
 
 var (
 	errBadMessage   = &violation{closeBadMessage, "Invalid message received"}
-	errSocketFailed = &violation{closeInternal, string(jobs.CodeInternal)}
+	errSocketFailed = &violation{closeInternal, string(apierror.CodeInternal)}
 )
 
 // take does what a message asks for.
@@ -227,7 +228,7 @@ func (s *socket) takeInit(m message) *violation {
 	defer cancel()
 	p, err := s.keys.Authenticate(ctx, key)
 	switch {
-	case errors.Is(err, jobs.ErrUnauthenticated):
+	case errors.Is(err, apierror.ErrUnauthenticated):
 		return &violation{closeUnauthenticated, "UNAUTHENTICATED"}
 	case err != nil:
 		_ = present(ctx, err) // reports it
@@ -235,7 +236,7 @@ func (s *socket) takeInit(m message) *violation {
 	}
 	release, err := s.keys.Hold(key, func() { s.close(closeUnauthenticated, "UNAUTHENTICATED") })
 	if err != nil {
-		return &violation{closeTryAgain, string(jobs.CodeRateLimited)}
+		return &violation{closeTryAgain, string(apierror.CodeRateLimited)}
 	}
 	s.conn.MarkKnown()
 	s.release = release
@@ -285,7 +286,7 @@ func (s *socket) takeSubscribe(m message) *violation {
 	return nil
 }
 
-var errOperations = jobs.Later(jobs.CodeRateLimited, time.Second,
+var errOperations = apierror.Later(apierror.CodeRateLimited, time.Second,
 	"%d operations run on this connection, which is all that it may have: end some, or open another.", maxOperations)
 
 func (s *socket) takeComplete(m message) *violation {

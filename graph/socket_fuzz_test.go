@@ -14,6 +14,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -44,11 +46,11 @@ func FuzzSocket(f *testing.F) {
 	logs := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	f.Cleanup(func() { slog.SetDefault(logs) })
-	client := serveFuzz(f, New(&Resolver{}, &jobs.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+	client := serveFuzz(f, New(&Resolver{}, &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 		if secret == key {
 			return jobs.Principal{Role: models.RoleClient}, nil
 		}
-		return jobs.Principal{}, jobs.ErrUnauthenticated
+		return jobs.Principal{}, apierror.ErrUnauthenticated
 	}}, Options{}))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		messages := bytes.Split(input, []byte("\n"))

@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -273,7 +273,7 @@ func TestSocketProtocol(t *testing.T) {
 func TestStreamsPerKey(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher}, &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -71,10 +72,10 @@ type parked interface {
 }
 
 // followStream runs a subscription to what is followed, and closes that with ctx.
-func followStream[T any](ctx context.Context, from jobs.Stream[T]) <-chan T {
+func followStream[T any](ctx context.Context, from watch.Stream[T]) <-chan T {
 	s, _ := ctx.Value(streamKey{}).(*stream)
 	if !s.parks {
-		return follow(ctx, func(send func(T) error) error { return jobs.Each(ctx, from, send) })
+		return follow(ctx, func(send func(T) error) error { return watch.Each(ctx, from, send) })
 	}
 	context.AfterFunc(ctx, from.Close)
 	p := &parkedStream[T]{from: from, events: make(chan T, 1)}
@@ -83,7 +84,7 @@ func followStream[T any](ctx context.Context, from jobs.Stream[T]) <-chan T {
 }
 
 type parkedStream[T any] struct {
-	from    jobs.Stream[T]
+	from    watch.Stream[T]
 	events  chan T // what gqlgen reads
 	items   []T
 	current T
@@ -160,12 +161,12 @@ func (s *stream) last(ctx context.Context) *graphql.Response {
 }
 
 // endOf is what a listener is told of a cause that ended its stream, or nil.
-func endOf(cause error) *jobs.Error {
+func endOf(cause error) *apierror.Error {
 	switch {
 	case errors.Is(cause, ErrRestart):
-		return jobs.Later(jobs.CodeUnavailable, time.Second, "This server is being restarted: connect again.")
-	case errors.Is(cause, jobs.ErrUnauthenticated):
-		return &jobs.Error{Code: jobs.CodeUnauthenticated, Message: "The key of this stream is not valid any more: it was revoked, or has expired. Connect with another."}
+		return apierror.Later(apierror.CodeUnavailable, time.Second, "This server is being restarted: connect again.")
+	case errors.Is(cause, apierror.ErrUnauthenticated):
+		return &apierror.Error{Code: apierror.CodeUnauthenticated, Message: "The key of this stream is not valid any more: it was revoked, or has expired. Connect with another."}
 	}
 	return nil
 }

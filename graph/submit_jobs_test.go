@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func TestSubmitJobs(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		_, err := a.Accounts.Update(t.Context(), a.Admin, a.Account.ID, jobs.AccountInput{MaxQueued: new(1000)})
+		_, err := a.Accounts.Update(t.Context(), a.Admin, a.Account.ID, auth.AccountInput{MaxQueued: new(1000)})
 		require.NoError(t, err)
 		var many []any
 		for i := range 1000 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -174,7 +175,7 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	_, fence = s.Lease(t, worker)
 	_, err = s.Holder.ReportProgress(t.Context(), worker, fence, report)
 	require.NoError(t, err)
-	_, err = s.Bulk.Start(t.Context(), p, jobs.BulkRequest{Action: models.BulkCancel})
+	_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: models.BulkCancel})
 	require.NoError(t, err)
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -14,7 +14,7 @@ import (
 type variables struct{ schema *ast.Schema }
 
 // check returns INVALID_INPUT for the first value that is of another kind.
-func (v variables) check(op *ast.OperationDefinition, values map[string]any) *jobs.Error {
+func (v variables) check(op *ast.OperationDefinition, values map[string]any) *apierror.Error {
 	for _, variable := range op.VariableDefinitions {
 		if refused := v.value(variable.Type, values[variable.Variable], variable.Variable); refused != nil {
 			return refused
@@ -23,7 +23,7 @@ func (v variables) check(op *ast.OperationDefinition, values map[string]any) *jo
 	return nil
 }
 
-func (v variables) value(of *ast.Type, value any, path string) *jobs.Error {
+func (v variables) value(of *ast.Type, value any, path string) *apierror.Error {
 	if value == nil {
 		return nil // where it may not be, validation says so
 	}
@@ -62,7 +62,7 @@ func (v variables) value(of *ast.Type, value any, path string) *jobs.Error {
 }
 
 // scalar checks those that GraphQL has; the others are read by this package.
-func scalar(name string, value any, path string) *jobs.Error {
+func scalar(name string, value any, path string) *apierror.Error {
 	_, text := value.(string)
 	wrong := false
 	var wanted mustBe
@@ -86,6 +86,6 @@ func scalar(name string, value any, path string) *jobs.Error {
 	return wrongKind(path, wanted)
 }
 
-func wrongKind(path string, wanted mustBe) *jobs.Error {
+func wrongKind(path string, wanted mustBe) *apierror.Error {
 	return wanted.named(path, "The variable $"+path)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -64,7 +65,7 @@ func isEmptyText(value any) bool {
 }
 
 // promptOf is a prompt as it is served: null if there is none.
-func promptOf(p jobs.Prompt, err error) (*string, error) {
+func promptOf(p query.Prompt, err error) (*string, error) {
 	if err == nil {
 		err = p.Err
 	}

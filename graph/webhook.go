@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
 
@@ -31,7 +31,7 @@ type WebhookDeliveryConnection struct {
 	PageInfo *PageInfo
 }
 
-func deliveryConnection(page *jobs.Page[*models.WebhookDelivery]) *WebhookDeliveryConnection {
+func deliveryConnection(page *paging.Page[*models.WebhookDelivery]) *WebhookDeliveryConnection {
 	edges, info := connect(page, func(cursor string, d *models.WebhookDelivery) *WebhookDeliveryEdge {
 		return &WebhookDeliveryEdge{cursor, d}
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
@@ -95,7 +96,7 @@ func TestWebhooks(t *testing.T) {
 		require.Len(t, at[[]any](t, own, "webhookDeliveries", "edges"), 2)
 		delivery := at[string](t, own, "webhookDeliveries", "edges", 0, "node", "id")
 		endpoint := at[string](t, made, "createWebhookEndpoint", "endpoint", "id")
-		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
-func (r *mutationResolver) RegisterWorker(ctx context.Context, input jobs.Registration) (*RegisterWorkerPayload, error) {
+func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error) {
 	worker, token, err := r.Registrar.Register(ctx, principal(ctx), input)
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func (r *queryResolver) Worker(ctx context.Context, id string) (*models.Worker, 
 	return r.Reader.Worker(ctx, models.WorkerID(id))
 }
 
-func (r *workerResolver) Pool(ctx context.Context, obj *models.Worker) (*jobs.PoolStatus, error) {
+func (r *workerResolver) Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error) {
 	return load(ctx).pools.load(ctx, obj.PoolID)
 }
 

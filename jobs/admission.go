@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -43,7 +46,7 @@ const (
 type Meter interface {
 	// Refused counts a submit that was refused with RATE_LIMITED,
 	// QUOTA_EXCEEDED or OVERLOADED.
-	Refused(code Code, tier models.Tier)
+	Refused(code apierror.Code, tier models.Tier)
 	// Waited compares how long a job was predicted to wait and did, in seconds.
 	Waited(tier models.Tier, predicted, waited float64)
 	// Completed compares how long after its submit a job was predicted to be
@@ -55,7 +58,7 @@ type Meter interface {
 // how long they would wait. What it does not have it does not ask.
 type Admission struct {
 	Rates     Rates
-	Estimates *Estimator
+	Estimates *estimate.Estimator
 	Meter     Meter
 }
 
@@ -104,11 +107,11 @@ const (
 // is read, and so is whether keys are known.
 func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
-	e.account, _ = s.shares.get(call.account, time.Now())
+	e.account, _ = s.shares.Get(call.account, time.Now())
 	e.welcome = e.account != nil && len(e.judge(nil)) == 0
 	for pause := heldPauseFirst; ; pause = min(2*pause, heldPauseMost) {
 		if !e.welcome || e.rated() {
-			if err := s.entries.do(ctx, e, len(call.set), s.admitCalls); err != nil {
+			if err := s.entries.Do(ctx, e, len(call.set), s.admitCalls); err != nil {
 				return nil, err
 			}
 		}
@@ -207,7 +210,7 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 		return nil, nil, fmt.Errorf("read the accounts: %w", err)
 	}
 	for _, account := range accounts {
-		s.shares.keep(account.ID, account, now)
+		s.shares.Keep(account.ID, account, now)
 	}
 	used, err := models.FindUsedKeys(ctx, s.DB, keys)
 	if err != nil {
@@ -275,18 +278,18 @@ func (p *pass) overloaded(c candidate) error {
 	seen := *c.job
 	seen.Tier = tierOf(c.job, p.account)
 	seen.Lane = seen.Tier
-	known := p.Estimates.expect(&seen, p.account)
-	c.job.PredictedWaitSeconds, c.job.PredictedSeconds = known.waitSeconds, known.seconds
+	known := p.Estimates.Expect(&seen, p.account)
+	c.job.PredictedWaitSeconds, c.job.PredictedSeconds = known.WaitSeconds, known.Seconds
 	target := Policies[seen.Tier].WaitTarget
-	if target <= 0 || known.waitSeconds == nil {
+	if target <= 0 || known.WaitSeconds == nil {
 		return nil
 	}
 	most := overloadedAfter * target
-	expected := time.Duration(known.system * float64(time.Second))
+	expected := time.Duration(known.System * float64(time.Second))
 	if expected <= most {
 		return nil
 	}
-	return Later(CodeOverloaded, min(expected-most, maxRetryOverloaded),
+	return apierror.Later(apierror.CodeOverloaded, min(expected-most, maxRetryOverloaded),
 		"A job of the tier %s would wait for %s now, and more than %s is too long to promise anything: nothing was accepted.",
 		seen.Tier, expected.Round(time.Second), most)
 }
@@ -326,11 +329,11 @@ func (a *Admission) rate(ctx context.Context, entries []*entry) {
 		return
 	}
 	perMinute := entries[0].account.SubmitsPerMinute
-	tokens, refused := make([]Token, len(asking)), Later(CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0.")
+	tokens, refused := make([]Token, len(asking)), apierror.Later(apierror.CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0.")
 	if perMinute > 0 {
 		var wait time.Duration
 		tokens, wait = entries[0].take(ctx, asking)
-		refused = Later(CodeRateLimited, wait, "This account may submit %s a minute, and has.", countOf(perMinute, "job"))
+		refused = apierror.Later(apierror.CodeRateLimited, wait, "This account may submit %s a minute, and has.", text.Count(perMinute, "job"))
 	}
 	for _, e := range entries {
 		for i, one := range e.asking {
@@ -370,7 +373,7 @@ func (p *pass) bucket() string { return string(p.account.ID) }
 // accepted tells the outlook of a job that was written.
 func (p *pass) accepted(job *models.Job) {
 	if p.account != nil && job.Status == models.JobQueued {
-		p.Estimates.submitted(job, p.account)
+		p.Estimates.Submitted(job, p.account)
 	}
 }
 
@@ -388,12 +391,12 @@ func (p *pass) giveBack(ctx context.Context, unused []*submission) {
 
 // note counts a refusal.
 func (a *Admission) note(err error, tier models.Tier) {
-	var refused *Error
+	var refused *apierror.Error
 	if a.Meter == nil || !errors.As(err, &refused) {
 		return
 	}
 	switch refused.Code {
-	case CodeRateLimited, CodeQuotaExceeded, CodeOverloaded:
+	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded:
 		a.Meter.Refused(refused.Code, tier)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -56,17 +57,17 @@ func (b *tokens) Give(_ context.Context, _ string, keys []string, _ int) {
 // tally is what a meter was told.
 type tally struct {
 	mu      sync.Mutex
-	refused map[jobs.Code]int
+	refused map[apierror.Code]int
 	waited  [][2]float64
 	took    [][2]float64
 }
 
 // Refused implements jobs.Meter.
-func (m *tally) Refused(code jobs.Code, _ models.Tier) {
+func (m *tally) Refused(code apierror.Code, _ models.Tier) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refused == nil {
-		m.refused = map[jobs.Code]int{}
+		m.refused = map[apierror.Code]int{}
 	}
 	m.refused[code]++
 }
@@ -109,12 +110,12 @@ func TestRate(t *testing.T) {
 
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
 
-		var refused *jobs.Error
+		var refused *apierror.Error
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, jobs.CodeRateLimited, refused.Code)
+		require.Equal(t, apierror.CodeRateLimited, refused.Code)
 		require.Equal(t, 7, refused.RetryAfterSeconds)
 		require.Contains(t, refused.Message, "Try again in 7 s.")
-		require.Equal(t, map[jobs.Code]int{jobs.CodeRateLimited: 1}, meter.refused)
+		require.Equal(t, map[apierror.Code]int{apierror.CodeRateLimited: 1}, meter.refused)
 		n, err := s.Reader.CountJobs(t.Context(), s.Client, models.JobFilter{})
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "nothing half-written")
@@ -132,7 +133,7 @@ func TestRate(t *testing.T) {
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, again.ID)
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("k", "1"))
-		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeIdempotencyConflict})
+		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeIdempotencyConflict})
 		require.Zero(t, bucket.left)
 	})
 
@@ -170,7 +171,7 @@ func TestRate(t *testing.T) {
 			done <- err
 		}()
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("other", "0"))
-		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeRateLimited}, "there is no token for another key")
+		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeRateLimited}, "there is no token for another key")
 
 		bucket.Give(t.Context(), "", []string{"k"}, 1)
 
@@ -190,7 +191,7 @@ func TestRate(t *testing.T) {
 		require.Equal(t, got[0].Job.ID, got[1].Job.ID)
 		require.Nil(t, got[2].Refused)
 		for _, answer := range got[3:] {
-			require.Equal(t, jobs.CodeRateLimited, answer.Refused.Code)
+			require.Equal(t, apierror.CodeRateLimited, answer.Refused.Code)
 		}
 		require.Zero(t, bucket.left)
 	})
@@ -211,9 +212,9 @@ func TestRate(t *testing.T) {
 		s.Exec(t, "UPDATE accounts SET max_queued = 1 WHERE id = ?", s.Account.ID)
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
 
-		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeQuotaExceeded})
+		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeQuotaExceeded})
 		require.Equal(t, 9, bucket.left)
-		require.Equal(t, map[jobs.Code]int{jobs.CodeQuotaExceeded: 1}, meter.refused)
+		require.Equal(t, map[apierror.Code]int{apierror.CodeQuotaExceeded: 1}, meter.refused)
 	})
 
 	t.Run("CountsNothingForWhoHasNoLimit", func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestRate(t *testing.T) {
 
 		s.Exec(t, "UPDATE accounts SET submits_per_minute = 0 WHERE id = ?", s.Account.ID)
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
-		require.ErrorIs(t, err, &jobs.Error{Code: jobs.CodeRateLimited})
+		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeRateLimited})
 	})
 }
 
@@ -248,11 +249,11 @@ func TestOverload(t *testing.T) {
 
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("", "1"))
 
-		var refused *jobs.Error
+		var refused *apierror.Error
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, jobs.CodeOverloaded, refused.Code)
+		require.Equal(t, apierror.CodeOverloaded, refused.Code)
 		require.InDelta(t, 101, refused.RetryAfterSeconds, 2, "401 s are 101 s more than ten times 30 s")
-		require.Equal(t, map[jobs.Code]int{jobs.CodeOverloaded: 1}, meter.refused)
+		require.Equal(t, map[apierror.Code]int{apierror.CodeOverloaded: 1}, meter.refused)
 		_, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submission("first", "400"))
 		require.NoError(t, err)
 		require.True(t, deduplicated, "a repeated key passes")

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
 // What endpoints of each format may hear of.
-var webhookEvents = map[models.WebhookFormat][]string{
+var WebhookEvents = map[models.WebhookFormat][]string{
 	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled"},
 	models.FormatOpenAI:   {"video.completed", "video.failed"},
 }
@@ -75,14 +76,14 @@ func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	if err := inBatches(deliveries, func(some []*models.WebhookDelivery) error { return models.InsertWebhookDeliveries(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the webhook deliveries: %w", err)
 	}
-	return wrap(models.InsertOutbox(ctx, tx, webhookDueMessage(events[0].ID)), "write the outbox")
+	return apierror.Wrap(models.InsertOutbox(ctx, tx, WebhookDueMessage(events[0].ID)), "write the outbox")
 }
 
 // eventsOf are the names, in all formats, of how these jobs ended.
 func eventsOf(ended []*models.Job) []string {
 	var names []string
 	for _, job := range ended {
-		for format := range webhookEvents {
+		for format := range WebhookEvents {
 			if name := webhookEvent(format, job.Status); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -113,7 +114,7 @@ func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.We
 	return deliveries
 }
 
-func webhookDueMessage(id models.WebhookEventID) *models.OutboxMessage {
+func WebhookDueMessage(id models.WebhookEventID) *models.OutboxMessage {
 	message, err := json.Marshal(WebhookDue{EventID: id})
 	if err != nil {
 		panic(fmt.Sprintf("webhook message: %v", err)) // it is made of plain values only

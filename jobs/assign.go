@@ -16,7 +16,7 @@ type assignment struct {
 	requestID string
 
 	lease  *Lease
-	change *change
+	change *Change
 }
 
 // assignAll makes the attempts by which workers get jobs, with the last statement of
@@ -25,7 +25,7 @@ type assignment struct {
 func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment, starts models.Starts) error {
 	var attempts []*models.Attempt
 	var workers []models.Changed[models.Worker]
-	var changes []*change
+	var changes []*Change
 	for _, a := range all {
 		was := *a.worker
 		if err := a.make(tx, now); err != nil {
@@ -60,7 +60,7 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	job.CurrentAttemptID = attempt.ID
 	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, now
 	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
-	c.note(models.EventLeased, payload{"attemptNo": job.AttemptNo, "worker": w.ID})
+	c.note(models.EventLeased, Payload{"attemptNo": job.AttemptNo, "worker": w.ID})
 	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
 	a.change, a.lease = c, &Lease{Attempt: attempt, Job: job}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -19,11 +20,11 @@ type Canceller struct {
 // ends, the job does not complete. Cancelling a cancelled job returns it;
 // cancelling one that is COMPLETED or FAILED is a CONFLICT.
 func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	if _, err := visibleJob(ctx, c.DB, p, id); err != nil {
+	if _, err := VisibleJob(ctx, c.DB, p, id); err != nil {
 		return nil, err
 	}
-	var done *change
-	err := changeJob(ctx, c.DB, id, func(ctx context.Context, tx bun.Tx, locked *change) error {
+	var done *Change
+	err := changeJob(ctx, c.DB, id, func(ctx context.Context, tx bun.Tx, locked *Change) error {
 		done = locked
 		if err := p.auditJob(ctx, tx, "cancelJob", done.job); err != nil {
 			return err
@@ -31,17 +32,17 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 		return done.cancel(ctx, p)
 	})
 	if err != nil {
-		return nil, wrap(err, "cancel job %s", id)
+		return nil, apierror.Wrap(err, "cancel job %s", id)
 	}
-	c.Notifier.after(ctx, done)
+	c.Notifier.After(ctx, done)
 	return done.job, nil
 }
 
-func (c *change) cancel(ctx context.Context, p Principal) error {
+func (c *Change) cancel(ctx context.Context, p Principal) error {
 	job := c.job
 	switch {
 	case job.Status == models.JobCompleted || job.Status == models.JobFailed:
-		return conflict("This job is %s: it is too late to cancel it.", job.Status)
+		return apierror.Conflict("This job is %s: it is too late to cancel it.", job.Status)
 	case !job.CancelRequestedAt.IsZero():
 		return nil
 	}
@@ -57,7 +58,7 @@ func (c *change) cancel(ctx context.Context, p Principal) error {
 		return fmt.Errorf("read the attempt: %w", err)
 	}
 	c.tell = attempt.WorkerID
-	c.note(models.EventCancelRequested, payload{"by": job.CancelBy})
+	c.note(models.EventCancelRequested, Payload{"by": job.CancelBy})
 	job.Progress.Message = "cancelling: the worker is being told"
 	return c.save(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -16,7 +17,7 @@ func TestCancel(t *testing.T) {
 	t.Run("EndsAWaitingJobAtOnce", func(t *testing.T) {
 		t.Parallel()
 
-		s, scheduled, worker, fence := leased(t)
+		s, scheduled, worker, fence := jobstest.Leased(t)
 		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient})
 		require.NoError(t, err)
 		queued := s.Submit(t)
@@ -29,14 +30,14 @@ func TestCancel(t *testing.T) {
 			require.False(t, cancelled.CancelStoppedAt.IsZero())
 		}
 
-		require.Nil(t, lease(t, s, worker))
+		require.Nil(t, jobstest.LeaseNext(t, s, worker))
 		s.RequireInvariants(t)
 	})
 
 	t.Run("IsDeliveredByTheNextHeartbeat", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 
@@ -60,8 +61,8 @@ func TestCancel(t *testing.T) {
 		t.Run("IsDeliveredBy"+verb, func(t *testing.T) {
 			t.Parallel()
 
-			s, job, worker, fence := leased(t)
-			o := uploadAll(t, s, worker, fence)
+			s, job, worker, fence := jobstest.Leased(t)
+			o := jobstest.UploadAll(t, s, worker, fence)
 			_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 			require.NoError(t, err)
 
@@ -71,35 +72,35 @@ func TestCancel(t *testing.T) {
 		})
 	}
 
-	for name, end := range map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects){
-		"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) {
-			jobstest.RequireCode(t, fencedVerbs["Complete"](t, s, p, f, o), jobs.CodeConflict)
+	for name, end := range map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads){
+		"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) {
+			jobstest.RequireCode(t, fencedVerbs["Complete"](t, s, p, f, o), apierror.CodeConflict)
 		},
-		"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) {
+		"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) {
 			require.NoError(t, fencedVerbs["Fail"](t, s, p, f, o))
 		},
-		"Release": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) {
+		"Release": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) {
 			require.NoError(t, fencedVerbs["Release"](t, s, p, f, o))
 		},
-		"Reap": func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, f jobs.Fence, _ objects) {
+		"Reap": func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, f jobs.Fence, _ jobstest.Uploads) {
 			s.ExpireLease(t, f.AttemptID)
 			reaped, err := s.Reaper.Reap(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, reaped)
 		},
-		"Terminate": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, _ jobs.Fence, _ objects) {
+		"Terminate": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, _ jobs.Fence, _ jobstest.Uploads) {
 			_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, p.WorkerID)
 			require.NoError(t, err)
 		},
-		"RegisterAgain": func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, _ jobs.Fence, _ objects) {
+		"RegisterAgain": func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, _ jobs.Fence, _ jobstest.Uploads) {
 			s.Worker(t, "one")
 		},
 	} {
 		t.Run("EndsTheJobCancelledHoweverItsAttemptEndsBy"+name, func(t *testing.T) {
 			t.Parallel()
 
-			s, job, worker, fence := leased(t)
-			o := uploadAll(t, s, worker, fence)
+			s, job, worker, fence := jobstest.Leased(t)
+			o := jobstest.UploadAll(t, s, worker, fence)
 			_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 			require.NoError(t, err)
 
@@ -108,7 +109,7 @@ func TestCancel(t *testing.T) {
 			stored := s.Reload(t, job.ID)
 			require.Equal(t, models.JobCancelled, stored.Status)
 			require.False(t, stored.CancelStoppedAt.IsZero())
-			require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventCancelRequested))
+			require.Equal(t, 1, lo.Count(jobstest.EventTypes(t, s, job.ID), models.EventCancelRequested))
 			attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 			require.NoError(t, err)
 			require.Equal(t, models.AttemptCancelled, attempt.Status)
@@ -119,7 +120,7 @@ func TestCancel(t *testing.T) {
 	t.Run("IsTheSameTwice", func(t *testing.T) {
 		t.Parallel()
 
-		s, held, _, _ := leased(t)
+		s, held, _, _ := jobstest.Leased(t)
 		waiting := s.Submit(t)
 		for _, job := range []*models.Job{held, waiting} {
 			_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
@@ -145,11 +146,11 @@ func TestCancel(t *testing.T) {
 
 		for _, id := range []models.JobID{job.ID, models.NewJobID(), "job_1", "", models.JobID(models.NewWorkerID())} {
 			_, err := s.Canceller.Cancel(t.Context(), stranger, id)
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			require.Equal(t, "There is no such job.", err.Error(), "a foreign id and an unknown one are told alike")
 		}
 		_, err := s.Canceller.Cancel(t.Context(), s.Enrolment, job.ID)
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		require.Equal(t, before, s.Dump(t))
 		_, err = s.Canceller.Cancel(t.Context(), s.Admin, job.ID)
 		require.NoError(t, err, "an operator may")

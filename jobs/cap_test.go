@@ -17,14 +17,14 @@ func TestCap(t *testing.T) {
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
 		first, second := s.Submit(t), s.Submit(t)
-		require.Equal(t, first.ID, lease(t, s, s.Worker(t, "one")).Job.ID)
+		require.Equal(t, first.ID, jobstest.LeaseNext(t, s, s.Worker(t, "one")).Job.ID)
 		// Somebody was told that the account is below its cap, which was so once.
 		require.NoError(t, s.Index().Stand(t.Context(), models.Standing{AccountID: s.Account.ID, Version: 1 << 40}))
 		hinted, err := s.Index().First(t.Context(), []models.Queue{second.Queue()}, 1)
 		require.NoError(t, err)
 		require.Len(t, hinted, 1, "the index would give the second job away")
 
-		got := lease(t, s, s.Worker(t, "two"))
+		got := jobstest.LeaseNext(t, s, s.Worker(t, "two"))
 
 		require.Nil(t, got)
 		require.Equal(t, models.JobQueued, s.Reload(t, second.ID).Status)

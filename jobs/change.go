@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// change is what one transaction does to one locked job: moves along edges of
+// Change is what one transaction does to one locked job: moves along edges of
 // the state machine and the events that tell of them. saveAll writes both, keeps
 // the accounts' counters, and puts news of queued jobs into the outbox.
-type change struct {
+type Change struct {
 	tx     bun.Tx
 	now    time.Time // PostgreSQL's clock, after the locks were had
 	job    *models.Job
@@ -26,7 +27,7 @@ type change struct {
 	// dead is set when the run failed for good.
 	dead *models.DeadLetter
 	// others are the changes of jobs that waited for this one.
-	others []*change
+	others []*Change
 
 	// ready is set by save if the job is queued now.
 	ready *ReadyJob
@@ -38,10 +39,10 @@ type change struct {
 	standing *models.Standing
 }
 
-// payload is the data of an event.
-type payload map[string]any
+// Payload is the data of an event.
+type Payload map[string]any
 
-func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*change, error) {
+func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*Change, error) {
 	now, err := models.Now(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -49,14 +50,14 @@ func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*change, error)
 	return changeAt(tx, now, job), nil
 }
 
-func changeAt(tx bun.Tx, now time.Time, job *models.Job) *change {
-	return &change{tx: tx, now: now, job: job, before: *job, from: job.Status, was: *readyJob(job, 0)}
+func changeAt(tx bun.Tx, now time.Time, job *models.Job) *Change {
+	return &Change{tx: tx, now: now, job: job, before: *job, from: job.Status, was: *readyJob(job, 0)}
 }
 
 // note adds an event. Its attempt is the one that holds the job at this moment.
-func (c *change) note(t models.JobEventType, p payload) {
+func (c *Change) note(t models.JobEventType, p Payload) {
 	if p == nil {
-		p = payload{}
+		p = Payload{}
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -70,9 +71,9 @@ func (c *change) note(t models.JobEventType, p payload) {
 }
 
 // move takes the job along one edge of the state machine.
-func (c *change) move(to models.JobStatus) error {
+func (c *Change) move(to models.JobStatus) error {
 	if !CanMove(c.job.Status, to) {
-		return conflict("This job is %s: it cannot become %s.", c.job.Status, to)
+		return apierror.Conflict("This job is %s: it cannot become %s.", c.job.Status, to)
 	}
 	c.job.QueuedSeconds = c.job.Waited(c.now)
 	if !to.Live() {
@@ -83,7 +84,7 @@ func (c *change) move(to models.JobStatus) error {
 }
 
 // started is the edge that a worker's first sign takes.
-func (c *change) started() error {
+func (c *Change) started() error {
 	if c.job.Status != models.JobAssigned {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (c *change) started() error {
 }
 
 // completing is the edge that the beginning of the upload takes.
-func (c *change) completing() error {
+func (c *Change) completing() error {
 	if err := c.started(); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (c *change) completing() error {
 }
 
 // queued puts the job into its lane; requeued ones keep their place.
-func (c *change) queued(requeued bool) error {
+func (c *Change) queued(requeued bool) error {
 	if err := c.move(models.JobQueued); err != nil {
 		return err
 	}
@@ -121,18 +122,18 @@ func (c *change) queued(requeued bool) error {
 }
 
 // cancelled ends the job for good.
-func (c *change) cancelled() error {
+func (c *Change) cancelled() error {
 	if err := c.move(models.JobCancelled); err != nil {
 		return err
 	}
 	c.job.CancelStoppedAt = c.now
-	c.note(models.EventCancelled, payload{"by": c.job.CancelBy})
+	c.note(models.EventCancelled, Payload{"by": c.job.CancelBy})
 	c.over()
 	return nil
 }
 
 // failed ends the job's run, with a dead letter.
-func (c *change) failed(class models.FailureClass, reason string) error {
+func (c *Change) failed(class models.FailureClass, reason string) error {
 	if err := c.move(models.JobFailed); err != nil {
 		return err
 	}
@@ -141,20 +142,20 @@ func (c *change) failed(class models.FailureClass, reason string) error {
 		ID: models.NewDeadLetterID(), JobID: c.job.ID, Run: c.job.Run, Model: c.job.Model,
 		FailureClass: class, Reason: reason, Fingerprint: fingerprint(class, c.job.Model, reason), CreatedAt: c.now,
 	}
-	c.note(models.EventDeadLettered, payload{"deadLetter": c.dead.ID, "fingerprint": c.dead.Fingerprint})
-	c.note(models.EventFailed, payload{"class": class, "reason": reason})
+	c.note(models.EventDeadLettered, Payload{"deadLetter": c.dead.ID, "fingerprint": c.dead.Fingerprint})
+	c.note(models.EventFailed, Payload{"class": class, "reason": reason})
 	c.over()
 	return nil
 }
 
-func (c *change) over() {
+func (c *Change) over() {
 	c.job.CompletedAt, c.job.CurrentAttemptID = c.now, ""
 	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
 }
 
 // save writes the job, and what its end means for those that wait for it.
-func (c *change) save(ctx context.Context) error {
-	return saveAll(ctx, c.tx, []*change{c}, models.Writes{})
+func (c *Change) save(ctx context.Context) error {
+	return saveAll(ctx, c.tx, []*Change{c}, models.Writes{})
 }
 
 // saveAll is save for many changes of one transaction, with what else it writes: it
@@ -162,7 +163,7 @@ func (c *change) save(ctx context.Context) error {
 // that enters a lane, failed for good, or is awaited by others. If that is the last
 // of it, the transaction is committed: nothing of that may be then, and nobody may
 // want to hear of an end.
-func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes) error {
+func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
 	}
@@ -204,10 +205,10 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*change, w models.Writes)
 }
 
 // ended tells whether the change is the end of the job's run.
-func (c *change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
+func (c *Change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
 
 // announceAll tells of the ends among changes.
-func announceAll(ctx context.Context, tx bun.Tx, changes []*change) error {
+func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var over []*models.Job
 	for _, c := range changes {
 		if c.ended() {
@@ -219,7 +220,7 @@ func announceAll(ctx context.Context, tx bun.Tx, changes []*change) error {
 
 // countersOf is what changes do to the counters of accounts, and of the lines that jobs
 // leave.
-func countersOf(changes []*change) models.Count {
+func countersOf(changes []*Change) models.Count {
 	var count models.Count
 	for _, c := range changes {
 		to := c.job.Status
@@ -238,10 +239,10 @@ func countersOf(changes []*change) models.Count {
 }
 
 // counted notes in changes what became of the counters.
-func counted(changes []*change, count models.Count) {
+func counted(changes []*Change, count models.Count) {
 	for _, a := range count.Accounts {
-		first := slices.IndexFunc(changes, func(c *change) bool { return c.job.AccountID == a.ID })
-		changes[first].standing = standing(a.ID, a.Counted)
+		first := slices.IndexFunc(changes, func(c *Change) bool { return c.job.AccountID == a.ID })
+		changes[first].standing = Standing(a.ID, a.Counted)
 	}
 	for _, c := range changes {
 		if c.leaves() {
@@ -271,17 +272,17 @@ func addToLine(all []models.LineCount, more models.LineCount) []models.LineCount
 }
 
 // leaves tells whether the job was queued and is no longer, or elsewhere.
-func (c *change) leaves() bool {
+func (c *Change) leaves() bool {
 	return c.from == models.JobQueued && (c.job.Status != models.JobQueued || c.job.Queue() != c.was.Queue)
 }
 
 // enters tells whether the job is queued now, or elsewhere than it was.
-func (c *change) enters() bool {
+func (c *Change) enters() bool {
 	return c.job.Status == models.JobQueued && (c.from != models.JobQueued || c.leaves())
 }
 
 // settleAll settles what waits for the jobs that ended and are awaited.
-func settleAll(ctx context.Context, changes []*change, awaited []models.JobID) error {
+func settleAll(ctx context.Context, changes []*Change, awaited []models.JobID) error {
 	for _, c := range changes {
 		if slices.Contains(awaited, c.job.ID) {
 			if err := c.settle(ctx); err != nil {
@@ -292,7 +293,7 @@ func settleAll(ctx context.Context, changes []*change, awaited []models.JobID) e
 	return nil
 }
 
-func (c *change) countOnAccount(ctx context.Context, queued, running int) error {
+func (c *Change) countOnAccount(ctx context.Context, queued, running int) error {
 	if queued == 0 && running == 0 {
 		return nil
 	}
@@ -300,15 +301,15 @@ func (c *change) countOnAccount(ctx context.Context, queued, running int) error 
 	if err != nil {
 		return fmt.Errorf("count on the account: %w", err)
 	}
-	if stands := standing(c.job.AccountID, counted); stands != nil {
+	if stands := Standing(c.job.AccountID, counted); stands != nil {
 		c.standing = stands
 	}
 	return nil
 }
 
-// standing is what became of an account that came to its cap or left it, and nil for
+// Standing is what became of an account that came to its cap or left it, and nil for
 // one that did not. Who tells of it reads its places, once it is committed.
-func standing(id models.AccountID, counted models.Counted) *models.Standing {
+func Standing(id models.AccountID, counted models.Counted) *models.Standing {
 	if counted.Capped == counted.WasCapped {
 		return nil
 	}

@@ -17,13 +17,13 @@ const changeTries = 5
 // changeJob has act change a job whose account is locked with it. A claim or an end that
 // holds the job may wait for the account (see lockingOf): meanwhile, changeJob does
 // not hold that. It returns sql.ErrNoRows if there is no such job.
-func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(context.Context, bun.Tx, *change) error) error {
+func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(context.Context, bun.Tx, *Change) error) error {
 	for lock, try := models.LockFreeJob, 1; ; try++ {
 		if try == changeTries {
 			lock = models.LockJob
 		}
 		had := false
-		err := inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		err := InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 			c, err := lockChange(ctx, tx, id, lock)
 			if err != nil {
 				return err
@@ -34,7 +34,7 @@ func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(contex
 		if had || try == changeTries || !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		err = inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		err = InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 			_, err := models.LockJob(ctx, tx, id)
 			return err
 		})
@@ -46,8 +46,8 @@ func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(contex
 
 // changeFreeJob has act change a job, with its account, if nobody else holds it now: it
 // returns nil if somebody does, if there is no such job, or if act notes nothing.
-func changeFreeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*change) error) (done *change, err error) {
-	err = inTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+func changeFreeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*Change) error) (done *Change, err error) {
+	err = InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		c, err := lockChange(ctx, tx, id, models.LockFreeJob)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -70,7 +70,7 @@ func changeFreeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*c
 
 // lockChange begins a change of a job, which lock locks, and whose account is locked
 // with it.
-func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*change, error) {
+func lockChange(ctx context.Context, tx bun.Tx, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error)) (*Change, error) {
 	seen, err := models.GetJob(ctx, tx, id)
 	if err != nil {
 		return nil, err

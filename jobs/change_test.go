@@ -35,8 +35,8 @@ func TestChange(t *testing.T) {
 	t.Run("LeavesNothingIfItsCommitFails", func(t *testing.T) {
 		t.Parallel()
 
-		s, held, worker, fence := leased(t)
-		o := uploadAll(t, s, worker, fence)
+		s, held, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
 		waiting := s.Submit(t)
 		idle := s.Worker(t, "two")
 		refuseCommits(t, s)
@@ -44,7 +44,7 @@ func TestChange(t *testing.T) {
 
 		calls := map[string]func() error{
 			"submit": func() error {
-				_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 				return err
 			},
 			"lease": func() error {

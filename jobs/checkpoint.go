@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 )
 
@@ -21,13 +23,13 @@ type Checkpoint struct {
 // again changes nothing.
 func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c Checkpoint) (*Answer, error) {
 	if c.Step < 0 || c.Step > math.MaxInt32 {
-		return nil, invalid("step", "step must be 0 or more.")
+		return nil, apierror.Invalid("step", "step must be 0 or more.")
 	}
 	if !(c.Percent >= 0 && c.Percent <= 100) {
-		return nil, invalid("percent", "percent must be from 0 to 100.")
+		return nil, apierror.Invalid("percent", "percent must be from 0 to 100.")
 	}
-	if c.DurationSeconds != nil && !(*c.DurationSeconds >= 0 && *c.DurationSeconds <= maxTimeout) {
-		return nil, invalid("durationSeconds", "durationSeconds must be from 0 to %d.", maxTimeout)
+	if c.DurationSeconds != nil && !(*c.DurationSeconds >= 0 && *c.DurationSeconds <= catalogue.MaxTimeout) {
+		return nil, apierror.Invalid("durationSeconds", "durationSeconds must be from 0 to %d.", catalogue.MaxTimeout)
 	}
 	answer, err := h.commit(ctx, p, f, models.ArtifactCheckpoint, &c.Object, func(l *held, a *models.Artifact, isNew bool) {
 		if !isNew {
@@ -35,26 +37,26 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 		}
 		l.job.LatestCheckpointID, l.attempt.CheckpointID, l.attempt.CheckpointAt = a.ID, a.ID, l.change.now
 		l.job.Crashes = 0
-		data := payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
+		data := Payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
 		if c.DurationSeconds != nil {
 			data["durationSeconds"] = *c.DurationSeconds
 		}
 		l.change.note(models.EventCheckpointed, data)
 	}, func(a *models.Artifact) { a.Step, a.Percent = &c.Step, &c.Percent })
-	return answer, wrap(err, "checkpoint of attempt %s", f.AttemptID)
+	return answer, apierror.Wrap(err, "checkpoint of attempt %s", f.AttemptID)
 }
 
 // CommitArtifact publishes a PREVIEW or LOG while the job runs.
 func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o UploadedObject) (*Answer, error) {
 	if t != models.ArtifactPreview && t != models.ArtifactLog {
-		return nil, invalid("type", "Only a PREVIEW or a LOG is committed while the job runs.")
+		return nil, apierror.Invalid("type", "Only a PREVIEW or a LOG is committed while the job runs.")
 	}
 	answer, err := h.commit(ctx, p, f, t, &o, func(l *held, a *models.Artifact, _ bool) {
 		if t == models.ArtifactLog {
 			l.attempt.LogID = a.ID
 		}
 	}, nil)
-	return answer, wrap(err, "artifact of attempt %s", f.AttemptID)
+	return answer, apierror.Wrap(err, "artifact of attempt %s", f.AttemptID)
 }
 
 // commit verifies an object before the transaction that keeps it, and that looks whether
@@ -89,13 +91,13 @@ func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.Arti
 func (h *Holder) RejectCheckpoint(ctx context.Context, p Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
 	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		if !id.Valid() {
-			return notFound("checkpoint")
+			return apierror.NotFound("checkpoint")
 		}
 		return l.rejectCheckpoint(ctx, id, reason)
 	}})
 	if err != nil {
-		return nil, wrap(err, "reject a checkpoint of attempt %s", f.AttemptID)
+		return nil, apierror.Wrap(err, "reject a checkpoint of attempt %s", f.AttemptID)
 	}
 	answer := l.answer()
-	return answer, wrap(h.delivered(ctx, answer, l.job.CancelDeliveredAt), "reject a checkpoint of attempt %s", f.AttemptID)
+	return answer, apierror.Wrap(h.delivered(ctx, answer, l.job.CancelDeliveredAt), "reject a checkpoint of attempt %s", f.AttemptID)
 }

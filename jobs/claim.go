@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -25,13 +27,13 @@ const (
 	claimRounds = 16
 	// claimSize is how much of a batch one search is: more of them would hold the
 	// accounts of all for longer.
-	claimSize = gatherSize / 50
+	claimSize = batch.MaxSize / 50
 )
 
 // search is one look for work of one worker.
 type search struct {
 	worker    *models.Worker
-	reach     reach
+	reach     catalogue.Capability
 	requestID string
 	kind      string // of worker: those of one kind can run the same jobs
 	// stays tells that it will hear of a job that the index does not know yet.
@@ -60,7 +62,7 @@ type found struct {
 // is none, or the worker can take none now; passed tells whether there was a job
 // that only this worker may not have.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
-	if err := l.looks.do(ctx, s, claimSize, l.lookAll); err != nil {
+	if err := l.looks.Do(ctx, s, claimSize, l.lookAll); err != nil {
 		return nil, false, err
 	}
 	return s.found.lease, s.found.passed, s.found.err
@@ -120,10 +122,10 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, how models.Lockin
 		}
 		return nil, nil, nil
 	}
-	if err := inTx(ctx, l.DB, b.run); err != nil {
+	if err := InTx(ctx, l.DB, b.run); err != nil {
 		return nil, nil, err
 	}
-	var changes []*change
+	var changes []*Change
 	over := map[*search]bool{}
 	for _, c := range b.claims {
 		switch c.verdict {
@@ -147,7 +149,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, how models.Lockin
 			l.passStale(ctx, all, c.head, b.hinted)
 		}
 	}
-	l.Notifier.after(ctx, changes...)
+	l.Notifier.After(ctx, changes...)
 	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), apart, nil
 }
 

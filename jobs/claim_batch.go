@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -53,7 +54,7 @@ func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) err
 	if err != nil {
 		return fmt.Errorf("read the lanes: %w", err)
 	}
-	next, err := b.next(ctx, all, all[0].reach.queues(lanes), postgres)
+	next, err := b.next(ctx, all, all[0].reach.Queues(lanes), postgres)
 	if err != nil || len(next) == 0 {
 		return err
 	}
@@ -96,7 +97,7 @@ func (b *claimBatch) most(line models.Line) int {
 	case line.Promoted && b.lane.Turn():
 		return 1
 	case line.Promoted || b.lane.Turn():
-		return gatherSize // the other line is empty
+		return batch.MaxSize // the other line is empty
 	}
 	return models.PromotedEvery - 1 - b.lane.SincePromoted
 }
@@ -204,7 +205,7 @@ func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (b
 	}
 	others := -1 // this one is among them
 	for _, kind := range kinds {
-		if b.Catalogue.reach(kind.Models, kind.GPUType, kind.Region).serves(job.Queue()) {
+		if b.Catalogue.CapabilityOf(kind.Models, kind.GPUType, kind.Region).Serves(job.Queue()) {
 			others += kind.Idle + kind.Busy
 		}
 	}

@@ -23,7 +23,7 @@ func leaseTogether(t *testing.T, s *jobstest.Stack, fleet []jobs.Principal) []*j
 	leases := make([]*jobs.Lease, len(fleet))
 	var calls sync.WaitGroup
 	for i, worker := range fleet {
-		calls.Go(func() { leases[i] = lease(t, s, worker) })
+		calls.Go(func() { leases[i] = jobstest.LeaseNext(t, s, worker) })
 		if i == 0 {
 			s.WaitForLocks(t, 1)
 		}
@@ -46,7 +46,7 @@ func TestLeaseTogether(t *testing.T) {
 			s.Exec(t, "UPDATE accounts SET weight = ?, max_running = ? WHERE id = ?", float64(1+i), []int{100, 3, 100, 100}[i], account.ID)
 			key := s.NewKey(t, account, models.RoleClient)
 			for n := range 12 {
-				job := submitAs(t, s, key, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierPro, n%3 })
+				job := jobstest.SubmitAs(t, s, key, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierPro, n%3 })
 				names[job.ID] = fmt.Sprint(i, ".", n)
 			}
 		}
@@ -63,7 +63,7 @@ func TestLeaseTogether(t *testing.T) {
 		one, names, fleet := line(t)
 		var expected []string
 		for _, worker := range fleet {
-			expected = append(expected, names[lease(t, one, worker).Job.ID])
+			expected = append(expected, names[jobstest.LeaseNext(t, one, worker).Job.ID])
 		}
 
 		all, names, fleet := line(t)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"testing"
 
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -42,8 +43,8 @@ func TestPrefer(t *testing.T) {
 func TestRank(t *testing.T) {
 	t.Parallel()
 
-	sizes := &Model{GPUTypes: []string{"L4", "A100", "H100"}}
-	anything := &Model{GPUTypes: []string{"any"}}
+	sizes := &catalogue.Model{GPUTypes: []string{"L4", "A100", "H100"}}
+	anything := &catalogue.Model{GPUTypes: []string{"any"}}
 
 	require.Equal(t, 0, sizes.Rank("L4"))
 	require.Equal(t, 2, sizes.Rank("H100"))

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -34,7 +35,7 @@ func (c *Clock) Pass(ctx context.Context) error {
 	before := time.Now()
 	said, err := models.Now(ctx, c.DB)
 	if err != nil {
-		return wrap(err, "read PostgreSQL's clock")
+		return apierror.Wrap(err, "read PostgreSQL's clock")
 	}
 	if took := time.Since(before); took < slowReading || c.newest.Load() == nil {
 		c.newest.Store(&clockReading{said: said, at: before.Add(took / 2)})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -110,7 +111,7 @@ func TestClock(t *testing.T) {
 			require.Equal(t, 1, s.reap(t), "a lease that ran out")
 			_, second := s.Lease(t, two)
 			_, err = s.Holder.Heartbeat(t.Context(), one, first, nil)
-			jobstest.RequireCode(t, err, jobs.CodeLeaseLost)
+			jobstest.RequireCode(t, err, apierror.CodeLeaseLost)
 			s.complete(t, two, second)
 
 			ended := s.Reload(t, job.ID)
@@ -150,7 +151,7 @@ func TestClock(t *testing.T) {
 			s.set(t, ahead)
 			_, second := s.Lease(t, two)
 			_, err = s.Holder.Heartbeat(t.Context(), one, first, nil)
-			jobstest.RequireCode(t, err, jobs.CodeLeaseLost)
+			jobstest.RequireCode(t, err, apierror.CodeLeaseLost)
 			s.complete(t, two, second)
 
 			require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)

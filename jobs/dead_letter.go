@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -15,7 +18,7 @@ import (
 // DeadLetters is what operators decide about runs that failed for good.
 type DeadLetters struct {
 	DB        *bun.DB
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
 	Inputs    *Inputs
@@ -39,20 +42,20 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 	}
 	seen, err := models.GetJob(ctx, d.DB, letter.JobID)
 	if err != nil {
-		return nil, wrap(orNotFound(err, "dead letter"), "read job %s", letter.JobID)
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "dead letter"), "read job %s", letter.JobID)
 	}
 	edited, err := d.edit(ctx, seen, e)
 	if err != nil {
 		return nil, err
 	}
-	var done *change
-	err = inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+	var done *Change
+	err = InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 			return err
 		}
 		job, err := models.LockJob(ctx, tx, seen.ID)
 		if err != nil {
-			return orNotFound(err, "dead letter")
+			return apierror.OrNotFound(err, "dead letter")
 		}
 		if done, err = newChange(ctx, tx, job); err != nil {
 			return err
@@ -64,24 +67,24 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		if err := models.ResolveDeadLetter(ctx, tx, job.ID, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = p.audit(ctx, tx, "redriveDeadLetter", string(id), payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil, "promptEdited": e.Prompt != nil})
+		err = p.Audit(ctx, tx, "redriveDeadLetter", string(id), Payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil, "promptEdited": e.Prompt != nil})
 		if err != nil {
 			return err
 		}
 		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited})
 	})
 	if err != nil {
-		return nil, wrap(err, "redrive dead letter %s", id)
+		return nil, apierror.Wrap(err, "redrive dead letter %s", id)
 	}
-	d.Notifier.after(ctx, done)
+	d.Notifier.After(ctx, done)
 	return done.job, nil
 }
 
-// redriveRun is Redrive for the dead letter of a job's run.
-func (d *DeadLetters) redriveRun(ctx context.Context, p Principal, job models.JobID, run int) error {
+// RedriveRun is Redrive for the dead letter of a job's run.
+func (d *DeadLetters) RedriveRun(ctx context.Context, p Principal, job models.JobID, run int) error {
 	letter, err := models.FindDeadLetter(ctx, d.DB, job, run)
 	if errors.Is(err, sql.ErrNoRows) {
-		return conflict("This job has no dead letter: only one that FAILED has.")
+		return apierror.Conflict("This job has no dead letter: only one that FAILED has.")
 	}
 	if err != nil {
 		return fmt.Errorf("find the dead letter of job %s: %w", job, err)
@@ -128,7 +131,7 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterID, wanted models.Resolution) (bool, error) {
 	letter, err := models.GetDeadLetter(ctx, tx, id)
 	if err != nil {
-		return false, orNotFound(err, "dead letter")
+		return false, apierror.OrNotFound(err, "dead letter")
 	}
 	switch letter.Resolution {
 	case "":
@@ -142,7 +145,7 @@ func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterI
 		models.ResolvedDiscarded: "discarded",
 		models.ResolvedDeleted:   "deleted with its job",
 	}[letter.Resolution]
-	return false, conflict("This dead letter was %s already.", how)
+	return false, apierror.Conflict("This dead letter was %s already.", how)
 }
 
 // maxNoteRunes bounds the note of a discarded dead letter.
@@ -151,17 +154,17 @@ const maxNoteRunes = 1_000
 // Discard settles a dead letter without another run. Discarding it again returns
 // it as it was; one that was settled otherwise is a CONFLICT.
 func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLetterID, note string) (*models.DeadLetter, error) {
-	if !validText(note, 0, maxNoteRunes) {
-		return nil, invalid("note", "note may have %d printable characters.", maxNoteRunes)
+	if !text.Valid(note, 0, maxNoteRunes) {
+		return nil, apierror.Invalid("note", "note may have %d printable characters.", maxNoteRunes)
 	}
 	seen, err := d.find(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	var letter *models.DeadLetter
-	err = inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+	err = InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockJob(ctx, tx, seen.JobID); err != nil {
-			return orNotFound(err, "dead letter")
+			return apierror.OrNotFound(err, "dead letter")
 		}
 		open, err := d.open(ctx, tx, id, models.ResolvedDiscarded)
 		if err != nil {
@@ -171,7 +174,7 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 			if err := models.ResolveDeadLetter(ctx, tx, seen.JobID, models.ResolvedDiscarded, string(p.KeyID), note); err != nil {
 				return err
 			}
-			if err := p.audit(ctx, tx, "discardDeadLetter", string(id), payload{"job": seen.JobID}); err != nil {
+			if err := p.Audit(ctx, tx, "discardDeadLetter", string(id), Payload{"job": seen.JobID}); err != nil {
 				return err
 			}
 		}
@@ -179,7 +182,7 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 		return err
 	})
 	if err != nil {
-		return nil, wrap(err, "discard dead letter %s", id)
+		return nil, apierror.Wrap(err, "discard dead letter %s", id)
 	}
 	return letter, nil
 }
@@ -187,14 +190,14 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 // find returns a dead letter that an operator asks for.
 func (d *DeadLetters) find(ctx context.Context, p Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
 	if !p.May(models.RoleOperator) {
-		return nil, forbidden("Dead letters are for operators: this key's role is %s.", p.Role)
+		return nil, apierror.Forbidden("Dead letters are for operators: this key's role is %s.", p.Role)
 	}
 	if !id.Valid() {
-		return nil, notFound("dead letter")
+		return nil, apierror.NotFound("dead letter")
 	}
 	letter, err := models.GetDeadLetter(ctx, d.DB, id)
 	if err != nil {
-		return nil, wrap(orNotFound(err, "dead letter"), "read dead letter %s", id)
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "dead letter"), "read dead letter %s", id)
 	}
 	return letter, nil
 }

@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -80,7 +83,7 @@ func TestDeadLetters(t *testing.T) {
 			theirs = append([]models.DeadLetterID{letter.ID}, theirs...)
 		}
 		parent := s.Submit(t)
-		child := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		child := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, parent.ID)
 		require.NoError(t, err)
 		cascade, err := models.FindDeadLetter(t.Context(), s.DB, child.ID, 1)
@@ -88,7 +91,7 @@ func TestDeadLetters(t *testing.T) {
 		theirs = append([]models.DeadLetterID{cascade.ID}, theirs...)
 		both := []models.Audience{models.AudienceOperator, models.AudienceCustomer}
 		list := func(f models.DeadLetterFilter) (ids []models.DeadLetterID) {
-			page, err := s.Reader.DeadLetters(t.Context(), f, jobs.PageOf{First: 10})
+			page, err := s.Reader.DeadLetters(t.Context(), f, paging.Request{First: 10})
 			require.NoError(t, err)
 			n, err := s.Reader.CountDeadLetters(t.Context(), f)
 			require.NoError(t, err)
@@ -118,7 +121,7 @@ func TestDeadLetters(t *testing.T) {
 		surroundings, err := models.GetSurroundings(t.Context(), s.DB)
 		require.NoError(t, err)
 		require.Equal(t, 1, surroundings.DeadLetters, "what the doctor advises on")
-		op, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Limit: 10})
+		op, err := s.Bulk.Redrive(t.Context(), s.Admin, bulk.RedriveRequest{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, 1, op.Matched)
 		_, err = s.Letters.Redrive(t.Context(), s.Admin, theirs[1], jobs.Edit{})
@@ -170,7 +173,7 @@ func TestDeadLetters(t *testing.T) {
 			"model":       {models.DeadLetterFilter{Model: "other"}, nil},
 			"provider":    {models.DeadLetterFilter{Provider: "static"}, []models.DeadLetterID{c.ID, a.ID}},
 		} {
-			page, err := s.Reader.DeadLetters(t.Context(), c.filter, jobs.PageOf{First: 10})
+			page, err := s.Reader.DeadLetters(t.Context(), c.filter, paging.Request{First: 10})
 			require.NoError(t, err, name)
 			var found []models.DeadLetterID
 			for _, letter := range page.Items {
@@ -181,16 +184,16 @@ func TestDeadLetters(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, c.expected, n, name)
 		}
-		page, err := s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, jobs.PageOf{First: 1})
+		page, err := s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1})
 		require.NoError(t, err)
 		require.True(t, page.More)
-		page, err = s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, jobs.PageOf{First: 1, After: page.End})
+		page, err = s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1, After: page.End})
 		require.NoError(t, err)
 		require.Equal(t, a.ID, page.Items[0].ID)
 		require.False(t, page.More)
 		for _, f := range []models.DeadLetterFilter{{Fingerprint: "\x00"}, {Model: string(make([]byte, 300))}, {Provider: "\xff"}} {
-			_, err := s.Reader.DeadLetters(t.Context(), f, jobs.PageOf{First: 1})
-			jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
+			_, err := s.Reader.DeadLetters(t.Context(), f, paging.Request{First: 1})
+			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		}
 	})
 }
@@ -216,7 +219,7 @@ func TestDiscard(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, settled, again)
 		_, err = s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{})
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.Equal(t, before, s.Dump(t))
 		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status)
 	})
@@ -238,21 +241,21 @@ func TestDiscard(t *testing.T) {
 
 		for _, p := range []jobs.Principal{s.Client, s.Enrolment, {}} {
 			_, err := s.Letters.Discard(t.Context(), p, dead.ID, "")
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.Letters.Redrive(t.Context(), p, dead.ID, jobs.Edit{})
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.Reader.DeadLetter(t.Context(), p, dead.ID)
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
-			_, err = s.Bulk.Redrive(t.Context(), p, jobs.RedriveRequest{Limit: 10})
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
-			_, err = s.Bulk.Start(t.Context(), p, jobs.BulkRequest{Action: models.BulkRedrive})
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
+			_, err = s.Bulk.Redrive(t.Context(), p, bulk.RedriveRequest{Limit: 10})
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
+			_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: models.BulkRedrive})
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		}
 		for _, id := range []models.DeadLetterID{models.NewDeadLetterID(), "dead_1", "", models.DeadLetterID(dead.JobID)} {
 			_, err := s.Letters.Discard(t.Context(), s.Admin, id, "")
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Letters.Redrive(t.Context(), s.Admin, id, jobs.Edit{})
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -281,7 +284,7 @@ func TestRedrive(t *testing.T) {
 		settled := letter(t, s, dead.ID)
 		require.Equal(t, models.ResolvedRedriven, settled.Resolution)
 		require.Equal(t, string(s.Admin.KeyID), settled.ResolvedBy)
-		require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventRedriven))
+		require.Equal(t, 1, lo.Count(jobstest.EventTypes(t, s, job.ID), models.EventRedriven))
 		s.RequireInvariants(t)
 		s.Submit(t)
 		require.Equal(t, job.ID, complete(t, s, worker).ID, "it goes before the others")
@@ -324,7 +327,7 @@ func TestRedrive(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, 2, s.Reload(t, job.ID).Run)
-		require.Equal(t, 1, lo.Count(eventTypes(t, s, job.ID), models.EventRedriven))
+		require.Equal(t, 1, lo.Count(jobstest.EventTypes(t, s, job.ID), models.EventRedriven))
 		s.RequireInvariants(t)
 	})
 
@@ -398,7 +401,7 @@ func TestRedrive(t *testing.T) {
 
 		_, err = s.Letters.Redrive(t.Context(), s.Admin, dead.ID, jobs.Edit{})
 
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.Contains(t, err.Error(), "retried by the job's owner")
 		require.Equal(t, 2, s.Reload(t, job.ID).Run)
 	})
@@ -420,12 +423,12 @@ func TestBulkRedrive(t *testing.T) {
 		}
 		other, _ := dies(t, s, worker, models.FailPoison, "no key")
 
-		op, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Filter: models.DeadLetterFilter{Fingerprint: cause}, Limit: 2})
+		op, err := s.Bulk.Redrive(t.Context(), s.Admin, bulk.RedriveRequest{Filter: models.DeadLetterFilter{Fingerprint: cause}, Limit: 2})
 		require.NoError(t, err)
 		require.Equal(t, 2, op.Matched)
 		require.Equal(t, 600, op.PerMinute)
 		require.JSONEq(t, `{"fingerprint": "`+cause+`"}`, string(op.Filter))
-		over := finish(t, s, op.ID)
+		over := jobstest.FinishBulk(t, s, op.ID)
 
 		require.Equal(t, 2, over.Done)
 		for i, run := range []int{2, 2, 1} {
@@ -434,7 +437,7 @@ func TestBulkRedrive(t *testing.T) {
 		require.Equal(t, 1, s.Reload(t, other.ID).Run)
 		s.RequireInvariants(t)
 		for _, limit := range []int{0, -1, 10_001} {
-			_, err := s.Bulk.Redrive(t.Context(), s.Admin, jobs.RedriveRequest{Limit: limit})
+			_, err := s.Bulk.Redrive(t.Context(), s.Admin, bulk.RedriveRequest{Limit: limit})
 			jobstest.RequireInvalid(t, err, "limit")
 		}
 	})
@@ -450,11 +453,11 @@ func TestBulkRedrive(t *testing.T) {
 		require.NoError(t, err)
 		s.Submit(t)
 
-		dry, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: models.BulkRedrive, DryRun: true})
+		dry, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkRedrive, DryRun: true})
 		require.NoError(t, err)
-		op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: models.BulkRedrive})
+		op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkRedrive})
 		require.NoError(t, err)
-		over := finish(t, s, op.ID)
+		over := jobstest.FinishBulk(t, s, op.ID)
 
 		require.Equal(t, 1, dry.Matched)
 		require.Equal(t, 1, over.Done)
@@ -473,24 +476,24 @@ func TestBulkRedrive(t *testing.T) {
 				job, _ := dies(t, s, worker, models.FailUnauthorized, "a face")
 				dead = append(dead, job)
 			}
-			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{
+			op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{
 				Action: action, Canary: new(2), Filter: models.JobFilter{Status: []models.JobStatus{models.JobFailed}},
 			})
 			require.NoError(t, err)
 
-			require.Equal(t, 2, passes(t, s, s.Bulk, "5 s"))
-			require.Zero(t, passes(t, s, s.Bulk, "5 s"), "the first two have yet to run")
+			require.Equal(t, 2, jobstest.BulkPass(t, s, s.Bulk, "5 s"))
+			require.Zero(t, jobstest.BulkPass(t, s, s.Bulk, "5 s"), "the first two have yet to run")
 			require.Equal(t, dead[0].ID, complete(t, s, worker).ID)
-			require.Zero(t, passes(t, s, s.Bulk, "5 s"))
+			require.Zero(t, jobstest.BulkPass(t, s, s.Bulk, "5 s"))
 			fails(t, s, worker, models.FailUnauthorized, "a face")
-			require.Zero(t, passes(t, s, s.Bulk, "5 s"))
+			require.Zero(t, jobstest.BulkPass(t, s, s.Bulk, "5 s"))
 
-			stopped := reloadBulk(t, s, op.ID)
+			stopped := jobstest.BulkOperation(t, s, op.ID)
 			require.True(t, stopped.Paused)
 			require.Contains(t, stopped.Errors[0].Message, "of the first 2 jobs 1 went wrong")
 			_, err = s.Bulk.Resume(t.Context(), s.Admin, op.ID)
 			require.NoError(t, err)
-			require.Equal(t, 5, finish(t, s, op.ID).Done)
+			require.Equal(t, 5, jobstest.FinishBulk(t, s, op.ID).Done)
 			require.Equal(t, 2, s.Reload(t, dead[1].ID).Run)
 			s.RequireInvariants(t)
 		})
@@ -503,14 +506,14 @@ func TestBulkRedrive(t *testing.T) {
 			for range 3 {
 				dies(t, s, worker, models.FailUnauthorized, "a face")
 			}
-			op, err := s.Bulk.Start(t.Context(), s.Admin, jobs.BulkRequest{Action: action, Canary: new(1)})
+			op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: action, Canary: new(1)})
 			require.NoError(t, err)
-			require.Equal(t, 1, passes(t, s, s.Bulk, "5 s"))
+			require.Equal(t, 1, jobstest.BulkPass(t, s, s.Bulk, "5 s"))
 			complete(t, s, worker)
 
-			require.Equal(t, 2, passes(t, s, s.Bulk, "5 s"))
+			require.Equal(t, 2, jobstest.BulkPass(t, s, s.Bulk, "5 s"))
 
-			require.False(t, reloadBulk(t, s, op.ID).FinishedAt.IsZero())
+			require.False(t, jobstest.BulkOperation(t, s, op.ID).FinishedAt.IsZero())
 		})
 	}
 }

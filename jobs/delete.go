@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -22,17 +23,17 @@ type Deleter struct {
 // Deleting a deleted job returns it. It returns CONFLICT for one that waits or
 // runs.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	if _, err := visibleJob(ctx, d.DB, p, id); err != nil {
+	if _, err := VisibleJob(ctx, d.DB, p, id); err != nil {
 		return nil, err
 	}
-	var done *change
-	err := inTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+	var done *Change
+	err := InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		job, err := models.LockJob(ctx, tx, id)
 		if err != nil {
-			return orNotFound(err, "job")
+			return apierror.OrNotFound(err, "job")
 		}
 		if !job.Status.Terminal() {
-			return conflict("This job is %s: cancel it first, and delete it once it has ended.", job.Status)
+			return apierror.Conflict("This job is %s: cancel it first, and delete it once it has ended.", job.Status)
 		}
 		err = models.RedactJob(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -65,8 +66,8 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		return err
 	})
 	if err != nil {
-		return nil, wrap(err, "delete job %s", id)
+		return nil, apierror.Wrap(err, "delete job %s", id)
 	}
-	d.Notifier.after(ctx, done)
+	d.Notifier.After(ctx, done)
 	return done.job, nil
 }

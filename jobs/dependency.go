@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -18,7 +19,7 @@ const settleBatch = 500
 // the others take all with them that hangs on them. They are of the same account,
 // whose row is locked: nobody else can be at them. There may be thousands, so
 // they are written together.
-func (c *change) settle(ctx context.Context) error {
+func (c *Change) settle(ctx context.Context) error {
 	lock := models.LockDescendants
 	if c.job.Status == models.JobCompleted {
 		lock = models.LockDependents
@@ -28,17 +29,17 @@ func (c *change) settle(ctx context.Context) error {
 		return fmt.Errorf("find the jobs that wait for job %s: %w", c.job.ID, err)
 	}
 	for _, dependent := range waiting {
-		child := &change{now: c.now, job: &dependent.Job} // written by writeOthers
+		child := &Change{now: c.now, job: &dependent.Job} // written by writeOthers
 		if err := child.parentOver(c.job, dependent.Parent); err != nil {
 			return err
 		}
 		c.others = append(c.others, child)
 	}
-	return wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
+	return apierror.Wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
 }
 
 // writeOthers is write for all that waited for the job.
-func (c *change) writeOthers(ctx context.Context) error {
+func (c *Change) writeOthers(ctx context.Context) error {
 	var jobs, failed []*models.Job
 	var events []*models.JobEvent
 	var dead []*models.DeadLetter
@@ -70,9 +71,9 @@ func (c *change) writeOthers(ctx context.Context) error {
 
 // enterLanes is enterLane for those of an account's jobs that are queued from now
 // on.
-func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, changes []*change) error {
+func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, changes []*Change) error {
 	var ready []*models.Job
-	lines := map[models.Line][]*change{}
+	lines := map[models.Line][]*Change{}
 	for _, c := range changes {
 		if c.job.Status == models.JobQueued {
 			lines[c.job.Line()] = append(lines[c.job.Line()], c)
@@ -109,7 +110,7 @@ func inBatches[T any](rows []T, write func([]T) error) error {
 
 // parentOver releases a blocked job if it waits for no other, or fails it with
 // its parent: the job that is over, or one that fails with that.
-func (c *change) parentOver(over *models.Job, parent models.JobID) error {
+func (c *Change) parentOver(over *models.Job, parent models.JobID) error {
 	if over.Status != models.JobCompleted {
 		status := over.Status
 		if parent != over.ID {
@@ -122,14 +123,14 @@ func (c *change) parentOver(over *models.Job, parent models.JobID) error {
 }
 
 // unblock queues a blocked job that waits neither for another nor for its time.
-func (c *change) unblock() error {
+func (c *Change) unblock() error {
 	if c.job.BlockedBy > 0 || c.job.RunAt.After(c.now) {
 		return nil
 	}
 	if err := c.queued(false); err != nil {
 		return err
 	}
-	c.note(models.EventQueued, payload{"lane": c.job.Lane})
+	c.note(models.EventQueued, Payload{"lane": c.job.Lane})
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -62,7 +63,7 @@ func TestDependsOn(t *testing.T) {
 		complete(t, s, worker)
 		require.Equal(t, models.JobQueued, s.Reload(t, child.ID).Status)
 		require.Equal(t, child.ID, complete(t, s, worker).ID)
-		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventQueued}, eventTypes(t, s, child.ID)[:2])
+		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventQueued}, jobstest.EventTypes(t, s, child.ID)[:2])
 		s.RequireInvariants(t)
 	})
 
@@ -83,7 +84,7 @@ func TestDependsOn(t *testing.T) {
 		require.Equal(t, models.JobFailed, doomed.Status)
 		require.Equal(t, models.FailDependency, doomed.FailureClass)
 		require.Contains(t, doomed.FailureReason, gone.ID)
-		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventDeadLettered, models.EventFailed}, eventTypes(t, s, doomed.ID))
+		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventDeadLettered, models.EventFailed}, jobstest.EventTypes(t, s, doomed.ID))
 		s.RequireInvariants(t)
 	})
 
@@ -157,12 +158,12 @@ func TestDependsOn(t *testing.T) {
 				s.Exec(t, query, children, child.ID)
 			}
 			s.RequireInvariants(t)
-			count := &queryCount{}
+			count := &jobstest.QueryCount{}
 			s.Canceller.DB, s.Holder.DB = s.DB.WithQueryHook(count), s.DB.WithQueryHook(count)
 
 			end(t, s, parent.ID)
 
-			require.Less(t, count.n.Load(), int64(60))
+			require.Less(t, count.N.Load(), int64(60))
 			status := map[bool]models.JobStatus{true: models.JobFailed, false: models.JobQueued}[name == "Fails"]
 			var told int
 			require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = ?", status).Scan(t.Context(), &told))
@@ -185,7 +186,7 @@ func TestDependsOn(t *testing.T) {
 
 		require.Equal(t, models.JobBlocked, s.Reload(t, child.ID).Status)
 		require.Zero(t, s.Reload(t, child.ID).BlockedBy)
-		require.Nil(t, lease(t, s, worker))
+		require.Nil(t, jobstest.LeaseNext(t, s, worker))
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", child.ID)
 		n, err := s.Scheduler.Due(t.Context())
 		require.NoError(t, err)
@@ -241,7 +242,7 @@ func TestDependsOn(t *testing.T) {
 
 		for _, on := range [][]models.JobID{{foreign.ID}, {own.ID, foreign.ID}, {models.NewJobID()}, {"job_nonsense"}, {""}, {models.JobID(s.Account.ID)}} {
 			_, _, err := submitted(t.Context(), s, func(in *jobs.Submission) { in.DependsOn = on })
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		_, _, err = submitted(t.Context(), s, func(in *jobs.Submission) { in.DependsOn = many })
 
@@ -297,7 +298,7 @@ func TestSubmitConditions(t *testing.T) {
 		past := submitWith(t, s, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(-time.Hour)) })
 		require.Equal(t, models.JobQueued, past.Status)
 		require.Equal(t, past.ID, complete(t, s, worker).ID)
-		require.Nil(t, lease(t, s, worker))
+		require.Nil(t, jobstest.LeaseNext(t, s, worker))
 		n, err := s.Scheduler.Due(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
@@ -308,7 +309,7 @@ func TestSubmitConditions(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, later.ID, complete(t, s, worker).ID)
-		require.Equal(t, []models.JobEventType{models.EventScheduled, models.EventQueued}, eventTypes(t, s, later.ID)[:2])
+		require.Equal(t, []models.JobEventType{models.EventScheduled, models.EventQueued}, jobstest.EventTypes(t, s, later.ID)[:2])
 		s.RequireInvariants(t)
 	})
 
@@ -331,9 +332,9 @@ func TestSubmitConditions(t *testing.T) {
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, again.ID)
 		_, _, err = ask(nil, "")
-		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 		_, _, err = ask(&at, "eu")
-		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 	})
 
 	t.Run("DoNotForgetAKeyWhenTheirTimeIsPast", func(t *testing.T) {

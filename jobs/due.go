@@ -26,7 +26,7 @@ func (s *Scheduler) Due(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find due jobs: %w", err)
 	}
-	return s.each(ctx, ids, func(c *change) error {
+	return s.each(ctx, ids, func(c *Change) error {
 		switch {
 		case c.job.RunAt.After(c.now):
 			return nil
@@ -39,7 +39,7 @@ func (s *Scheduler) Due(ctx context.Context) (int, error) {
 		if err := c.queued(c.job.AttemptNo > 0); err != nil {
 			return err
 		}
-		c.note(models.EventQueued, payload{"lane": c.job.Lane})
+		c.note(models.EventQueued, Payload{"lane": c.job.Lane})
 		return nil
 	})
 }
@@ -51,7 +51,7 @@ func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find jobs that nobody started in time: %w", err)
 	}
-	return s.each(ctx, ids, func(c *change) error {
+	return s.each(ctx, ids, func(c *Change) error {
 		job := c.job
 		if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
 			return nil
@@ -62,7 +62,7 @@ func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 
 // each makes one change to each of these waiting jobs, and returns how many did
 // change.
-func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*change) error) (int, error) {
+func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*Change) error) (int, error) {
 	var changed int
 	var failed []error
 	for _, id := range ids {
@@ -73,7 +73,7 @@ func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*chan
 		}
 		if done != nil {
 			changed++
-			s.Notifier.after(ctx, done)
+			s.Notifier.After(ctx, done)
 		}
 	}
 	return changed, errors.Join(failed...)

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,12 +40,12 @@ const (
 // ends the job CANCELLED, if somebody asked for that before.
 func (h *Holder) Complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
 	end, err := h.complete(ctx, p, f, c)
-	return end, wrap(err, "complete attempt %s", f.AttemptID)
+	return end, apierror.Wrap(err, "complete attempt %s", f.AttemptID)
 }
 
 func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
 	verified, err := h.verifyCompletion(ctx, p, f, c)
-	if errors.Is(err, ErrLeaseLost) {
+	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
 	}
 	if err != nil {
@@ -64,19 +67,19 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 		if err := l.change.move(models.JobCompleted); err != nil {
 			return err
 		}
-		l.change.note(models.EventCompleted, payload{"gpuSeconds": l.attempt.GPUSeconds})
+		l.change.note(models.EventCompleted, Payload{"gpuSeconds": l.attempt.GPUSeconds})
 		l.change.over()
 		l.job.Progress.Percent, l.job.Progress.Message = 100, ""
 		return nil
 	}})
-	if errors.Is(err, ErrLeaseLost) {
+	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if l.job.Status == models.JobCancelled {
-		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+		return nil, apierror.Conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
 	h.compareEnd(l.job)
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
@@ -85,9 +88,9 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 // mayComplete refuses a completion that lacks what a job of its model ends with.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	if model, err := h.Catalogue.Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
-		return invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
+		return apierror.Invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
 	}
-	c.Output, err = storedJSON("result", c.Output, maxOutputBytes)
+	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)
 	return err
 }
 
@@ -147,7 +150,7 @@ type Failure struct {
 // same token gives the same answer.
 func (h *Holder) Fail(ctx context.Context, p Principal, f Fence, failure Failure) (*End, error) {
 	end, err := h.fail(ctx, p, f, failure)
-	return end, wrap(err, "fail attempt %s", f.AttemptID)
+	return end, apierror.Wrap(err, "fail attempt %s", f.AttemptID)
 }
 
 func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure) (*End, error) {
@@ -159,7 +162,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
 	}
 	if failure.RetryAfterSeconds != nil && (*failure.RetryAfterSeconds < 0 || *failure.RetryAfterSeconds > maxRetryAfter) {
-		return nil, invalid("retryAfterSeconds", "retryAfterSeconds must be from 0 to %d.", maxRetryAfter)
+		return nil, apierror.Invalid("retryAfterSeconds", "retryAfterSeconds must be from 0 to %d.", maxRetryAfter)
 	}
 	var logs []*models.Artifact
 	if failure.Log != nil {
@@ -169,7 +172,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		}
 		logs = append(logs, log)
 	}
-	failure.Message, failure.ErrorDetail = clip(printable(failure.Message), maxReasonBytes), clip(printable(failure.ErrorDetail), maxDetailBytes)
+	failure.Message, failure.ErrorDetail = text.Clip(text.Printable(failure.Message), maxReasonBytes), text.Clip(text.Printable(failure.ErrorDetail), maxDetailBytes)
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *held) error {
 		if err := l.publish(logs); err != nil {
 			return err
@@ -178,7 +181,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		l.attempt.ErrorDetail = failure.ErrorDetail
 		return l.failed(ctx, h.Catalogue, failure)
 	}})
-	if errors.Is(err, ErrLeaseLost) {
+	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
 	}
 	if err != nil {
@@ -192,7 +195,7 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 // against it. Calling it again with the same token gives the same answer.
 func (h *Holder) Release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
 	job, err := h.release(ctx, p, f, reason)
-	return job, wrap(err, "release attempt %s", f.AttemptID)
+	return job, apierror.Wrap(err, "release attempt %s", f.AttemptID)
 }
 
 func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
@@ -204,14 +207,14 @@ func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason model
 		return h.releasedBefore(ctx, p, f)
 	}
 	if reason != models.FailPreempted && reason != models.FailWorkerLost {
-		return nil, invalid("reason", "A job is handed back for PREEMPTED or WORKER_LOST; use failJob for %s.", reason)
+		return nil, apierror.Invalid("reason", "A job is handed back for PREEMPTED or WORKER_LOST; use failJob for %s.", reason)
 	}
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		l.end(models.AttemptReleased, reason, "handed back by its worker")
-		l.change.note(models.EventReleased, payload{"reason": reason})
+		l.change.note(models.EventReleased, Payload{"reason": reason})
 		return l.requeue("handed back by its worker, waiting for another")
 	}})
-	if errors.Is(err, ErrLeaseLost) {
+	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.releasedBefore(ctx, p, f)
 	}
 	if err != nil {
@@ -237,10 +240,10 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 		return nil, err
 	}
 	if a.Status == models.AttemptCancelled && as == models.AttemptSucceeded {
-		return nil, conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+		return nil, apierror.Conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
 	if a.Status != as && a.Status != models.AttemptCancelled {
-		return nil, ErrLeaseLost
+		return nil, apierror.ErrLeaseLost
 	}
 	job, err := models.GetJob(ctx, h.DB, a.JobID)
 	if err != nil {

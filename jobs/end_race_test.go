@@ -30,7 +30,7 @@ func TestCompleteBehind(t *testing.T) {
 		},
 		"AJobThatDependsOnIt": {
 			first: func(t *testing.T, s *jobstest.Stack, parent *models.Job) error {
-				in := request()
+				in := jobstest.Submission()
 				in.DependsOn = []models.JobID{parent.ID}
 				_, _, err := s.Submitter.Submit(context.Background(), s.Client, in)
 				return err

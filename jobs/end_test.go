@@ -9,20 +9,11 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
-
-// leased is a stack with one job, held by one worker.
-func leased(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal, jobs.Fence) {
-	t.Helper()
-	s := jobstest.New(t)
-	job := s.Submit(t)
-	worker := s.Worker(t, "one")
-	_, fence := s.Lease(t, worker)
-	return s, job, worker, fence
-}
 
 // announce gets a key for an object that is never sent.
 func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, kind models.ArtifactType, contentType string) jobs.UploadedObject {
@@ -53,7 +44,7 @@ func (o otherStore) Stat(ctx context.Context, key string) (jobs.Object, error) {
 // badObjects are what may be wrong with an object of a kind, and the answer.
 func badObjects(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence jobs.Fence, kind models.ArtifactType) map[string]struct {
 	o    jobs.UploadedObject
-	code jobs.Code
+	code apierror.Code
 } {
 	t.Helper()
 	other := s.Worker(t, "other "+string(kind))
@@ -68,21 +59,21 @@ func badObjects(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence jo
 	wrongKind := models.ArtifactLog
 	return map[string]struct {
 		o    jobs.UploadedObject
-		code jobs.Code
+		code apierror.Code
 	}{
-		"missing":            {announce(t, s, worker, fence, kind, good.ContentType), jobs.CodeChecksumMismatch},
-		"other size":         {with(func(o *jobs.UploadedObject) { o.SizeBytes++ }), jobs.CodeChecksumMismatch},
-		"no size":            {with(func(o *jobs.UploadedObject) { o.SizeBytes = 0 }), jobs.CodeChecksumMismatch},
-		"other checksum":     {with(func(o *jobs.UploadedObject) { o.Checksum = jobstest.Checksum([]byte("?")) }), jobs.CodeChecksumMismatch},
-		"no checksum":        {with(func(o *jobs.UploadedObject) { o.Checksum = "" }), jobs.CodeChecksumMismatch},
-		"another attempt's":  {s.Upload(t, other, theirs, kind, []byte("theirs")), jobs.CodeInvalidInput},
-		"another type's":     {s.Upload(t, worker, fence, wrongKind, []byte("a log")), jobs.CodeInvalidInput},
-		"no key":             {with(func(o *jobs.UploadedObject) { o.ObjectKey = "" }), jobs.CodeInvalidInput},
-		"a key of its own":   {with(func(o *jobs.UploadedObject) { o.ObjectKey = "../../etc/passwd" }), jobs.CodeInvalidInput},
-		"a key with NUL":     {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\x00" }), jobs.CodeInvalidInput},
-		"a key of bad UTF-8": {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\xff" }), jobs.CodeInvalidInput},
-		"a key of 2 kB":      {with(func(o *jobs.UploadedObject) { o.ObjectKey += strings.Repeat("k", 2048) }), jobs.CodeInvalidInput},
-		"bad metadata":       {with(func(o *jobs.UploadedObject) { o.Metadata = json.RawMessage(`{"a": "\u0000"}`) }), jobs.CodeInvalidInput},
+		"missing":            {announce(t, s, worker, fence, kind, good.ContentType), apierror.CodeChecksumMismatch},
+		"other size":         {with(func(o *jobs.UploadedObject) { o.SizeBytes++ }), apierror.CodeChecksumMismatch},
+		"no size":            {with(func(o *jobs.UploadedObject) { o.SizeBytes = 0 }), apierror.CodeChecksumMismatch},
+		"other checksum":     {with(func(o *jobs.UploadedObject) { o.Checksum = jobstest.Checksum([]byte("?")) }), apierror.CodeChecksumMismatch},
+		"no checksum":        {with(func(o *jobs.UploadedObject) { o.Checksum = "" }), apierror.CodeChecksumMismatch},
+		"another attempt's":  {s.Upload(t, other, theirs, kind, []byte("theirs")), apierror.CodeInvalidInput},
+		"another type's":     {s.Upload(t, worker, fence, wrongKind, []byte("a log")), apierror.CodeInvalidInput},
+		"no key":             {with(func(o *jobs.UploadedObject) { o.ObjectKey = "" }), apierror.CodeInvalidInput},
+		"a key of its own":   {with(func(o *jobs.UploadedObject) { o.ObjectKey = "../../etc/passwd" }), apierror.CodeInvalidInput},
+		"a key with NUL":     {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\x00" }), apierror.CodeInvalidInput},
+		"a key of bad UTF-8": {with(func(o *jobs.UploadedObject) { o.ObjectKey += "\xff" }), apierror.CodeInvalidInput},
+		"a key of 2 kB":      {with(func(o *jobs.UploadedObject) { o.ObjectKey += strings.Repeat("k", 2048) }), apierror.CodeInvalidInput},
+		"bad metadata":       {with(func(o *jobs.UploadedObject) { o.Metadata = json.RawMessage(`{"a": "\u0000"}`) }), apierror.CodeInvalidInput},
 	}
 }
 
@@ -92,7 +83,7 @@ func TestComplete(t *testing.T) {
 	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		bad := badObjects(t, s, worker, fence, models.ArtifactFinalVideo)
 		before := s.Dump(t)
 
@@ -108,9 +99,9 @@ func TestComplete(t *testing.T) {
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
 		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(output)})
-			var refused *jobs.Error
+			var refused *apierror.Error
 			require.ErrorAs(t, err, &refused)
-			require.Equal(t, jobs.CodeInvalidInput, refused.Code)
+			require.Equal(t, apierror.CodeInvalidInput, refused.Code)
 			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
 		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
@@ -122,14 +113,14 @@ func TestComplete(t *testing.T) {
 	t.Run("BelievesTheStoreAndNotTheWorker", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		before := s.Dump(t)
 		store := s.Holder.Objects
 
-		for code, says := range map[jobs.Code]func(jobs.Object) (jobs.Object, error){
-			jobs.CodeChecksumMismatch: func(o jobs.Object) (jobs.Object, error) { o.Checksum = jobstest.Checksum([]byte("?")); return o, nil },
-			jobs.CodeUnavailable:      func(o jobs.Object) (jobs.Object, error) { return o, context.DeadlineExceeded },
+		for code, says := range map[apierror.Code]func(jobs.Object) (jobs.Object, error){
+			apierror.CodeChecksumMismatch: func(o jobs.Object) (jobs.Object, error) { o.Checksum = jobstest.Checksum([]byte("?")); return o, nil },
+			apierror.CodeUnavailable:      func(o jobs.Object) (jobs.Object, error) { return o, context.DeadlineExceeded },
 		} {
 			s.Holder.Objects = otherStore{store, says}
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
@@ -137,14 +128,14 @@ func TestComplete(t *testing.T) {
 		}
 		s.Holder.Objects = otherStore{store, func(o jobs.Object) (jobs.Object, error) { o.SizeBytes++; return o, nil }}
 		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
-		jobstest.RequireCode(t, err, jobs.CodeChecksumMismatch)
+		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 		require.Equal(t, before, s.Dump(t))
 	})
 
 	t.Run("PublishesEverythingWithTheJob", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		thumbnail := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a thumbnail"))
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
@@ -174,7 +165,7 @@ func TestComplete(t *testing.T) {
 	t.Run("GivesTheSameAnswerToConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 
 		errs := make([]error, 8)
@@ -197,7 +188,7 @@ func TestComplete(t *testing.T) {
 	t.Run("LeasesTheSameNextJobAgain", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		next := s.Submit(t)
 		s.Submit(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
@@ -216,13 +207,13 @@ func TestComplete(t *testing.T) {
 	t.Run("LeasesNoJobForALateDuplicate", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		s.Submit(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		completion := jobs.Completion{Video: &film, LeaseNext: true}
 		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
-		second := fenceOf(first.Next)
+		second := jobstest.FenceOf(first.Next)
 		film = s.Upload(t, worker, second, models.ArtifactFinalVideo, []byte("another"))
 		_, err = s.Holder.Complete(t.Context(), worker, second, jobs.Completion{Video: &film})
 		require.NoError(t, err)
@@ -242,14 +233,14 @@ func TestComplete(t *testing.T) {
 	t.Run("EndsACancelledJobCancelled", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 
 		for range 2 {
 			_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
-			jobstest.RequireCode(t, err, jobs.CodeConflict)
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
 		}
 
 		stored := s.Reload(t, job.ID)
@@ -266,7 +257,7 @@ func TestCommitCheckpoint(t *testing.T) {
 	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		bad := badObjects(t, s, worker, fence, models.ArtifactCheckpoint)
 		before := s.Dump(t)
 
@@ -286,7 +277,7 @@ func TestCommitCheckpoint(t *testing.T) {
 	t.Run("CommitsOnce", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		first := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("one"))
 		second := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("two"))
 		commit := func(o jobs.UploadedObject, step int) {
@@ -309,7 +300,7 @@ func TestCommitCheckpoint(t *testing.T) {
 	t.Run("IsWhatTheNextAttemptIsHandedNewestFirst", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		for step := 1; step <= 3; step++ {
 			o := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(step)})
 			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
@@ -333,7 +324,7 @@ func TestCommitCheckpoint(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, *attempt.ResumedFromStep)
 		_, err = s.Holder.RejectCheckpoint(t.Context(), worker, nextFence, models.NewArtifactID(), "")
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		s.RequireInvariants(t)
 	})
 }
@@ -345,7 +336,7 @@ func TestFail(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(2) })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(2) })
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 
@@ -376,7 +367,7 @@ func TestFail(t *testing.T) {
 	t.Run("QueuesADueJobOnceFromManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
@@ -402,7 +393,7 @@ func TestFail(t *testing.T) {
 	t.Run("NeverTriesWhatCannotSucceed", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 
 		end, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such seed", LeaseNext: true})
 
@@ -416,7 +407,7 @@ func TestFail(t *testing.T) {
 	t.Run("RefusesABadRetryAfter", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		for _, seconds := range []int{-1, 24*60*60 + 1} {
 			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailRateLimited, RetryAfterSeconds: &seconds})
 			jobstest.RequireInvalid(t, err, "retryAfterSeconds")
@@ -431,7 +422,7 @@ func TestRelease(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(1) })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.MaxAttempts = new(1) })
 		worker := s.Worker(t, "one")
 
 		for range 3 {
@@ -451,7 +442,7 @@ func TestRelease(t *testing.T) {
 	t.Run("IsOnlyForWhatIsNotTheJobsFault", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		before := s.Dump(t)
 		for _, class := range []models.FailureClass{models.FailTransient, models.FailModelCrash, models.FailInvalidInput, ""} {
 			_, err := s.Holder.Release(t.Context(), worker, fence, class)

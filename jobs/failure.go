@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 )
 
@@ -19,7 +22,7 @@ const (
 
 // failed decides what becomes of the job of an attempt that has just ended
 // FAILED.
-func (l *held) failed(ctx context.Context, catalogue *Catalogue, f Failure) error {
+func (l *held) failed(ctx context.Context, catalogue *catalogue.Catalogue, f Failure) error {
 	job, class, reason := l.job, f.Class, f.Message
 	job.FailureClass, job.FailureReason = class, reason
 	plan := planRetry(failures{
@@ -54,7 +57,7 @@ func (l *held) failed(ctx context.Context, catalogue *Catalogue, f Failure) erro
 func (l *held) retryLater(class models.FailureClass, reason string, delay time.Duration) error {
 	job := l.job
 	job.RunAt = l.change.now.Add(delay)
-	l.change.note(models.EventRetryScheduled, payload{
+	l.change.note(models.EventRetryScheduled, Payload{
 		"class": class, "reason": reason, "failures": job.Failures, "runAt": job.RunAt.UTC().Format(time.RFC3339Nano),
 	})
 	job.CurrentAttemptID = ""
@@ -77,7 +80,7 @@ func (l *held) suspectCheckpoint(ctx context.Context) error {
 // its place.
 func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reason string) error {
 	if err := models.RejectCheckpoint(ctx, l.change.tx, l.job.ID, id); err != nil {
-		return orNotFound(err, "checkpoint")
+		return apierror.OrNotFound(err, "checkpoint")
 	}
 	left, err := models.ListCheckpoints(ctx, l.change.tx, l.job.ID, 1)
 	if err != nil {
@@ -87,15 +90,15 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 	if len(left) > 0 {
 		l.job.LatestCheckpointID = left[0].ID
 	}
-	l.change.note(models.EventProgress, payload{
-		"class": models.FailCheckpointCorrupt, "artifact": id, "reason": clip(printable(reason), maxReasonBytes),
+	l.change.note(models.EventProgress, Payload{
+		"class": models.FailCheckpointCorrupt, "artifact": id, "reason": text.Clip(text.Printable(reason), maxReasonBytes),
 	})
 	return nil
 }
 
 // outgrow sends a job that ran out of memory to larger GPUs, if its model names
 // any.
-func (l *held) outgrow(catalogue *Catalogue) {
+func (l *held) outgrow(catalogue *catalogue.Catalogue) {
 	model, err := catalogue.Model(l.job.Model)
 	if err != nil {
 		return // no longer in the catalogue: the same GPU again

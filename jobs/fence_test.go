@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -21,28 +22,28 @@ func TestFence(t *testing.T) {
 		worker, other := s.Worker(t, "one"), s.Worker(t, "two")
 		_, mine := s.Lease(t, worker)
 		_, theirs := s.Lease(t, other)
-		o := uploadAll(t, s, worker, mine)
+		o := jobstest.UploadAll(t, s, worker, mine)
 		before := s.Dump(t)
 
 		for name, c := range map[string]struct {
 			p    jobs.Principal
 			f    jobs.Fence
-			code jobs.Code
+			code apierror.Code
 		}{
-			"a wrong token":                  {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: models.NewFencingToken()}, jobs.CodeLeaseLost},
-			"no token":                       {worker, jobs.Fence{AttemptID: mine.AttemptID}, jobs.CodeLeaseLost},
-			"a malformed token":              {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "' OR 1=1 --"}, jobs.CodeLeaseLost},
-			"a token with a prefix":          {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "urn:uuid:" + mine.Token}, jobs.CodeLeaseLost},
-			"another job's token":            {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: theirs.Token}, jobs.CodeLeaseLost},
-			"another worker":                 {other, mine, jobs.CodeNotFound},
-			"another worker's attempt":       {worker, theirs, jobs.CodeNotFound},
-			"another attempt under my token": {worker, jobs.Fence{AttemptID: theirs.AttemptID, Token: mine.Token}, jobs.CodeNotFound},
-			"an unknown attempt":             {worker, jobs.Fence{AttemptID: models.NewAttemptID(), Token: mine.Token}, jobs.CodeNotFound},
-			"a malformed attempt":            {worker, jobs.Fence{AttemptID: "att_1", Token: mine.Token}, jobs.CodeNotFound},
-			"another kind of id":             {worker, jobs.Fence{AttemptID: models.AttemptID(models.NewJobID()), Token: mine.Token}, jobs.CodeNotFound},
-			"an enrolment key":               {s.Enrolment, mine, jobs.CodeForbidden},
-			"the job's owner":                {s.Client, mine, jobs.CodeForbidden},
-			"an admin":                       {s.Admin, mine, jobs.CodeForbidden},
+			"a wrong token":                  {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: models.NewFencingToken()}, apierror.CodeLeaseLost},
+			"no token":                       {worker, jobs.Fence{AttemptID: mine.AttemptID}, apierror.CodeLeaseLost},
+			"a malformed token":              {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "' OR 1=1 --"}, apierror.CodeLeaseLost},
+			"a token with a prefix":          {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: "urn:uuid:" + mine.Token}, apierror.CodeLeaseLost},
+			"another job's token":            {worker, jobs.Fence{AttemptID: mine.AttemptID, Token: theirs.Token}, apierror.CodeLeaseLost},
+			"another worker":                 {other, mine, apierror.CodeNotFound},
+			"another worker's attempt":       {worker, theirs, apierror.CodeNotFound},
+			"another attempt under my token": {worker, jobs.Fence{AttemptID: theirs.AttemptID, Token: mine.Token}, apierror.CodeNotFound},
+			"an unknown attempt":             {worker, jobs.Fence{AttemptID: models.NewAttemptID(), Token: mine.Token}, apierror.CodeNotFound},
+			"a malformed attempt":            {worker, jobs.Fence{AttemptID: "att_1", Token: mine.Token}, apierror.CodeNotFound},
+			"another kind of id":             {worker, jobs.Fence{AttemptID: models.AttemptID(models.NewJobID()), Token: mine.Token}, apierror.CodeNotFound},
+			"an enrolment key":               {s.Enrolment, mine, apierror.CodeForbidden},
+			"the job's owner":                {s.Client, mine, apierror.CodeForbidden},
+			"an admin":                       {s.Admin, mine, apierror.CodeForbidden},
 		} {
 			for verb, call := range fencedVerbs {
 				err := call(t, s, c.p, c.f, o)
@@ -61,7 +62,7 @@ func TestFence(t *testing.T) {
 		s.Submit(t)
 		zombie, heir := s.Worker(t, "one"), s.Worker(t, "two")
 		_, stale := s.Lease(t, zombie)
-		o := uploadAll(t, s, zombie, stale)
+		o := jobstest.UploadAll(t, s, zombie, stale)
 		s.ExpireLease(t, stale.AttemptID)
 		_, err := s.Reaper.Reap(t.Context())
 		require.NoError(t, err)
@@ -71,7 +72,7 @@ func TestFence(t *testing.T) {
 		for verb, call := range fencedVerbs {
 			err := call(t, s, zombie, stale, o)
 
-			require.ErrorIs(t, err, jobs.ErrLeaseLost, verb)
+			require.ErrorIs(t, err, apierror.ErrLeaseLost, verb)
 			require.Equal(t, before, s.Dump(t), verb)
 		}
 	})
@@ -87,7 +88,7 @@ func TestFence(t *testing.T) {
 				s.Submit(t)
 				worker := s.Worker(t, "one")
 				_, fence := s.Lease(t, worker)
-				o := uploadAll(t, s, worker, fence)
+				o := jobstest.UploadAll(t, s, worker, fence)
 				s.ExpireLease(t, fence.AttemptID)
 
 				require.NoError(t, fencedVerbs[verb](t, s, worker, fence, o))

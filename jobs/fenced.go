@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -49,11 +51,11 @@ func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 	return h.run(ctx, &h.ending, c, true)
 }
 
-func (h *Holder) run(ctx context.Context, with *gather[*fencedCall], c *fencedCall, ends bool) (*held, error) {
+func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fencedCall, ends bool) (*held, error) {
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
-	err := with.do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
+	err := with.Do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
 		return h.together(ctx, calls, ends, alone)
 	})
 	if err != nil {
@@ -133,19 +135,19 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, h
 		}
 		return saveHeld(ctx, tx, changed, last)
 	}
-	err := inTx(ctx, h.DB, act)
+	err := InTx(ctx, h.DB, act)
 	if errors.Is(err, sql.ErrNoRows) { // who has to hear of an end came while it was waited for
 		last = false
-		err = inTx(ctx, h.DB, act)
+		err = InTx(ctx, h.DB, act)
 	}
 	if err != nil {
 		return err
 	}
-	var changes []*change
+	var changes []*Change
 	for _, l := range changed {
 		changes = append(changes, l.change)
 	}
-	h.Leaser.Notifier.after(ctx, changes...)
+	h.Leaser.Notifier.After(ctx, changes...)
 	h.explain(ctx, lost)
 	return nil
 }
@@ -204,7 +206,7 @@ func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 		if err != nil {
 			c.err = fmt.Errorf("read the attempt: %w", err)
 		} else if c.err = c.fence.check(c.p, found[c.fence.AttemptID]); c.err == nil {
-			c.err = ErrLeaseLost
+			c.err = apierror.ErrLeaseLost
 		}
 	}
 }

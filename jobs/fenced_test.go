@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("GiveTheSameAnswerToWhoEndsAnAttemptTwice", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		complete := func() error {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
@@ -80,7 +81,7 @@ func TestCallsInOneBatch(t *testing.T) {
 
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])
-		require.ErrorIs(t, errs[2], jobs.ErrLeaseLost)
+		require.ErrorIs(t, errs[2], apierror.ErrLeaseLost)
 		require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
 		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
@@ -91,7 +92,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("GiveTheSameAnswerToWhoHandsACancelledJobBackTwice", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		release := func() error {
@@ -112,7 +113,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("AreRefusedOneByOne", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		s.Submit(t)
 		other := s.Worker(t, "two")
 		lease, theirs := s.Lease(t, other)
@@ -124,10 +125,10 @@ func TestCallsInOneBatch(t *testing.T) {
 			requesting(t, s, worker, jobs.Fence{AttemptID: fence.AttemptID, Token: theirs.Token}),
 			reporting(t, s, other, theirs, 20))
 
-		require.ErrorIs(t, errs[0], jobs.ErrLeaseLost)
+		require.ErrorIs(t, errs[0], apierror.ErrLeaseLost)
 		require.NoError(t, errs[1])
-		jobstest.RequireCode(t, errs[2], jobs.CodeNotFound)
-		require.ErrorIs(t, errs[3], jobs.ErrLeaseLost)
+		jobstest.RequireCode(t, errs[2], apierror.CodeNotFound)
+		require.ErrorIs(t, errs[3], apierror.ErrLeaseLost)
 		require.NoError(t, errs[4])
 		require.Equal(t, 10.0, s.Reload(t, job.ID).Progress.Percent)
 		require.Equal(t, 20.0, s.Reload(t, lease.Job.ID).Progress.Percent)
@@ -138,7 +139,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("AreCarriedOutOnceEvenIfTheRefusedCannotBeToldWhy", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		// From the commit on, attempts cannot be read.
 		s.Exec(t, `CREATE FUNCTION blind() RETURNS trigger LANGUAGE plpgsql AS $$
 			BEGIN ALTER TABLE job_attempts RENAME COLUMN log_id TO hidden; RETURN NULL; END $$`)
@@ -157,7 +158,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("CommitACheckpointOnce", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		first := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("one"))
 		second := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("two"))
 
@@ -184,7 +185,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("AreIssuedKeysUpToTheAttemptsLimit", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		s.Exec(t, "UPDATE job_attempts SET uploads = 3998 WHERE id = ?", fence.AttemptID)
 
 		errs := inOneBatch(t, s, nil, requesting(t, s, worker, fence), requesting(t, s, worker, fence), requesting(t, s, worker, fence),
@@ -192,9 +193,9 @@ func TestCallsInOneBatch(t *testing.T) {
 
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])
-		jobstest.RequireCode(t, errs[2], jobs.CodeConflict)
+		jobstest.RequireCode(t, errs[2], apierror.CodeConflict)
 		require.NoError(t, errs[3])
-		jobstest.RequireCode(t, requesting(t, s, worker, fence)(), jobs.CodeConflict)
+		jobstest.RequireCode(t, requesting(t, s, worker, fence)(), apierror.CodeConflict)
 		require.Equal(t, 2, s.Count(t, "uploads"))
 		attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 		require.NoError(t, err)
@@ -204,14 +205,14 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("KeepNothingThatWasDeletedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		gone := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("one"))
 		there := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("two"))
 
 		errs := inOneBatch(t, s, func() { s.Exec(t, "DELETE FROM uploads WHERE object_key = ?", gone.ObjectKey) },
 			committing(t, s, worker, fence, gone, 1), committing(t, s, worker, fence, there, 2))
 
-		jobstest.RequireCode(t, errs[0], jobs.CodeChecksumMismatch)
+		jobstest.RequireCode(t, errs[0], apierror.CodeChecksumMismatch)
 		require.NoError(t, errs[1])
 		kept, err := models.ListCheckpoints(t.Context(), s.DB, job.ID, 9)
 		require.NoError(t, err)
@@ -223,7 +224,7 @@ func TestCallsInOneBatch(t *testing.T) {
 	t.Run("WaitForTheKeyThatSomebodyDeletes", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		o := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("one"))
 		var done sync.WaitGroup
 		var committed error
@@ -238,14 +239,14 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.NoError(t, err)
 		done.Wait()
 
-		jobstest.RequireCode(t, committed, jobs.CodeChecksumMismatch)
+		jobstest.RequireCode(t, committed, apierror.CodeChecksumMismatch)
 		require.Zero(t, s.Count(t, "artifacts"))
 	})
 
 	t.Run("DoNotFailForOneThatDoes", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		s.Submit(t)
 		other := s.Worker(t, "two")
 		lease, theirs := s.Lease(t, other)

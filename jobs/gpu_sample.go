@@ -3,6 +3,8 @@ package jobs
 import (
 	"cmp"
 	"slices"
+
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // GPUSample is one GPU at one moment.
@@ -18,7 +20,7 @@ type GPUSample struct {
 }
 
 const (
-	maxGPUs        = 64
+	MaxGPUs        = 64
 	maxGPUMemory   = 1 << 60
 	maxTemperature = 200
 	maxXid         = 1000
@@ -27,14 +29,14 @@ const (
 // utilization lists the samples' utilization in the order of the GPUs, or nil if
 // there are none. It returns INVALID_INPUT for samples that cannot be.
 func utilization(samples []GPUSample) ([]float64, error) {
-	if len(samples) > maxGPUs {
-		return nil, invalid("gpus", "There may be %d GPUs.", maxGPUs)
+	if len(samples) > MaxGPUs {
+		return nil, apierror.Invalid("gpus", "There may be %d GPUs.", MaxGPUs)
 	}
 	ordered := slices.SortedFunc(slices.Values(samples), func(a, b GPUSample) int { return cmp.Compare(a.Index, b.Index) })
 	var all []float64
 	for i, s := range ordered {
 		if i > 0 && ordered[i-1].Index == s.Index {
-			return nil, invalid("gpus", "There are two samples of GPU %d.", s.Index)
+			return nil, apierror.Invalid("gpus", "There are two samples of GPU %d.", s.Index)
 		}
 		if err := s.valid(); err != nil {
 			return nil, err
@@ -46,16 +48,16 @@ func utilization(samples []GPUSample) ([]float64, error) {
 
 func (s *GPUSample) valid() error {
 	switch {
-	case s.Index < 0 || s.Index >= maxGPUs:
-		return invalid("gpus", "The index of a GPU must be from 0 to %d.", maxGPUs-1)
+	case s.Index < 0 || s.Index >= MaxGPUs:
+		return apierror.Invalid("gpus", "The index of a GPU must be from 0 to %d.", MaxGPUs-1)
 	case !(s.Utilization >= 0 && s.Utilization <= 1):
-		return invalid("gpus", "The utilization of GPU %d must be from 0 to 1.", s.Index)
+		return apierror.Invalid("gpus", "The utilization of GPU %d must be from 0 to 1.", s.Index)
 	case s.MemoryUsedBytes != nil && (*s.MemoryUsedBytes < 0 || *s.MemoryUsedBytes > maxGPUMemory):
-		return invalid("gpus", "memoryUsedBytes of GPU %d must be from 0 to %d.", s.Index, maxGPUMemory)
+		return apierror.Invalid("gpus", "memoryUsedBytes of GPU %d must be from 0 to %d.", s.Index, maxGPUMemory)
 	case s.TemperatureC != nil && !(*s.TemperatureC >= -maxTemperature && *s.TemperatureC <= maxTemperature):
-		return invalid("gpus", "temperatureC of GPU %d must be from %d to %d.", s.Index, -maxTemperature, maxTemperature)
+		return apierror.Invalid("gpus", "temperatureC of GPU %d must be from %d to %d.", s.Index, -maxTemperature, maxTemperature)
 	case s.Xid != nil && (*s.Xid < 0 || *s.Xid > maxXid):
-		return invalid("gpus", "xid of GPU %d must be from 0 to %d.", s.Index, maxXid)
+		return apierror.Invalid("gpus", "xid of GPU %d must be from 0 to %d.", s.Index, maxXid)
 	}
 	return nil
 }

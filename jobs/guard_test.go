@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -17,8 +18,8 @@ func TestSchema(t *testing.T) {
 	t.Run("RefusesWhatBreaksAnInvariant", func(t *testing.T) {
 		t.Parallel()
 
-		s, held, worker, fence := leased(t)
-		o := uploadAll(t, s, worker, fence)
+		s, held, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
 		waiting := s.Submit(t)
 		idle := s.Worker(t, "two")
 		done := s.Submit(t)
@@ -63,7 +64,7 @@ func TestSchema(t *testing.T) {
 			"an event number twice":                    {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'PROGRESS')", []any{held.ID}},
 			"two terminal events of a run":             {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 99, 1, 'FAILED')", []any{completed}},
 			"an artifact of the same object":           {"INSERT INTO artifacts SELECT gen_random_uuid(), job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type FROM artifacts WHERE id = ?", []any{end.Job.ResultID}},
-			"a checkpoint without its step":            {"UPDATE artifacts SET step = NULL WHERE id = ?", []any{o.committed}},
+			"a checkpoint without its step":            {"UPDATE artifacts SET step = NULL WHERE id = ?", []any{o.Committed}},
 			"a terminated worker with a token":         {"UPDATE workers SET status = 'TERMINATED', ended_at = now() WHERE id = ?", []any{idle.WorkerID}},
 			"a terminated worker without an end":       {"UPDATE workers SET status = 'TERMINATED', token_hash = NULL WHERE id = ?", []any{idle.WorkerID}},
 			"two workers at one place":                 {"UPDATE workers SET provider_instance_id = 'one' WHERE id = ?", []any{idle.WorkerID}},
@@ -99,7 +100,7 @@ func TestKeys(t *testing.T) {
 			jwt("none", ""), jwt("HS256", strings.Repeat("s", 32)),
 		} {
 			_, err := s.Keys.Authenticate(t.Context(), bad)
-			require.ErrorIs(t, err, jobs.ErrUnauthenticated, "%q", bad)
+			require.ErrorIs(t, err, apierror.ErrUnauthenticated, "%q", bad)
 		}
 		session, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
 		require.NoError(t, err)
@@ -107,7 +108,7 @@ func TestKeys(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.RoleOperator, operator.Role)
 		_, err = s.Keys.LogIn(t.Context(), secret, "")
-		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID))
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, operator.KeyID))
@@ -115,11 +116,11 @@ func TestKeys(t *testing.T) {
 
 		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleAdmin} {
 			_, err := s.Keys.Authenticate(t.Context(), s.Secrets[role])
-			require.ErrorIs(t, err, jobs.ErrUnauthenticated, role)
+			require.ErrorIs(t, err, apierror.ErrUnauthenticated, role)
 		}
 		_, err = s.Keys.Session(t.Context(), session)
-		require.ErrorIs(t, err, jobs.ErrUnauthenticated, "a revoked key ends its sessions")
-		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), s.Admin, models.NewKeyID()), jobs.CodeNotFound)
+		require.ErrorIs(t, err, apierror.ErrUnauthenticated, "a revoked key ends its sessions")
+		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), s.Admin, models.NewKeyID()), apierror.CodeNotFound)
 		var secrets int
 		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM api_keys k WHERE to_jsonb(k)::text LIKE ?", "%"+secret+"%").Scan(t.Context(), &secrets))
 		require.Zero(t, secrets, "the secret itself is not kept")
@@ -142,7 +143,7 @@ func TestKeys(t *testing.T) {
 			require.NoError(t, err)
 			end(token)
 			_, err = s.Keys.Session(t.Context(), token)
-			require.ErrorIs(t, err, jobs.ErrUnauthenticated, name)
+			require.ErrorIs(t, err, apierror.ErrUnauthenticated, name)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -13,7 +14,7 @@ import (
 // worker's GPUs, or nil.
 func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
 	answer, err := h.heartbeat(ctx, p, f, samples)
-	return answer, wrap(err, "heartbeat of attempt %s", f.AttemptID)
+	return answer, apierror.Wrap(err, "heartbeat of attempt %s", f.AttemptID)
 }
 
 func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
@@ -39,14 +40,14 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 	}
 	says.Hold = models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
 	b := &beat{LeaseBeat: says}
-	if err := h.beats.do(ctx, b, 1, h.beatAll); err != nil {
+	if err := h.beats.Do(ctx, b, 1, h.beatAll); err != nil {
 		return nil, err
 	}
 	if b.found == nil && b.err == nil { // the first one of an attempt, or none of the caller's
 		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}
-		if err := h.beats.do(ctx, b, 1, h.beatAll); err != nil {
+		if err := h.beats.Do(ctx, b, 1, h.beatAll); err != nil {
 			return nil, err
 		}
 	}
@@ -54,7 +55,7 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 	case b.err != nil:
 		return nil, b.err
 	case b.found == nil: // it ended since
-		return nil, ErrLeaseLost
+		return nil, apierror.ErrLeaseLost
 	}
 	found := b.found
 	answer := &Answer{LeaseExpiresAt: found.LeaseExpiresAt, Directive: directive(

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -24,12 +27,12 @@ type Fence struct {
 type Holder struct {
 	DB        *bun.DB
 	Objects   Objects
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 	Leaser    *Leaser
 
-	beats           gather[*beat]
-	keys            gather[*issue]
-	keeping, ending gather[*fencedCall]
+	beats           batch.Group[*beat]
+	keys            batch.Group[*issue]
+	keeping, ending batch.Group[*fencedCall]
 }
 
 // holderRest is how long the calls of one verb come together that a job has many of.
@@ -40,13 +43,13 @@ const maxLookUps = 4
 const holderRest = 50 * time.Millisecond
 
 // NewHolder returns a holder.
-func NewHolder(db *bun.DB, objects Objects, catalogue *Catalogue, leaser *Leaser) *Holder {
+func NewHolder(db *bun.DB, objects Objects, catalogue *catalogue.Catalogue, leaser *Leaser) *Holder {
 	return &Holder{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
-		beats:   gather[*beat]{rest: holderRest},
-		keys:    gather[*issue]{rest: holderRest, most: maxLookUps},
-		keeping: gather[*fencedCall]{rest: holderRest},
-		ending:  gather[*fencedCall]{eager: true},
+		beats:   batch.Group[*beat]{Rest: holderRest},
+		keys:    batch.Group[*issue]{Rest: holderRest, Most: maxLookUps},
+		keeping: batch.Group[*fencedCall]{Rest: holderRest},
+		ending:  batch.Group[*fencedCall]{Eager: true},
 	}
 }
 
@@ -62,7 +65,7 @@ type held struct {
 	worker  *models.Worker
 	job     *models.Job
 	attempt *models.Attempt
-	change  *change
+	change  *Change
 
 	wasWorker  models.Worker
 	wasAttempt models.Attempt
@@ -80,9 +83,9 @@ type held struct {
 func (f Fence) check(p Principal, found *models.Attempt) error {
 	switch {
 	case found == nil || found.WorkerID != p.WorkerID:
-		return notFound("attempt")
+		return apierror.NotFound("attempt")
 	case !f.Token.Valid() || found.FencingToken != f.Token:
-		return ErrLeaseLost
+		return apierror.ErrLeaseLost
 	}
 	return nil
 }
@@ -91,9 +94,9 @@ func (f Fence) check(p Principal, found *models.Attempt) error {
 func (f Fence) askedBy(p Principal) error {
 	switch {
 	case p.WorkerID == "":
-		return forbidden("This call takes the worker's own token, which registerWorker returned.")
+		return apierror.Forbidden("This call takes the worker's own token, which registerWorker returned.")
 	case !f.AttemptID.Valid():
-		return notFound("attempt")
+		return apierror.NotFound("attempt")
 	}
 	return nil
 }
@@ -106,7 +109,7 @@ func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	}
 	attempt, err := models.GetAttempt(ctx, db, f.AttemptID)
 	if err != nil {
-		return nil, orNotFound(err, "attempt")
+		return nil, apierror.OrNotFound(err, "attempt")
 	}
 	return attempt, f.check(p, attempt)
 }
@@ -115,7 +118,7 @@ func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attempt, error) {
 	attempt, err := f.find(ctx, db, p)
 	if err == nil && !attempt.EndedAt.IsZero() {
-		return nil, ErrLeaseLost
+		return nil, apierror.ErrLeaseLost
 	}
 	return attempt, err
 }
@@ -140,7 +143,7 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	if l := all[attempt.ID]; l != nil {
 		return l, nil
 	}
-	return nil, ErrLeaseLost
+	return nil, apierror.ErrLeaseLost
 }
 
 // lockAll locks all rows of leases; ends tells that their jobs may end. One that is
@@ -223,7 +226,7 @@ func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.t
 // that it cannot.
 func saveHeld(ctx context.Context, tx bun.Tx, all []*held, last bool) error {
 	w := models.Writes{Last: last && !slices.ContainsFunc(all, (*held).followed)}
-	var changes []*change
+	var changes []*Change
 	for _, h := range all {
 		if was := h.wasWorker.Status; h.worker.Status != was && !CanWorkerMove(was, h.worker.Status) {
 			return fmt.Errorf("worker %s cannot go from %s to %s", h.worker.ID, was, h.worker.Status)
@@ -250,7 +253,7 @@ func directive(job models.JobID, cancelled time.Time, why string, status models.
 	if !cancelled.IsZero() {
 		return Directive{Action: DirectCancel, Reason: why, JobID: job}
 	}
-	if d := drainDirective(status, drainReason, deadline); d != nil {
+	if d := DrainDirective(status, drainReason, deadline); d != nil {
 		return *d
 	}
 	return Directive{Action: DirectContinue}

@@ -55,7 +55,7 @@ func TestSubmit_WhileItsEqualIsUnderWay(t *testing.T) {
 
 	later := time.Now().Add(time.Hour)
 	for way, expires := range map[string]*time.Time{"": nil, "_OfAJobThatIsReadFor": &later} {
-		in := request()
+		in := jobstest.Submission()
 		in.IdempotencyKey, in.ExpiresAt = new("order 7"), expires
 
 		t.Run("IsGivenItsJobOnceThatIsThere"+way, func(t *testing.T) {

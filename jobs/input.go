@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/picture"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -39,16 +41,16 @@ type InputUpload struct {
 const (
 	// referenceParam is the parameter that names an input.
 	referenceParam = "referenceImage"
-	referenceField = "params." + referenceParam
+	ReferenceField = "params." + referenceParam
 	// maxPendingInputs bounds how many inputs of an account may be announced and
 	// not yet used.
 	maxPendingInputs = 1000
 
-	inputsFolder = "inputs/"
+	InputsFolder = "inputs/"
 )
 
-var errInputsFull = &Error{
-	Code: CodeQuotaExceeded, RetryAfterSeconds: 3600,
+var errInputsFull = &apierror.Error{
+	Code: apierror.CodeQuotaExceeded, RetryAfterSeconds: 3600,
 	Message: fmt.Sprintf("This account has asked for %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs),
 }
 
@@ -58,9 +60,9 @@ var errInputsFull = &Error{
 func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
 	switch {
 	case !slices.Contains(picture.ContentTypes, contentType):
-		return nil, invalid("contentType", "The content type of an image must be %s.", strings.Join(picture.ContentTypes, ", "))
+		return nil, apierror.Invalid("contentType", "The content type of an image must be %s.", strings.Join(picture.ContentTypes, ", "))
 	case sizeBytes < 1 || sizeBytes > picture.MaxBytes:
-		return nil, invalid("sizeBytes", "An image may have 1 to %d bytes.", picture.MaxBytes)
+		return nil, apierror.Invalid("sizeBytes", "An image may have 1 to %d bytes.", picture.MaxBytes)
 	}
 	if err := validChecksum(checksum); err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 	}
 	link, err := i.Objects.LinkUpload(ctx, upload(issued), UploadTTL)
 	if err != nil {
-		return nil, storeAway(ctx, err)
+		return nil, StoreAway(ctx, err)
 	}
 	return &InputUpload{issued.ArtifactID, issued.ObjectKey, link}, nil
 }
@@ -89,17 +91,17 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body io.Reader) (*models.Artifact, error) {
 	data, err := io.ReadAll(io.LimitReader(body, picture.MaxBytes+1))
 	if err != nil {
-		return nil, invalid("", "The image did not arrive whole.")
+		return nil, apierror.Invalid("", "The image did not arrive whole.")
 	}
 	info, err := picture.Check(ctx, data)
 	if fault := picture.Fault(""); errors.As(err, &fault) {
-		return nil, invalid("", "The image cannot be used: %s.", fault)
+		return nil, apierror.Invalid("", "The image cannot be used: %s.", fault)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if contentType != "" && contentType != info.ContentType {
-		return nil, invalid("", "The image is said to be %s, but it is %s.", clip(contentType, 64), info.ContentType)
+		return nil, apierror.Invalid("", "The image is said to be %s, but it is %s.", text.Clip(contentType, 64), info.ContentType)
 	}
 	return i.store(ctx, p.AccountID, data, info)
 }
@@ -111,7 +113,7 @@ func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byt
 		return nil, err
 	}
 	if err := i.Objects.Write(ctx, upload(issued), data); err != nil {
-		return nil, storeAway(ctx, err)
+		return nil, StoreAway(ctx, err)
 	}
 	return i.keep(ctx, issued.ArtifactID, info)
 }
@@ -122,7 +124,7 @@ func (i *Inputs) issue(ctx context.Context, account models.AccountID, contentTyp
 		ObjectKey: inputKey(account, id), AccountID: account, ArtifactID: id, Type: models.ArtifactInput,
 		ContentType: contentType, SizeBytes: size, Checksum: checksum,
 	}
-	return issued, wrap(models.InsertUpload(ctx, i.DB, issued), "issue the key of an input")
+	return issued, apierror.Wrap(models.InsertUpload(ctx, i.DB, issued), "issue the key of an input")
 }
 
 func upload(issued *models.IssuedUpload) Upload {
@@ -131,7 +133,7 @@ func upload(issued *models.IssuedUpload) Upload {
 
 func inputKey(account models.AccountID, id models.ArtifactID) string {
 	spread := sha256.Sum256([]byte(id))
-	return fmt.Sprintf("%s%s/%s/%s", inputsFolder, hex.EncodeToString(spread[:1]), account, id)
+	return fmt.Sprintf("%s%s/%s/%s", InputsFolder, hex.EncodeToString(spread[:1]), account, id)
 }
 
 func crc32c(data []byte) string {
@@ -157,12 +159,12 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.In
 		}
 		return found[0], nil
 	}
-	return a, wrap(err, "keep input %s", id)
+	return a, apierror.Wrap(err, "keep input %s", id)
 }
 
 // errNoInput is the answer for an image that there is not, or not for this
 // account.
-var errNoInput = &Error{Code: CodeNotFound, Field: referenceField, Message: "There is no such image (" + referenceField + ")."}
+var errNoInput = &apierror.Error{Code: apierror.CodeNotFound, Field: ReferenceField, Message: "There is no such image (" + ReferenceField + ")."}
 
 // reference is how a job's params name the image that it begins from: as an
 // artifact, or as a URL. It is empty for a job that begins from none.
@@ -201,7 +203,7 @@ func (i *Inputs) check(ctx context.Context, account models.AccountID, params jso
 	id, ok := ref.artifact()
 	if !ok {
 		if err := i.Remote.Check(string(ref)); err != nil {
-			return invalid(referenceField, "%s is neither the id of an uploaded image (art_…) nor a URL to fetch one from: %s", referenceField, err)
+			return apierror.Invalid(ReferenceField, "%s is neither the id of an uploaded image (art_…) nor a URL to fetch one from: %s", ReferenceField, err)
 		}
 		return nil
 	}
@@ -210,7 +212,7 @@ func (i *Inputs) check(ctx context.Context, account models.AccountID, params jso
 	}
 	_, err := models.FindInput(ctx, i.DB, account, id)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return wrap(err, "read input %s", id)
+		return apierror.Wrap(err, "read input %s", id)
 	}
 	issued, err := models.FindInputUpload(ctx, i.DB, account, id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -232,24 +234,24 @@ func (i *Inputs) check(ctx context.Context, account models.AccountID, params jso
 func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload) (picture.Info, error) {
 	stored, err := i.Objects.Stat(ctx, issued.ObjectKey)
 	if errors.Is(err, ErrNoObject) {
-		return picture.Info{}, invalid(referenceField, "This image was not uploaded yet: send its bytes to the link that requestInputUpload gave.")
+		return picture.Info{}, apierror.Invalid(ReferenceField, "This image was not uploaded yet: send its bytes to the link that requestInputUpload gave.")
 	}
 	if err != nil {
-		return picture.Info{}, storeAway(ctx, err)
+		return picture.Info{}, StoreAway(ctx, err)
 	}
 	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
 		return picture.Info{}, mismatch("The store holds %d bytes with checksum %s, not the image that was announced.", stored.SizeBytes, stored.Checksum)
 	}
 	data, err := i.read(ctx, issued)
 	if err != nil {
-		return picture.Info{}, storeAway(ctx, err)
+		return picture.Info{}, StoreAway(ctx, err)
 	}
 	info, err := picture.Check(ctx, data)
 	if fault := picture.Fault(""); errors.As(err, &fault) {
-		return info, invalid(referenceField, "The uploaded image cannot be used: %s.", fault)
+		return info, apierror.Invalid(ReferenceField, "The uploaded image cannot be used: %s.", fault)
 	}
 	if err == nil && info.ContentType != issued.ContentType {
-		err = invalid(referenceField, "The image was announced as %s, but it is %s.", issued.ContentType, info.ContentType)
+		err = apierror.Invalid(ReferenceField, "The image was announced as %s, but it is %s.", issued.ContentType, info.ContentType)
 	}
 	return info, err
 }
@@ -280,16 +282,16 @@ func useInput(ctx context.Context, tx bun.Tx, job *models.Job) (fetch bool, err 
 		if errors.Is(err, sql.ErrNoRows) {
 			return false, errNoInput
 		}
-		return false, wrap(err, "use input %s", id)
+		return false, apierror.Wrap(err, "use input %s", id)
 	}
 	known, err := models.FindInputOf(ctx, tx, job.ID, string(ref))
 	if err == nil { // an earlier run fetched it
 		err = models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: known.ID, Reference: string(ref)})
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return true, wrap(models.InsertInputFetches(ctx, tx, job), "have the image fetched")
+		return true, apierror.Wrap(models.InsertInputFetches(ctx, tx, job), "have the image fetched")
 	}
-	return false, wrap(err, "read the image of job %s", job.ID)
+	return false, apierror.Wrap(err, "read the image of job %s", job.ID)
 }
 
 // inputOf returns the image that a job begins from; nil if there is none.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/picture"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -51,9 +53,9 @@ const (
 	fetchClaim = 3 * time.Minute
 	// fetchEvery is how often a process looks for images to fetch.
 	fetchEvery = 500 * time.Millisecond
-	// maxFetchTries is how often an image is asked for: after 5 s, 10 s, 20 s and
+	// MaxFetchTries is how often an image is asked for: after 5 s, 10 s, 20 s and
 	// 40 s once more.
-	maxFetchTries   = 5
+	MaxFetchTries   = 5
 	firstFetchPause = 5 * time.Second
 	// ownFaultPause is when to go on after a fault that is not the image's.
 	ownFaultPause = 5 * time.Second
@@ -67,7 +69,7 @@ func (f *InputFetcher) Run(ctx context.Context) error {
 	slots := make(chan struct{}, fetchesAtOnce)
 	var fetches sync.WaitGroup
 	defer fetches.Wait()
-	return Every(ctx, "fetch images", fetchEvery, func(ctx context.Context) error {
+	return periodic.Every(ctx, "fetch images", fetchEvery, func(ctx context.Context) error {
 		claimed, err := f.claim(ctx, cap(slots)-len(slots))
 		for _, fetch := range claimed {
 			slots <- struct{}{}
@@ -97,7 +99,7 @@ func (f *InputFetcher) claim(ctx context.Context, most int) ([]*models.InputFetc
 		return nil, nil
 	}
 	claimed, err := models.ClaimInputFetches(ctx, f.Inputs.DB, most, accountFetches, fetchClaim)
-	return claimed, wrap(err, "claim images to fetch")
+	return claimed, apierror.Wrap(err, "claim images to fetch")
 }
 
 // fetch does one claimed fetch. What is no fault of the image's is returned, and
@@ -135,16 +137,16 @@ func (f *InputFetcher) fetchFor(ctx context.Context, fetch *models.InputFetch, j
 	var away *RemoteError
 	var fault picture.Fault
 	switch {
-	case errors.As(err, &away) && away.Passing && fetch.Tries < maxFetchTries:
+	case errors.As(err, &away) && away.Passing && fetch.Tries < MaxFetchTries:
 		fetch.Problem = away.Reason
 		return models.PostponeInputFetch(ctx, f.Inputs.DB, fetch, true, firstFetchPause<<(fetch.Tries-1))
 	case errors.As(err, &away):
-		return f.settle(ctx, fetch, job, func(_ context.Context, c *change) error {
-			return c.failed(models.FailInvalidInput, "the image at "+referenceField+" cannot be fetched: "+away.Reason)
+		return f.settle(ctx, fetch, job, func(_ context.Context, c *Change) error {
+			return c.failed(models.FailInvalidInput, "the image at "+ReferenceField+" cannot be fetched: "+away.Reason)
 		})
 	case errors.As(err, &fault):
-		return f.settle(ctx, fetch, job, func(_ context.Context, c *change) error {
-			return c.failed(models.FailInvalidInput, "the image at "+referenceField+" cannot be used: "+fault.Error())
+		return f.settle(ctx, fetch, job, func(_ context.Context, c *Change) error {
+			return c.failed(models.FailInvalidInput, "the image at "+ReferenceField+" cannot be used: "+fault.Error())
 		})
 	case err != nil:
 		return err
@@ -153,7 +155,7 @@ func (f *InputFetcher) fetchFor(ctx context.Context, fetch *models.InputFetch, j
 	if err != nil {
 		return err
 	}
-	return f.settle(ctx, fetch, job, func(ctx context.Context, c *change) error {
+	return f.settle(ctx, fetch, job, func(ctx context.Context, c *Change) error {
 		if readReference(c.job.Params) != ref {
 			return errReferenceEdited
 		}
@@ -172,9 +174,9 @@ var errReferenceEdited = errors.New("the job names another image now")
 
 // settle ends a fetch, and with it what its job waits for. A fetch that is
 // another's by now, or of a job that does not wait any more, changes nothing.
-func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job, act func(context.Context, *change) error) error {
-	var done *change
-	err := inTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
+func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job, act func(context.Context, *Change) error) error {
+	var done *Change
+	err := InTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
 			return err
@@ -203,7 +205,7 @@ func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, see
 		return nil
 	}
 	if err == nil && done != nil {
-		f.Notifier.after(ctx, done)
+		f.Notifier.After(ctx, done)
 	}
-	return wrap(err, "settle the image of job %s", seen.ID)
+	return apierror.Wrap(err, "settle the image of job %s", seen.ID)
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -74,7 +76,7 @@ func TestInputFetch(t *testing.T) {
 		lease, _ := s.Lease(t, s.Worker(t, "one"))
 
 		require.Equal(t, models.JobBlocked, job.Status)
-		require.Equal(t, jobs.WaitInput, waits[job.ID][0].Code)
+		require.Equal(t, query.WaitInput, waits[job.ID][0].Code)
 		require.Equal(t, []int{1, 0}, []int{first, second})
 		require.EqualValues(t, 1, from.calls.Load())
 		require.Equal(t, job.ID, lease.Job.ID)
@@ -269,7 +271,7 @@ func TestInputFetch(t *testing.T) {
 		_, err1 := s.Letters.Redrive(t.Context(), s.Admin, letter, jobs.Edit{Params: fromImage(string(models.NewArtifactID())).Params})
 		_, err2 := s.Letters.Redrive(t.Context(), s.Admin, letter, jobs.Edit{Params: fromImage(string(id)).Params})
 
-		jobstest.RequireCode(t, err1, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err1, apierror.CodeNotFound)
 		require.NoError(t, err2)
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 		s.RequireInvariants(t)

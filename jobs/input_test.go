@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -83,10 +84,10 @@ func TestInput(t *testing.T) {
 		require.Equal(t, models.JobQueued, job.Status)
 		require.Equal(t, s.Account.ID, a.AccountID)
 		_, err = s.Inputs.Put(t.Context(), s.Client, "image/jpeg", bytes.NewReader(jobstest.Picture(t, color.White)))
-		jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
+		jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		_, err = s.Inputs.Put(t.Context(), s.Client, "", strings.NewReader("<svg/>"))
-		jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
-		require.Len(t, stored(t, s), 1)
+		jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
+		require.Len(t, jobstest.Stored(t, s), 1)
 	})
 
 	t.Run("IsOfItsAccountOnly", func(t *testing.T) {
@@ -113,10 +114,10 @@ func TestInput(t *testing.T) {
 			string(all[0].ID), // the account's own, and no input
 		} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(id))
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		_, err = s.Reader.Artifact(t.Context(), s.Client, used)
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		require.Equal(t, before, s.Count(t, "jobs"))
 	})
 
@@ -157,7 +158,7 @@ func TestInput(t *testing.T) {
 
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(string(id)))
 
-		jobstest.RequireCode(t, err, jobs.CodeChecksumMismatch)
+		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 	})
 
 	t.Run("IsAnnouncedWithinBounds", func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestInput(t *testing.T) {
 
 		_, err := s.Inputs.Request(t.Context(), s.Client, "image/png", 1, "AAAAAA==")
 
-		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
 	t.Run("IsAPartOfWhatAnIdempotencyKeyNames", func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err1)
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, again.ID)
-		jobstest.RequireCode(t, err2, jobs.CodeIdempotencyConflict)
+		jobstest.RequireCode(t, err2, apierror.CodeIdempotencyConflict)
 		require.NoError(t, err3)
 		require.Equal(t, first.ID, afterwards.ID)
 	})
@@ -237,9 +238,9 @@ func TestInput(t *testing.T) {
 
 		require.Equal(t, 1, left)
 		require.Empty(t, inputs(t, s, second.ID))
-		require.Empty(t, stored(t, s))
+		require.Empty(t, jobstest.Stored(t, s))
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, fromImage(string(id)))
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		s.RequireInvariants(t)
 	})
 
@@ -258,7 +259,7 @@ func TestInput(t *testing.T) {
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, ended.ID)
 		require.NoError(t, err)
 		keep := func(by string) int {
-			age(t, s, by)
+			jobstest.Age(t, s, by)
 			_, err := s.Upkeep.ReviewInputs(t.Context())
 			require.NoError(t, err)
 			_, err = s.Upkeep.ForgetUploads(t.Context())
@@ -266,7 +267,7 @@ func TestInput(t *testing.T) {
 			_, err = s.Upkeep.DeleteObjects(t.Context())
 			require.NoError(t, err)
 			s.RequireInvariants(t)
-			return len(stored(t, s))
+			return len(jobstest.Stored(t, s))
 		}
 
 		require.Equal(t, 4, keep("23 hours"))
@@ -275,7 +276,7 @@ func TestInput(t *testing.T) {
 		require.Equal(t, 1, keep("30 days"))
 		require.Len(t, inputs(t, s, job.ID), 1)
 		_, err = s.Retrier.Retry(t.Context(), s.Client, ended.ID, false)
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	})
 
 	t.Run("IsNoOrphanWhileARowNamesIt", func(t *testing.T) {
@@ -288,7 +289,7 @@ func TestInput(t *testing.T) {
 		issued := s.RequestInput(t, s.Client, data)
 		s.Send(t, issued.Link, data)
 		s.Exec(t, "DELETE FROM uploads WHERE artifact_id = ?", issued.ArtifactID)
-		s.Upkeep.Objects = &bentStore{Objects: s.Objects, age: 25 * hour}
+		s.Upkeep.Objects = &jobstest.BentStore{Objects: s.Objects, Age: 25 * hour}
 
 		found := 0
 		for range 4 {

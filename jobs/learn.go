@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -29,15 +30,12 @@ const (
 	learnBatch = 2000
 )
 
-// arrivalSpan is about over what time arrivals are averaged.
-const arrivalSpan = 5 * time.Minute
-
 // Learn takes the jobs that were completed, and those that were submitted, since
 // the last time into the averages, and returns how many completed ones there
 // were. Any number of processes may do so: one at a time does.
 func (l *Learner) Learn(ctx context.Context) (int, error) {
 	learnt := 0
-	err := inTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {
+	err := InTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {
 		learnt = 0
 		last, err := models.LockLearning(ctx, tx)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -57,8 +55,8 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		if learnt, err = learnRenders(ctx, tx, since, until); err != nil {
 			return fmt.Errorf("learn render times: %w", err)
 		}
-		age := min(max(until.Sub(last.BeganAt), until.Sub(since)), arrivalSpan)
-		if err := models.CountArrivals(ctx, tx, since, until, arrivalSpan, age); err != nil {
+		age := min(max(until.Sub(last.BeganAt), until.Sub(since)), estimate.ArrivalSpan)
+		if err := models.CountArrivals(ctx, tx, since, until, estimate.ArrivalSpan, age); err != nil {
 			return fmt.Errorf("count arrivals: %w", err)
 		}
 		return models.SetLearned(ctx, tx, until)
@@ -75,14 +73,16 @@ func learnRenders(ctx context.Context, tx bun.Tx, since, until time.Time) (int, 
 	if err != nil {
 		return 0, err
 	}
-	times := lo.KeyBy(known, func(t *models.RenderTime) renderKey { return renderKey{Kind: t.Kind, gpuType: t.GPUType} })
-	changed := map[renderKey]*models.RenderTime{}
+	times := lo.KeyBy(known, func(t *models.RenderTime) estimate.RenderKey {
+		return estimate.RenderKey{Kind: t.Kind, GpuType: t.GPUType}
+	})
+	changed := map[estimate.RenderKey]*models.RenderTime{}
 	for _, r := range rendered {
-		at := renderKey{Kind: r.Kind, gpuType: r.GPUType}
+		at := estimate.RenderKey{Kind: r.Kind, GpuType: r.GPUType}
 		if times[at] == nil {
 			times[at] = &models.RenderTime{Kind: r.Kind, GPUType: r.GPUType}
 		}
-		learn(times[at], r)
+		estimate.Learn(times[at], r)
 		changed[at] = times[at]
 	}
 	return len(rendered), models.PutRenderTimes(ctx, tx, slices.Collect(maps.Values(changed)))

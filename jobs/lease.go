@@ -8,6 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -59,17 +63,17 @@ const (
 type Leaser struct {
 	DB        *bun.DB
 	Notifier  *Notifier
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 	// Meter is told how long jobs waited; nil: nobody is.
 	Meter Meter
 
-	touches gather[*touch]
-	looks   gather[*search]
+	touches batch.Group[*touch]
+	looks   batch.Group[*search]
 }
 
 // NewLeaser returns a leaser.
-func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *Catalogue, meter Meter) *Leaser {
-	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: gather[*search]{eager: true}}
+func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue, meter Meter) *Leaser {
+	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Group[*search]{Eager: true}}
 }
 
 // LeaseCall is a worker's request for a job.
@@ -85,30 +89,30 @@ type LeaseCall struct {
 // it repeats the same RequestID, and else none, after a second at most. It returns
 // NOT_FOUND for a worker that is not the caller and CONFLICT for one that is over.
 func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease, *Directive, error) {
-	if err := p.isWorker(call.WorkerID); err != nil {
+	if err := p.RequireWorker(call.WorkerID); err != nil {
 		return nil, nil, err
 	}
 	if call.Wait < 0 || call.Wait > MaxLeaseWait {
-		return nil, nil, invalid("waitSeconds", "waitSeconds must be from 0 to %.0f.", MaxLeaseWait.Seconds())
+		return nil, nil, apierror.Invalid("waitSeconds", "waitSeconds must be from 0 to %.0f.", MaxLeaseWait.Seconds())
 	}
-	if !validText(call.RequestID, 0, maxKeyRunes) {
-		return nil, nil, invalid("requestId", "requestId may have %d printable characters.", maxKeyRunes)
+	if !text.Valid(call.RequestID, 0, maxKeyRunes) {
+		return nil, nil, apierror.Invalid("requestId", "requestId may have %d printable characters.", maxKeyRunes)
 	}
-	if err := l.Catalogue.known("warmModels", call.Warm); err != nil {
+	if err := l.Catalogue.Known("warmModels", call.Warm); err != nil {
 		return nil, nil, err
 	}
 	worker, err := l.touch(ctx, call)
 	if err != nil {
-		return nil, nil, wrap(err, "lease for worker %s", call.WorkerID)
+		return nil, nil, apierror.Wrap(err, "lease for worker %s", call.WorkerID)
 	}
 	lease, directive, err := l.wait(ctx, worker, call)
-	return lease, directive, wrap(err, "lease for worker %s", call.WorkerID)
+	return lease, directive, apierror.Wrap(err, "lease for worker %s", call.WorkerID)
 }
 
 // touch notes that a worker asked for a job, together with others that do.
 func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, error) {
 	t := &touch{Touch: models.Touch{WorkerID: call.WorkerID, Warm: call.Warm}}
-	if err := l.touches.do(ctx, t, 1, l.touchAll); err != nil {
+	if err := l.touches.Do(ctx, t, 1, l.touchAll); err != nil {
 		return nil, err
 	}
 	return t.worker, t.err
@@ -140,19 +144,19 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch, alone bool) [][]*to
 	for _, t := range all {
 		t.worker, t.err = found[t.WorkerID], err
 		if err == nil && (t.worker == nil || t.worker.Status == models.WorkerTerminated) {
-			t.err = conflict("This worker is terminated: register again.")
+			t.err = apierror.Conflict("This worker is terminated: register again.")
 		}
 	}
 	return nil
 }
 
-// isWorker tells whether the caller is that worker.
-func (p Principal) isWorker(id models.WorkerID) error {
+// RequireWorker tells whether the caller is that worker.
+func (p Principal) RequireWorker(id models.WorkerID) error {
 	if p.WorkerID == "" {
-		return forbidden("This call takes the worker's own token, which registerWorker returned.")
+		return apierror.Forbidden("This call takes the worker's own token, which registerWorker returned.")
 	}
 	if p.WorkerID != id {
-		return notFound("worker")
+		return apierror.NotFound("worker")
 	}
 	return nil
 }
@@ -171,7 +175,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
-	reach := l.Catalogue.reach(worker.Models, worker.GPUType, worker.Region)
+	reach := l.Catalogue.CapabilityOf(worker.Models, worker.GPUType, worker.Region)
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
@@ -180,7 +184,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}
-		now, err := getWorker(ctx, l.DB, worker.ID)
+		now, err := GetWorker(ctx, l.DB, worker.ID)
 		if err != nil || now.Status != models.WorkerIdle {
 			if err == nil {
 				l.Notifier.Waiters.Wake(woken) // it could not use it
@@ -210,7 +214,7 @@ func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall
 	if err != nil || len(workers) == 0 {
 		return nil, nil, err
 	}
-	directive := drainDirective(workers[0].Status, workers[0].DrainReason, workers[0].DrainDeadline)
+	directive := DrainDirective(workers[0].Status, workers[0].DrainReason, workers[0].DrainDeadline)
 	attempt, err := models.FindLiveAttempt(ctx, l.DB, worker.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, directive, nil
@@ -225,7 +229,7 @@ func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall
 	return lease, directive, err
 }
 
-func drainDirective(status models.WorkerStatus, reason string, deadline time.Time) *Directive {
+func DrainDirective(status models.WorkerStatus, reason string, deadline time.Time) *Directive {
 	if status != models.WorkerDraining {
 		return nil
 	}

@@ -9,32 +9,11 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
-
-// submitAs submits a job of another account or shape than the client's usual.
-func submitAs(t require.TestingT, s *jobstest.Stack, p jobs.Principal, shape func(*jobs.Submission)) *models.Job {
-	in := request()
-	if shape != nil {
-		shape(&in)
-	}
-	job, _, err := s.Submitter.Submit(context.Background(), p, in)
-	require.NoError(t, err)
-	return job
-}
-
-// lease asks for a job without waiting; nil if there is none.
-func lease(t require.TestingT, s *jobstest.Stack, worker jobs.Principal) *jobs.Lease {
-	lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
-	require.NoError(t, err)
-	return lease
-}
-
-func fenceOf(l *jobs.Lease) jobs.Fence {
-	return jobs.Fence{AttemptID: l.Attempt.ID, Token: l.Attempt.FencingToken}
-}
 
 // lost makes the ready index as a flushed Redis is, in one of two subtests.
 var lost = map[string]func(*jobstest.Stack){
@@ -56,7 +35,7 @@ func TestLease(t *testing.T) {
 				keys = append(keys, s.NewKey(t, s.NewAccount(t, string(tier), tier), models.RoleClient))
 			}
 			for i := range total {
-				submitAs(t, s, keys[i%len(keys)], nil)
+				jobstest.SubmitAs(t, s, keys[i%len(keys)], nil)
 			}
 			var fleet []jobs.Principal
 			for i := range workers {
@@ -87,18 +66,18 @@ func TestLease(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			low := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = -5 })
-			old := submitAs(t, s, s.Client, nil)
-			young := submitAs(t, s, s.Client, nil)
-			high := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 5 })
-			free := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierFree, 100 })
-			batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierBatch, 100 })
-			critical := submitAs(t, s, s.Admin, func(in *jobs.Submission) { in.Priority = -100 })
+			low := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = -5 })
+			old := jobstest.SubmitAs(t, s, s.Client, nil)
+			young := jobstest.SubmitAs(t, s, s.Client, nil)
+			high := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 5 })
+			free := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierFree, 100 })
+			batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier, in.Priority = models.TierBatch, 100 })
+			critical := jobstest.SubmitAs(t, s, s.Admin, func(in *jobs.Submission) { in.Priority = -100 })
 			lose(s)
 
 			var order []models.JobID
 			for i := range 7 {
-				order = append(order, lease(t, s, s.Worker(t, fmt.Sprint(i))).Job.ID)
+				order = append(order, jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint(i))).Job.ID)
 			}
 
 			require.Equal(t, []models.JobID{critical.ID, high.ID, old.ID, young.ID, low.ID, free.ID, batch.ID}, order)
@@ -114,14 +93,14 @@ func TestLease(t *testing.T) {
 			for _, account := range []*models.Account{light, heavy} {
 				key := s.NewKey(t, account, models.RoleClient)
 				for range 12 {
-					submitAs(t, s, key, nil)
+					jobstest.SubmitAs(t, s, key, nil)
 				}
 			}
 			lose(s)
 
 			given := map[models.AccountID]int{}
 			for i := range 12 {
-				given[lease(t, s, s.Worker(t, fmt.Sprint(i))).Job.AccountID]++
+				given[jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint(i))).Job.AccountID]++
 			}
 
 			require.InDelta(t, 3, given[light.ID], 1)
@@ -135,17 +114,17 @@ func TestLease(t *testing.T) {
 			other := s.NewKey(t, s.NewAccount(t, "other", models.TierFree), models.RoleClient)
 			s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
 			first, second := s.Submit(t), s.Submit(t)
-			behind := submitAs(t, s, other, nil)
+			behind := jobstest.SubmitAs(t, s, other, nil)
 			lose(s)
 			one, two, three := s.Worker(t, "one"), s.Worker(t, "two"), s.Worker(t, "three")
 
-			held := lease(t, s, one)
+			held := jobstest.LeaseNext(t, s, one)
 			require.Equal(t, first.ID, held.Job.ID)
-			require.Equal(t, behind.ID, lease(t, s, two).Job.ID)
-			require.Nil(t, lease(t, s, three))
-			_, err := s.Holder.Fail(t.Context(), one, fenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
+			require.Equal(t, behind.ID, jobstest.LeaseNext(t, s, two).Job.ID)
+			require.Nil(t, jobstest.LeaseNext(t, s, three))
+			_, err := s.Holder.Fail(t.Context(), one, jobstest.FenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
 			require.NoError(t, err)
-			require.Equal(t, second.ID, lease(t, s, three).Job.ID)
+			require.Equal(t, second.ID, jobstest.LeaseNext(t, s, three).Job.ID)
 		})
 
 		t.Run("GivesARequeuedJobFirst"+name, func(t *testing.T) {
@@ -153,18 +132,18 @@ func TestLease(t *testing.T) {
 
 			s := jobstest.New(t)
 			job := s.Submit(t)
-			submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
+			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
 			one, two := s.Worker(t, "one"), s.Worker(t, "two")
-			lease(t, s, one) // the urgent one
-			held := lease(t, s, two)
+			jobstest.LeaseNext(t, s, one) // the urgent one
+			held := jobstest.LeaseNext(t, s, two)
 			require.Equal(t, job.ID, held.Job.ID)
-			submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
+			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
 			lose(s)
 
-			_, err := s.Holder.Release(t.Context(), two, fenceOf(held), models.FailPreempted)
+			_, err := s.Holder.Release(t.Context(), two, jobstest.FenceOf(held), models.FailPreempted)
 			require.NoError(t, err)
 
-			again := lease(t, s, two)
+			again := jobstest.LeaseNext(t, s, two)
 			require.Equal(t, job.ID, again.Job.ID)
 			require.Equal(t, 2, again.Attempt.AttemptNo)
 			require.NotEqual(t, held.Attempt.FencingToken, again.Attempt.FencingToken)
@@ -179,17 +158,17 @@ func TestLease(t *testing.T) {
 			s.Submit(t)
 		}
 		for i := range 20 {
-			lease(t, s, s.Worker(t, fmt.Sprint(i)))
+			jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint(i)))
 		}
 		late := s.NewAccount(t, "late", models.TierEnterprise)
 		key := s.NewKey(t, late, models.RoleClient)
 		for range 10 {
-			submitAs(t, s, key, nil)
+			jobstest.SubmitAs(t, s, key, nil)
 		}
 
 		given := map[models.AccountID]int{}
 		for i := range 10 {
-			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+			given[jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
 		}
 
 		require.InDelta(t, 5, given[late.ID], 1, "it neither waits its turn out nor makes up for its absence")
@@ -201,21 +180,21 @@ func TestLease(t *testing.T) {
 		s := jobstest.New(t)
 		back := s.NewAccount(t, "back", models.TierEnterprise)
 		key := s.NewKey(t, back, models.RoleClient)
-		submitAs(t, s, key, nil)
-		lease(t, s, s.Worker(t, "early"))
+		jobstest.SubmitAs(t, s, key, nil)
+		jobstest.LeaseNext(t, s, s.Worker(t, "early"))
 		for range 12 {
 			s.Submit(t)
 		}
 		for i := range 6 {
-			lease(t, s, s.Worker(t, fmt.Sprint(i)))
+			jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint(i)))
 		}
 		for range 6 {
-			submitAs(t, s, key, nil)
+			jobstest.SubmitAs(t, s, key, nil)
 		}
 
 		given := map[models.AccountID]int{}
 		for i := range 6 {
-			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+			given[jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
 		}
 
 		require.InDelta(t, 3, given[back.ID], 1)
@@ -229,7 +208,7 @@ func TestLease(t *testing.T) {
 		job := s.Submit(t)
 		require.NoError(t, s.Index().Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1}))
 
-		require.Equal(t, job.ID, lease(t, s, worker).Job.ID, "the index does not know it yet")
+		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, worker).Job.ID, "the index does not know it yet")
 	})
 
 	t.Run("GivesTheSameLeaseToTheSameRequest", func(t *testing.T) {
@@ -264,7 +243,7 @@ func TestLease(t *testing.T) {
 		s := jobstest.New(t)
 		s.Submit(t)
 		worker := s.Worker(t, "one")
-		require.NotNil(t, lease(t, s, worker))
+		require.NotNil(t, jobstest.LeaseNext(t, s, worker))
 		const wait = 50 * time.Millisecond
 		begun := time.Now()
 
@@ -347,7 +326,7 @@ func TestLease(t *testing.T) {
 		require.NotNil(t, directive)
 		require.Equal(t, jobs.DirectDrain, directive.Action)
 		s.Submit(t)
-		require.Nil(t, lease(t, s, worker), "a draining worker takes no job")
+		require.Nil(t, jobstest.LeaseNext(t, s, worker), "a draining worker takes no job")
 	})
 
 	t.Run("AnswersAtOnceWhenTheProcessEnds", func(t *testing.T) {
@@ -371,7 +350,7 @@ func TestLease(t *testing.T) {
 		require.NoError(t, <-answered)
 		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
 		job := s.Submit(t)
-		require.Equal(t, job.ID, lease(t, s, worker).Job.ID, "work that is there is given until the end")
+		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, worker).Job.ID, "work that is there is given until the end")
 	})
 
 	t.Run("PassesOnAWakeThatItsCallCannotUse", func(t *testing.T) {
@@ -423,11 +402,11 @@ func TestLease(t *testing.T) {
 		require.NoError(t, s.Notifier.Index.Add(t.Context(), stale...))
 		require.NoError(t, s.Readier.Sweep(t.Context()))
 
-		held := lease(t, s, s.Worker(t, "one"))
+		held := jobstest.LeaseNext(t, s, s.Worker(t, "one"))
 
 		require.NotNil(t, held)
 		require.Equal(t, real.ID, held.Job.ID)
-		require.Nil(t, lease(t, s, s.Worker(t, "two")))
+		require.Nil(t, jobstest.LeaseNext(t, s, s.Worker(t, "two")))
 		left, err := s.Notifier.Index.First(t.Context(), []models.Queue{critical, real.Queue()}, 10)
 		require.NoError(t, err)
 		require.Empty(t, left)
@@ -442,7 +421,7 @@ func TestLease(t *testing.T) {
 		s.Exec(t, "UPDATE jobs SET model = 'other' WHERE id = ?", job.ID)
 		s.Index().Lose()
 
-		require.Nil(t, lease(t, s, s.Worker(t, "one")))
+		require.Nil(t, jobstest.LeaseNext(t, s, s.Worker(t, "one")))
 	})
 
 	t.Run("RefusesBadCalls", func(t *testing.T) {
@@ -458,12 +437,12 @@ func TestLease(t *testing.T) {
 		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: -time.Second}), "waitSeconds")
 		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: time.Minute}), "waitSeconds")
 		jobstest.RequireInvalid(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "a\x00"}), "requestId")
-		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: other.WorkerID}), jobs.CodeNotFound)
-		jobstest.RequireCode(t, ask(s.Enrolment, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeForbidden)
-		jobstest.RequireCode(t, ask(s.Client, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeForbidden)
+		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: other.WorkerID}), apierror.CodeNotFound)
+		jobstest.RequireCode(t, ask(s.Enrolment, jobs.LeaseCall{WorkerID: worker.WorkerID}), apierror.CodeForbidden)
+		jobstest.RequireCode(t, ask(s.Client, jobs.LeaseCall{WorkerID: worker.WorkerID}), apierror.CodeForbidden)
 		_, err := s.Registrar.Deregister(t.Context(), worker, worker.WorkerID)
 		require.NoError(t, err)
-		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID}), jobs.CodeConflict)
+		jobstest.RequireCode(t, ask(worker, jobs.LeaseCall{WorkerID: worker.WorkerID}), apierror.CodeConflict)
 	})
 }
 
@@ -477,7 +456,7 @@ func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]i
 		mu.Lock()
 		given[lease.Job.ID]++
 		mu.Unlock()
-		if _, err := s.Holder.Fail(context.Background(), worker, fenceOf(lease), jobs.Failure{Class: models.FailContentPolicy}); err != nil {
+		if _, err := s.Holder.Fail(context.Background(), worker, jobstest.FenceOf(lease), jobs.Failure{Class: models.FailContentPolicy}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -41,12 +42,12 @@ func newLife(t *testing.T, tiers ...models.Tier) *life {
 }
 
 // allowed are the refusals that a call may meet at a random moment.
-func allowed(t *rapid.T, err error, codes ...jobs.Code) {
+func allowed(t *rapid.T, err error, codes ...apierror.Code) {
 	if err == nil {
 		return
 	}
 	for _, code := range codes {
-		if e := (&jobs.Error{Code: code}); e.Is(err) {
+		if e := (&apierror.Error{Code: code}); e.Is(err) {
 			return
 		}
 	}
@@ -62,7 +63,7 @@ func pick[T any](t *rapid.T, from []T, what string) T {
 
 func (l *life) submit(t *rapid.T) {
 	client := pick(t, l.clients, "client")
-	job := submitAs(t, l.s, client, func(in *jobs.Submission) {
+	job := jobstest.SubmitAs(t, l.s, client, func(in *jobs.Submission) {
 		in.Priority = rapid.IntRange(-2, 2).Draw(t, "priority")
 		in.Tier = rapid.SampledFrom([]models.Tier{"", models.TierBatch}).Draw(t, "tier")
 		in.MaxAttempts = new(rapid.IntRange(1, 3).Draw(t, "attempts"))
@@ -73,20 +74,20 @@ func (l *life) submit(t *rapid.T) {
 func (l *life) lease(t *rapid.T) {
 	worker := pick(t, l.workers, "worker")
 	got, _, err := l.s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
-	allowed(t, err, jobs.CodeConflict)
+	allowed(t, err, apierror.CodeConflict)
 	l.keep(worker, got)
 }
 
 func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
 	if got != nil {
-		l.leases = append(l.leases, heldLease{worker, fenceOf(got)})
+		l.leases = append(l.leases, heldLease{worker, jobstest.FenceOf(got)})
 	}
 }
 
 // upload sends an object, or nothing if the lease is gone.
 func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
 	if _, err := l.s.Holder.Heartbeat(context.Background(), held.worker, held.fence, nil); err != nil {
-		allowed(t, err, jobs.CodeLeaseLost)
+		allowed(t, err, apierror.CodeLeaseLost)
 		return nil
 	}
 	o := l.s.Upload(outer, held.worker, held.fence, kind, []byte(fmt.Sprint(kind, rapid.Int().Draw(t, "bytes"))))
@@ -119,7 +120,7 @@ func (l *life) complete(outer *testing.T) func(*rapid.T) {
 			film = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
 		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, jobs.Completion{Video: film, LeaseNext: rapid.Bool().Draw(t, "next")})
-		allowed(t, err, jobs.CodeLeaseLost, jobs.CodeConflict)
+		allowed(t, err, apierror.CodeLeaseLost, apierror.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)
 		}
@@ -132,7 +133,7 @@ func (l *life) fail(t *rapid.T) {
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
 	}).Draw(t, "class")
 	end, err := l.s.Holder.Fail(context.Background(), held.worker, held.fence, jobs.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
-	allowed(t, err, jobs.CodeLeaseLost)
+	allowed(t, err, apierror.CodeLeaseLost)
 	if end != nil {
 		l.keep(held.worker, end.Next)
 	}
@@ -141,12 +142,12 @@ func (l *life) fail(t *rapid.T) {
 func (l *life) release(t *rapid.T) {
 	held := pick(t, l.leases, "lease")
 	_, err := l.s.Holder.Release(context.Background(), held.worker, held.fence, models.FailPreempted)
-	allowed(t, err, jobs.CodeLeaseLost)
+	allowed(t, err, apierror.CodeLeaseLost)
 }
 
 func (l *life) cancel(t *rapid.T) {
 	_, err := l.s.Canceller.Cancel(context.Background(), l.s.Admin, pick(t, l.jobs, "job"))
-	allowed(t, err, jobs.CodeConflict)
+	allowed(t, err, apierror.CodeConflict)
 }
 
 func (l *life) reap(outer *testing.T) func(*rapid.T) {

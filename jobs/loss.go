@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
-// loss is how an attempt was taken from its worker on our own word.
-type loss struct {
-	reason string
-	// blameless tells that it says nothing of the job: somebody ended the worker
+// Loss is how an attempt was taken from its worker on our own word.
+type Loss struct {
+	Reason string
+	// Blameless tells that it says nothing of the job: somebody ended the worker
 	// on purpose, or its provider took the machine away.
-	blameless bool
+	Blameless bool
 }
 
 const (
@@ -34,26 +36,26 @@ const (
 // endUnfenced ends a live attempt on our own word (reaped, terminated,
 // registered anew) and requeues its job, or cancels it if that was asked for. A
 // job that takes down whatever runs it is POISON.
-func endUnfenced(ctx context.Context, l *held, lost loss) error {
-	l.end(models.AttemptLost, models.FailWorkerLost, lost.reason)
+func endUnfenced(ctx context.Context, l *held, lost Loss) error {
+	l.end(models.AttemptLost, models.FailWorkerLost, lost.Reason)
 	if !l.job.CancelRequestedAt.IsZero() {
 		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
 		return l.change.cancelled()
 	}
-	l.change.note(models.EventLost, payload{"reason": lost.reason})
+	l.change.note(models.EventLost, Payload{"reason": lost.Reason})
 	blamed, err := l.blamed(ctx, lost)
 	if err != nil {
 		return err
 	}
 	if blamed && l.crashed() {
-		return l.poison(lost.reason)
+		return l.poison(lost.Reason)
 	}
 	return l.requeue("its worker was lost, waiting for another")
 }
 
 // blamed tells whether a loss may be the job's own fault.
-func (l *held) blamed(ctx context.Context, lost loss) (bool, error) {
-	if lost.blameless {
+func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
+	if lost.Blameless {
 		return false, nil
 	}
 	o, err := getOutage(ctx, l.change.tx)
@@ -79,14 +81,14 @@ func (l *held) crashed() bool {
 
 // poison ends a job that would take down worker after worker.
 func (l *held) poison(last string) error {
-	return l.change.failed(models.FailPoison, clip(fmt.Sprintf(
+	return l.change.failed(models.FailPoison, text.Clip(fmt.Sprintf(
 		"%d attempts in a row took down their worker or its model, with no checkpoint in between; the last: %s", maxCrashes, last), maxReasonBytes))
 }
 
-// endHeld ends a worker's attempt, unless it ended meanwhile.
-func endHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost loss) (*change, error) {
+// EndHeld ends a worker's attempt, unless it ended meanwhile.
+func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost Loss) (*Change, error) {
 	l, err := lockHeld(ctx, tx, attempt)
-	if errors.Is(err, ErrLeaseLost) {
+	if errors.Is(err, apierror.ErrLeaseLost) {
 		return nil, nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ func TestPoison(t *testing.T) {
 			failed := s.Reload(t, job.ID)
 			require.Equal(t, models.JobFailed, failed.Status)
 			require.Equal(t, models.FailPoison, failed.FailureClass)
-			events := eventTypes(t, s, job.ID)
+			events := jobstest.EventTypes(t, s, job.ID)
 			require.Equal(t, []models.JobEventType{models.EventDeadLettered, models.EventFailed}, events[len(events)-2:])
 			s.RequireInvariants(t)
 		})
@@ -229,7 +230,7 @@ func TestGap(t *testing.T) {
 
 	// A lease that ran out two minutes ago.
 	overdue := func(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal, jobs.Fence) {
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '150 s', lease_expires_at = clock_timestamp() - interval '120 s'")
 		return s, job, worker, fence
 	}
@@ -303,7 +304,7 @@ func TestGap(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Zero(t, n)
-		require.Equal(t, models.WorkerIdle, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.WorkerIdle, jobstest.WorkerStatus(t, s, worker.WorkerID))
 		s.Exec(t, "UPDATE presence SET gap_ended_at = clock_timestamp() - interval '91 s' WHERE kind = 'api'")
 		n, err = s.Reaper.Silent(t.Context())
 		require.NoError(t, err)
@@ -330,7 +331,7 @@ func TestOverdue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s, job, worker, fence := leased(t)
+			s, job, worker, fence := jobstest.Leased(t)
 			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 			require.NoError(t, err)
 			s.Exec(t, c.age)
@@ -346,9 +347,9 @@ func TestOverdue(t *testing.T) {
 				return
 			}
 			require.Equal(t, 1, n)
-			require.Equal(t, models.WorkerLost, workerStatus(t, s, worker.WorkerID))
+			require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, worker.WorkerID))
 			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
-			require.ErrorIs(t, err, jobs.ErrLeaseLost)
+			require.ErrorIs(t, err, apierror.ErrLeaseLost)
 			s.RequireInvariants(t)
 		})
 	}

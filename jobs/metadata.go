@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
 )
 
 // What metadata may be. It is for a few words of the caller's own: they are looked
@@ -22,23 +25,23 @@ func (in *Submission) validMetadata() error {
 		in.Metadata = nil
 		return nil
 	}
-	value, err := readJSON("metadata", in.Metadata, maxMetadataBytes)
+	value, err := strictjson.Read("metadata", in.Metadata, maxMetadataBytes)
 	if err != nil {
 		return err
 	}
 	fields, ok := value.(map[string]any)
 	if !ok {
-		return invalid("metadata", "metadata must be a JSON object.")
+		return apierror.Invalid("metadata", "metadata must be a JSON object.")
 	}
 	keys := 0
 	if f := boundMetadata(fields, maxMetadataDepth, &keys); f != nil {
-		return f.in("metadata")
+		return f.In("metadata")
 	}
 	if keys > maxMetadataKeys {
-		return invalid("metadata", "metadata may have %d keys, those of inner objects among them; it has %d.", maxMetadataKeys, keys)
+		return apierror.Invalid("metadata", "metadata may have %d keys, those of inner objects among them; it has %d.", maxMetadataKeys, keys)
 	}
 	in.Metadata, err = json.Marshal(fields)
-	return wrap(err, "encode metadata")
+	return apierror.Wrap(err, "encode metadata")
 }
 
 // scriptKey is the key that gives an object of JavaScript other methods when a
@@ -47,11 +50,11 @@ const scriptKey = "__proto__"
 
 // boundMetadata checks a value that may have so many levels, and counts the keys
 // of all its objects.
-func boundMetadata(value any, depth int, keys *int) *flaw {
+func boundMetadata(value any, depth int, keys *int) *strictjson.Flaw {
 	switch v := value.(type) {
 	case string:
 		if len(v) > maxMetadataTextBytes {
-			return flawed("may take %d bytes, as each text in metadata; it takes %d.", maxMetadataTextBytes, len(v))
+			return strictjson.Flawed("may take %d bytes, as each text in metadata; it takes %d.", maxMetadataTextBytes, len(v))
 		}
 	case []any:
 		if depth == 0 {
@@ -59,7 +62,7 @@ func boundMetadata(value any, depth int, keys *int) *flaw {
 		}
 		for i, item := range v {
 			if f := boundMetadata(item, depth-1, keys); f != nil {
-				return f.of(strconv.Itoa(i))
+				return f.Of(strconv.Itoa(i))
 			}
 		}
 	case map[string]any:
@@ -72,21 +75,21 @@ func boundMetadata(value any, depth int, keys *int) *flaw {
 				return f
 			}
 			if f := boundMetadata(item, depth-1, keys); f != nil {
-				return f.of(key)
+				return f.Of(key)
 			}
 		}
 	}
 	return nil
 }
 
-var errMetadataDepth = flawed("is deeper than the %d levels that metadata may have.", maxMetadataDepth)
+var errMetadataDepth = strictjson.Flawed("is deeper than the %d levels that metadata may have.", maxMetadataDepth)
 
-func checkMetadataKey(key string) *flaw {
+func checkMetadataKey(key string) *strictjson.Flaw {
 	switch {
 	case key == scriptKey:
-		return flawed("is a key that programs in JavaScript would misread: name it otherwise.").of(key)
+		return strictjson.Flawed("is a key that programs in JavaScript would misread: name it otherwise.").Of(key)
 	case len(key) > maxMetadataKeyBytes:
-		return flawed("has a key of %d bytes; one may take %d.", len(key), maxMetadataKeyBytes)
+		return strictjson.Flawed("has a key of %d bytes; one may take %d.", len(key), maxMetadataKeyBytes)
 	}
 	return nil
 }

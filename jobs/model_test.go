@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -132,9 +133,9 @@ func (l *refLease) after(t *rapid.T, err error, as models.AttemptStatus) {
 	case l.ended == as, l.ended == models.AttemptCancelled && as != models.AttemptSucceeded:
 		require.NoError(t, err)
 	case l.ended == models.AttemptCancelled:
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	default:
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 	}
 }
 
@@ -166,7 +167,7 @@ func (r *reference) submit(t *rapid.T) {
 }
 
 func (j *refJob) submission() jobs.Submission {
-	in := request()
+	in := jobstest.Submission()
 	in.MaxAttempts = &j.most
 	for _, parent := range j.parents {
 		in.DependsOn = append(in.DependsOn, parent.id)
@@ -190,7 +191,7 @@ func (r *reference) submitAgain(t *rapid.T) {
 	}
 	row, deduplicated, err := r.s.Submitter.Submit(context.Background(), job.client, in)
 	if other {
-		jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 		return
 	}
 	require.NoError(t, err)
@@ -219,7 +220,7 @@ func (r *reference) given(t *rapid.T, worker *refWorker, got *jobs.Lease) {
 	job := r.jobs[slices.IndexFunc(r.jobs, func(j *refJob) bool { return j.id == got.Job.ID })]
 	require.True(t, r.free(job), "%s is %s", job.id, job.status)
 	job.tries++
-	lease := &refLease{worker: worker, fence: fenceOf(got), job: job}
+	lease := &refLease{worker: worker, fence: jobstest.FenceOf(got), job: job}
 	job.status, job.lease, worker.lease = models.JobAssigned, lease, lease
 	r.leases = append(r.leases, lease)
 }
@@ -251,7 +252,7 @@ func (r *reference) heartbeat(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	answer, err := r.s.Holder.Heartbeat(context.Background(), l.worker.Principal, l.fence, nil)
 	if l.ended != "" {
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
 	}
 	require.NoError(t, err)
@@ -266,7 +267,7 @@ func (r *reference) progress(t *rapid.T) {
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Phase: phase,
 	}})
 	if l.ended != "" {
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
 	}
 	require.NoError(t, err)
@@ -281,7 +282,7 @@ func (r *reference) checkpoint(t *rapid.T) {
 	if l.ended != "" {
 		stale := jobs.Checkpoint{Object: jobs.UploadedObject{ObjectKey: "k"}, Step: 1, Percent: 1}
 		_, err := r.s.Holder.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, stale)
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
 	}
 	l.renew()
@@ -302,7 +303,7 @@ func (r *reference) reject(t *rapid.T) {
 	newest := len(l.job.saved) - 1
 	_, err := r.s.Holder.RejectCheckpoint(context.Background(), l.worker.Principal, l.fence, l.job.saved[newest], "broken")
 	if l.ended != "" {
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
 	}
 	require.NoError(t, err)
@@ -334,7 +335,7 @@ func (r *reference) next(t *rapid.T, l *refLease, end *jobs.End, asked bool) {
 	if end == nil || !asked {
 		return
 	}
-	if end.Next != nil && l.worker.lease != nil && l.worker.lease.fence == fenceOf(end.Next) {
+	if end.Next != nil && l.worker.lease != nil && l.worker.lease.fence == jobstest.FenceOf(end.Next) {
 		return
 	}
 	later := r.leases[slices.Index(r.leases, l)+1:]
@@ -396,11 +397,11 @@ func (r *reference) foreign(t *rapid.T) {
 	l, other := pick(t, r.leases, "lease"), pick(t, r.workers, "worker")
 	if other.WorkerID != l.worker.WorkerID {
 		_, err := r.s.Holder.Release(context.Background(), other.Principal, l.fence, models.FailPreempted)
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	}
 	forged := jobs.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
 	_, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, forged, jobs.Failure{Class: models.FailContentPolicy})
-	require.ErrorIs(t, err, jobs.ErrLeaseLost)
+	require.ErrorIs(t, err, apierror.ErrLeaseLost)
 }
 
 func (r *reference) cancel(t *rapid.T) {
@@ -408,7 +409,7 @@ func (r *reference) cancel(t *rapid.T) {
 	_, err := r.s.Canceller.Cancel(context.Background(), job.client, job.id)
 	switch {
 	case job.status == models.JobCompleted || job.status == models.JobFailed:
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		return
 	case job.status.Live():
 		job.cancel = true
@@ -432,7 +433,7 @@ func (r *reference) retry(t *rapid.T) {
 		}
 	}
 	if status == "" || job.status != models.JobFailed && job.status != models.JobCancelled {
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		return
 	}
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"testing"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -15,7 +16,7 @@ func TestMove(t *testing.T) {
 
 		for _, from := range models.JobStatuses {
 			for _, to := range models.JobStatuses {
-				c := &change{job: &models.Job{Status: from}}
+				c := &Change{job: &models.Job{Status: from}}
 
 				err := c.move(to)
 
@@ -24,7 +25,7 @@ func TestMove(t *testing.T) {
 					require.Equal(t, to, c.job.Status)
 					continue
 				}
-				require.ErrorIs(t, err, &Error{Code: CodeConflict}, "%s to %s", from, to)
+				require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeConflict}, "%s to %s", from, to)
 				require.Equal(t, from, c.job.Status)
 			}
 		}

@@ -26,10 +26,10 @@ type Notifier struct {
 // notifyTimeout bounds what a slow Redis can cost the caller.
 const notifyTimeout = 200 * time.Millisecond
 
-// after tells of changes once they are committed. Nobody stands by while the news
+// After tells of changes once they are committed. Nobody stands by while the news
 // of them goes out.
-func (n *Notifier) after(ctx context.Context, changes ...*change) {
-	var all []*change
+func (n *Notifier) After(ctx context.Context, changes ...*Change) {
+	var all []*Change
 	var standings []models.Standing
 	for _, c := range changes {
 		if c != nil {
@@ -64,7 +64,7 @@ func (n *Notifier) tell(ctx context.Context, news []string) {
 }
 
 // index keeps the ready index as the changes left the jobs and accounts.
-func (n *Notifier) index(ctx context.Context, changes []*change, standings []models.Standing) {
+func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.Standing) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
 	var left []ReadyJob
@@ -87,7 +87,7 @@ func (n *Notifier) index(ctx context.Context, changes []*change, standings []mod
 }
 
 // news are the ids of whom the change says something new of.
-func (c *change) news() []string {
+func (c *Change) news() []string {
 	news := jobNews(c.job.ID, len(c.events) > 0 || c.job.Status != c.from)
 	if c.tell != "" {
 		news = append(news, string(c.tell))
@@ -104,17 +104,17 @@ func jobNews(id models.JobID, event bool) []string {
 	return []string{string(id)}
 }
 
-// worker tells a worker that something is wanted of it: through its lease call if
+// Worker tells a worker that something is wanted of it: through its lease call if
 // that waits here, and wherever it listens.
-func (n *Notifier) worker(ctx context.Context, id models.WorkerID) {
+func (n *Notifier) Worker(ctx context.Context, id models.WorkerID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
 	n.Waiters.WakeWorker(id)
 	n.News.Publish(ctx, string(id))
 }
 
-// account tells that an account left its lines or is back in them, if it did.
-func (n *Notifier) account(ctx context.Context, standing *models.Standing) {
+// Account tells that an account left its lines or is back in them, if it did.
+func (n *Notifier) Account(ctx context.Context, standing *models.Standing) {
 	if standing == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/uptrace/bun"
 )
 
@@ -9,5 +10,5 @@ import (
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *Notifier
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -45,7 +47,7 @@ const due = `
 // workerOf registers a worker of a region and a GPU type.
 func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string) jobs.Principal {
 	t.Helper()
-	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, jobs.Registration{
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
 		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: region, GPUType: gpuType,
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, AgentVersion: "test",
 	})
@@ -92,7 +94,7 @@ func TestOrder(t *testing.T) {
 					_ = s.Notifier.Index.Remove(context.Background(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1})
 					s.Exec(t, "UPDATE jobs SET "+set+" WHERE id = ?", job.ID)
 					if err := s.Readier.Ready(context.Background(), job.ID); err != nil {
-						jobstest.RequireCode(rt, err, jobs.CodeNotFound)
+						jobstest.RequireCode(rt, err, apierror.CodeNotFound)
 					}
 				}
 			}
@@ -119,7 +121,7 @@ func TestOrder(t *testing.T) {
 				},
 				"set tier": func(rt *rapid.T) {
 					_, err := s.Operator.SetJobTier(context.Background(), s.Admin, pick(rt, l.jobs, "job"), rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
-					allowed(rt, err, jobs.CodeConflict)
+					allowed(rt, err, apierror.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
 					steer := rapid.SampledFrom([]func(*jobs.Operator) (*models.QueueCount, error){
@@ -150,7 +152,7 @@ func TestOrder(t *testing.T) {
 					var expected []models.JobID
 					require.NoError(rt, s.DB.NewRaw(due, l.workers[i].WorkerID, i/2).Scan(context.Background(), &expected))
 
-					got := lease(rt, s, l.workers[i])
+					got := jobstest.LeaseNext(rt, s, l.workers[i])
 
 					l.keep(l.workers[i], got)
 					if len(expected) == 0 {
@@ -178,10 +180,10 @@ func TestOrder(t *testing.T) {
 			free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), models.RoleClient)
 			s.Exec(t, "UPDATE accounts SET max_queued = 1000, max_running = 100")
 			for range 40 {
-				submitAs(t, s, own, nil)
+				jobstest.SubmitAs(t, s, own, nil)
 			}
 			for range 8 {
-				submitAs(t, s, free, nil)
+				jobstest.SubmitAs(t, s, free, nil)
 			}
 			promoteAll(t, s)
 			lose(s)
@@ -189,13 +191,13 @@ func TestOrder(t *testing.T) {
 			var promoted []int
 			worker := s.Worker(t, "one")
 			for i := range 48 {
-				held := lease(t, s, worker)
+				held := jobstest.LeaseNext(t, s, worker)
 				require.NotNil(t, held, i)
 				require.Equal(t, models.TierPro, held.Job.Lane)
 				if held.Job.Tier == models.TierFree {
 					promoted = append(promoted, i)
 				}
-				_, err := s.Holder.Fail(t.Context(), worker, fenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
+				_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
 				require.NoError(t, err)
 			}
 
@@ -209,7 +211,7 @@ func TestOrder(t *testing.T) {
 		s := jobstest.New(t)
 		for i := range 40 { // claims of one account would wait for each other
 			for _, tier := range []models.Tier{models.TierPro, models.TierFree} {
-				submitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
+				jobstest.SubmitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
 			}
 		}
 		promoteAll(t, s)
@@ -220,7 +222,7 @@ func TestOrder(t *testing.T) {
 
 		var calls sync.WaitGroup
 		for _, worker := range fleet {
-			calls.Go(func() { lease(t, s, worker) })
+			calls.Go(func() { jobstest.LeaseNext(t, s, worker) })
 		}
 		calls.Wait()
 
@@ -238,11 +240,11 @@ func TestOrder(t *testing.T) {
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", capped.ID)
 		key := s.NewKey(t, capped, models.RoleClient)
 		for range 20 {
-			submitAs(t, s, key, nil)
+			jobstest.SubmitAs(t, s, key, nil)
 			s.Submit(t)
 		}
 		for i := range 12 {
-			lease(t, s, s.Worker(t, fmt.Sprint("early", i)))
+			jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint("early", i)))
 		}
 
 		s.Exec(t, "UPDATE accounts SET max_running = 100 WHERE id = ?", capped.ID)
@@ -250,7 +252,7 @@ func TestOrder(t *testing.T) {
 
 		given := map[models.AccountID]int{}
 		for i := range 10 {
-			given[lease(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
+			given[jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint("late", i))).Job.AccountID]++
 		}
 		require.InDelta(t, 5, given[capped.ID], 1)
 	})
@@ -272,7 +274,7 @@ func TestPromote(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		job := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		own := s.Submit(t)
 		wait := func(d time.Duration) models.Tier {
 			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - make_interval(secs => ?)", d.Seconds())
@@ -310,10 +312,10 @@ func TestClaim(t *testing.T) {
 			lose(s)
 
 			two := s.Worker(t, "two")
-			require.Nil(t, lease(t, s, one))
+			require.Nil(t, jobstest.LeaseNext(t, s, one))
 			behind := s.Submit(t)
-			require.Equal(t, behind.ID, lease(t, s, one).Job.ID, "what is behind it is not held up")
-			require.Equal(t, job.ID, lease(t, s, two).Job.ID)
+			require.Equal(t, behind.ID, jobstest.LeaseNext(t, s, one).Job.ID, "what is behind it is not held up")
+			require.Equal(t, job.ID, jobstest.LeaseNext(t, s, two).Job.ID)
 		})
 
 		t.Run("TakesItsOwnFailureIfNobodyElseCan"+name, func(t *testing.T) {
@@ -326,8 +328,8 @@ func TestClaim(t *testing.T) {
 			require.NoError(t, s.Readier.Ready(t.Context(), job.ID))
 			lose(s)
 
-			require.Nil(t, lease(t, s, far))
-			require.Equal(t, job.ID, lease(t, s, one).Job.ID)
+			require.Nil(t, jobstest.LeaseNext(t, s, far))
+			require.Equal(t, job.ID, jobstest.LeaseNext(t, s, one).Job.ID)
 		})
 
 		t.Run("GivesARaisedJobToALargerGPUOnly"+name, func(t *testing.T) {
@@ -337,16 +339,16 @@ func TestClaim(t *testing.T) {
 			withGPUs(t, s, "small", "large")
 			small, large := workerOf(t, s, "small", "small", "eu"), workerOf(t, s, "large", "large", "eu")
 			raised := s.Submit(t)
-			held := lease(t, s, small)
+			held := jobstest.LeaseNext(t, s, small)
 			require.Equal(t, raised.ID, held.Job.ID)
 			s.Exec(t, "UPDATE jobs SET gpu_rank = 1")
 			behind := s.Submit(t)
-			_, err := s.Holder.Release(t.Context(), small, fenceOf(held), models.FailPreempted)
+			_, err := s.Holder.Release(t.Context(), small, jobstest.FenceOf(held), models.FailPreempted)
 			require.NoError(t, err)
 			lose(s)
 
-			require.Equal(t, behind.ID, lease(t, s, small).Job.ID)
-			require.Equal(t, raised.ID, lease(t, s, large).Job.ID)
+			require.Equal(t, behind.ID, jobstest.LeaseNext(t, s, small).Job.ID)
+			require.Equal(t, raised.ID, jobstest.LeaseNext(t, s, large).Job.ID)
 		})
 	}
 
@@ -385,15 +387,15 @@ func TestSetJobTier(t *testing.T) {
 
 		s := jobstest.New(t)
 		client := s.NewKey(t, s.NewAccount(t, "small", models.TierFree), models.RoleClient)
-		job := submitAs(t, s, client, nil)
+		job := jobstest.SubmitAs(t, s, client, nil)
 		s.Submit(t)
 
 		set, err := s.Operator.SetJobTier(t.Context(), s.Admin, job.ID, models.TierCritical)
 
 		require.NoError(t, err)
 		require.Equal(t, models.TierCritical, set.Tier)
-		require.Equal(t, job.ID, lease(t, s, s.Worker(t, "one")).Job.ID)
-		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventQueued, models.EventLeased}, eventTypes(t, s, job.ID))
+		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, s.Worker(t, "one")).Job.ID)
+		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventQueued, models.EventLeased}, jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})
 
@@ -403,16 +405,16 @@ func TestSetJobTier(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
 		job := s.Submit(t)
-		held := lease(t, s, worker)
+		held := jobstest.LeaseNext(t, s, worker)
 		_, err := s.Operator.SetJobTier(t.Context(), s.Admin, job.ID, models.TierBatch)
 		require.NoError(t, err)
 		other := s.Submit(t)
 
-		_, err = s.Holder.Release(t.Context(), worker, fenceOf(held), models.FailPreempted)
+		_, err = s.Holder.Release(t.Context(), worker, jobstest.FenceOf(held), models.FailPreempted)
 
 		require.NoError(t, err)
 		require.Equal(t, models.TierBatch, s.Reload(t, job.ID).Lane)
-		require.Equal(t, other.ID, lease(t, s, worker).Job.ID)
+		require.Equal(t, other.ID, jobstest.LeaseNext(t, s, worker).Job.ID)
 		s.RequireInvariants(t)
 	})
 
@@ -426,12 +428,12 @@ func TestSetJobTier(t *testing.T) {
 			return err
 		}
 
-		jobstest.RequireCode(t, set(s.Client, job.ID, models.TierBatch), jobs.CodeForbidden)
-		jobstest.RequireCode(t, set(s.Admin, models.NewJobID(), models.TierBatch), jobs.CodeNotFound)
+		jobstest.RequireCode(t, set(s.Client, job.ID, models.TierBatch), apierror.CodeForbidden)
+		jobstest.RequireCode(t, set(s.Admin, models.NewJobID(), models.TierBatch), apierror.CodeNotFound)
 		jobstest.RequireInvalid(t, set(s.Admin, job.ID, "GOLD"), "tier")
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
-		jobstest.RequireCode(t, set(s.Admin, job.ID, models.TierBatch), jobs.CodeConflict)
+		jobstest.RequireCode(t, set(s.Admin, job.ID, models.TierBatch), apierror.CodeConflict)
 	})
 }
 
@@ -445,29 +447,29 @@ func TestPauseQueue(t *testing.T) {
 			s := jobstest.New(t)
 			one, two, three := s.Worker(t, "one"), s.Worker(t, "two"), s.Worker(t, "three")
 			s.Submit(t)
-			running := lease(t, s, one)
+			running := jobstest.LeaseNext(t, s, one)
 			for _, model := range []string{"", "testcard"} {
 				paused, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, model, "")
 				require.NoError(t, err)
 				require.True(t, paused.Paused())
 			}
 			held := s.Submit(t)
-			batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+			batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 			lose(s)
 
-			require.Equal(t, batch.ID, lease(t, s, two).Job.ID, "the lane below goes on")
-			require.Nil(t, lease(t, s, three))
-			_, err := s.Holder.Heartbeat(t.Context(), one, fenceOf(running), nil)
+			require.Equal(t, batch.ID, jobstest.LeaseNext(t, s, two).Job.ID, "the lane below goes on")
+			require.Nil(t, jobstest.LeaseNext(t, s, three))
+			_, err := s.Holder.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)
 			_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
-			jobstest.RequireCode(t, err, jobs.CodeConflict)
-			require.Nil(t, lease(t, s, three))
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
+			require.Nil(t, jobstest.LeaseNext(t, s, three))
 			resumed, err := s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "")
 			require.NoError(t, err)
 			require.False(t, resumed.Paused())
 			require.Equal(t, 1, resumed.Depth)
 			require.Equal(t, 1, resumed.Running)
-			require.Equal(t, held.ID, lease(t, s, three).Job.ID)
+			require.Equal(t, held.ID, jobstest.LeaseNext(t, s, three).Job.ID)
 		})
 	}
 
@@ -530,7 +532,7 @@ func TestPauseQueue(t *testing.T) {
 		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", strings.Repeat("x", 201))
 		jobstest.RequireInvalid(t, err, "reason")
 		_, err = s.Operator.PauseQueue(t.Context(), s.Client, models.TierPro, "", "")
-		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "no such model", "")
 		jobstest.RequireInvalid(t, err, "model")
 	})

@@ -7,52 +7,16 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
-
-// bentStore is a store that a test makes old or faulty.
-type bentStore struct {
-	jobs.Objects
-	// age is how much older its objects seem.
-	age      time.Duration
-	onStat   func()
-	onDelete func(key string) error
-	deletes  atomic.Int64
-}
-
-func (b *bentStore) Stat(ctx context.Context, key string) (jobs.Object, error) {
-	stat, err := b.Objects.Stat(ctx, key)
-	if b.onStat != nil {
-		b.onStat()
-	}
-	return stat, err
-}
-
-func (b *bentStore) List(ctx context.Context, after string, limit int) ([]jobs.StoredObject, error) {
-	page, err := b.Objects.List(ctx, after, limit)
-	for i := range page {
-		page[i].CreatedAt = page[i].CreatedAt.Add(-b.age)
-	}
-	return page, err
-}
-
-func (b *bentStore) Delete(ctx context.Context, key string) error {
-	b.deletes.Add(1)
-	if b.onDelete != nil {
-		if err := b.onDelete(key); err != nil {
-			return err
-		}
-	}
-	return b.Objects.Delete(ctx, key)
-}
 
 // put stores an object that no row names.
 func put(t *testing.T, s *jobstest.Stack, key string) {
@@ -95,38 +59,21 @@ func walk(t require.TestingT, s *jobstest.Stack) (found int) {
 	}
 }
 
-// together runs a pass in n processes at once.
-func together(t *testing.T, n int, pass func(context.Context) (int, error)) (total int) {
-	t.Helper()
-	done := make([]int, n)
-	errs := make([]error, n)
-	var passes sync.WaitGroup
-	for i := range n {
-		passes.Go(func() { done[i], errs[i] = pass(t.Context()) })
-	}
-	passes.Wait()
-	for i := range n {
-		require.NoError(t, errs[i])
-		total += done[i]
-	}
-	return total
-}
-
 func TestFindOrphans(t *testing.T) {
 	t.Parallel()
 
 	t.Run("DoomsObjectsOfOursThatNoRowNames", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
-		o := uploadAll(t, s, worker, fence)
+		s, _, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
 		lone := []string{orphan("artifacts", 1), orphan("artifacts", 255), orphan("checkpoints", 7)}
 		foreign := []string{"aaa", "artifacts/readme.txt", "artifacts/00/job_1/att_1/log-1", "backups/1", "zzz/1", "x" + orphan("artifacts", 3)}
 		for _, key := range append(lone, foreign...) {
 			put(t, s, key)
 		}
 		require.Zero(t, walk(t, s), "they are younger than a day")
-		s.Upkeep.Objects = &bentStore{Objects: s.Objects, age: 25 * time.Hour}
+		s.Upkeep.Objects = &jobstest.BentStore{Objects: s.Objects, Age: 25 * time.Hour}
 
 		found := walk(t, s)
 		n, err := s.Upkeep.DeleteObjects(t.Context())
@@ -134,9 +81,9 @@ func TestFindOrphans(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(lone), found)
 		require.Equal(t, len(lone), n)
-		left := stored(t, s)
+		left := jobstest.Stored(t, s)
 		require.Subset(t, left, foreign)
-		require.Subset(t, left, []string{o.checkpoint.ObjectKey, o.log.ObjectKey, o.film.ObjectKey})
+		require.Subset(t, left, []string{o.Checkpoint.ObjectKey, o.Log.ObjectKey, o.Film.ObjectKey})
 		require.NotSubset(t, left, lone)
 		require.Len(t, left, len(foreign)+4)
 	})
@@ -146,14 +93,14 @@ func TestFindOrphans(t *testing.T) {
 
 		s := jobstest.New(t)
 		put(t, s, orphan("artifacts", 1))
-		s.Upkeep.Objects = &bentStore{Objects: s.Objects, age: 25 * time.Hour}
+		s.Upkeep.Objects = &jobstest.BentStore{Objects: s.Objects, Age: 25 * time.Hour}
 		s.Exec(t, "UPDATE orphan_search SET claimed_until = clock_timestamp() + interval '1 minute'")
 		n, err := s.Upkeep.FindOrphans(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "another process is at it")
 		s.Exec(t, "UPDATE orphan_search SET claimed_until = clock_timestamp()")
 
-		found := together(t, 4, s.Upkeep.FindOrphans)
+		found := jobstest.Together(t, 4, s.Upkeep.FindOrphans)
 
 		require.Equal(t, 1, found)
 	})
@@ -161,14 +108,14 @@ func TestFindOrphans(t *testing.T) {
 	t.Run("NeverFindsWhatIsUploadedAndCommittedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
-		s.Upkeep.Objects = &bentStore{Objects: s.Objects, age: 25 * time.Hour}
+		s, job, worker, fence := jobstest.Leased(t)
+		s.Upkeep.Objects = &jobstest.BentStore{Objects: s.Objects, Age: 25 * time.Hour}
 		var uploads sync.WaitGroup
 		done := make(chan struct{})
 		uploads.Go(func() {
 			defer close(done)
 			for step := range 25 {
-				checkpoint(t, s, worker, fence, step)
+				jobstest.Checkpoint(t, s, worker, fence, step)
 			}
 		})
 
@@ -186,8 +133,8 @@ func TestFindOrphans(t *testing.T) {
 		uploads.Wait()
 
 		require.Zero(t, found)
-		require.Len(t, artifacts(t, s, job.ID), 25)
-		require.Len(t, stored(t, s), 25)
+		require.Len(t, jobstest.Artifacts(t, s, job.ID), 25)
+		require.Len(t, jobstest.Stored(t, s), 25)
 	})
 
 	t.Run("NeverDeletesWhatARowNamesOrMayYetName", func(t *testing.T) {
@@ -197,10 +144,10 @@ func TestFindOrphans(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			l := newLife(t, models.TierEnterprise, models.TierPro)
 			s := l.s
-			bent := &bentStore{Objects: s.Objects, age: 25 * time.Hour}
+			bent := &jobstest.BentStore{Objects: s.Objects, Age: 25 * time.Hour}
 			s.Upkeep.Objects = bent
 			tidy := func(older string) {
-				age(t, s, older)
+				jobstest.Age(t, s, older)
 				for _, pass := range []func(context.Context) (int, error){
 					s.Upkeep.ReviewArtifacts, s.Upkeep.ForgetUploads, s.Upkeep.DeleteObjects,
 				} {
@@ -221,13 +168,13 @@ func TestFindOrphans(t *testing.T) {
 					s.RequireInvariants(rt)
 					var named []string
 					require.NoError(rt, s.DB.NewRaw("SELECT object_key FROM artifacts").Scan(context.Background(), &named))
-					require.Subset(rt, stored(rt, s), named)
+					require.Subset(rt, jobstest.Stored(rt, s), named)
 					for key, held := range sent {
 						if attempt, err := models.GetAttempt(context.Background(), s.DB, held.fence.AttemptID); err != nil || !attempt.EndedAt.IsZero() {
 							delete(sent, key)
 							continue
 						}
-						require.Contains(rt, stored(rt, s), key, "its attempt lives: it may still commit")
+						require.Contains(rt, jobstest.Stored(rt, s), key, "its attempt lives: it may still commit")
 					}
 				},
 				"submit":     l.submit,
@@ -242,7 +189,7 @@ func TestFindOrphans(t *testing.T) {
 				"due":        l.due(t),
 				"delete job": func(rt *rapid.T) {
 					_, err := s.Deleter.Delete(context.Background(), s.Admin, pick(rt, l.jobs, "job"))
-					allowed(rt, err, jobs.CodeConflict)
+					allowed(rt, err, apierror.CodeConflict)
 				},
 				"orphans": func(rt *rapid.T) { require.Zero(rt, walk(rt, s), "rows name all there is") },
 				"tidy": func(rt *rapid.T) {
@@ -251,7 +198,7 @@ func TestFindOrphans(t *testing.T) {
 			})
 			tidy("31 days")
 			s.RequireInvariants(rt)
-			removed += bent.deletes.Load()
+			removed += bent.Deletes.Load()
 		})
 		if steps >= enough {
 			require.Positive(t, removed, "nothing was ever deleted: the test tried nothing")
@@ -278,7 +225,7 @@ func TestDeleteObjects(t *testing.T) {
 		s := jobstest.New(t)
 		keys := doom(t, s, 3)
 		away := errors.New("the store is away")
-		bent := &bentStore{Objects: s.Objects, onDelete: func(key string) error {
+		bent := &jobstest.BentStore{Objects: s.Objects, OnDelete: func(key string) error {
 			if key == keys[1] {
 				return away
 			}
@@ -289,7 +236,7 @@ func TestDeleteObjects(t *testing.T) {
 		n, err := s.Upkeep.DeleteObjects(t.Context())
 		require.ErrorIs(t, err, away)
 		require.Equal(t, 2, n)
-		require.Equal(t, keys[1:2], stored(t, s))
+		require.Equal(t, keys[1:2], jobstest.Stored(t, s))
 		n, err = s.Upkeep.DeleteObjects(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "it is not due")
@@ -302,14 +249,14 @@ func TestDeleteObjects(t *testing.T) {
 			_, err := s.Upkeep.DeleteObjects(t.Context())
 			require.ErrorIs(t, err, away)
 		}
-		bent.onDelete = nil
+		bent.OnDelete = nil
 		s.Exec(t, "UPDATE object_deletions SET next_at = clock_timestamp(), tries = 1000")
 
 		n, err = s.Upkeep.DeleteObjects(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		require.Empty(t, stored(t, s))
+		require.Empty(t, jobstest.Stored(t, s))
 		require.Zero(t, s.Count(t, "object_deletions"))
 	})
 
@@ -319,13 +266,13 @@ func TestDeleteObjects(t *testing.T) {
 		s := jobstest.New(t)
 		doom(t, s, 40)
 		s.Exec(t, "INSERT INTO object_deletions (object_key) VALUES ('artifacts/long gone')")
-		bent := &bentStore{Objects: s.Objects}
+		bent := &jobstest.BentStore{Objects: s.Objects}
 		s.Upkeep.Objects = bent
 
-		n := together(t, 3, s.Upkeep.DeleteObjects)
+		n := jobstest.Together(t, 3, s.Upkeep.DeleteObjects)
 
 		require.Equal(t, 41, n)
-		require.EqualValues(t, 41, bent.deletes.Load())
-		require.Empty(t, stored(t, s))
+		require.EqualValues(t, 41, bent.Deletes.Load())
+		require.Empty(t, jobstest.Stored(t, s))
 	})
 }

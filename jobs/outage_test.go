@@ -52,7 +52,7 @@ func TestCommit(t *testing.T) {
 		t.Run("Of"+name+"IsFoundByItsIdempotencyKey", func(t *testing.T) {
 			t.Parallel()
 			s, proxy := proxied(t)
-			in, key, later := request(), "once", time.Now().Add(time.Hour)
+			in, key, later := jobstest.Submission(), "once", time.Now().Add(time.Hour)
 			in.IdempotencyKey = &key
 			written := func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }
 			if expires {
@@ -155,9 +155,9 @@ func TestPostgreSQLAway(t *testing.T) {
 	t.Run("LeavesNothingHalfWritten", func(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
-		reads, later := request(), time.Now().Add(time.Hour)
+		reads, later := jobstest.Submission(), time.Now().Add(time.Hour)
 		reads.ExpiresAt = &later
-		for least, in := range map[int]jobs.Submission{1: request(), 4: reads} {
+		for least, in := range map[int]jobs.Submission{1: jobstest.Submission(), 4: reads} {
 			seen := 0
 			for lose := 1; ; lose++ { // at the first answer of the submit, at the second …
 				proxy.Lose(func([]byte) bool { seen++; return seen == lose })

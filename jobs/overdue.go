@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -45,18 +46,18 @@ func (r *Reaper) Overdue(ctx context.Context) (int, error) {
 		}
 		if done != nil {
 			ended++
-			r.Notifier.after(ctx, done)
+			r.Notifier.After(ctx, done)
 			slog.WarnContext(ctx, "overdue attempt ended", "job", attempt.JobID, "attempt", attempt.ID, "worker", attempt.WorkerID)
 		}
 	}
 	return ended, errors.Join(failed...)
 }
 
-func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *change, err error) {
-	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *Change, err error) {
+	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		l, err := lockHeld(ctx, tx, attempt)
-		if errors.Is(err, ErrLeaseLost) {
+		if errors.Is(err, apierror.ErrLeaseLost) {
 			return nil // it ended meanwhile
 		}
 		if err != nil {

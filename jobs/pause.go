@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -15,8 +17,8 @@ const maxPauseReason = 200
 // that run continue, and new ones are accepted. The reason is shown to operators;
 // it may be "".
 func (o *Operator) PauseQueue(ctx context.Context, p Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
-	if reason = strings.TrimSpace(reason); !validText(reason, 0, maxPauseReason) {
-		return nil, invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
 	}
 	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model, Paused: true, Reason: reason})
 }
@@ -29,11 +31,11 @@ func (o *Operator) ResumeQueue(ctx context.Context, p Principal, lane models.Tie
 }
 
 func (o *Operator) setPause(ctx context.Context, p Principal, pause *models.QueuePause) (*models.QueueCount, error) {
-	if err := p.isOperator(); err != nil {
+	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
 	if _, known := Policies[pause.Lane]; !known {
-		return nil, invalid("tier", "There is no such tier.")
+		return nil, apierror.Invalid("tier", "There is no such tier.")
 	}
 	if pause.Model != "" {
 		if _, err := o.Catalogue.Model(pause.Model); err != nil {
@@ -41,25 +43,25 @@ func (o *Operator) setPause(ctx context.Context, p Principal, pause *models.Queu
 		}
 	}
 	pause.ChangedBy = string(p.KeyID)
-	action, more := "resumeQueue", payload{"model": pause.Model}
+	action, more := "resumeQueue", Payload{"model": pause.Model}
 	if pause.Paused {
 		action, more["reason"] = "pauseQueue", pause.Reason
 	}
-	err := inTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
+	err := InTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.SetQueuePause(ctx, tx, pause); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, action, string(pause.Lane), more)
+		return p.Audit(ctx, tx, action, string(pause.Lane), more)
 	})
 	if err != nil {
-		return nil, wrap(err, "%s %s %s", action, pause.Lane, pause.Model)
+		return nil, apierror.Wrap(err, "%s %s %s", action, pause.Lane, pause.Model)
 	}
 	count, err := models.CountQueue(ctx, o.DB, pause.Lane, pause.Model)
 	if err != nil {
-		return nil, wrap(err, "count the queue %s %s", pause.Lane, pause.Model)
+		return nil, apierror.Wrap(err, "count the queue %s %s", pause.Lane, pause.Model)
 	}
 	if !pause.Paused && count.Paused() {
-		return nil, conflict("The whole lane is paused: resume it without naming a model.")
+		return nil, apierror.Conflict("The whole lane is paused: resume it without naming a model.")
 	}
 	o.Notifier.Waiters.Look()
 	return count, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -96,5 +97,5 @@ func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 // and a worker sends its last heartbeat up to one interval earlier.
 func wentSilentWithAPI(ctx context.Context, db bun.IDB, lastSign time.Time) (bool, error) {
 	silent, err := models.APIFellSilent(ctx, db, lastSign.Add(-2*PresenceEvery), lastSign.Add(HeartbeatEvery+PresenceEvery), gapLength)
-	return silent, wrap(err, "read which processes were away")
+	return silent, apierror.Wrap(err, "read which processes were away")
 }

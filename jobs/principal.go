@@ -3,6 +3,7 @@ package jobs
 import (
 	"net/netip"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -16,8 +17,8 @@ type Principal struct {
 
 	// address is where he calls from, if that is known: see From.
 	address string
-	// bulk is the operation in which he does what he does, if it is one.
-	bulk models.BulkID
+	// Bulk is the operation in which he does what he does, if it is one.
+	Bulk models.BulkID
 }
 
 // Host is whoever has the database itself: what runs Reelay, and makes the first
@@ -46,34 +47,34 @@ func (p Principal) From(remote string) Principal {
 	return p
 }
 
-// scope is the account to which the caller's lists are kept: "" for operators,
+// Scope is the account to which the caller's lists are kept: "" for operators,
 // who see all.
-func (p Principal) scope() models.AccountID {
+func (p Principal) Scope() models.AccountID {
 	if p.May(models.RoleOperator) {
 		return ""
 	}
 	return p.AccountID
 }
 
-// sees tells whether rows of an account are the caller's to read.
-func (p Principal) sees(account models.AccountID) bool {
+// Sees tells whether rows of an account are the caller's to read.
+func (p Principal) Sees(account models.AccountID) bool {
 	return p.May(models.RoleOperator) || p.Role == models.RoleClient && p.AccountID == account
 }
 
-func (p Principal) isOperator() error {
+func (p Principal) RequireOperator() error {
 	if !p.May(models.RoleOperator) {
-		return forbidden("This is for operators: this key's role is %s.", p.Role)
+		return apierror.Forbidden("This is for operators: this key's role is %s.", p.Role)
 	}
 	return nil
 }
 
-func (p Principal) isAdmin() error {
+func (p Principal) RequireAdmin() error {
 	if !p.May(models.RoleAdmin) {
-		return forbidden("This takes a key of the role ADMIN; this key's role is %s.", p.Role)
+		return apierror.Forbidden("This takes a key of the role ADMIN; this key's role is %s.", p.Role)
 	}
 	return nil
 }
 
-func keyPrincipal(key *models.APIKey) Principal {
+func PrincipalOf(key *models.APIKey) Principal {
 	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
 }

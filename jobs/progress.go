@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -18,7 +20,7 @@ type ProgressReport struct {
 // progressEvents are thinned: one per this much of either.
 var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
 
-const maxMessageBytes = 500
+const MaxMessageBytes = 500
 
 // ReportProgress keeps the newest progress of a held job. It may go back.
 func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, report ProgressReport) (*Answer, error) {
@@ -26,7 +28,7 @@ func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, repor
 		return nil, err
 	}
 	answer, err := h.report(ctx, p, f, report)
-	return answer, wrap(err, "progress of attempt %s", f.AttemptID)
+	return answer, apierror.Wrap(err, "progress of attempt %s", f.AttemptID)
 }
 
 func (h *Holder) report(ctx context.Context, p Principal, f Fence, report ProgressReport) (*Answer, error) {
@@ -51,20 +53,20 @@ func (h *Holder) report(ctx context.Context, p Principal, f Fence, report Progre
 
 func (r *ProgressReport) valid() error {
 	if !(r.Percent >= 0 && r.Percent <= 100) {
-		return invalid("percent", "percent must be from 0 to 100.")
+		return apierror.Invalid("percent", "percent must be from 0 to 100.")
 	}
 	if r.ETASeconds != nil && !(*r.ETASeconds >= 0 && *r.ETASeconds <= math.MaxInt32) {
-		return invalid("etaSeconds", "etaSeconds must be 0 or more.")
+		return apierror.Invalid("etaSeconds", "etaSeconds must be 0 or more.")
 	}
 	for name, n := range map[string]*int{"step": r.Step, "totalSteps": r.TotalSteps, "frame": r.Frame, "totalFrames": r.TotalFrames} {
 		if n != nil && (*n < 0 || *n > math.MaxInt32) {
-			return invalid(name, "%s must be from 0 to %d.", name, math.MaxInt32)
+			return apierror.Invalid(name, "%s must be from 0 to %d.", name, math.MaxInt32)
 		}
 	}
 	if r.Phase == models.PhaseDone || r.Phase == models.PhaseWaiting {
-		return invalid("phase", "The phase of a job that is worked on is never %s.", r.Phase)
+		return apierror.Invalid("phase", "The phase of a job that is worked on is never %s.", r.Phase)
 	}
-	r.Message = clip(printable(r.Message), maxMessageBytes)
+	r.Message = text.Clip(text.Printable(r.Message), MaxMessageBytes)
 	return nil
 }
 
@@ -74,16 +76,16 @@ func (l *held) resumed(ctx context.Context, id models.ArtifactID) error {
 		return nil
 	}
 	if !id.Valid() {
-		return notFound("checkpoint")
+		return apierror.NotFound("checkpoint")
 	}
 	found, err := models.GetArtifacts(ctx, l.change.tx, []models.ArtifactID{id})
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 || found[0].JobID != l.job.ID || found[0].Type != models.ArtifactCheckpoint {
-		return notFound("checkpoint")
+		return apierror.NotFound("checkpoint")
 	}
 	l.attempt.ResumedFromStep = found[0].Step
-	l.change.note(models.EventResumed, payload{"artifact": id, "step": found[0].Step, "percent": found[0].Percent})
+	l.change.note(models.EventResumed, Payload{"artifact": id, "step": found[0].Step, "percent": found[0].Percent})
 	return nil
 }

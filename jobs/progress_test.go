@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func TestReportProgress(t *testing.T) {
 	t.Run("KeepsTheNewestAndTellsOfItNowAndThen", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		full := models.Progress{
 			Percent: 10, Phase: models.PhaseRendering, Message: "frame 3 of 30", Step: new(1), TotalSteps: new(2), Frame: new(3), TotalFrames: new(30), ETASeconds: new(4.5),
 		}
@@ -37,7 +38,7 @@ func TestReportProgress(t *testing.T) {
 		}{{10.9, 1}, {11.1, 2}, {12, 2}, {12.1, 3}, {3, 4}, {2.1, 4}} {
 			require.NoError(t, reporting(t, s, worker, fence, step.percent)())
 			require.Equal(t, step.percent, s.Reload(t, job.ID).Progress.Percent)
-			require.Len(t, eventTypes(t, s, job.ID), 3+step.told, step)
+			require.Len(t, jobstest.EventTypes(t, s, job.ID), 3+step.told, step)
 		}
 		s.Exec(t, "UPDATE jobs SET progress_event_at = progress_event_at - interval '5 s' WHERE id = ?", job.ID)
 		require.NoError(t, reporting(t, s, worker, fence, 2.1)())
@@ -66,7 +67,7 @@ func TestReportProgress(t *testing.T) {
 	t.Run("OfOneBatchKeepsTheLastOfEachJobBesideTheHeartbeats", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 		s.Submit(t)
 		other := s.Worker(t, "two")
@@ -86,7 +87,7 @@ func TestReportProgress(t *testing.T) {
 		for _, err := range errs[:4] {
 			require.NoError(t, err)
 		}
-		require.ErrorIs(t, errs[4], jobs.ErrLeaseLost)
+		require.ErrorIs(t, errs[4], apierror.ErrLeaseLost)
 		require.Equal(t, 40.0, s.Reload(t, job.ID).Progress.Percent)
 		require.Equal(t, 50.0, s.Reload(t, lease.Job.ID).Progress.Percent)
 		events, err := models.ListJobEvents(t.Context(), s.DB, job.ID, 4, 1000)
@@ -104,7 +105,7 @@ func TestReportProgress(t *testing.T) {
 	t.Run("IsKeptWhileTheFilmIsUploaded", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{Phase: models.PhaseUploading, Percent: 98}})
 		require.NoError(t, err)
 		after := s.Reload(t, job.ID)
@@ -122,7 +123,7 @@ func TestReportProgress(t *testing.T) {
 	t.Run("GoesOnFromHowItFoundTheJobOnceItHadIt", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 		var answer *jobs.Answer
 
@@ -141,14 +142,14 @@ func TestReportProgress(t *testing.T) {
 		require.Equal(t, 50.0, after.Progress.Percent)
 		require.Equal(t, []models.JobEventType{
 			models.EventQueued, models.EventLeased, models.EventStarted, models.EventProgress, models.EventCancelRequested, models.EventProgress,
-		}, eventTypes(t, s, job.ID))
+		}, jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})
 
 	t.Run("KeepsNothingOfALeaseThatWasLostWhileItWaited", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 
 		err := whileHeld(t, s, []string{
@@ -156,14 +157,14 @@ func TestReportProgress(t *testing.T) {
 			"UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = now() WHERE job_id = ?0",
 		}, job.ID, reporting(t, s, worker, fence, 50))
 
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		require.Equal(t, 1.0, s.Reload(t, job.ID).Progress.Percent)
 	})
 
 	t.Run("ThatCannotBeKeptSpoilsNobodysHeartbeat", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 		s.Submit(t)
 		other := s.Worker(t, "two")
@@ -184,7 +185,7 @@ func TestReportProgress(t *testing.T) {
 		t.Parallel()
 
 		const reports = 5
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		ofJob, ofAll := make(chan bool, 3*reports), make(chan bool, 3*reports)
 		news := s.Notifier.News
 		defer news.Subscribe(t.Context(), string(job.ID), func() { ofJob <- true })()

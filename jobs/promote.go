@@ -63,21 +63,21 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 				failed = append(failed, fmt.Errorf("promote job %s: %w", id, err))
 			} else if done != nil {
 				promoted++
-				p.Notifier.after(ctx, done)
+				p.Notifier.After(ctx, done)
 			}
 		}
 	}
 	return promoted, errors.Join(failed...)
 }
 
-func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*change, error) {
-	return changeFreeJob(ctx, p.DB, id, func(c *change) error {
+func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*Change, error) {
+	return changeFreeJob(ctx, p.DB, id, func(c *Change) error {
 		job := c.job
 		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier || c.now.Sub(job.QueuedAt) < up.after {
 			return nil // it moved meanwhile
 		}
 		job.Lane = up.to
-		c.note(models.EventQueued, payload{"lane": job.Lane, "from": up.from, "reason": "it waited longer than its lane's patience"})
+		c.note(models.EventQueued, Payload{"lane": job.Lane, "from": up.from, "reason": "it waited longer than its lane's patience"})
 		return nil
 	})
 }

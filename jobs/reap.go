@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -16,7 +18,7 @@ import (
 type Reaper struct {
 	DB        *bun.DB
 	Notifier  *Notifier
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 }
 
 const (
@@ -54,18 +56,18 @@ func (r *Reaper) Reap(ctx context.Context) (int, error) {
 		}
 		if done != nil {
 			reaped++
-			r.Notifier.after(ctx, done)
+			r.Notifier.After(ctx, done)
 			slog.WarnContext(ctx, "lease lost, job requeued", "job", attempt.JobID, "attempt", attempt.ID, "worker", attempt.WorkerID)
 		}
 	}
 	return reaped, errors.Join(failed...)
 }
 
-func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *change, err error) {
-	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *Change, err error) {
+	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		l, err := lockHeld(ctx, tx, attempt)
-		if errors.Is(err, ErrLeaseLost) {
+		if errors.Is(err, apierror.ErrLeaseLost) {
 			return nil // it ended meanwhile
 		}
 		if err != nil {
@@ -74,7 +76,7 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *chang
 		if !l.attempt.LeaseExpiresAt.Before(l.change.now) {
 			return nil // it was renewed meanwhile
 		}
-		if err := endUnfenced(ctx, l, loss{reason: "its lease ran out"}); err != nil {
+		if err := endUnfenced(ctx, l, Loss{Reason: "its lease ran out"}); err != nil {
 			return err
 		}
 		l.giveUpWorker()
@@ -119,7 +121,7 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 }
 
 func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (ended bool, err error) {
-	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		ended = false
 		w, err := models.LockWorker(ctx, tx, id)
 		if err != nil {

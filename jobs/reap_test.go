@@ -7,17 +7,12 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
-
-func workerStatus(t *testing.T, s *jobstest.Stack, id models.WorkerID) models.WorkerStatus {
-	t.Helper()
-	w, err := s.Reader.Worker(t.Context(), id)
-	require.NoError(t, err)
-	return w.Status
-}
 
 func TestReap(t *testing.T) {
 	t.Parallel()
@@ -25,7 +20,7 @@ func TestReap(t *testing.T) {
 	t.Run("RequeuesTheJobAndMarksAttemptAndWorkerLost", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		s.ExpireLease(t, fence.AttemptID)
 
 		reaped, err := s.Reaper.Reap(t.Context())
@@ -40,23 +35,23 @@ func TestReap(t *testing.T) {
 		require.Equal(t, models.JobQueued, stored.Status)
 		require.True(t, stored.Requeued)
 		require.Zero(t, stored.Failures)
-		require.Equal(t, models.WorkerLost, workerStatus(t, s, worker.WorkerID))
-		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventLeased, models.EventLost, models.EventRequeued}, eventTypes(t, s, job.ID))
+		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, worker.WorkerID))
+		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventLeased, models.EventLost, models.EventRequeued}, jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})
 
 	t.Run("LetsALostWorkerComeBackWithItsNextCall", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err := s.Reaper.Reap(t.Context())
 		require.NoError(t, err)
 
-		again := lease(t, s, worker)
+		again := jobstest.LeaseNext(t, s, worker)
 
 		require.Equal(t, job.ID, again.Job.ID)
-		require.Equal(t, models.WorkerBusy, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.WorkerBusy, jobstest.WorkerStatus(t, s, worker.WorkerID))
 		s.RequireInvariants(t)
 	})
 
@@ -93,7 +88,7 @@ func TestReap(t *testing.T) {
 	t.Run("LeavesALeaseThatWasRenewedWhileItLooked", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
@@ -127,11 +122,11 @@ func TestSilent(t *testing.T) {
 	t.Run("EndsTheWaitForWorkersThatSayNothing", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, busy, _ := leased(t)
+		s, _, busy, _ := jobstest.Leased(t)
 		idle, fresh, draining := s.Worker(t, "idle"), s.Worker(t, "fresh"), s.Worker(t, "draining")
 		_, err := s.Registrar.DrainSelf(t.Context(), draining, draining.WorkerID, "", time.Time{})
 		require.NoError(t, err)
-		pool := addPool(t, s, 0, 1)
+		pool := jobstest.AddPool(t, s, 0, 1)
 		boot := &models.Worker{
 			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow", Region: "r", GPUType: "g",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, WarmModels: []string{}, Status: models.WorkerBooting,
@@ -143,21 +138,21 @@ func TestSilent(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, 3, ended)
-		require.Equal(t, models.WorkerLost, workerStatus(t, s, idle.WorkerID))
-		require.Equal(t, models.WorkerLost, workerStatus(t, s, draining.WorkerID))
-		require.Equal(t, models.WorkerTerminated, workerStatus(t, s, boot.ID))
-		require.Equal(t, models.WorkerBusy, workerStatus(t, s, busy.WorkerID), "a lease is the reaper's to take")
-		require.Equal(t, models.WorkerIdle, workerStatus(t, s, fresh.WorkerID))
+		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, idle.WorkerID))
+		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, draining.WorkerID))
+		require.Equal(t, models.WorkerTerminated, jobstest.WorkerStatus(t, s, boot.ID))
+		require.Equal(t, models.WorkerBusy, jobstest.WorkerStatus(t, s, busy.WorkerID), "a lease is the reaper's to take")
+		require.Equal(t, models.WorkerIdle, jobstest.WorkerStatus(t, s, fresh.WorkerID))
 		s.Submit(t)
-		require.NotNil(t, lease(t, s, idle), "it comes back with its own next call")
+		require.NotNil(t, jobstest.LeaseNext(t, s, idle), "it comes back with its own next call")
 	})
 }
 
 func TestRegister(t *testing.T) {
 	t.Parallel()
 
-	registration := func(instance string) jobs.Registration {
-		return jobs.Registration{
+	registration := func(instance string) fleet.Registration {
+		return fleet.Registration{
 			Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
 		}
@@ -166,16 +161,16 @@ func TestRegister(t *testing.T) {
 	t.Run("ReplacesTheWorkerAtTheSamePlace", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, old, fence := leased(t)
+		s, job, old, fence := jobstest.Leased(t)
 
 		fresh := s.Worker(t, "one")
 
 		require.NotEqual(t, old.WorkerID, fresh.WorkerID)
-		require.Equal(t, models.WorkerTerminated, workerStatus(t, s, old.WorkerID))
+		require.Equal(t, models.WorkerTerminated, jobstest.WorkerStatus(t, s, old.WorkerID))
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 		_, err := s.Holder.Heartbeat(t.Context(), old, fence, nil)
-		require.ErrorIs(t, err, jobs.ErrLeaseLost)
-		require.Equal(t, job.ID, lease(t, s, fresh).Job.ID)
+		require.ErrorIs(t, err, apierror.ErrLeaseLost)
+		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, fresh).Job.ID)
 		s.RequireInvariants(t)
 	})
 
@@ -190,20 +185,20 @@ func TestRegister(t *testing.T) {
 
 		_, err = s.Keys.Authenticate(t.Context(), secret)
 
-		require.ErrorIs(t, err, jobs.ErrUnauthenticated)
+		require.ErrorIs(t, err, apierror.ErrUnauthenticated)
 	})
 
 	t.Run("RefusesAnotherEnrolmentKey", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, _ := leased(t)
+		s, _, worker, _ := jobstest.Leased(t)
 		intruder := s.NewKey(t, s.Account, models.RoleWorker)
 		before := s.Dump(t)
 
 		_, _, err := s.Registrar.Register(t.Context(), intruder, registration("one"))
-		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		_, _, err = s.Registrar.Register(t.Context(), worker, registration("two"))
-		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -221,7 +216,7 @@ func TestRegister(t *testing.T) {
 
 		for _, err := range errs {
 			if err != nil {
-				jobstest.RequireCode(t, err, jobs.CodeConflict)
+				jobstest.RequireCode(t, err, apierror.CodeConflict)
 			}
 		}
 		var live int
@@ -234,17 +229,17 @@ func TestRegister(t *testing.T) {
 
 		s := jobstest.New(t)
 		before := s.Dump(t)
-		for field, spoil := range map[string]func(*jobs.Registration){
-			"provider":           func(in *jobs.Registration) { in.Provider = "" },
-			"providerInstanceId": func(in *jobs.Registration) { in.ProviderInstanceID = "a\x00" },
-			"region":             func(in *jobs.Registration) { in.Region = string(make([]byte, 300)) },
-			"gpuType":            func(in *jobs.Registration) { in.GPUType = "\xff" },
-			"zone":               func(in *jobs.Registration) { in.Zone = "\n" },
-			"slot":               func(in *jobs.Registration) { in.Slot = -1 },
-			"gpuCount":           func(in *jobs.Registration) { in.GPUCount = 0 },
-			"gpuMemoryBytes":     func(in *jobs.Registration) { in.GPUMemoryBytes = new(int64(-1)) },
-			"models":             func(in *jobs.Registration) { in.Models = nil },
-			"warmModels":         func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} },
+		for field, spoil := range map[string]func(*fleet.Registration){
+			"provider":           func(in *fleet.Registration) { in.Provider = "" },
+			"providerInstanceId": func(in *fleet.Registration) { in.ProviderInstanceID = "a\x00" },
+			"region":             func(in *fleet.Registration) { in.Region = string(make([]byte, 300)) },
+			"gpuType":            func(in *fleet.Registration) { in.GPUType = "\xff" },
+			"zone":               func(in *fleet.Registration) { in.Zone = "\n" },
+			"slot":               func(in *fleet.Registration) { in.Slot = -1 },
+			"gpuCount":           func(in *fleet.Registration) { in.GPUCount = 0 },
+			"gpuMemoryBytes":     func(in *fleet.Registration) { in.GPUMemoryBytes = new(int64(-1)) },
+			"models":             func(in *fleet.Registration) { in.Models = nil },
+			"warmModels":         func(in *fleet.Registration) { in.WarmModels = []string{"unheard-of"} },
 		} {
 			in := registration("one")
 			spoil(&in)
@@ -256,7 +251,7 @@ func TestRegister(t *testing.T) {
 		for _, pool := range []models.PoolID{"pol_1", models.NewPoolID()} {
 			in.PoolID = pool
 			_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -268,8 +263,8 @@ func TestTerminateWorker(t *testing.T) {
 	t.Run("KillsTheMachineAndRequeuesTheJob", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, _ := leased(t)
-		provider := newFakeProvider("one")
+		s, job, worker, _ := jobstest.Leased(t)
+		provider := jobstest.NewFakeProvider("one")
 		s.Fleet.Providers["static"] = provider
 
 		ended, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
@@ -277,7 +272,7 @@ func TestTerminateWorker(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.WorkerTerminated, ended.Status)
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
-		require.Empty(t, provider.running)
+		require.Empty(t, provider.Running)
 		s.RequireInvariants(t)
 		again, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 		require.NoError(t, err)
@@ -287,26 +282,26 @@ func TestTerminateWorker(t *testing.T) {
 	t.Run("IsForOperators", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, _ := leased(t)
+		s, _, worker, _ := jobstest.Leased(t)
 		before := s.Dump(t)
 		for _, p := range []jobs.Principal{s.Client, s.Enrolment, worker} {
 			_, err := s.Fleet.TerminateWorker(t.Context(), p, worker.WorkerID)
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.Fleet.DrainWorker(t.Context(), p, worker.WorkerID, 0)
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.Fleet.PreemptWorker(t.Context(), p, worker.WorkerID, 0)
-			jobstest.RequireCode(t, err, jobs.CodeForbidden)
+			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		}
 		for _, id := range []models.WorkerID{"wrk_1", models.NewWorkerID()} {
 			_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, id)
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, id, 0)
-			jobstest.RequireCode(t, err, jobs.CodeNotFound)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, -1)
 		jobstest.RequireInvalid(t, err, "deadlineSeconds")
 		_, err = s.Fleet.PreemptWorker(t.Context(), s.Admin, worker.WorkerID, 0)
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.Equal(t, before, s.Dump(t))
 	})
 }

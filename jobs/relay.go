@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -114,7 +115,7 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 		return fmt.Errorf("read queued jobs: %w", err)
 	}
 	if len(queued) == 0 {
-		return notFound("queued job")
+		return apierror.NotFound("queued job")
 	}
 	r.Notifier.ready(ctx, readyHints(queued)...)
 	return nil
@@ -160,7 +161,7 @@ func (r *Readier) begin(ctx context.Context) error {
 		return fmt.Errorf("look where queues begin: %w", err)
 	}
 	for some := range slices.Chunk(found, beginnings) {
-		if err := inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.NoteBeginnings(ctx, tx, some) }); err != nil {
+		if err := InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.NoteBeginnings(ctx, tx, some) }); err != nil {
 			return fmt.Errorf("note where queues begin: %w", err)
 		}
 	}

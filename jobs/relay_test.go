@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -70,7 +71,7 @@ func TestRelay(t *testing.T) {
 		for range 3 {
 			enterprise = append(enterprise, s.Submit(t).ID)
 		}
-		batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		told := map[models.Tier][][]models.JobID{}
 		relay := &jobs.Relay{DB: s.DB, Publish: func(_ context.Context, m *models.OutboxMessage) error {
 			var ready jobs.JobReady
@@ -146,9 +147,9 @@ func TestRelay(t *testing.T) {
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 0")
 
-		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 
-		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 		require.Zero(t, s.Count(t, "outbox"))
 	})
 }
@@ -170,8 +171,8 @@ func TestReady(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, job.ID, first[0].ID)
 		require.Equal(t, job.QueueOrder, first[0].Order)
-		lease(t, s, s.Worker(t, "one"))
-		jobstest.RequireCode(t, s.Readier.Ready(t.Context(), job.ID), jobs.CodeNotFound)
+		jobstest.LeaseNext(t, s, s.Worker(t, "one"))
+		jobstest.RequireCode(t, s.Readier.Ready(t.Context(), job.ID), apierror.CodeNotFound)
 	})
 
 	t.Run("RebuildsALostIndex", func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestReady(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		batch := submitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		s.Index().Lose()
 		_, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)

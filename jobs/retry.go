@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -15,7 +17,7 @@ import (
 // Retrier opens new runs of jobs that are over.
 type Retrier struct {
 	DB        *bun.DB
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
 }
@@ -26,12 +28,12 @@ type Retrier struct {
 // that was deleted, or one that depends on a job that failed, and QUOTA_EXCEEDED
 // if the account has as many waiting jobs as it may have.
 func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
-	seen, err := visibleJob(ctx, r.DB, p, id)
+	seen, err := VisibleJob(ctx, r.DB, p, id)
 	if err != nil {
 		return nil, err
 	}
-	var done *change
-	err = inTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+	var done *Change
+	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		account, err := models.LockAccount(ctx, tx, seen.AccountID)
 		if err != nil {
 			return err
@@ -55,9 +57,9 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		return done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch})
 	})
 	if err != nil {
-		return nil, wrap(err, "retry job %s", id)
+		return nil, apierror.Wrap(err, "retry job %s", id)
 	}
-	r.Notifier.after(ctx, done)
+	r.Notifier.After(ctx, done)
 	return done.job, nil
 }
 
@@ -74,19 +76,19 @@ type opening struct {
 type edit struct {
 	params json.RawMessage // checked, with its defaults; nil: as before
 	// model reckons with the new params.
-	model *Model
+	model *catalogue.Model
 	input *models.JobInput // the sealed prompt; nil: as before
 }
 
 // reopen opens the next run of a job that is over, and saves it. The job and its
 // account are locked.
-func (c *change) reopen(ctx context.Context, o opening) error {
+func (c *Change) reopen(ctx context.Context, o opening) error {
 	job := c.job
 	switch {
 	case !job.DeletedAt.IsZero():
-		return conflict("This job was deleted: submit a new one.")
+		return apierror.Conflict("This job was deleted: submit a new one.")
 	case job.Status != models.JobFailed && job.Status != models.JobCancelled:
-		return conflict("This job is %s: only a FAILED or CANCELLED one can run again.", job.Status)
+		return apierror.Conflict("This job is %s: only a FAILED or CANCELLED one can run again.", job.Status)
 	}
 	err := models.InsertJobRun(ctx, c.tx, &models.JobRun{
 		JobID: job.ID, Run: job.Run, Status: job.Status, Params: job.Params, FailureClass: job.FailureClass,
@@ -105,33 +107,33 @@ func (c *change) reopen(ctx context.Context, o opening) error {
 	}
 	depends := reckonDependencies(parents)
 	if depends.failed != nil {
-		return conflict("Job %s, which this one depends on, is %s: retry that one first.", depends.failed.ID, depends.failed.Status)
+		return apierror.Conflict("Job %s, which this one depends on, is %s: retry that one first.", depends.failed.ID, depends.failed.Status)
 	}
 	if err := models.DropInputFetch(ctx, c.tx, job.ID); err != nil {
 		return err
 	}
 	if depends.fetch, err = useInput(ctx, c.tx, job); errors.Is(err, errNoInput) {
-		return conflict("The image that this job begins from was deleted: submit a new job.")
+		return apierror.Conflict("The image that this job begins from was deleted: submit a new job.")
 	}
 	if err != nil {
 		return err
 	}
 	c.fresh(o.lane)
-	c.note(o.event, payload{"lane": o.lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
+	c.note(o.event, Payload{"lane": o.lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
 	if job.BlockedBy = depends.count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
-		c.note(models.EventBlocked, payload{"openDependencies": depends.open, "fetch": depends.fetch})
+		c.note(models.EventBlocked, Payload{"openDependencies": depends.open, "fetch": depends.fetch})
 		return c.save(ctx)
 	}
 	job.Status, job.QueuedAt = models.JobQueued, c.now
 	if o.event != models.EventQueued {
-		c.note(models.EventQueued, payload{"lane": o.lane})
+		c.note(models.EventQueued, Payload{"lane": o.lane})
 	}
 	return c.save(ctx)
 }
 
 // fresh makes a job as one that was just submitted, but for its history.
-func (c *change) fresh(lane models.Tier) {
+func (c *Change) fresh(lane models.Tier) {
 	job := c.job
 	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank = lane, false, 0, 0, 0
 	job.FailureClass, job.FailureReason, job.Output = "", "", nil
@@ -145,7 +147,7 @@ func (c *change) fresh(lane models.Tier) {
 }
 
 // apply writes the edits, and drops checkpoints that do not fit them.
-func (c *change) apply(ctx context.Context, o opening) error {
+func (c *Change) apply(ctx context.Context, o opening) error {
 	job := c.job
 	if o.edit != nil && o.edit.params != nil {
 		if job.TimeoutSeconds == o.edit.model.Timeout(job.Params) { // else its owner chose it

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 // failedJob is a job that failed for good, with a checkpoint.
 func failedJob(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal) {
 	t.Helper()
-	s, job, worker, fence := leased(t)
+	s, job, worker, fence := jobstest.Leased(t)
 	state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state"))
 	_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 3, Percent: 30})
 	require.NoError(t, err)
@@ -98,19 +99,19 @@ func TestRetry(t *testing.T) {
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		before := s.Dump(t)
 
-		for id, code := range map[models.JobID]jobs.Code{
-			done.ID: jobs.CodeConflict, waiting.ID: jobs.CodeConflict, models.NewJobID(): jobs.CodeNotFound, "job_x": jobs.CodeNotFound,
+		for id, code := range map[models.JobID]apierror.Code{
+			done.ID: apierror.CodeConflict, waiting.ID: apierror.CodeConflict, models.NewJobID(): apierror.CodeNotFound, "job_x": apierror.CodeNotFound,
 		} {
 			_, err := s.Retrier.Retry(t.Context(), s.Client, id, false)
 			jobstest.RequireCode(t, err, code)
 		}
 		_, err := s.Retrier.Retry(t.Context(), stranger, job.ID, false)
 
-		jobstest.RequireCode(t, err, jobs.CodeNotFound)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		require.Equal(t, before, s.Dump(t))
 		s.Exec(t, "UPDATE accounts SET max_queued = 1 WHERE id = ?", s.Account.ID)
 		_, err = s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
-		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
 	t.Run("OpensOneRunForManyCallers", func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestRetry(t *testing.T) {
 				opened++
 				continue
 			}
-			jobstest.RequireCode(t, err, jobs.CodeConflict)
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
 		}
 		require.Equal(t, 1, opened)
 		require.Equal(t, 2, s.Reload(t, job.ID).Run)
@@ -148,7 +149,7 @@ func TestRetry(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, s.Reload(t, child.ID).Status)
 		_, err = s.Retrier.Retry(t.Context(), s.Client, child.ID, false)
-		jobstest.RequireCode(t, err, jobs.CodeConflict)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		_, err = s.Retrier.Retry(t.Context(), s.Client, parent.ID, false)
 		require.NoError(t, err)
 
@@ -189,7 +190,7 @@ func TestFailure(t *testing.T) {
 	t.Run("SuspectsTheCheckpointThatACrashFollowed", func(t *testing.T) {
 		t.Parallel()
 
-		s, job, worker, fence := leased(t)
+		s, job, worker, fence := jobstest.Leased(t)
 		for step := 1; step <= 2; step++ {
 			state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(step)})
 			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: step, Percent: 10})
@@ -216,16 +217,16 @@ func TestFailure(t *testing.T) {
 	t.Run("KeepsADrainingWorkerDrainingAfterItWasLost", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
+		s, _, worker, fence := jobstest.Leased(t)
 		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err = s.Reaper.Reap(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, models.WorkerLost, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, worker.WorkerID))
 
-		require.Nil(t, lease(t, s, worker))
+		require.Nil(t, jobstest.LeaseNext(t, s, worker))
 
-		require.Equal(t, models.WorkerDraining, workerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.WorkerDraining, jobstest.WorkerStatus(t, s, worker.WorkerID))
 	})
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -12,28 +13,28 @@ import (
 // account's; for one that a worker holds it shows when it is queued again. A job
 // that is over is a CONFLICT.
 func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID, tier models.Tier) (*models.Job, error) {
-	if err := p.isOperator(); err != nil {
+	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
 	if _, known := Policies[tier]; !known {
-		return nil, invalid("tier", "There is no such tier.")
+		return nil, apierror.Invalid("tier", "There is no such tier.")
 	}
 	if !id.Valid() {
-		return nil, notFound("job")
+		return nil, apierror.NotFound("job")
 	}
-	var done *change
-	err := changeJob(ctx, o.DB, id, func(ctx context.Context, tx bun.Tx, locked *change) error {
+	var done *Change
+	err := changeJob(ctx, o.DB, id, func(ctx context.Context, tx bun.Tx, locked *Change) error {
 		done = locked
-		was := payload{"tier": done.job.Tier, "lane": done.job.Lane}
+		was := Payload{"tier": done.job.Tier, "lane": done.job.Lane}
 		if err := done.setTier(ctx, p, tier); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, "setJobTier", string(id), payload{"before": was, "after": payload{"tier": tier, "lane": tier}})
+		return p.Audit(ctx, tx, "setJobTier", string(id), Payload{"before": was, "after": Payload{"tier": tier, "lane": tier}})
 	})
 	if err != nil {
-		return nil, wrap(orNotFound(err, "job"), "set the tier of job %s", id)
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "job"), "set the tier of job %s", id)
 	}
-	o.Notifier.after(ctx, done)
+	o.Notifier.After(ctx, done)
 	return done.job, nil
 }
 
@@ -44,10 +45,10 @@ var waitingEvents = map[models.JobStatus]models.JobEventType{
 	models.JobQueued:    models.EventQueued,
 }
 
-func (c *change) setTier(ctx context.Context, p Principal, tier models.Tier) error {
+func (c *Change) setTier(ctx context.Context, p Principal, tier models.Tier) error {
 	job := c.job
 	if job.Status.Terminal() {
-		return conflict("This job is %s: its tier is settled.", job.Status)
+		return apierror.Conflict("This job is %s: its tier is settled.", job.Status)
 	}
 	if job.Tier == tier && job.Lane == tier {
 		return nil
@@ -55,7 +56,7 @@ func (c *change) setTier(ctx context.Context, p Principal, tier models.Tier) err
 	was := job.Tier
 	job.Tier, job.Lane = tier, tier
 	if event, waits := waitingEvents[job.Status]; waits {
-		c.note(event, payload{"lane": job.Lane, "tier": tier, "was": was, "by": p.KeyID})
+		c.note(event, Payload{"lane": job.Lane, "tier": tier, "was": was, "by": p.KeyID})
 	}
 	return c.save(ctx)
 }

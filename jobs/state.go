@@ -6,9 +6,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// moves is the job's state machine: from each state, where it may go next.
+// Moves is the job's state machine: from each state, where it may go next.
 // Terminal states have no way on but a new run.
-var moves = map[models.JobStatus][]models.JobStatus{
+var Moves = map[models.JobStatus][]models.JobStatus{
 	models.JobScheduled:  {models.JobQueued, models.JobFailed, models.JobCancelled},
 	models.JobBlocked:    {models.JobQueued, models.JobFailed, models.JobCancelled},
 	models.JobQueued:     {models.JobAssigned, models.JobFailed, models.JobCancelled},
@@ -21,7 +21,7 @@ var moves = map[models.JobStatus][]models.JobStatus{
 }
 
 // CanMove tells whether the state machine has an edge between two states.
-func CanMove(from, to models.JobStatus) bool { return slices.Contains(moves[from], to) }
+func CanMove(from, to models.JobStatus) bool { return slices.Contains(Moves[from], to) }
 
 // workerMoves is the worker's state machine.
 var workerMoves = map[models.WorkerStatus][]models.WorkerStatus{

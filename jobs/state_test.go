@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -71,75 +72,53 @@ func diagram(t *testing.T, heading string) map[edge]bool {
 
 // fencedVerbs are all calls about an attempt, each with input that is right for
 // one that runs and holds the given objects.
-var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error{
-	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error{
+	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, err := s.Holder.Heartbeat(t.Context(), p, f, []jobs.GPUSample{{Utilization: 0.5}})
 		return err
 	},
-	"ReportProgress": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+	"ReportProgress": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, err := s.Holder.ReportProgress(t.Context(), p, f, jobs.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
 		return err
 	},
-	"RequestUpload": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+	"RequestUpload": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, _, err := s.Holder.RequestUpload(t.Context(), p, f, jobs.UploadRequest{
 			Type: models.ArtifactLog, ContentType: "text/plain", SizeBytes: 3, Checksum: jobstest.Checksum([]byte("log")),
 		})
 		return err
 	},
-	"CommitCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
-		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o.checkpoint, Step: 9, Percent: 90})
+	"CommitCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
+		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o.Checkpoint, Step: 9, Percent: 90})
 		return err
 	},
-	"CommitArtifact": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
-		_, err := s.Holder.CommitArtifact(t.Context(), p, f, models.ArtifactLog, o.log)
+	"CommitArtifact": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
+		_, err := s.Holder.CommitArtifact(t.Context(), p, f, models.ArtifactLog, o.Log)
 		return err
 	},
-	"RejectCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
-		_, err := s.Holder.RejectCheckpoint(t.Context(), p, f, o.committed, "it does not open")
+	"RejectCheckpoint": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
+		_, err := s.Holder.RejectCheckpoint(t.Context(), p, f, o.Committed, "it does not open")
 		return err
 	},
-	"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error {
-		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.film})
+	"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
+		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.Film})
 		return err
 	},
-	"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+	"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, err := s.Holder.Fail(t.Context(), p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
 		return err
 	},
-	"Release": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+	"Release": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, err := s.Holder.Release(t.Context(), p, f, models.FailPreempted)
 		return err
 	},
 }
 
-// objects are what one attempt has uploaded and not yet committed, and one
-// checkpoint that it has.
-type objects struct {
-	checkpoint, log, film jobs.UploadedObject
-	committed             models.ArtifactID
-}
-
-func uploadAll(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence) objects {
-	t.Helper()
-	first := s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the first state"))
-	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: first, Step: 1, Percent: 10})
-	require.NoError(t, err)
-	attempt, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
-	require.NoError(t, err)
-	return objects{
-		checkpoint: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the second state")),
-		log:        s.Upload(t, p, f, models.ArtifactLog, []byte("a log")),
-		film:       s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a film")),
-		committed:  attempt.CheckpointID,
-	}
-}
-
 func TestVerb(t *testing.T) {
 	t.Parallel()
 
-	lost := jobs.CodeLeaseLost
-	all := func(codes map[string]jobs.Code) map[string]jobs.Code {
-		expected := map[string]jobs.Code{}
+	lost := apierror.CodeLeaseLost
+	all := func(codes map[string]apierror.Code) map[string]apierror.Code {
+		expected := map[string]apierror.Code{}
 		for name := range fencedVerbs {
 			expected[name] = lost
 		}
@@ -149,31 +128,31 @@ func TestVerb(t *testing.T) {
 		return expected
 	}
 	for name, c := range map[string]struct {
-		end      func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o objects) error
+		end      func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error
 		status   models.JobStatus
-		expected map[string]jobs.Code // "" is the same answer again
-		cancel   jobs.Code
+		expected map[string]apierror.Code // "" is the same answer again
+		cancel   apierror.Code
 	}{
-		"Completed": {fencedVerbs["Complete"], models.JobCompleted, all(map[string]jobs.Code{"Complete": ""}), jobs.CodeConflict},
-		"Failed": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		"Completed": {fencedVerbs["Complete"], models.JobCompleted, all(map[string]apierror.Code{"Complete": ""}), apierror.CodeConflict},
+		"Failed": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 			_, err := s.Holder.Fail(t.Context(), p, f, jobs.Failure{Class: models.FailContentPolicy, Message: "refused"})
 			return err
-		}, models.JobFailed, all(map[string]jobs.Code{"Fail": ""}), jobs.CodeConflict},
-		"Scheduled": {fencedVerbs["Fail"], models.JobScheduled, all(map[string]jobs.Code{"Fail": ""}), "none"},
-		"Queued":    {fencedVerbs["Release"], models.JobQueued, all(map[string]jobs.Code{"Release": ""}), "none"},
-		"Reaped": {func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, f jobs.Fence, _ objects) error {
+		}, models.JobFailed, all(map[string]apierror.Code{"Fail": ""}), apierror.CodeConflict},
+		"Scheduled": {fencedVerbs["Fail"], models.JobScheduled, all(map[string]apierror.Code{"Fail": ""}), "none"},
+		"Queued":    {fencedVerbs["Release"], models.JobQueued, all(map[string]apierror.Code{"Release": ""}), "none"},
+		"Reaped": {func(t *testing.T, s *jobstest.Stack, _ jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 			s.ExpireLease(t, f.AttemptID)
 			_, err := s.Reaper.Reap(t.Context())
 			return err
 		}, models.JobQueued, all(nil), "none"},
-		"Cancelled": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ objects) error {
+		"Cancelled": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 			held, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
 			require.NoError(t, err)
 			_, err = s.Canceller.Cancel(t.Context(), s.Client, held.JobID)
 			require.NoError(t, err)
 			_, err = s.Holder.Release(t.Context(), p, f, models.FailPreempted)
 			return err
-		}, models.JobCancelled, all(map[string]jobs.Code{"Complete": jobs.CodeConflict, "Fail": "", "Release": ""}), ""},
+		}, models.JobCancelled, all(map[string]apierror.Code{"Complete": apierror.CodeConflict, "Fail": "", "Release": ""}), ""},
 	} {
 		t.Run("ChangesNothingOnceTheJobIs"+name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +161,7 @@ func TestVerb(t *testing.T) {
 			job := s.Submit(t)
 			worker := s.Worker(t, "one")
 			_, fence := s.Lease(t, worker)
-			o := uploadAll(t, s, worker, fence)
+			o := jobstest.UploadAll(t, s, worker, fence)
 			require.NoError(t, c.end(t, s, worker, fence, o))
 			require.Equal(t, c.status, s.Reload(t, job.ID).Status)
 			before := s.Dump(t)

@@ -38,23 +38,10 @@ func TestJob(t *testing.T) {
 		require.Equal(t, 100.0, end.Job.Progress.Percent)
 		require.Equal(t, []models.JobEventType{
 			models.EventQueued, models.EventLeased, models.EventStarted, models.EventProgress, models.EventCheckpointed, models.EventCompleted,
-		}, eventTypes(t, s, job.ID))
+		}, jobstest.EventTypes(t, s, job.ID))
 		account, err := models.GetAccounts(t.Context(), s.DB, []models.AccountID{s.Account.ID})
 		require.NoError(t, err)
 		require.Zero(t, account[0].Queued)
 		require.Zero(t, account[0].Running)
 	})
-}
-
-// eventTypes lists a job's history and checks that its counting has no gap.
-func eventTypes(t *testing.T, s *jobstest.Stack, id models.JobID) []models.JobEventType {
-	t.Helper()
-	events, err := models.ListJobEvents(t.Context(), s.DB, id, 0, 1000)
-	require.NoError(t, err)
-	var types []models.JobEventType
-	for i, e := range events {
-		require.Equal(t, i+1, e.Seq)
-		types = append(types, e.Type)
-	}
-	return types
 }

@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 
 	accepted := 0
 	for {
-		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 		if err != nil {
 			require.True(t, models.IsOutage(err), "%v", err)
 			break
@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 			return false
 		default:
 		}
-		_, _, err := s.Submitter.Submit(context.Background(), s.Client, request())
+		_, _, err := s.Submitter.Submit(context.Background(), s.Client, jobstest.Submission())
 		return err == nil
 	})
 	require.GreaterOrEqual(t, s.Count(t, "jobs"), accepted+1, "what was accepted is there")

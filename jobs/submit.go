@@ -11,7 +11,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/recent"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -50,7 +55,7 @@ type Submission struct {
 // Submitter accepts jobs.
 type Submitter struct {
 	DB        *bun.DB
-	Catalogue *Catalogue
+	Catalogue *catalogue.Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
 	Inputs    *Inputs
@@ -62,13 +67,13 @@ type Submitter struct {
 	UserShare int
 
 	// shares are what accounts are let in by, as it was lately.
-	shares  recent[models.AccountID, *models.Account]
-	entries gather[*entry]
+	shares  recent.Map[models.AccountID, *models.Account]
+	entries batch.Group[*entry]
 	// writes joins calls of one job. Calls of many go by their account, so that while
 	// PostgreSQL writes one batch the next is made, and neither waits for a row of the
 	// other's.
-	writes gather[*submitCall]
-	many   [2]gather[*submitCall]
+	writes batch.Group[*submitCall]
+	many   [2]batch.Group[*submitCall]
 	// patience is batchPatience, unless a test says otherwise.
 	patience time.Duration
 }
@@ -81,7 +86,7 @@ const (
 	// and more are drawn over what stands around them.
 	maxMarks       = 30
 	maxKeyRunes    = 255
-	maxUserIDBytes = 255
+	MaxUserIDBytes = 255
 	maxPriority    = 100
 	maxMaxAttempts = 20
 )
@@ -114,7 +119,7 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 type Submitted struct {
 	Job          *models.Job
 	Deduplicated bool
-	Refused      *Error
+	Refused      *apierror.Error
 }
 
 // SubmitMany accepts jobs, in one transaction: once it returns, all that were not
@@ -124,7 +129,7 @@ type Submitted struct {
 // first one's job. It returns INVALID_INPUT for none or too many.
 func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
 	if len(all) < 1 || len(all) > MaxSubmitJobs {
-		return nil, invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
+		return nil, apierror.Invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
 	}
 	return s.submit(ctx, p, all)
 }
@@ -135,13 +140,13 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 	call := s.newCall(p, all)
 	admitted, err := s.admit(ctx, call)
 	if err != nil {
-		return nil, wrap(err, "admit %s", countOf(len(all), "job"))
+		return nil, apierror.Wrap(err, "admit %s", text.Count(len(all), "job"))
 	}
 	if err := s.write(ctx, call); err != nil {
 		if ctx.Err() == nil { // else the jobs may still be written
 			admitted.giveBack(ctx, call.tokens())
 		}
-		return nil, wrap(err, "submit %s", countOf(len(all), "job"))
+		return nil, apierror.Wrap(err, "submit %s", text.Count(len(all), "job"))
 	}
 	admitted.giveBack(ctx, call.tokens())
 	for _, job := range call.written {
@@ -157,13 +162,13 @@ func setTier(job *models.Job, account *models.Account) error {
 	job.Lane = job.Tier
 	job.MaxAttempts = cmp.Or(job.MaxAttempts, Policies[job.Tier].MaxAttempts)
 	if job.Tier.Above(account.Tier) {
-		return forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
+		return apierror.Forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
 	}
 	return nil
 }
 
-var errKeyOfAnother = &Error{
-	Code: CodeIdempotencyConflict, Field: "idempotencyKey",
+var errKeyOfAnother = &apierror.Error{
+	Code: apierror.CodeIdempotencyConflict, Field: "idempotencyKey",
 	Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
 }
 
@@ -173,7 +178,7 @@ func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 		return nil, err
 	}
 	if in.Type != "" && in.Type != model.Type {
-		return nil, invalid("type", "The model %s does %s, not %s.", model.Name, model.Type, clip(in.Type, 64))
+		return nil, apierror.Invalid("type", "The model %s does %s, not %s.", model.Name, model.Type, text.Clip(in.Type, 64))
 	}
 	if err := validPrompt(in.Prompt, model); err != nil {
 		return nil, err
@@ -186,7 +191,7 @@ func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 		return nil, err
 	}
 	if in.CallbackURL != "" {
-		if err := validCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+		if err := ValidCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
 			return nil, err
 		}
 	}
@@ -246,27 +251,27 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	}
 	canonical, err := json.Marshal(request)
 	if err != nil {
-		return nil, wrap(err, "encode the request")
+		return nil, apierror.Wrap(err, "encode the request")
 	}
 	sum := sha256.Sum256(canonical)
 	return sum[:], nil
 }
 
-func validPrompt(prompt string, model *Model) error {
+func validPrompt(prompt string, model *catalogue.Model) error {
 	switch {
 	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
-		return invalid("prompt", "The prompt is empty: say what the film shall show.")
+		return apierror.Invalid("prompt", "The prompt is empty: say what the film shall show.")
 	case !utf8.ValidString(prompt):
-		return invalid("prompt", "The prompt is not valid UTF-8.")
+		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
 	case strings.ContainsRune(prompt, 0):
-		return invalid("prompt", "The prompt holds a NUL character (U+0000): leave it out.")
+		return apierror.Invalid("prompt", "The prompt holds a NUL character (U+0000): leave it out.")
 	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
-		return invalid("prompt", "The prompt holds what Unicode calls a noncharacter, such as U+FFFE: it was written in another byte order, or is no text.")
+		return apierror.Invalid("prompt", "The prompt holds what Unicode calls a noncharacter, such as U+FFFE: it was written in another byte order, or is no text.")
 	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
-		return invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
+		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
 			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
 	case hasPileOfMarks(prompt):
-		return invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
+		return apierror.Invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
 	}
 	return nil
 }
@@ -289,15 +294,15 @@ func hasPileOfMarks(text string) bool {
 func (in *Submission) validLimits() error {
 	switch {
 	case in.Priority < -maxPriority || in.Priority > maxPriority:
-		return invalid("priority", "priority must be from %d to %d; it is %d.", -maxPriority, maxPriority, in.Priority)
+		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -maxPriority, maxPriority, in.Priority)
 	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
-		return invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
-	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > maxTimeout):
-		return invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", maxTimeout, *in.TimeoutSeconds)
-	case in.IdempotencyKey != nil && !validText(*in.IdempotencyKey, 1, maxKeyRunes):
-		return invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxKeyRunes)
-	case !validText(in.UserID, 0, maxUserIDBytes):
-		return invalid("userId", "userId may have %d printable characters.", maxUserIDBytes)
+		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
+	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
+		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
+	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, maxKeyRunes):
+		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxKeyRunes)
+	case !text.Valid(in.UserID, 0, MaxUserIDBytes):
+		return apierror.Invalid("userId", "userId may have %d printable characters.", MaxUserIDBytes)
 	}
 	if err := in.validConditions(); err != nil {
 		return err

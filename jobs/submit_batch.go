@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -34,7 +35,7 @@ type submitBatch struct {
 	// before, and of the requests of the Videos API that were made before, by their
 	// digests; the jobs that others depend on; and the images that there are.
 	accounts map[models.AccountID]*models.Account
-	start    change // the clock and the transaction of every change
+	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
@@ -43,8 +44,8 @@ type submitBatch struct {
 
 	// What is decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
-	changes []*change
-	of      map[*change]accepted
+	changes []*Change
+	of      map[*Change]accepted
 }
 
 // accepted is what a new job came of.
@@ -63,7 +64,7 @@ const batchPatience = 20 * time.Millisecond
 // in one transaction. It leaves those that it could not: those of each account, if
 // one of the accounts was not to be had, and each call if one of them spoils it.
 func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall, after func()) {
-	var written []*change
+	var written []*Change
 	run := func(calls []*submitCall, write func(context.Context, *submitBatch) error) {
 		if len(calls) == 0 {
 			return
@@ -124,8 +125,8 @@ func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
 // is remembered of their accounts, and those whose job, or whose equal's, is not
 // there: to be read for.
 func (b *submitBatch) leaveUnwritten() {
-	var missing, there []*change
-	missing, there = parted(b.changes, func(c *change) bool { return c.job.CreatedAt.IsZero() })
+	var missing, there []*Change
+	missing, there = parted(b.changes, func(c *Change) bool { return c.job.CreatedAt.IsZero() })
 	b.changes = there
 	gone := map[*models.Job]bool{}
 	for _, c := range missing {
@@ -145,8 +146,8 @@ func (b *submitBatch) leaveUnwritten() {
 // writeRead writes the jobs of calls in one transaction, with all that they refer
 // to.
 func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
-	return inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*b = submitBatch{tx: tx, calls: b.calls, start: change{tx: tx}, patience: b.patience, users: userQueues{share: s.UserShare}}
+	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		*b = submitBatch{tx: tx, calls: b.calls, start: Change{tx: tx}, patience: b.patience, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 }
@@ -287,7 +288,7 @@ func (b *submitBatch) open() func(yield func(*submitCall, *submission) bool) {
 
 // decide gives each submission its verdict, in their order.
 func (b *submitBatch) decide() error {
-	b.answers, b.of = map[*submitCall][]Submitted{}, map[*change]accepted{}
+	b.answers, b.of = map[*submitCall][]Submitted{}, map[*Change]accepted{}
 	for _, call := range b.calls {
 		answers := make([]Submitted, len(call.set))
 		for i := range call.set {
@@ -335,7 +336,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	}
 	waits := reckonDependencies(parents)
 	waits.fetch = one.image.remote()
-	c := &change{tx: b.start.tx, now: b.start.now, job: job}
+	c := &Change{tx: b.start.tx, now: b.start.now, job: job}
 	if err := c.begin(one.in, waits); err != nil {
 		return err
 	}
@@ -360,7 +361,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	return nil
 }
 
-var errQueueFull = Later(CodeQuotaExceeded, 10*time.Second,
+var errQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
 
 // imageGone is the refusal of an image that is not there any more, or is not the
@@ -378,7 +379,7 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Jo
 	for _, id := range one.in.DependsOn {
 		parent := b.parents[id]
 		if parent == nil || parent.AccountID != call.account {
-			return nil, notFound("job to depend on")
+			return nil, apierror.NotFound("job to depend on")
 		}
 		parents = append(parents, parent)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -92,7 +93,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if len(call.set) > 1 {
 		writes = &s.many[int(call.account[len(call.account)-1])%len(s.many)]
 	}
-	if err := writes.doThen(ctx, call, call.size(), s.writeCalls); err != nil {
+	if err := writes.DoThen(ctx, call, call.size(), s.writeCalls); err != nil {
 		return err // it may still be under way
 	}
 	return call.err
@@ -149,8 +150,8 @@ func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, erro
 }
 
 // refusal is an error as the caller's; nil if it is ours, or none.
-func refusal(err error) *Error {
-	var refused *Error
+func refusal(err error) *apierror.Error {
+	var refused *apierror.Error
 	errors.As(err, &refused)
 	return refused
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
@@ -12,7 +14,7 @@ import (
 // with RunAt includes the time until then. It returns what Submit would for input
 // that is not valid, a tier that is above the account's, or jobs to depend on that
 // are not the account's.
-func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*Estimate, error) {
+func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*estimate.Estimate, error) {
 	job, err := s.validate(&in)
 	if err != nil {
 		return nil, err
@@ -22,7 +24,7 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 		err = sql.ErrNoRows
 	}
 	if err != nil {
-		return nil, wrap(err, "read the account")
+		return nil, apierror.Wrap(err, "read the account")
 	}
 	account := found[0]
 	job.AccountID, job.Tier = p.AccountID, in.Tier
@@ -36,13 +38,13 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	if err := (&change{job: job, now: now}).beginTimes(in); err != nil {
+	if err := (&Change{job: job, now: now}).beginTimes(in); err != nil {
 		return nil, err
 	}
-	guess, _ := s.Admission.Estimates.submit(job, account)
+	guess, _ := s.Admission.Estimates.Submit(job, account)
 	guess.Position = max(guess.Position, 1)
 	if ahead := job.RunAt.Sub(now).Seconds(); ahead > 0 && guess.WaitSeconds != nil {
-		guess.WaitSeconds, guess.WaitSecondsP90 = new(rounded(*guess.WaitSeconds+ahead)), new(rounded(*guess.WaitSecondsP90+ahead))
+		guess.WaitSeconds, guess.WaitSecondsP90 = new(estimate.Rounded(*guess.WaitSeconds+ahead)), new(estimate.Rounded(*guess.WaitSecondsP90+ahead))
 	}
 	return &guess, nil
 }

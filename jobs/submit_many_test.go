@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -77,14 +78,14 @@ func TestSubmitMany(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.JobQueued, got[0].Job.Status)
 		require.NotEqual(t, others.ID, got[0].Job.ID)
-		require.Equal(t, jobs.CodeInvalidInput, got[1].Refused.Code)
+		require.Equal(t, apierror.CodeInvalidInput, got[1].Refused.Code)
 		require.Equal(t, "model", got[1].Refused.Field)
 		require.True(t, got[2].Deduplicated)
 		require.Equal(t, got[0].Job.ID, got[2].Job.ID)
-		require.Equal(t, jobs.CodeIdempotencyConflict, got[3].Refused.Code)
-		require.Equal(t, jobs.CodeForbidden, got[4].Refused.Code)
+		require.Equal(t, apierror.CodeIdempotencyConflict, got[3].Refused.Code)
+		require.Equal(t, apierror.CodeForbidden, got[4].Refused.Code)
 		require.Equal(t, models.JobBlocked, got[5].Job.Status)
-		require.Equal(t, jobs.CodeNotFound, got[6].Refused.Code)
+		require.Equal(t, apierror.CodeNotFound, got[6].Refused.Code)
 		require.Equal(t, models.JobFailed, s.Reload(t, got[7].Job.ID).Status)
 		require.Equal(t, "expiresAt", got[8].Refused.Field)
 		again, first, err := s.Submitter.Submit(t.Context(), s.Client, in(func(in *jobs.Submission) { in.IdempotencyKey = new("k") }))
@@ -108,8 +109,8 @@ func TestSubmitMany(t *testing.T) {
 		for i := range 5 {
 			require.Equal(t, i >= 3, got[i].Refused != nil, i)
 			if i >= 3 {
-				require.Equal(t, jobs.CodeQuotaExceeded, got[i].Refused.Code)
-				require.Equal(t, jobs.CodeQuotaExceeded, again[i].Refused.Code)
+				require.Equal(t, apierror.CodeQuotaExceeded, got[i].Refused.Code)
+				require.Equal(t, apierror.CodeQuotaExceeded, again[i].Refused.Code)
 				continue
 			}
 			require.True(t, again[i].Deduplicated)
@@ -134,7 +135,7 @@ func TestSubmitMany(t *testing.T) {
 		require.NoError(t, err)
 
 		require.Nil(t, again[2].Refused)
-		require.Equal(t, jobs.CodeRateLimited, again[3].Refused.Code)
+		require.Equal(t, apierror.CodeRateLimited, again[3].Refused.Code)
 		require.Equal(t, got[0].Job.ID, again[4].Job.ID)
 		require.Equal(t, 5, s.Count(t, "jobs"))
 	})
@@ -163,7 +164,7 @@ func TestSubmitMany(t *testing.T) {
 		s := jobstest.New(t)
 		for _, n := range []int{0, jobs.MaxSubmitJobs + 1} {
 			_, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(n))
-			jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
+			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		}
 		require.Zero(t, s.Count(t, "jobs"))
 	})
@@ -202,7 +203,7 @@ func TestSubmits(t *testing.T) {
 		found, errs := make([]*models.Job, callers), make([]error, callers)
 		var calls []func()
 		for i := range callers {
-			in := request()
+			in := jobstest.Submission()
 			switch {
 			case i%3 == 1: // one job for all of these
 				in.IdempotencyKey = new("the same")
@@ -217,7 +218,7 @@ func TestSubmits(t *testing.T) {
 		require.Equal(t, 2, commits, "the first one, and all the others")
 		for i := range callers {
 			if i%3 == 2 {
-				jobstest.RequireCode(t, errs[i], jobs.CodeForbidden)
+				jobstest.RequireCode(t, errs[i], apierror.CodeForbidden)
 				continue
 			}
 			require.NoError(t, errs[i], i)
@@ -227,8 +228,8 @@ func TestSubmits(t *testing.T) {
 		}
 		require.Equal(t, 5, s.Count(t, "jobs"))
 		s.RequireInvariants(t)
-		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
-		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
 	t.Run("DoNotWaitForAStrangersAccount", func(t *testing.T) {
@@ -295,7 +296,7 @@ func TestSubmits(t *testing.T) {
 		calls := []func(){func() { s.Submit(t) }}
 		for retry := range tries {
 			calls = append(calls, func() {
-				video, _, err := s.Videos.Create(t.Context(), s.Client, request(), jobs.VideoRequest{Digest: make([]byte, 32), Retry: retry})
+				video, _, err := s.Videos.Create(t.Context(), s.Client, jobstest.Submission(), jobs.VideoRequest{Digest: make([]byte, 32), Retry: retry})
 				require.NoError(t, err)
 				ids[retry] = video.ID
 			})
@@ -319,7 +320,7 @@ func TestSubmits(t *testing.T) {
 		errs := make([]error, callers)
 		var calls []func()
 		for i := range callers {
-			in := request()
+			in := jobstest.Submission()
 			if i == 4 {
 				in.UserID = "poison"
 			}

@@ -10,15 +10,12 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
-
-// request is one that is accepted.
-func request() jobs.Submission {
-	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
-}
 
 func TestSubmit(t *testing.T) {
 	t.Parallel()
@@ -105,7 +102,7 @@ func TestSubmit(t *testing.T) {
 			"metadata with \\u005f":       {"metadata.__proto__", metadata(`{"\u005f_proto__": 1}`)},
 			"metadata nested 7,000 deep":  {"metadata.a" + strings.Repeat(".0", 59) + "…", metadata(`{"a": ` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`)},
 		} {
-			in := request()
+			in := jobstest.Submission()
 			c.spoil(&in)
 
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -121,7 +118,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.Params = json.RawMessage(`{"durationSeconds": 60, "resolution": "1080p", "fps": 60, "pace": 600, "seed": 9007199254740992}`)
 
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -164,12 +161,12 @@ func TestSubmit(t *testing.T) {
 			`{"durationSeconds": -0.25}`:            "got -0.25, want",
 			`{"fps": 1e300}`:                        "1e+300",
 		} {
-			in := request()
+			in := jobstest.Submission()
 			in.Params = json.RawMessage(params)
 
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
-			jobstest.RequireCode(t, err, jobs.CodeInvalidInput)
+			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 			require.ErrorContains(t, err, says)
 		}
 	})
@@ -178,7 +175,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.Prompt = "<script>alert(1)</script> \u202e \ufeff =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
 		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
@@ -189,7 +186,7 @@ func TestSubmit(t *testing.T) {
 		require.NoError(t, err)
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
-		require.Equal(t, jobs.Prompt{Text: in.Prompt}, prompts[job.ID])
+		require.Equal(t, query.Prompt{Text: in.Prompt}, prompts[job.ID])
 		require.JSONEq(t, `{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ufffd", "big": 12345678901234567890}`,
 			string(s.Reload(t, job.ID).Metadata))
 	})
@@ -198,7 +195,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.Params, in.Priority = nil, 7
 
 		job, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -210,7 +207,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, models.TierEnterprise, stored.Lane)
 		require.Equal(t, 5, stored.MaxAttempts)
 		require.JSONEq(t, `{"durationSeconds": 4, "resolution": "480p", "aspectRatio": "16:9", "fps": 24, "seed": 0, "pace": 1}`, string(stored.Params))
-		require.Equal(t, []models.JobEventType{models.EventQueued}, eventTypes(t, s, job.ID))
+		require.Equal(t, []models.JobEventType{models.EventQueued}, jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})
 
@@ -218,7 +215,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.Prompt = "PLAINTEXTCANARY"
 
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -233,7 +230,7 @@ func TestSubmit(t *testing.T) {
 		both, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID, other.ID})
 		require.NoError(t, err)
 		require.Error(t, both[other.ID].Err, "a prompt opens under its own job's id only")
-		require.Equal(t, jobs.Prompt{Text: in.Prompt}, both[job.ID], "and spoils no other")
+		require.Equal(t, query.Prompt{Text: in.Prompt}, both[job.ID], "and spoils no other")
 		s.Exec(t, "UPDATE job_inputs SET wrapped_key = NULL")
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
@@ -244,7 +241,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.IdempotencyKey = new("order 7")
 		const callers = 50
 		ids := make([]models.JobID, callers)
@@ -280,7 +277,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		in := request()
+		in := jobstest.Submission()
 		in.IdempotencyKey, in.Metadata = new("order 7"), json.RawMessage(`{"a": 1, "b": 2}`)
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
@@ -309,7 +306,7 @@ func TestSubmit(t *testing.T) {
 			change(&other)
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, other)
 			require.Error(t, err, name)
-			jobstest.RequireCode(t, err, jobs.CodeIdempotencyConflict)
+			jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 		}
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -319,7 +316,7 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		in := request()
+		in := jobstest.Submission()
 		in.IdempotencyKey = new("order 7")
 
 		mine, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -336,12 +333,12 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		before := s.Dump(t)
-		in := request()
+		in := jobstest.Submission()
 		in.Tier = models.TierCritical
 
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
-		jobstest.RequireCode(t, err, jobs.CodeForbidden)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		require.Equal(t, before, s.Dump(t))
 		in.Tier = models.TierBatch
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -355,7 +352,7 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 3 WHERE id = ?", s.Account.ID)
-		in := request()
+		in := jobstest.Submission()
 		in.IdempotencyKey = new("the first")
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
@@ -372,7 +369,7 @@ func TestSubmit(t *testing.T) {
 			submitter := s.AnotherSubmitter()
 			for range callers / processes {
 				calls.Go(func() {
-					if _, _, err := submitter.Submit(t.Context(), s.Client, request()); err != nil {
+					if _, _, err := submitter.Submit(t.Context(), s.Client, jobstest.Submission()); err != nil {
 						refused <- err
 					}
 				})
@@ -385,7 +382,7 @@ func TestSubmit(t *testing.T) {
 
 		require.Len(t, refused, callers-2)
 		for err := range refused {
-			jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+			jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 		}
 		require.Equal(t, 3, s.Count(t, "jobs"))
 		s.RequireInvariants(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -80,8 +81,8 @@ func (u *userQueues) enter(job *models.Job, keeps bool) error {
 	return nil
 }
 
-var errUserQueueFull = func() *Error {
-	e := Later(CodeQuotaExceeded, 10*time.Second,
+var errUserQueueFull = func() *apierror.Error {
+	e := apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 		"This user has as many waiting jobs as one user of this account may have: wait for some to start, or cancel some.")
 	e.Field = "userId"
 	return e

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func shared(t *testing.T) *jobstest.Stack {
 func filmsOf(users ...string) []jobs.Submission {
 	var all []jobs.Submission
 	for _, user := range users {
-		in := request()
+		in := jobstest.Submission()
 		in.UserID = user
 		all = append(all, in)
 	}
@@ -41,11 +42,11 @@ func letIn(t *testing.T, all []jobs.Submitted) string {
 		case one.Refused == nil:
 			is = append(is, "in")
 		case one.Refused.Field == "userId":
-			require.Equal(t, jobs.CodeQuotaExceeded, one.Refused.Code)
+			require.Equal(t, apierror.CodeQuotaExceeded, one.Refused.Code)
 			require.Positive(t, one.Refused.RetryAfterSeconds)
 			is = append(is, "user")
 		default:
-			require.Equal(t, jobs.CodeQuotaExceeded, one.Refused.Code)
+			require.Equal(t, apierror.CodeQuotaExceeded, one.Refused.Code)
 			is = append(is, "account")
 		}
 	}
@@ -84,7 +85,7 @@ func TestSubmitOfUsers(t *testing.T) {
 		_, err = s.Submitter.SubmitMany(t.Context(), another, filmsOf("ada", "ada"))
 		require.NoError(t, err, "another account's user is another one")
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, keyed)
-		jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, all[0].Job.ID)
 		require.NoError(t, err)
@@ -107,7 +108,7 @@ func TestSubmitOfUsers(t *testing.T) {
 			for range 8 {
 				calls.Go(func() {
 					if _, _, err := submitter.Submit(t.Context(), s.Client, filmsOf("ada")[0]); err != nil {
-						jobstest.RequireCode(t, err, jobs.CodeQuotaExceeded)
+						jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 					}
 				})
 			}

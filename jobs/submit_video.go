@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -43,7 +44,7 @@ func (s *Submitter) RepeatedVideo(ctx context.Context, p Principal, key *string,
 		asked.Key = *key
 	}
 	var found *models.Job
-	err := inTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+	err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.Lock(ctx, tx, request.lock()); err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (s *Submitter) RepeatedVideo(ctx context.Context, p Principal, key *string,
 		found = before[string(request.Digest)]
 		return err
 	})
-	return found, wrap(err, "look for a repeated request")
+	return found, apierror.Wrap(err, "look for a repeated request")
 }
 
 // lock is the advisory lock of equal requests: the first one and its retries may

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -43,17 +45,17 @@ func utc(t *time.Time) any {
 // validConditions checks what needs neither the clock nor other jobs.
 func (in *Submission) validConditions() error {
 	switch {
-	case !validText(in.Region, 0, maxNameRunes):
-		return invalid("region", "region may have %d printable characters.", maxNameRunes)
+	case !text.Valid(in.Region, 0, text.MaxName):
+		return apierror.Invalid("region", "region may have %d printable characters.", text.MaxName)
 	case in.RequireRegion && in.Region == "":
-		return invalid("requireRegion", "requireRegion demands a region: name it in region.")
+		return apierror.Invalid("requireRegion", "requireRegion demands a region: name it in region.")
 	case len(in.DependsOn) > maxDependencies:
-		return invalid("dependsOn", "A job may depend on %d others; this names %d.", maxDependencies, len(in.DependsOn))
+		return apierror.Invalid("dependsOn", "A job may depend on %d others; this names %d.", maxDependencies, len(in.DependsOn))
 	}
 	in.DependsOn = slices.Compact(slices.Sorted(slices.Values(in.DependsOn)))
 	for _, id := range in.DependsOn {
 		if !id.Valid() {
-			return notFound("job to depend on")
+			return apierror.NotFound("job to depend on")
 		}
 	}
 	return validRetry(in.Retry)
@@ -65,11 +67,11 @@ func validRetry(p *models.RetryPolicy) error {
 	}
 	for name, delay := range map[string]*float64{"initialDelaySeconds": p.InitialDelaySeconds, "maxDelaySeconds": p.MaxDelaySeconds} {
 		if delay != nil && !(*delay >= minRetryDelay && *delay <= maxRetryDelay) {
-			return invalid("retry."+name, "retry.%s must be from %g to %d seconds.", name, minRetryDelay, maxRetryDelay)
+			return apierror.Invalid("retry."+name, "retry.%s must be from %g to %d seconds.", name, minRetryDelay, maxRetryDelay)
 		}
 	}
 	if p.InitialDelaySeconds != nil && p.MaxDelaySeconds != nil && *p.InitialDelaySeconds > *p.MaxDelaySeconds {
-		return invalid("retry.maxDelaySeconds", "retry.maxDelaySeconds must not be below retry.initialDelaySeconds.")
+		return apierror.Invalid("retry.maxDelaySeconds", "retry.maxDelaySeconds must not be below retry.initialDelaySeconds.")
 	}
 	return nil
 }
@@ -85,13 +87,13 @@ func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, id
 		return nil, fmt.Errorf("read what the job depends on: %w", err)
 	}
 	if len(found) != len(ids) || slices.ContainsFunc(found, func(parent *models.Job) bool { return parent.AccountID != job.AccountID }) {
-		return nil, notFound("job to depend on")
+		return nil, apierror.NotFound("job to depend on")
 	}
 	return found, nil
 }
 
 // begin gives a new job its first state, and the event that tells of it.
-func (c *change) begin(in Submission, d dependencies) error {
+func (c *Change) begin(in Submission, d dependencies) error {
 	job := c.job
 	if err := c.beginTimes(in); err != nil {
 		return err
@@ -101,13 +103,13 @@ func (c *change) begin(in Submission, d dependencies) error {
 	switch {
 	case d.count() > 0:
 		job.Status, job.BlockedBy = models.JobBlocked, d.count()
-		c.note(models.EventBlocked, payload{"dependsOn": in.DependsOn, "fetch": d.fetch})
+		c.note(models.EventBlocked, Payload{"dependsOn": in.DependsOn, "fetch": d.fetch})
 	case !job.RunAt.IsZero():
 		job.Status = models.JobScheduled
-		c.note(models.EventScheduled, payload{"runAt": utc(&job.RunAt)})
+		c.note(models.EventScheduled, Payload{"runAt": utc(&job.RunAt)})
 	default:
 		job.Status, job.QueuedAt = models.JobQueued, c.now
-		c.note(models.EventQueued, payload{"lane": job.Lane})
+		c.note(models.EventQueued, Payload{"lane": job.Lane})
 	}
 	c.from, c.was = job.Status, *readyJob(job, 0)
 	return nil
@@ -115,10 +117,10 @@ func (c *change) begin(in Submission, d dependencies) error {
 
 // beginTimes checks times against PostgreSQL's clock, in the microseconds that it
 // stores. A time to begin at that is past is no condition.
-func (c *change) beginTimes(in Submission) error {
+func (c *Change) beginTimes(in Submission) error {
 	if in.RunAt != nil {
 		if in.RunAt.After(c.now.Add(maxAhead)) {
-			return invalid("runAt", "runAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
+			return apierror.Invalid("runAt", "runAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
 		}
 		if in.RunAt.After(c.now) {
 			c.job.RunAt = in.RunAt.Truncate(time.Microsecond)
@@ -130,11 +132,11 @@ func (c *change) beginTimes(in Submission) error {
 	expires := in.ExpiresAt.Truncate(time.Microsecond)
 	switch {
 	case !expires.After(c.now):
-		return invalid("expiresAt", "expiresAt is past: the job could never start.")
+		return apierror.Invalid("expiresAt", "expiresAt is past: the job could never start.")
 	case expires.After(c.now.Add(maxAhead)):
-		return invalid("expiresAt", "expiresAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
+		return apierror.Invalid("expiresAt", "expiresAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
 	case !expires.After(c.job.RunAt):
-		return invalid("expiresAt", "expiresAt must be after runAt: the job could never start.")
+		return apierror.Invalid("expiresAt", "expiresAt must be after runAt: the job could never start.")
 	}
 	c.job.ExpiresAt = expires
 	return nil
@@ -142,7 +144,7 @@ func (c *change) beginTimes(in Submission) error {
 
 // failWithParent ends a new job that depends on one which failed, or was
 // cancelled, before.
-func (c *change) failWithParent(ctx context.Context, parent *models.Job) error {
+func (c *Change) failWithParent(ctx context.Context, parent *models.Job) error {
 	if parent == nil {
 		return nil
 	}

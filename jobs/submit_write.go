@@ -132,7 +132,7 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 
 // submitted tells of new jobs once they are committed: of all at once, and beside the
 // answers to those who submitted them. Nobody follows one of them yet.
-func (n *Notifier) submitted(ctx context.Context, changes []*change) {
+func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 	var ready []ReadyJob
 	for _, c := range changes {
 		if c.ready != nil {

@@ -16,17 +16,17 @@ const (
 	txPause = 20 * time.Millisecond
 )
 
-// inTx runs act in a transaction, and anew, a moment later, if PostgreSQL undid
+// InTx runs act in a transaction, and anew, a moment later, if PostgreSQL undid
 // it only because of others at the same time. What act keeps in variables must
 // come from what it read in its last run. After an outage (models.IsOutage), and if
 // ctx ends, it is not known whether the commit took place.
-func inTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
+func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }
 
-// inSnapshot runs act in a transaction that only reads: all its statements see the rows
+// InSnapshot runs act in a transaction that only reads: all its statements see the rows
 // as they were when the first of them began.
-func inSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
+func InSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, act)
 }
 

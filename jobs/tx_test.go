@@ -60,7 +60,7 @@ func TestTransaction(t *testing.T) {
 		s := jobstest.New(t)
 		loseRaces(t, s, "40001", 100)
 
-		_, _, err := s.Submitter.Submit(t.Context(), s.Client, request())
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 
 		require.True(t, models.IsOutage(err), "%v", err)
 		require.Zero(t, s.Count(t, "jobs"))

@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -61,7 +63,7 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	var issued string // not key: if ctx ends, act may run while this returns
 	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		if l.attempt.Uploads >= maxUploads {
-			return conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
+			return apierror.Conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
 		}
 		l.attempt.Uploads++
 		issued = objectKey(l.attempt, r.Type)
@@ -75,11 +77,11 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 		return nil
 	}})
 	if err != nil {
-		return "", UploadLink{}, wrap(err, "upload of attempt %s", f.AttemptID)
+		return "", UploadLink{}, apierror.Wrap(err, "upload of attempt %s", f.AttemptID)
 	}
 	link, err = h.Objects.LinkUpload(ctx, Upload{Key: issued, ContentType: r.ContentType, SizeBytes: r.SizeBytes, Checksum: r.Checksum}, UploadTTL)
 	if err != nil {
-		return "", UploadLink{}, storeAway(ctx, err)
+		return "", UploadLink{}, StoreAway(ctx, err)
 	}
 	return issued, link, nil
 }
@@ -87,17 +89,17 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 func (r UploadRequest) valid() error {
 	rule, ok := uploadRules[r.Type]
 	if !ok {
-		return invalid("type", "A worker uploads no %s.", r.Type)
+		return apierror.Invalid("type", "A worker uploads no %s.", r.Type)
 	}
 	if r.SizeBytes < 1 || r.SizeBytes > rule.maxBytes {
-		return invalid("sizeBytes", "A %s may have 1 to %d bytes.", rule.name, rule.maxBytes)
+		return apierror.Invalid("sizeBytes", "A %s may have 1 to %d bytes.", rule.name, rule.maxBytes)
 	}
 	if err := validChecksum(r.Checksum); err != nil {
 		return err
 	}
 	media, _, err := mime.ParseMediaType(r.ContentType)
 	if err != nil || !strings.HasPrefix(media, rule.contentType) || len(r.ContentType) > 100 {
-		return invalid("contentType", "The content type of a %s begins with %s.", rule.name, rule.contentType)
+		return apierror.Invalid("contentType", "The content type of a %s begins with %s.", rule.name, rule.contentType)
 	}
 	return nil
 }
@@ -105,7 +107,7 @@ func (r UploadRequest) valid() error {
 func validChecksum(checksum string) error {
 	// The decoder skips line breaks, which the store's own text never has.
 	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
-		return invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
+		return apierror.Invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
 	}
 	return nil
 }
@@ -113,17 +115,17 @@ func validChecksum(checksum string) error {
 // Our folders in the bucket, which may hold other people's too; inputsFolder is
 // the third.
 const (
-	artifactsFolder   = "artifacts/"
-	checkpointsFolder = "checkpoints/"
+	ArtifactsFolder   = "artifacts/"
+	CheckpointsFolder = "checkpoints/"
 )
 
 // objectKey makes a key that nobody had before. Checkpoints are spread over
 // prefixes, since a reclaimed fleet writes all of its own at once.
 func objectKey(a *models.Attempt, t models.ArtifactType) string {
 	spread := sha256.Sum256([]byte(a.JobID))
-	folder := artifactsFolder
+	folder := ArtifactsFolder
 	if t == models.ArtifactCheckpoint {
-		folder = checkpointsFolder
+		folder = CheckpointsFolder
 	}
 	return fmt.Sprintf("%s%s/%s/%s/%s-%s", folder, hex.EncodeToString(spread[:1]), a.JobID, a.ID,
 		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
@@ -145,9 +147,9 @@ type UploadedObject struct {
 func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
-		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
 	}
-	metadata, err := storedJSON("metadata", o.Metadata, maxMetadataBytes)
+	metadata, err := strictjson.ReadStored("metadata", o.Metadata, maxMetadataBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -156,20 +158,20 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 		return nil, err
 	}
 	if issued == nil || issued.AttemptID != f.AttemptID || issued.Type != t {
-		return nil, invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
 	}
 	if issued.SizeBytes != o.SizeBytes || issued.Checksum != o.Checksum {
 		return nil, mismatch("The %s was announced with %d bytes and checksum %s, not with those given now.", what, issued.SizeBytes, issued.Checksum)
 	}
 	if issued.ContentType != o.ContentType {
-		return nil, invalid("contentType", "The %s was announced as %s.", what, issued.ContentType)
+		return nil, apierror.Invalid("contentType", "The %s was announced as %s.", what, issued.ContentType)
 	}
 	stored, err := h.Objects.Stat(ctx, o.ObjectKey)
 	if errors.Is(err, ErrNoObject) {
 		return nil, mismatch("The store holds no such object: upload the %s first.", what)
 	}
 	if err != nil {
-		return nil, storeAway(ctx, err)
+		return nil, StoreAway(ctx, err)
 	}
 	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
 		return nil, mismatch("The store holds %d bytes with checksum %s, not the %s that was announced.", stored.SizeBytes, stored.Checksum, what)
@@ -191,7 +193,7 @@ type issue struct {
 // each is looked up by itself.
 func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
 	own := &issue{key: key}
-	err := h.keys.do(ctx, own, 1, func(ctx context.Context, all []*issue, _ bool) [][]*issue {
+	err := h.keys.Do(ctx, own, 1, func(ctx context.Context, all []*issue, _ bool) [][]*issue {
 		keys := make([]string, len(all))
 		for i, one := range all {
 			keys[i] = one.key
@@ -221,14 +223,14 @@ func (h *Holder) lostOr(ctx context.Context, p Principal, f Fence, refused error
 	return refused
 }
 
-// storeAway is how a store that cannot be asked is told to a caller.
-func storeAway(ctx context.Context, err error) *Error {
+// StoreAway is how a store that cannot be asked is told to a caller.
+func StoreAway(ctx context.Context, err error) *apierror.Error {
 	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
-	return Later(CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")
+	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")
 }
 
-func mismatch(format string, args ...any) *Error {
-	return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
+func mismatch(format string, args ...any) *apierror.Error {
+	return &apierror.Error{Code: apierror.CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
 // keep has a verified artifact written, or finds it if it was written before. It

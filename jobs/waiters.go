@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 )
 
@@ -20,14 +21,14 @@ type Waiters struct {
 type waiter struct {
 	worker models.WorkerID
 	kind   string
-	reach  reach
+	reach  catalogue.Capability
 	// woken holds one wake: the queue that has work, or none to have a look.
 	woken chan models.Queue
 }
 
 // join adds a worker's lease call. Whoever joins looks for work after it, so
 // that a job is either found or wakes it.
-func (w *Waiters) join(worker *models.Worker, reach reach) *waiter {
+func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
 		worker: worker.ID, reach: reach, woken: make(chan models.Queue, 1),
 		kind: fmt.Sprintf("%q %q %q", worker.GPUType, worker.Region, strings.Join(worker.Models, "\x00")),
@@ -65,14 +66,14 @@ func (w *Waiters) passOn(me *waiter, queue models.Queue) {
 	defer w.mu.Unlock()
 	for _, other := range w.waiting[slices.Index(w.waiting, me)+1:] {
 		alike := queue == models.Queue{} && other.kind == me.kind
-		if (alike || other.reach.serves(queue)) && other.wake(queue) {
+		if (alike || other.reach.Serves(queue)) && other.wake(queue) {
 			return
 		}
 	}
 }
 
 func wakeFirst(waiting []*waiter, queue models.Queue) bool {
-	return slices.ContainsFunc(waiting, func(other *waiter) bool { return other.reach.serves(queue) && other.wake(queue) })
+	return slices.ContainsFunc(waiting, func(other *waiter) bool { return other.reach.Serves(queue) && other.wake(queue) })
 }
 
 // WakeWorker wakes the call of one worker, if it waits here.

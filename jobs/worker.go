@@ -3,17 +3,18 @@ package jobs
 import (
 	"context"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
-func getWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
+func GetWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
 	workers, err := models.GetWorkers(ctx, db, []models.WorkerID{id})
 	if err == nil && len(workers) == 0 {
-		return nil, notFound("worker")
+		return nil, apierror.NotFound("worker")
 	}
 	if err != nil {
-		return nil, wrap(err, "read worker %s", id)
+		return nil, apierror.Wrap(err, "read worker %s", id)
 	}
 	return workers[0], nil
 }

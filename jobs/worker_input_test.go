@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -18,8 +19,8 @@ func TestWorkersInput(t *testing.T) {
 	t.Run("IsRefusedByItsField", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
-		o := uploadAll(t, s, worker, fence)
+		s, _, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
 		before := s.Dump(t)
 		now, err := models.Now(t.Context(), s.DB)
 		require.NoError(t, err)
@@ -30,7 +31,7 @@ func TestWorkersInput(t *testing.T) {
 		}
 		checkpoint := func(seconds float64) error {
 			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{
-				Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: &seconds,
+				Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: &seconds,
 			})
 			return err
 		}
@@ -47,8 +48,8 @@ func TestWorkersInput(t *testing.T) {
 			_, err := s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: p})
 			return err
 		}
-		register := func(spoil func(*jobs.Registration)) error {
-			in := jobs.Registration{
+		register := func(spoil func(*fleet.Registration)) error {
+			in := fleet.Registration{
 				Provider: "static", ProviderInstanceID: "two", GPUCount: 1, Region: "local", GPUType: "any",
 				CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
 			}
@@ -85,9 +86,9 @@ func TestWorkersInput(t *testing.T) {
 			"progress below 0":            {"percent", progress(models.Progress{Percent: -1})},
 			"progress 101":                {"percent", progress(models.Progress{Percent: 101})},
 			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: new(math.MaxInt32 + 1)})},
-			"an unknown model":            {"models", register(func(in *jobs.Registration) { in.Models = []string{"unheard-of"} })},
-			"101 models":                  {"models", register(func(in *jobs.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
-			"an unknown warm one of many": {"warmModels", register(func(in *jobs.Registration) { in.WarmModels = []string{"unheard-of"} })},
+			"an unknown model":            {"models", register(func(in *fleet.Registration) { in.Models = []string{"unheard-of"} })},
+			"101 models":                  {"models", register(func(in *fleet.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
+			"an unknown warm one of many": {"warmModels", register(func(in *fleet.Registration) { in.WarmModels = []string{"unheard-of"} })},
 		} {
 			require.Error(t, c.err, name)
 			jobstest.RequireInvalid(t, c.err, c.field)
@@ -99,8 +100,8 @@ func TestWorkersInput(t *testing.T) {
 	t.Run("IsTakenAtItsBounds", func(t *testing.T) {
 		t.Parallel()
 
-		s, _, worker, fence := leased(t)
-		o := uploadAll(t, s, worker, fence)
+		s, _, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
 		now, err := models.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 
@@ -108,7 +109,7 @@ func TestWorkersInput(t *testing.T) {
 			{Index: 1, Utilization: 1, TemperatureC: new(93.5), Xid: new(79)}, {Utilization: 0.25, MemoryUsedBytes: new(int64(80 << 30))},
 		})
 		require.NoError(t, err)
-		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
+		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
 		require.NoError(t, err)
 		drained, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", now.Add(-time.Minute))
 		require.NoError(t, err, "a clock may be wrong by a minute")

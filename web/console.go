@@ -11,17 +11,21 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/watch"
 )
 
 // Config is what the console shows and steers.
 type Config struct {
-	Keys      *jobs.Keys
-	Reader    *jobs.Reader
-	Watcher   *jobs.Watcher
+	Keys      *auth.Keys
+	Reader    *query.Reader
+	Watcher   *watch.Watcher
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Operator  *jobs.Operator
-	Fleet     *jobs.FleetOperator
+	Fleet     *fleet.Operator
 	// Monitor is asynqmon, as the function Monitor makes it.
 	Monitor http.Handler
 	// OpenAPI is the document of the REST API, which a page shows; without it there is

@@ -10,31 +10,31 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
-const codeTooLarge jobs.Code = "TOO_LARGE"
+const codeTooLarge apierror.Code = "TOO_LARGE"
 
 var (
-	errNoPage      = &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such page."}
-	errCrossOrigin = &jobs.Error{Code: jobs.CodeForbidden, Message: "This request came from another site, so nothing was done. Open the page here and try again."}
-	errTooLarge    = &jobs.Error{Code: codeTooLarge, Message: "The form is larger than the console takes."}
+	errNoPage      = &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such page."}
+	errCrossOrigin = &apierror.Error{Code: apierror.CodeForbidden, Message: "This request came from another site, so nothing was done. Open the page here and try again."}
+	errTooLarge    = &apierror.Error{Code: codeTooLarge, Message: "The form is larger than the console takes."}
 )
 
 // statuses is how each of the caller's errors is answered.
-var statuses = map[jobs.Code]int{
-	jobs.CodeUnauthenticated:     http.StatusUnauthorized,
-	jobs.CodeForbidden:           http.StatusForbidden,
-	jobs.CodeNotFound:            http.StatusNotFound,
-	jobs.CodeInvalidInput:        http.StatusUnprocessableEntity,
-	jobs.CodeIdempotencyConflict: http.StatusConflict,
-	jobs.CodeConflict:            http.StatusConflict,
-	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
-	jobs.CodeUnavailable:         http.StatusServiceUnavailable,
-	jobs.CodeRateLimited:         http.StatusTooManyRequests,
-	jobs.CodeOverloaded:          http.StatusServiceUnavailable,
-	codeTooLarge:                 http.StatusRequestEntityTooLarge,
+var statuses = map[apierror.Code]int{
+	apierror.CodeUnauthenticated:     http.StatusUnauthorized,
+	apierror.CodeForbidden:           http.StatusForbidden,
+	apierror.CodeNotFound:            http.StatusNotFound,
+	apierror.CodeInvalidInput:        http.StatusUnprocessableEntity,
+	apierror.CodeIdempotencyConflict: http.StatusConflict,
+	apierror.CodeConflict:            http.StatusConflict,
+	apierror.CodeQuotaExceeded:       http.StatusTooManyRequests,
+	apierror.CodeUnavailable:         http.StatusServiceUnavailable,
+	apierror.CodeRateLimited:         http.StatusTooManyRequests,
+	apierror.CodeOverloaded:          http.StatusServiceUnavailable,
+	codeTooLarge:                     http.StatusRequestEntityTooLarge,
 }
 
 // failure is the error page's view.
@@ -67,9 +67,9 @@ func (f failure) backLabel() string {
 
 // describe turns an error into what a person may see of it.
 func describe(err error) failure {
-	var known *jobs.Error
+	var known *apierror.Error
 	if models.IsOutage(err) {
-		err = jobs.ErrUnavailable
+		err = apierror.ErrUnavailable
 	}
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
 		status := statuses[known.Code]
@@ -124,7 +124,7 @@ func readForm(r *http.Request) error {
 		return errTooLarge
 	}
 	if err != nil {
-		return &jobs.Error{Code: jobs.CodeInvalidInput, Message: "The form could not be read: send it again."}
+		return &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The form could not be read: send it again."}
 	}
 	return nil
 }

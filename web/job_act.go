@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -49,4 +50,4 @@ func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	return nil
 }
 
-var errNoFilm = &jobs.Error{Code: jobs.CodeConflict, Message: "This job has no film yet."}
+var errNoFilm = &apierror.Error{Code: apierror.CodeConflict, Message: "This job has no film yet."}

@@ -14,6 +14,9 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -25,7 +28,7 @@ const jobListSize = 50
 type jobList struct {
 	Filter jobQuery
 	// Problem is why the filter cannot be used; then there are no rows.
-	Problem *jobs.Error
+	Problem *apierror.Error
 	Facets  []facet
 	// None tells that there is no job at all.
 	None   bool
@@ -91,8 +94,8 @@ func badFilter[T ~string](field, value string, known []T) error {
 	for _, name := range known {
 		names = append(names, strings.ToLower(string(name)))
 	}
-	return &jobs.Error{
-		Code: jobs.CodeInvalidInput, Field: field,
+	return &apierror.Error{
+		Code: apierror.CodeInvalidInput, Field: field,
 		Message: fmt.Sprintf("There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", ")),
 	}
 }
@@ -150,7 +153,7 @@ func (v *jobList) empty() string {
 	if v.Older != "" {
 		text = "No matches among the newest jobs. Older jobs were not searched yet."
 	}
-	if search, err := jobs.ParseSearch(v.Filter.Search); err == nil {
+	if search, err := query.ParseSearch(v.Filter.Search); err == nil {
 		text = strings.TrimSpace(text + " " + search.Note())
 	}
 	return text
@@ -179,8 +182,8 @@ func (v *jobList) invalid(field string) bool { return v.Problem != nil && v.Prob
 // isStalePage tells whether a list has no such page: its cursor is no longer one,
 // or one of another list.
 func isStalePage(err error) bool {
-	var refused *jobs.Error
-	return errors.As(err, &refused) && refused.Code == jobs.CodeInvalidInput && refused.Field == "after"
+	var refused *apierror.Error
+	return errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput && refused.Field == "after"
 }
 
 var stateGroups = []struct {
@@ -205,7 +208,7 @@ func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if err == nil {
 		err = c.readJobList(r.Context(), p, v, map[models.JobID]string{})
 	}
-	if errors.As(err, &v.Problem) && v.Problem.Code == jobs.CodeInvalidInput {
+	if errors.As(err, &v.Problem) && v.Problem.Code == apierror.CodeInvalidInput {
 		status = http.StatusUnprocessableEntity
 	} else if err != nil {
 		return err
@@ -251,12 +254,12 @@ func (c *console) modelNames() []string {
 // readJobList reads the page of jobs that v.Filter asks for. It adds to prompts,
 // which never change and take work to decrypt.
 func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.PagePrice(jobListSize)+jobs.SearchPrice+len(stateGroups)*jobs.CountPrice)
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(jobListSize)+query.SearchPrice+len(stateGroups)*query.CountPrice)
 	if err != nil {
 		return err
 	}
 	defer read.End()
-	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), jobs.PageOf{First: jobListSize, After: v.Filter.After})
+	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), paging.Request{First: jobListSize, After: v.Filter.After})
 	if err != nil {
 		return err
 	}
@@ -316,7 +319,7 @@ func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts m
 }
 
 // shownPrompt is a prompt for people to read, or says that it cannot be read.
-func shownPrompt(ctx context.Context, p jobs.Prompt) string {
+func shownPrompt(ctx context.Context, p query.Prompt) string {
 	if p.Err != nil {
 		slog.ErrorContext(ctx, "a prompt cannot be shown", "error", p.Err)
 		return "(This prompt cannot be read.)"
@@ -347,7 +350,7 @@ func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]f
 			return nil, err
 		}
 		facets = append(facets, facet{
-			Name: group.name, Href: narrowed.path("/jobs"), Count: ui.Count(n, jobs.CountLimit),
+			Name: group.name, Href: narrowed.path("/jobs"), Count: ui.Count(n, query.CountLimit),
 			On: slices.Equal(group.statuses, q.Status),
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"golang.org/x/sync/errgroup"
 )
@@ -152,7 +153,7 @@ func (c *console) advance(ctx context.Context, p jobs.Principal, v *jobView, job
 		return nil
 	}
 	for more := true; more; {
-		page, err := c.Reader.Events(ctx, job.ID, seen, jobs.MaxPage)
+		page, err := c.Reader.Events(ctx, job.ID, seen, paging.Max)
 		if err != nil {
 			return err
 		}

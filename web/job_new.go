@@ -9,13 +9,16 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
 // jobForm is the view of the form for a new job.
 type jobForm struct {
-	Model  *jobs.Model
-	Models []jobs.ModelStatus
+	Model  *catalogue.Model
+	Models []query.ModelStatus
 	Fields []field
 	// Values are what was entered, or the defaults.
 	Values url.Values
@@ -86,7 +89,7 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		return render(w, r, http.StatusOK, jobNewPage(form))
 	}
 	job, err := c.submit(r, p, form)
-	var refused *jobs.Error
+	var refused *apierror.Error
 	if errors.As(err, &refused) {
 		form.refuse(refused)
 	} else if err != nil {
@@ -118,8 +121,8 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (*mod
 }
 
 // refuse shows an error beside the field that it is about.
-func (f *jobForm) refuse(err *jobs.Error) {
-	if err.Code == jobs.CodeIdempotencyConflict {
+func (f *jobForm) refuse(err *apierror.Error) {
+	if err.Code == apierror.CodeIdempotencyConflict {
 		f.Key = uuid.NewString()
 		f.Errors[""] = "This form has already made a job, from other values. Send it once more to make another."
 		return

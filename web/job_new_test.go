@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
 func (b *browser) jobs(t *testing.T) []*models.Job {
 	t.Helper()
-	page, err := b.Reader.Jobs(t.Context(), b.Admin, models.JobFilter{}, jobs.PageOf{First: 10})
+	page, err := b.Reader.Jobs(t.Context(), b.Admin, models.JobFilter{}, paging.Request{First: 10})
 	require.NoError(t, err)
 	return page.Items
 }

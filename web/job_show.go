@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -28,7 +30,7 @@ type jobView struct {
 	Artifacts []*models.Artifact
 	Workers   map[models.WorkerID]*models.Worker
 	// Waiting is what holds a waiting job back, most telling first.
-	Waiting []jobs.WaitingReason
+	Waiting []query.WaitingReason
 	// Webhooks are who was told of its ends, newest first, each with its tries.
 	Webhooks []*models.WebhookDelivery
 	Tries    map[models.WebhookDeliveryID][]*models.WebhookTry
@@ -98,7 +100,7 @@ func (c *console) readWaiting(ctx context.Context, v *jobView) error {
 const webhooksShown = 20
 
 func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
-	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, jobs.PageOf{First: webhooksShown})
+	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}

@@ -3,7 +3,7 @@ package web
 import (
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -55,7 +55,7 @@ func (v *jobView) note() string {
 // waits tells what holds a waiting job back, most telling first.
 func (v *jobView) waits() []string {
 	if v.Status.Waiting() && len(v.Waiting) == 0 {
-		return []string{jobs.NothingHolds}
+		return []string{query.NothingHolds}
 	}
 	var reasons []string
 	for _, reason := range v.Waiting {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // loginView is the login page's view.
@@ -37,7 +38,7 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	next := localPath(r.PostForm.Get("next"))
 	caller := address(r)
 	token, err := c.tryKey(r)
-	var refused *jobs.Error
+	var refused *apierror.Error
 	if errors.As(err, &refused) {
 		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
 			w.Header().Set("Retry-After", "60")
@@ -63,8 +64,8 @@ func (c *console) tryKey(r *http.Request) (token string, err error) {
 	return c.Keys.LogIn(r.Context(), r.PostForm.Get("key"), r.RemoteAddr)
 }
 
-func refusal(err *jobs.Error) string {
-	if err.Code == jobs.CodeUnauthenticated {
+func refusal(err *apierror.Error) string {
+	if err.Code == apierror.CodeUnauthenticated {
 		return "This is not a valid key. An operator's key begins with rl_live_; reelay up and reelay keys create print one."
 	}
 	return err.Message

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -67,7 +68,7 @@ func (c *console) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	}
 	reason := r.PostForm.Get("reason")
 	_, err = c.Operator.PauseQueue(r.Context(), p, lane, model, reason)
-	var refused *jobs.Error
+	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Field == "reason" {
 		v, err := c.readPause(r)
 		if err != nil {
@@ -93,7 +94,7 @@ func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Pri
 func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
 	lane, model = models.Tier(strings.ToUpper(r.PathValue("lane"))), r.URL.Query().Get("model")
 	if !slices.Contains(models.Tiers, lane) {
-		return "", "", &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such lane."}
+		return "", "", &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such lane."}
 	}
 	if model != "" {
 		if _, err := c.Reader.Catalogue.Model(model); err != nil {

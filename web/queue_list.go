@@ -10,6 +10,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -38,7 +39,7 @@ type queueView struct {
 }
 
 type poolView struct {
-	*jobs.PoolStatus
+	*query.PoolStatus
 	Decisions []*models.ScalingDecision
 }
 
@@ -65,7 +66,7 @@ func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.P
 }
 
 func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.CountPrice)
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // page answers one request of who is logged in. What it returns as an error
@@ -85,9 +86,9 @@ func (c *console) page(route route) http.Handler {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, jobs.ErrUnauthenticated) && asksForPage(r):
+		case errors.Is(err, apierror.ErrUnauthenticated) && asksForPage(r):
 			http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)
-		case errors.Is(err, jobs.ErrUnauthenticated) && route.back != "" && r.Method == http.MethodPost:
+		case errors.Is(err, apierror.ErrUnauthenticated) && route.back != "" && r.Method == http.MethodPost:
 			http.Redirect(w, r, loginPath(route.backFrom(r)), http.StatusSeeOther)
 		default:
 			c.fail(w, r, err, route.backFrom(r))

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -151,7 +151,7 @@ func TestMonitor(t *testing.T) {
 
 		b := operator(t)
 		acts := func() (acts []string) {
-			all, err := b.Reader.AuditLog(t.Context(), b.Admin, "", jobs.PageOf{First: 50})
+			all, err := b.Reader.AuditLog(t.Context(), b.Admin, "", paging.Request{First: 50})
 			require.NoError(t, err)
 			for _, e := range all.Items {
 				if e.Action == "asynqmon" {

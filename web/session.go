@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // cookieName is bound to this host and path by its prefix, where browsers allow
@@ -21,11 +22,11 @@ func (c *console) cookieName() string {
 }
 
 // principal returns who is logged in, who is an operator, or
-// jobs.ErrUnauthenticated.
+// apierror.ErrUnauthenticated.
 func (c *console) principal(r *http.Request) (jobs.Principal, error) {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
-		return jobs.Principal{}, jobs.ErrUnauthenticated
+		return jobs.Principal{}, apierror.ErrUnauthenticated
 	}
 	p, err := c.Keys.Session(r.Context(), cookie.Value)
 	if err == nil {

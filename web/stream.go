@@ -11,7 +11,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/sse"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 const (
@@ -51,7 +51,7 @@ func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx co
 		}
 		return err
 	})
-	var known *jobs.Error
+	var known *apierror.Error
 	if err != nil && ctx.Err() == nil && !errors.Is(err, sse.ErrSlow) && !errors.As(err, &known) {
 		slog.ErrorContext(r.Context(), "console stream failed", "path", r.URL.Path, "error", err)
 	}

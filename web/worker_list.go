@@ -8,6 +8,8 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -64,7 +66,7 @@ func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Principal) (*workerList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, jobs.PagePrice(workerListSize))
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(workerListSize))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Princ
 	if v.All {
 		filter.Status = nil
 	}
-	page, err := c.Reader.Workers(ctx, filter, jobs.PageOf{First: workerListSize, After: v.After})
+	page, err := c.Reader.Workers(ctx, filter, paging.Request{First: workerListSize, After: v.After})
 	if err != nil {
 		return nil, err
 	}

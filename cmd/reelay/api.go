@@ -13,7 +13,13 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web"
@@ -103,10 +109,10 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
 	group.Go(func() error {
 		defer presence.End(context.WithoutCancel(ctx))
-		return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
+		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
 	})
-	group.Go(func() error { return jobs.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
-	group.Go(func() error { return jobs.Every(ctx, "estimates", jobs.RefreshEvery, s.estimates.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "estimates", estimate.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		<-ctx.Done()
@@ -119,7 +125,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
 	})
 	group.Go(func() error {
-		return jobs.Every(ctx, "look for work", lookEvery, func(context.Context) error {
+		return periodic.Every(ctx, "look for work", lookEvery, func(context.Context) error {
 			s.notifier.Waiters.Look()
 			return nil
 		})
@@ -130,7 +136,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
 	measured := metrics.New(reader.Queues)
-	watcher := &jobs.Watcher{Reader: reader, News: s.notifier.News}
+	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
 	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Meter: measured}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
@@ -142,7 +148,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
-	keys := &jobs.KeyWatch{Authenticate: (&jobs.KeyCache{Authenticate: s.keys().Authenticate}).Get}
+	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	restAPI := rest.New(rest.Config{
 		Keys: keys, Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher,
 		Base: base,
@@ -156,8 +162,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Deleter:   s.deleter(),
 		Holder:    jobs.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
-		Registrar: &jobs.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
-		Keys:      s.keys(), Accounts: &jobs.Accounts{DB: s.db, Notifier: s.notifier},
+		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
+		Keys:      s.keys(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
 		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base})
 
@@ -229,12 +235,12 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 		_, key, _ := strings.Cut(strings.Join(keys, ""), " ")
 		p, err := s.keys().Authenticate(r.Context(), key)
 		switch {
-		case errors.Is(err, jobs.ErrUnauthenticated):
+		case errors.Is(err, apierror.ErrUnauthenticated):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, jobs.ErrUnauthenticated.Message, http.StatusUnauthorized)
+			http.Error(w, apierror.ErrUnauthenticated.Message, http.StatusUnauthorized)
 		case err != nil:
-			w.Header().Set("Retry-After", strconv.Itoa(jobs.ErrUnavailable.RetryAfterSeconds))
-			http.Error(w, jobs.ErrUnavailable.Message, http.StatusServiceUnavailable)
+			w.Header().Set("Retry-After", strconv.Itoa(apierror.ErrUnavailable.RetryAfterSeconds))
+			http.Error(w, apierror.ErrUnavailable.Message, http.StatusServiceUnavailable)
 		case !p.May(models.RoleOperator):
 			http.Error(w, "Metrics are for operators.", http.StatusForbidden)
 		default:

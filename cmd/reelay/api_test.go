@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func TestHandler(t *testing.T) {
 	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
 	keys := map[models.Role]string{}
 	for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
-		_, secret, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test"})
+		_, secret, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "test"})
 		require.NoError(t, err)
 		keys[role] = secret
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
 
@@ -44,7 +46,7 @@ type config struct {
 	origins origins
 	// introspection is on or off.
 	introspection string
-	retention     jobs.Retention
+	retention     upkeep.Retention
 	tls           tlsFiles
 	// videoModels is what clients of the Videos API call the catalogue's models.
 	videoModels string
@@ -181,11 +183,11 @@ func (c *config) checkVideoModels() error {
 }
 
 // catalogue is the models that jobs may name here.
-func (c *config) catalogue() (*jobs.Catalogue, error) {
+func (c *config) catalogue() (*catalogue.Catalogue, error) {
 	if c.benchModels {
-		return jobs.LoadCatalogue(jobs.BenchModels)
+		return catalogue.Load(catalogue.BenchModels)
 	}
-	return jobs.LoadCatalogue()
+	return catalogue.Load()
 }
 
 func validListen(address string) bool {
@@ -202,7 +204,7 @@ const maxDays = 3650
 // checkRetention reads for how long things are kept. What hangs on a job cannot
 // outlive it.
 func (c *config) checkRetention(bad func(name, value, may string)) {
-	c.retention = jobs.DefaultRetention
+	c.retention = upkeep.DefaultRetention
 	days := func(name string, keep *time.Duration, most int) {
 		value := os.Getenv(name)
 		if value == "" {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,11 +14,11 @@ func TestRetention(t *testing.T) {
 	t.Run("IsReadInDays", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			env  map[string]string
-			want jobs.Retention
+			want upkeep.Retention
 		}{
-			"nothing set":              {nil, jobs.Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}},
-			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", filmsDays: "1"}, jobs.Retention{Jobs: 10 * day, Events: 9 * day, Films: day}},
-			"nothing outlives its job": {map[string]string{jobsDays: "20"}, jobs.Retention{Jobs: 20 * day, Events: 20 * day, Films: 20 * day}},
+			"nothing set":              {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}},
+			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", filmsDays: "1"}, upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Films: day}},
+			"nothing outlives its job": {map[string]string{jobsDays: "20"}, upkeep.Retention{Jobs: 20 * day, Events: 20 * day, Films: 20 * day}},
 		} {
 			for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
 				t.Setenv(setting, c.env[setting])

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/tasks"
+	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
@@ -70,22 +73,22 @@ func (s *stack) control(ctx context.Context) error {
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
-	scaler := &jobs.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 
-	upkeep := &jobs.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
+	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
-	deliverer := jobs.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
+	deliverer := webhook.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
 	if err := readier.Sweep(ctx); err != nil {
 		slog.WarnContext(ctx, "the ready index is not there yet", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return jobs.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
-	group.Go(func() error { return jobs.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
-	group.Go(func() error { return jobs.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
+	group.Go(func() error { return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier}
 	group.Go(func() error { return fetcher.Run(ctx) })
@@ -93,7 +96,7 @@ func (s *stack) control(ctx context.Context) error {
 		return tasks.Run(ctx, tasks.Config{
 			Redis: s.asynq,
 			Ready: readier.Ready, Deliver: deliverer.Wake,
-			Claim: (&jobs.Periods{DB: s.db}).Claim,
+			Claim: (&periodic.Periods{DB: s.db}).Claim,
 			Passes: []tasks.Pass{
 				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
 				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},

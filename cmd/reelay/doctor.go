@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ const exitUnexamined = 2
 
 func doctorCommand() *cobra.Command {
 	var data string
-	var checkup jobs.Checkup
+	var checkup doctor.Checkup
 	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -38,7 +39,7 @@ func doctorCommand() *cobra.Command {
 				return &statusError{exitUnexamined, err}
 			}
 			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), map[string]any{"level": jobs.Worst(found), "findings": found})
+				err = printJSON(cmd.OutOrStdout(), map[string]any{"level": doctor.Worst(found), "findings": found})
 			} else {
 				err = printFindings(cmd.OutOrStdout(), found, verbose)
 			}
@@ -55,18 +56,18 @@ func doctorCommand() *cobra.Command {
 }
 
 // verdict is what the exit status tells.
-func verdict(found []jobs.Finding) error {
-	switch jobs.Worst(found) {
-	case jobs.LevelBroken:
+func verdict(found []doctor.Finding) error {
+	switch doctor.Worst(found) {
+	case doctor.LevelBroken:
 		return errors.New("something is broken")
-	case jobs.LevelUnknown:
+	case doctor.LevelUnknown:
 		return &statusError{exitUnexamined, errors.New("not everything could be examined")}
 	}
 	return nil
 }
 
 // examine asks the doctor about the stores that are configured.
-func examine(ctx context.Context, data string, c jobs.Checkup) ([]jobs.Finding, error) {
+func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Finding, error) {
 	cfg, err := findStores(data)
 	if err != nil {
 		return nil, err
@@ -84,13 +85,13 @@ func examine(ctx context.Context, data string, c jobs.Checkup) ([]jobs.Finding, 
 	objects, closeObjects := examinedObjects(ctx, cfg)
 	defer closeObjects()
 	index := s.notifier.Index
-	doctor := &jobs.Doctor{DB: db, Objects: objects, Index: index, Others: []jobs.Examiner{index.(*ready.Index)}}
+	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: index, Others: []doctor.Examiner{index.(*ready.Index)}}
 	return doctor.Examine(ctx, c)
 }
 
 // examinedObjects opens the object store. One that cannot be opened is a finding
 // like any other.
-func examinedObjects(ctx context.Context, cfg config) (jobs.ExaminedObjects, func()) {
+func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
 	store, err := blob.Open(ctx, blob.Config{
 		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // a doctor signs no links
 	})
@@ -109,21 +110,21 @@ func (a awayObjects) Put(context.Context, string, []byte) error                 
 func (a awayObjects) Delete(context.Context, string) error                       { return a.err }
 
 var levels = []struct {
-	level jobs.Level
+	level doctor.Level
 	word  string
 	color string // of the terminal
 }{
-	{jobs.LevelOK, "ok", "32"},
-	{jobs.LevelAdvice, "advice", "33"},
-	{jobs.LevelUnknown, "unknown", "35"},
-	{jobs.LevelBroken, "broken", "31"},
+	{doctor.LevelOK, "ok", "32"},
+	{doctor.LevelAdvice, "advice", "33"},
+	{doctor.LevelUnknown, "unknown", "35"},
+	{doctor.LevelBroken, "broken", "31"},
 }
 
 // printFindings writes what was found, the worst last, where it is seen first, and
 // then a summary. Checks that passed are only counted unless verbose is set.
-func printFindings(out io.Writer, found []jobs.Finding, verbose bool) error {
+func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
 	d := newDisplay(out)
-	counts := map[jobs.Level]int{}
+	counts := map[doctor.Level]int{}
 	gap := "" // between findings and the summary
 	for _, l := range levels {
 		for _, f := range found {
@@ -131,7 +132,7 @@ func printFindings(out io.Writer, found []jobs.Finding, verbose bool) error {
 				continue
 			}
 			counts[l.level]++
-			if l.level != jobs.LevelOK || verbose {
+			if l.level != doctor.LevelOK || verbose {
 				d.note(finding(f, d.paint(fmt.Sprintf("%-8s", l.word), l.color)))
 				gap = "\n"
 			}
@@ -139,12 +140,12 @@ func printFindings(out io.Writer, found []jobs.Finding, verbose bool) error {
 	}
 	var parts []string
 	for _, l := range levels {
-		if n := counts[l.level]; n > 0 || l.level == jobs.LevelOK {
+		if n := counts[l.level]; n > 0 || l.level == doctor.LevelOK {
 			parts = append(parts, fmt.Sprintf("%d %s", n, l.word))
 		}
 	}
 	summary := fmt.Sprintf("%s%d checks: %s.", gap, len(found), strings.Join(parts, ", "))
-	if !verbose && counts[jobs.LevelOK] > 0 {
+	if !verbose && counts[doctor.LevelOK] > 0 {
 		summary += " --verbose shows those that passed, too."
 	}
 	d.note(summary)
@@ -159,9 +160,9 @@ func (d *display) paint(text, color string) string {
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-func finding(f jobs.Finding, level string) string {
+func finding(f doctor.Finding, level string) string {
 	text := fmt.Sprintf("%s %-19s %s", level, f.Check, f.Holds)
-	if f.Level == jobs.LevelOK {
+	if f.Level == doctor.LevelOK {
 		return text
 	}
 	line := func(what, said string) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,21 +16,21 @@ func TestDoctor(t *testing.T) {
 	t.Run("TellsByItsStatusWhatItFound", func(t *testing.T) {
 		t.Parallel()
 
-		for level, status := range map[jobs.Level]int{jobs.LevelOK: 0, jobs.LevelAdvice: 0, jobs.LevelBroken: 1, jobs.LevelUnknown: 2} {
-			err := verdict([]jobs.Finding{{Level: jobs.LevelOK}, {Level: level}, {Level: jobs.LevelOK}})
+		for level, status := range map[doctor.Level]int{doctor.LevelOK: 0, doctor.LevelAdvice: 0, doctor.LevelBroken: 1, doctor.LevelUnknown: 2} {
+			err := verdict([]doctor.Finding{{Level: doctor.LevelOK}, {Level: level}, {Level: doctor.LevelOK}})
 
 			require.Equal(t, status, report(&strings.Builder{}, err), level)
 		}
-		require.Equal(t, 1, report(&strings.Builder{}, verdict([]jobs.Finding{{Level: jobs.LevelBroken}, {Level: jobs.LevelUnknown}})))
+		require.Equal(t, 1, report(&strings.Builder{}, verdict([]doctor.Finding{{Level: doctor.LevelBroken}, {Level: doctor.LevelUnknown}})))
 	})
 
 	t.Run("ShowsTheWorstLastAndNoColourInAFile", func(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder
-		found := []jobs.Finding{
-			{Check: "one", Level: jobs.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.", Fix: "Thus."},
-			{Check: "two", Level: jobs.LevelOK, Holds: "Such."},
+		found := []doctor.Finding{
+			{Check: "one", Level: doctor.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.", Fix: "Thus."},
+			{Check: "two", Level: doctor.LevelOK, Holds: "Such."},
 		}
 
 		require.NoError(t, printFindings(&out, found, true))
@@ -51,9 +51,9 @@ func TestDoctor(t *testing.T) {
 	t.Run("OnlyCountsWhatPassedUnlessAsked", func(t *testing.T) {
 		t.Parallel()
 
-		passed := jobs.Finding{Check: "two", Level: jobs.LevelOK, Holds: "Such."}
-		advice := jobs.Finding{Check: "one", Level: jobs.LevelAdvice, Holds: "This.", Found: "That."}
-		for want, found := range map[string][]jobs.Finding{
+		passed := doctor.Finding{Check: "two", Level: doctor.LevelOK, Holds: "Such."}
+		advice := doctor.Finding{Check: "one", Level: doctor.LevelAdvice, Holds: "This.", Found: "That."}
+		for want, found := range map[string][]doctor.Finding{
 			"2 checks: 2 ok. --verbose shows those that passed, too.\n":                                                                        {passed, passed},
 			"advice   one                 This.\n         Found  That.\n\n3 checks: 2 ok, 1 advice. --verbose shows those that passed, too.\n": {passed, advice, passed},
 		} {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/spf13/cobra"
 )
 
@@ -108,7 +108,7 @@ func waiting(job *client.JobHistory) []string {
 		return nil
 	}
 	if len(job.WaitingFor) == 0 {
-		return []string{jobs.NothingHolds}
+		return []string{query.NothingHolds}
 	}
 	var reasons []string
 	for _, reason := range job.WaitingFor {

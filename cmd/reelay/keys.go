@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 )
@@ -39,7 +40,7 @@ func keysBootstrapCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			key, secret, err := bootstrap(cmd.Context(), account, name, another)
-			if jobsErr, ok := errors.AsType[*jobs.Error](err); ok && jobsErr.Code == jobs.CodeConflict {
+			if jobsErr, ok := errors.AsType[*apierror.Error](err); ok && jobsErr.Code == apierror.CodeConflict {
 				return fmt.Errorf("%w If it is lost, add --another", err)
 			}
 			if err != nil {
@@ -69,7 +70,7 @@ func bootstrap(ctx context.Context, account, name string, another bool) (*models
 		return nil, "", err
 	}
 	defer done()
-	return (&jobs.Keys{DB: db}).Bootstrap(ctx, account, name, another)
+	return (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
 }
 
 func printCreated(cmd *cobra.Command, key *client.CreatedApiKey, asJSON bool) error {

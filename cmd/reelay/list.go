@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/spf13/cobra"
 )
 
@@ -69,7 +69,7 @@ func listCommand() *cobra.Command {
 // none says that no job was found, and where the words of the search were looked for.
 func (o *listOptions) none() string {
 	text := "No jobs found."
-	if search, err := jobs.ParseSearch(o.search); err == nil {
+	if search, err := query.ParseSearch(o.search); err == nil {
 		text = strings.TrimSpace(text + " " + search.Note())
 	}
 	return text

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -55,7 +56,7 @@ func TestHandler_SharesItsAPIsWithOrigins(t *testing.T) {
 	s := newStrained(t)
 	account := jobs.NewAccount("pages", models.TierPro)
 	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
-	_, key, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "page"})
+	_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "page"})
 	require.NoError(t, err)
 	serve := func(t *testing.T, names ...string) string {
 		shared := *s.stack

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +36,7 @@ func TestHandler_TellsWhoSubmitsTooFast(t *testing.T) {
 			account := jobs.NewAccount(name, models.TierPro)
 			account.SubmitsPerMinute = 1
 			require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
-			_, key, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "test"})
+			_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "test"})
 			require.NoError(t, err)
 			submit := func() *httptest.ResponseRecorder {
 				request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, door.path, strings.NewReader(door.body))

@@ -15,11 +15,19 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
@@ -34,13 +42,13 @@ type stack struct {
 	asynq     asynq.RedisConnOpt
 	objects   *blob.Store
 	sealer    *seal.Sealer
-	catalogue *jobs.Catalogue
+	catalogue *catalogue.Catalogue
 	notifier  *jobs.Notifier
 	// videoModels is what clients of the Videos API call the catalogue's models.
 	videoModels videos.Models
-	estimates   *jobs.Estimator
+	estimates   *estimate.Estimator
 	clock       *jobs.Clock
-	reads       *jobs.ReadShares
+	reads       *query.Shares
 	rates       *rate.Limiter
 	graphql     *graph.API // once its handler is made
 
@@ -91,8 +99,8 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
 	conns := cfg.connections()
-	s.reads = jobs.NewReadShares(conns.ordinary/2, conns.reads)
-	s.estimates = &jobs.Estimator{DB: s.db, Catalogue: s.catalogue}
+	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
+	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue}
 	// With another keyset every job that is leased would fail. Whatever else is
 	// wrong (that there is no schema yet, for one) does not matter here.
 	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
@@ -205,10 +213,10 @@ func (s *stack) Close() {
 
 // keys are checked over the workers' connections: it takes the key to know who
 // calls.
-func (s *stack) keys() *jobs.Keys { return &jobs.Keys{DB: s.workers} }
+func (s *stack) keys() *auth.Keys { return &auth.Keys{DB: s.workers} }
 
-func (s *stack) reader() *jobs.Reader {
-	r := jobs.NewReader(s.db, s.sealer, s.objects, s.catalogue)
+func (s *stack) reader() *query.Reader {
+	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)
 	r.Estimates, r.Shares, r.Clock = s.estimates, s.reads, s.clock
 	return r
 }
@@ -227,20 +235,20 @@ func (s *stack) inputs() *jobs.Inputs {
 
 // bulk is the same in api, which starts operations, and in control, which does
 // the work.
-func (s *stack) bulk() *jobs.Bulk {
-	return &jobs.Bulk{DB: s.db, Verbs: jobs.BulkRoles{
+func (s *stack) bulk() *bulk.Bulk {
+	return &bulk.Bulk{DB: s.db, Verbs: bulk.Roles{
 		Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier},
 		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
 	}.Verbs()}
 }
 
-func (s *stack) webhooks() *jobs.Webhooks {
-	return &jobs.Webhooks{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
+func (s *stack) webhooks() *webhook.Endpoints {
+	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
 }
 
 // videos is the same in api, and in control, which deletes what had to end first.
-func (s *stack) videos(submitter *jobs.Submitter) *jobs.Videos {
-	return &jobs.Videos{
+func (s *stack) videos(submitter *jobs.Submitter) *video.Videos {
+	return &video.Videos{
 		Reader: s.reader(), Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
 	}
 }
@@ -257,6 +265,6 @@ func (s *stack) operator() *jobs.Operator {
 	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 }
 
-func (s *stack) fleetOperator() *jobs.FleetOperator {
-	return &jobs.FleetOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+func (s *stack) fleetOperator() *fleet.Operator {
+	return &fleet.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 }

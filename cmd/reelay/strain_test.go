@@ -20,6 +20,8 @@ import (
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -164,7 +166,7 @@ func (s *strained) readMuch(t *testing.T, key string) (code string, retryAfter f
 
 func (s *strained) key(t *testing.T, account models.AccountID, role models.Role) string {
 	t.Helper()
-	_, secret, err := s.keys().Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account, Role: role, Name: "test"})
+	_, secret, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account, Role: role, Name: "test"})
 	require.NoError(t, err)
 	return secret
 }
@@ -297,7 +299,7 @@ func TestStrain(t *testing.T) {
 		require.NoError(t, s.db.NewRaw("SELECT count(*) FROM jobs WHERE status = 'QUEUED'").Scan(t.Context(), &queued))
 		require.Positive(t, queued, "it is slow, and works")
 		for _, which := range models.Invariants {
-			broken, err := models.FindViolations(t.Context(), s.db, which, jobs.Examination(), 20)
+			broken, err := models.FindViolations(t.Context(), s.db, which, doctor.Examination(), 20)
 			require.NoError(t, err)
 			require.Empty(t, broken.IDs, which)
 		}

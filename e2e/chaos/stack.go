@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 const (
@@ -134,7 +134,7 @@ func (s *stack) prepare(ctx context.Context) error {
 	if _, err := seal.LoadOrCreate(s.secrets()); err != nil {
 		return err
 	}
-	keys := &jobs.Keys{DB: s.db}
+	keys := &auth.Keys{DB: s.db}
 	for _, t := range []struct {
 		name   string
 		tier   models.Tier
@@ -162,7 +162,7 @@ func (s *stack) prepare(ctx context.Context) error {
 		if t.tier == models.TierCritical {
 			role = models.RoleOperator
 		}
-		_, key, err := keys.Create(ctx, jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "chaos"})
+		_, key, err := keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "chaos"})
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (s *stack) prepare(ctx context.Context) error {
 	}
 	var err error
 	s.operator = s.tenants[0].key
-	_, s.enrolment, err = keys.Create(ctx, jobs.Host, jobs.NewKey{AccountID: s.tenants[0].account.ID, Role: models.RoleWorker, Name: "chaos"})
+	_, s.enrolment, err = keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: s.tenants[0].account.ID, Role: models.RoleWorker, Name: "chaos"})
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/models"
 )
 
@@ -209,7 +210,7 @@ func (s *soak) askInvariants(ctx context.Context, v *verdict) error {
 	}
 	v.breach("every job is over", open, len(open))
 	for _, which := range models.Invariants {
-		broken, err := models.FindViolations(ctx, s.stack.db, which, jobs.Examination(), shownBreaches)
+		broken, err := models.FindViolations(ctx, s.stack.db, which, doctor.Examination(), shownBreaches)
 		if err != nil {
 			return fmt.Errorf("ask for %s: %w", which, err)
 		}

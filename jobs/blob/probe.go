@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
-
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
 )
 
 var (
-	_ jobs.ExaminedObjects = (*Store)(nil)
-	_ jobs.InputObjects    = (*Store)(nil)
+	_ doctor.ExaminedObjects = (*Store)(nil)
+	_ jobs.InputObjects      = (*Store)(nil)
 )
 
 // writeTimeout bounds the writing of a whole object.

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -48,8 +49,8 @@ func (s *Stack) Exec(t testing.TB, query string, args ...any) {
 }
 
 // RequireCode fails the test unless err is the caller's error of that code.
-func RequireCode(t require.TestingT, err error, code jobs.Code) {
-	var e *jobs.Error
+func RequireCode(t require.TestingT, err error, code apierror.Code) {
+	var e *apierror.Error
 	require.Error(t, err)
 	require.True(t, errors.As(err, &e), "not an error of the caller's: %v", err)
 	require.Equal(t, code, e.Code, e.Message)
@@ -57,8 +58,8 @@ func RequireCode(t require.TestingT, err error, code jobs.Code) {
 
 // RequireInvalid fails the test unless err names that field as invalid.
 func RequireInvalid(t require.TestingT, err error, field string) {
-	RequireCode(t, err, jobs.CodeInvalidInput)
-	var e *jobs.Error
+	RequireCode(t, err, apierror.CodeInvalidInput)
+	var e *apierror.Error
 	require.True(t, errors.As(err, &e))
 	require.Equal(t, field, e.Field, e.Message)
 }
@@ -80,7 +81,7 @@ func (s *Stack) RequireInvariants(t require.TestingT) {
 // RequireRows is RequireInvariants without a look at the outbox.
 func (s *Stack) RequireRows(t require.TestingT) {
 	for _, which := range models.Invariants {
-		broken, err := models.FindViolations(context.Background(), s.DB, which, jobs.Examination(), 20)
+		broken, err := models.FindViolations(context.Background(), s.DB, which, doctor.Examination(), 20)
 		require.NoError(t, err, which)
 		require.Empty(t, broken.IDs, which)
 	}

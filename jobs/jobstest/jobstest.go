@@ -16,9 +16,18 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/upkeep"
+	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -32,34 +41,34 @@ func Main(m *testing.M) { modelstest.Main(m.Run) }
 // Stack is the domain's roles, and some callers.
 type Stack struct {
 	DB        *bun.DB
-	Keys      *jobs.Keys
+	Keys      *auth.Keys
 	Notifier  *jobs.Notifier
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Deleter   *jobs.Deleter
-	Videos    *jobs.Videos
-	Reader    *jobs.Reader
-	Watcher   *jobs.Watcher
+	Videos    *video.Videos
+	Reader    *query.Reader
+	Watcher   *watch.Watcher
 	Leaser    *jobs.Leaser
 	Holder    *jobs.Holder
-	Registrar *jobs.Registrar
+	Registrar *fleet.Registrar
 	Operator  *jobs.Operator
-	Fleet     *jobs.FleetOperator
+	Fleet     *fleet.Operator
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
 	Retrier   *jobs.Retrier
 	Readier   *jobs.Readier
-	Upkeep    *jobs.Upkeep
+	Upkeep    *upkeep.Upkeep
 	Letters   *jobs.DeadLetters
-	Bulk      *jobs.Bulk
-	Accounts  *jobs.Accounts
+	Bulk      *bulk.Bulk
+	Accounts  *auth.Accounts
 	Promoter  *jobs.Promoter
-	Webhooks  *jobs.Webhooks
-	Deliverer *jobs.Deliverer
+	Webhooks  *webhook.Endpoints
+	Deliverer *webhook.Deliverer
 	Inputs    *jobs.Inputs
 	Fetcher   *jobs.InputFetcher
 	// Estimates know nothing until they are refreshed.
-	Estimates *jobs.Estimator
+	Estimates *estimate.Estimator
 	Learner   *jobs.Learner
 	Objects   *blob.Store
 	// Base is the server of links to objects.
@@ -87,7 +96,7 @@ func New(t testing.TB) *Stack {
 // Over is New over a database that a test opened itself.
 func Over(t testing.TB, db *bun.DB) *Stack {
 	t.Helper()
-	catalogue, err := jobs.LoadCatalogue()
+	catalogue, err := catalogue.Load()
 	require.NoError(t, err)
 	keyset, err := seal.NewKeyset()
 	require.NoError(t, err)
@@ -98,41 +107,41 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	notifier.Aside = func(tell func()) { tell() } // so that a job that was submitted is in the index
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
-	reader := jobs.NewReader(db, sealer, objects, catalogue)
+	reader := query.NewReader(db, sealer, objects, catalogue)
 	leaser := jobs.NewLeaser(db, notifier, catalogue, nil)
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
-		Keys:      &jobs.Keys{DB: db},
-		Accounts:  &jobs.Accounts{DB: db, Notifier: notifier},
+		Keys:      &auth.Keys{DB: db},
+		Accounts:  &auth.Accounts{DB: db, Notifier: notifier},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
-		Watcher:   &jobs.Watcher{Reader: reader, News: notifier.News},
+		Watcher:   &watch.Watcher{Reader: reader, News: notifier.News},
 		Holder:    jobs.NewHolder(db, objects, catalogue, leaser),
-		Registrar: &jobs.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
+		Registrar: &fleet.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
-		Fleet:     &jobs.FleetOperator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
+		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
-		Webhooks:  &jobs.Webhooks{DB: db, Sealer: sealer, Outbound: here},
-		Deliverer: jobs.NewDeliverer(db, reader, webhook.NewSender(here), base),
-		Upkeep:    &jobs.Upkeep{DB: db, Objects: objects, Keep: jobs.DefaultRetention},
+		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
+		Deliverer: webhook.NewDeliverer(db, reader, webhook.NewSender(here), base),
+		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
-	s.Videos = &jobs.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
-	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &jobs.Estimator{DB: db, Catalogue: catalogue}
+	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
+	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue}
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Nobody is ever away but where a test says so.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}
-	s.Bulk = &jobs.Bulk{DB: db, Verbs: jobs.BulkRoles{
+	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
@@ -177,7 +186,7 @@ func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.
 // first key of a role is in Secrets.
 func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) jobs.Principal {
 	t.Helper()
-	_, secret, err := s.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: account.ID, Role: role, Name: "test " + string(role)})
+	_, secret, err := s.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "test " + string(role)})
 	require.NoError(t, err)
 	if s.Secrets[role] == "" {
 		s.Secrets[role] = secret
@@ -190,9 +199,9 @@ func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) 
 // BeginReads begins as many small reads as one account may have under way.
 func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
 	t.Helper()
-	var reads []*jobs.Read
+	var reads []*query.Read
 	for range 2 {
-		_, read, err := s.Reader.Shares.Admit(t.Context(), p, jobs.FreePrice+1)
+		_, read, err := s.Reader.Shares.Admit(t.Context(), p, query.FreePrice+1)
 		require.NoError(t, err)
 		reads = append(reads, read)
 	}
@@ -225,7 +234,7 @@ func (s *Stack) AnotherSubmitter() *jobs.Submitter {
 // Worker registers a worker and returns who it is.
 func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 	t.Helper()
-	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, jobs.Registration{
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
 		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, AgentVersion: "test",
 	})

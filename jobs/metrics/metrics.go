@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -59,7 +60,7 @@ func errorsOf(name, help string) *prometheus.HistogramVec {
 }
 
 // Refused implements jobs.Meter.
-func (m *Metrics) Refused(code jobs.Code, tier models.Tier) {
+func (m *Metrics) Refused(code apierror.Code, tier models.Tier) {
 	m.refused.WithLabelValues(string(code), string(tier)).Inc()
 }
 

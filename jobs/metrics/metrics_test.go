@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -42,8 +42,8 @@ func TestMetrics(t *testing.T) {
 				{Lane: models.TierPro, Model: "testcard"},
 			}, nil
 		})
-		m.Refused(jobs.CodeRateLimited, models.TierFree)
-		m.Refused(jobs.CodeRateLimited, models.TierFree)
+		m.Refused(apierror.CodeRateLimited, models.TierFree)
+		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		m.Waited(models.TierPro, 10, 7)
 		m.Waited(models.TierPro, 7, 10)
 		m.Completed(models.TierFree, 60, 95)
@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 		m := New(func(context.Context) ([]models.QueueCount, error) {
 			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
 		})
-		m.Refused(jobs.CodeOverloaded, models.TierBatch)
+		m.Refused(apierror.CodeOverloaded, models.TierBatch)
 		m.Waited(models.TierBatch, 1, 1)
 		m.Completed(models.TierBatch, 1, 1)
 
@@ -127,7 +127,7 @@ func TestMetrics(t *testing.T) {
 				}
 				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
 			})
-			m.Refused(jobs.CodeOverloaded, models.TierFree)
+			m.Refused(apierror.CodeOverloaded, models.TierFree)
 			require.Len(t, scrape(t, m), 2)
 			down = true
 			time.Sleep(readEvery) // the bubble's clock

@@ -9,11 +9,10 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
 )
 
-var _ jobs.Examiner = (*Index)(nil)
+var _ doctor.Examiner = (*Index)(nil)
 
 // scannedKeys is how many keys are looked at: more would keep a large Redis
 // busy.
@@ -21,18 +20,18 @@ const scannedKeys = 10_000
 
 // Examine tells whether Redis is set up as what all of this needs: it may lose
 // everything, but nobody else shall read it, and it shall not forget by itself.
-func (x *Index) Examine(ctx context.Context) []jobs.Finding {
-	answer := jobs.Advise("redis", "Redis answers.", "", "", "")
+func (x *Index) Examine(ctx context.Context) []doctor.Finding {
+	answer := doctor.Advise("redis", "Redis answers.", "", "", "")
 	if err := x.client.Ping(ctx).Err(); err != nil {
-		return []jobs.Finding{jobs.Advise("redis", answer.Holds, "It does not: "+err.Error()+".",
+		return []doctor.Finding{doctor.Advise("redis", answer.Holds, "It does not: "+err.Error()+".",
 			"Nothing is lost: leases come from PostgreSQL, slower. Webhooks and periodic work wait, or run from control's own ticker.",
 			"Start Redis, or see that the network leads there.")}
 	}
-	return []jobs.Finding{answer, x.access(), x.persistence(ctx), x.eviction(ctx), x.strangers(ctx)}
+	return []doctor.Finding{answer, x.access(), x.persistence(ctx), x.eviction(ctx), x.strangers(ctx)}
 }
 
 // access tells whether others can read what passes.
-func (x *Index) access() jobs.Finding {
+func (x *Index) access() doctor.Finding {
 	addresses, password, encrypted := reached(x.client)
 	var open []string
 	for _, address := range addresses {
@@ -50,7 +49,7 @@ func (x *Index) access() jobs.Finding {
 	if len(open) > 0 {
 		found = strings.Join(open, "; ") + "."
 	}
-	return jobs.Advise("redis-access", "A Redis on the network asks for a password and speaks TLS.", found,
+	return doctor.Advise("redis-access", "A Redis on the network asks for a password and speaks TLS.", found,
 		"Whoever reaches it can reorder and hide work, and read ids.",
 		"Set requirepass or an ACL user, and TLS; then REDIS_URL=rediss://user:password@host:port.")
 }
@@ -79,19 +78,19 @@ func isLocal(address string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func (x *Index) persistence(ctx context.Context) jobs.Finding {
+func (x *Index) persistence(ctx context.Context) doctor.Finding {
 	const holds = "Redis keeps a log of its writes (AOF)."
 	found := ""
 	info, err := x.client.Info(ctx, "persistence").Result()
 	if err == nil && strings.Contains(info, "aof_enabled:0") {
 		found = "It does not."
 	}
-	return jobs.Advise("redis-persistence", holds, found,
+	return doctor.Advise("redis-persistence", holds, found,
 		"After a restart the queues are empty: webhooks and starts wait until PostgreSQL has filled them again.",
 		"Set appendonly yes.")
 }
 
-func (x *Index) eviction(ctx context.Context) jobs.Finding {
+func (x *Index) eviction(ctx context.Context) doctor.Finding {
 	const holds = "Redis refuses writes when its memory is full, and evicts nothing."
 	found := ""
 	info, err := x.client.Info(ctx, "memory").Result()
@@ -102,14 +101,14 @@ func (x *Index) eviction(ctx context.Context) jobs.Finding {
 			}
 		}
 	}
-	return jobs.Advise("redis-eviction", holds, found,
+	return doctor.Advise("redis-eviction", holds, found,
 		"Keys of the queues vanish one by one when memory is short, and nobody is told.",
 		"Set maxmemory-policy noeviction, and give it memory enough.")
 }
 
 // strangers looks for keys of somebody else.
-func (x *Index) strangers(ctx context.Context) jobs.Finding {
-	f := jobs.Advise("redis-keys", "Nobody else uses this Redis database.", "", "", "")
+func (x *Index) strangers(ctx context.Context) doctor.Finding {
+	f := doctor.Advise("redis-keys", "Nobody else uses this Redis database.", "", "", "")
 	var kinds []string
 	var count int
 	keys := x.client.Scan(ctx, 0, "*", 1000).Iterator()
@@ -127,7 +126,7 @@ func (x *Index) strangers(ctx context.Context) jobs.Finding {
 	if count == 0 {
 		return f
 	}
-	f = jobs.Advise(f.Check, f.Holds, fmt.Sprintf("%d keys are not ours; they begin so:", count),
+	f = doctor.Advise(f.Check, f.Holds, fmt.Sprintf("%d keys are not ours; they begin so:", count),
 		"What others do there can evict, flush or slow down ours, and FLUSHALL of ours loses theirs.",
 		"Give Reelay a Redis of its own.")
 	f.IDs, f.Count = kinds, count

@@ -5,17 +5,17 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/ready"
+	"github.com/stretchr/testify/require"
 )
 
 // advised are the checks that have something to say.
-func advised(found []jobs.Finding) []string {
+func advised(found []doctor.Finding) []string {
 	var checks []string
 	for _, f := range found {
-		if f.Level != jobs.LevelOK {
+		if f.Level != doctor.LevelOK {
 			checks = append(checks, f.Check)
 		}
 	}
@@ -60,15 +60,15 @@ func TestExamine(t *testing.T) {
 
 		for name, c := range map[string]struct {
 			options redis.Options
-			level   jobs.Level
+			level   doctor.Level
 		}{
-			"loopback":         {redis.Options{Addr: "127.0.0.1:6379"}, jobs.LevelOK},
-			"this machine":     {redis.Options{Addr: "localhost:6379"}, jobs.LevelOK},
-			"a socket":         {redis.Options{Network: "unix", Addr: "/run/redis"}, jobs.LevelOK},
-			"open":             {redis.Options{Addr: "redis.internal:6379"}, jobs.LevelAdvice},
-			"without TLS":      {redis.Options{Addr: "10.0.0.1:6379", Password: "p"}, jobs.LevelAdvice},
-			"without password": {redis.Options{Addr: "10.0.0.1:6379", TLSConfig: &tls.Config{}}, jobs.LevelAdvice},
-			"with both":        {redis.Options{Addr: "10.0.0.1:6379", Password: "p", TLSConfig: &tls.Config{}}, jobs.LevelOK},
+			"loopback":         {redis.Options{Addr: "127.0.0.1:6379"}, doctor.LevelOK},
+			"this machine":     {redis.Options{Addr: "localhost:6379"}, doctor.LevelOK},
+			"a socket":         {redis.Options{Network: "unix", Addr: "/run/redis"}, doctor.LevelOK},
+			"open":             {redis.Options{Addr: "redis.internal:6379"}, doctor.LevelAdvice},
+			"without TLS":      {redis.Options{Addr: "10.0.0.1:6379", Password: "p"}, doctor.LevelAdvice},
+			"without password": {redis.Options{Addr: "10.0.0.1:6379", TLSConfig: &tls.Config{}}, doctor.LevelAdvice},
+			"with both":        {redis.Options{Addr: "10.0.0.1:6379", Password: "p", TLSConfig: &tls.Config{}}, doctor.LevelOK},
 		} {
 			client := redis.NewClient(&c.options)
 			defer client.Close()

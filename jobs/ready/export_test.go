@@ -1,6 +1,6 @@
 package ready
 
-import "github.com/reelay/reelay/jobs"
+import "github.com/reelay/reelay/jobs/doctor"
 
 // Access is the part of Examine that asks nobody.
-func (x *Index) Access() jobs.Finding { return x.access() }
+func (x *Index) Access() doctor.Finding { return x.access() }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -85,7 +85,7 @@ func jobReady(handle func(context.Context, ...models.JobID) error) asynq.Handler
 			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 		}
 		err = handle(ctx, append([]models.JobID{ready.JobID}, ready.Others...)...)
-		if errors.Is(err, &jobs.Error{Code: jobs.CodeNotFound}) {
+		if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
 			return nil
 		}
 		return outcome(err)

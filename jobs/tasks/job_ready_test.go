@@ -9,12 +9,12 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
 )
 
 func newPublisher(t *testing.T, redis asynq.RedisConnOpt) *tasks.Publisher {
@@ -138,11 +138,11 @@ func TestJobReady(t *testing.T) {
 			case "job_broken":
 				return errors.New("no connection")
 			case "job_refused":
-				return &jobs.Error{Code: jobs.CodeConflict, Message: "No."}
+				return &apierror.Error{Code: apierror.CodeConflict, Message: "No."}
 			case "job_panics":
 				panic("broken")
 			case "job_leased":
-				return &jobs.Error{Code: jobs.CodeNotFound, Message: "There is no such queued job."}
+				return &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such queued job."}
 			}
 			return nil
 		}})

@@ -8,14 +8,13 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
 )
 
 var server *services.Redis
@@ -46,7 +45,7 @@ func database(t *testing.T, number int) asynq.RedisClientOpt {
 }
 
 // claims shares periods out over a database of the test's own.
-func claims(t *testing.T) tasks.Claim { return (&jobs.Periods{DB: modelstest.DB(t)}).Claim }
+func claims(t *testing.T) tasks.Claim { return (&periodic.Periods{DB: modelstest.DB(t)}).Claim }
 
 // never is for tests without passes: somebody else has every period.
 func never(_ context.Context, _ string, every time.Duration) (bool, time.Duration, error) {

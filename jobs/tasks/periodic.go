@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/periodic"
 )
 
 // Pass is periodic work that is safe to run in every process at once.
@@ -47,13 +46,13 @@ type running struct {
 	claim Claim
 
 	mu  sync.Mutex
-	log jobs.PassLog
+	log periodic.Log
 }
 
 func newPeriodic(sender sender, claim Claim, passes []Pass) *ticks {
 	p := &ticks{sender: sender}
 	for _, pass := range passes {
-		p.passes = append(p.passes, &running{Pass: pass, claim: claim, log: jobs.PassLog{Name: pass.Name}})
+		p.passes = append(p.passes, &running{Pass: pass, claim: claim, log: periodic.Log{Name: pass.Name}})
 	}
 	return p
 }

@@ -15,8 +15,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -97,7 +96,7 @@ func serverConfig(work context.Context) asynq.Config {
 // outcome is what asynq shall make of a handler's error: one of the caller's
 // will be the same next time.
 func outcome(err error) error {
-	var e *jobs.Error
+	var e *apierror.Error
 	if errors.As(err, &e) {
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 	}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs"
 )
 
 // UserAgent is how a webhook names its sender.
@@ -44,22 +43,22 @@ type Sender struct {
 // NewSender makes a sender.
 func NewSender(policy outbound.Policy) *Sender { return &Sender{policy.Client(sendTimeout)} }
 
-// Send implements jobs.WebhookSender: an answer of 2xx is a success, anything
+// Send implements webhook.WebhookSender: an answer of 2xx is a success, anything
 // else, a redirect too, is a failure.
-func (s *Sender) Send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAnswer {
+func (s *Sender) Send(ctx context.Context, post Post) Answer {
 	begin := time.Now()
 	answer := s.send(ctx, post)
 	answer.Duration = time.Since(begin)
 	return answer
 }
 
-func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAnswer {
+func (s *Sender) send(ctx context.Context, post Post) Answer {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, post.URL, bytes.NewReader(post.Body))
 	if err != nil {
-		return jobs.WebhookAnswer{Error: "The URL is malformed."}
+		return Answer{Error: "The URL is malformed."}
 	}
 	if !signable(post.Secrets) {
-		return jobs.WebhookAnswer{Error: "It was not sent: its secret is none that can sign. Rotate the secret."}
+		return Answer{Error: "It was not sent: its secret is none that can sign. Rotate the secret."}
 	}
 	id, at := string(post.ID), strconv.FormatInt(post.At.Unix(), 10)
 	request.Header = http.Header{
@@ -71,7 +70,7 @@ func (s *Sender) send(ctx context.Context, post jobs.WebhookPost) jobs.WebhookAn
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return jobs.WebhookAnswer{Error: "The call failed: " + outbound.Reason(err) + "."}
+		return Answer{Error: "The call failed: " + outbound.Reason(err) + "."}
 	}
 	defer response.Body.Close()
 	// The status decides: whatever is wrong with the rest, the receiver has heard.
@@ -99,8 +98,8 @@ func sign(id, at string, body []byte, secrets [][]byte) string {
 	return strings.Join(signatures, " ")
 }
 
-func judge(response *http.Response) jobs.WebhookAnswer {
-	answer := jobs.WebhookAnswer{StatusCode: response.StatusCode}
+func judge(response *http.Response) Answer {
+	answer := Answer{StatusCode: response.StatusCode}
 	switch code := response.StatusCode; {
 	case code >= 200 && code < 300:
 		return answer

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
@@ -27,8 +26,8 @@ func receive(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-func post(url string) jobs.WebhookPost {
-	return jobs.WebhookPost{URL: url, ID: "evt_1", At: time.Now(), Body: []byte(`{"type":"job.completed"}`), Secrets: [][]byte{one}}
+func post(url string) Post {
+	return Post{URL: url, ID: "evt_1", At: time.Now(), Body: []byte(`{"type":"job.completed"}`), Secrets: [][]byte{one}}
 }
 
 func TestSend(t *testing.T) {
@@ -74,7 +73,7 @@ func TestSend(t *testing.T) {
 
 		answer := NewSender(here).Send(t.Context(), post(url))
 
-		require.Equal(t, jobs.WebhookAnswer{StatusCode: 200, Duration: answer.Duration}, answer)
+		require.Equal(t, Answer{StatusCode: 200, Duration: answer.Duration}, answer)
 		<-gone
 	})
 

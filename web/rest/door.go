@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -91,7 +92,7 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) error {
 // route finds out whether there is such a path, and whether it takes the method.
 // The mux would answer in plain text, or send the caller to another path.
 func (d *door) route(w http.ResponseWriter, r *http.Request) error {
-	noPath := newProblem(http.StatusNotFound, jobs.CodeNotFound, "There is no such path: "+openAPIPath+" lists those that there are.")
+	noPath := newProblem(http.StatusNotFound, apierror.CodeNotFound, "There is no such path: "+openAPIPath+" lists those that there are.")
 	if path.Clean(r.URL.Path) != r.URL.Path {
 		return noPath
 	}
@@ -106,7 +107,7 @@ func (d *door) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	allowed := plain.header.Get("Allow")
 	w.Header().Set("Allow", allowed)
-	return newProblem(http.StatusMethodNotAllowed, jobs.CodeInvalidInput, "This path takes "+allowed+".")
+	return newProblem(http.StatusMethodNotAllowed, apierror.CodeInvalidInput, "This path takes "+allowed+".")
 }
 
 // headerWriter keeps an answer's status and header, and nothing else.
@@ -151,7 +152,7 @@ func (d *door) admit(r *http.Request) (caller, error) {
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
 	if !p.May(models.RoleClient) {
-		return caller{}, &jobs.Error{Code: jobs.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
+		return caller{}, &apierror.Error{Code: apierror.CodeForbidden, Message: "This API takes a key of the role CLIENT; this key's role is " + string(p.Role) + "."}
 	}
 	return caller{Principal: p.From(r.RemoteAddr), secret: secret, base: d.base(r)}, nil
 }
@@ -192,9 +193,9 @@ func wantsStream(r *http.Request) (bool, error) {
 		}
 	}
 	if !streams {
-		return false, newProblem(http.StatusNotAcceptable, jobs.CodeInvalidInput, "This path answers with application/json: accept that.")
+		return false, newProblem(http.StatusNotAcceptable, apierror.CodeInvalidInput, "This path answers with application/json: accept that.")
 	}
-	return false, newProblem(http.StatusNotAcceptable, jobs.CodeInvalidInput, "This path answers with application/json or text/event-stream: accept one of them.")
+	return false, newProblem(http.StatusNotAcceptable, apierror.CodeInvalidInput, "This path answers with application/json or text/event-stream: accept one of them.")
 }
 
 // readBody reads the body of a POST whole and checks it before anything decodes
@@ -206,16 +207,16 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return newProblem(http.StatusUnsupportedMediaType, jobs.CodeInvalidInput, "Send the request as Content-Type: application/json, in UTF-8.")
+		return newProblem(http.StatusUnsupportedMediaType, apierror.CodeInvalidInput, "Send the request as Content-Type: application/json, in UTF-8.")
 	}
 	if r.Header.Get("Content-Encoding") != "" {
-		return newProblem(http.StatusUnsupportedMediaType, jobs.CodeInvalidInput, "Send the body as it is, without a Content-Encoding.")
+		return newProblem(http.StatusUnsupportedMediaType, apierror.CodeInvalidInput, "Send the body as it is, without a Content-Encoding.")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return newProblem(http.StatusRequestEntityTooLarge, jobs.CodeInvalidInput, "The body is larger than 1 MiB.")
+		return newProblem(http.StatusRequestEntityTooLarge, apierror.CodeInvalidInput, "The body is larger than 1 MiB.")
 	case err != nil:
 		return badRequest("The request ended, or stopped, before its body did.")
 	}

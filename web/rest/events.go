@@ -14,7 +14,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/internal/sse"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 )
 
@@ -115,14 +117,14 @@ func (in *eventsInput) after() (int64, error) {
 }
 
 func (s *service) listEvents(ctx context.Context, job *models.Job, after int64) (*events, error) {
-	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, jobs.PagePrice(min(job.EventSeq-int(after), maxEvents)))
+	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, query.PagePrice(min(job.EventSeq-int(after), maxEvents)))
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	listed := &events{Events: []event{}, More: true}
 	for listed.More && len(listed.Events) < maxEvents {
-		page, err := s.Reader.Events(ctx, job.ID, int(after), jobs.MaxPage)
+		page, err := s.Reader.Events(ctx, job.ID, int(after), paging.Max)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +168,7 @@ func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, 
 	if err != nil {
 		return err
 	}
-	return jobs.Each(ctx, events, func(e *models.JobEvent) error {
+	return watch.Each(ctx, events, func(e *models.JobEvent) error {
 		shown := newEvent(e)
 		raw, err := json.Marshal(shown) // on one line
 		if err != nil {

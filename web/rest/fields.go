@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 )
 
 // object is a JSON object that goes through as it came.
@@ -58,7 +59,7 @@ type field struct {
 
 // merge adds the fields to params. A parameter that the model does not know, or
 // that is there twice, is INVALID_INPUT.
-func merge(model *jobs.Model, params object, fields []field) (json.RawMessage, error) {
+func merge(model *catalogue.Model, params object, fields []field) (json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(or(params, "{}"), &all); err != nil || all == nil {
 		all = map[string]json.RawMessage{}
@@ -92,7 +93,7 @@ func or(o object, otherwise string) []byte {
 // renamed has an error of the domain's speak of the request's own fields: names
 // is what each of the domain's is called here.
 func renamed(err error, names map[string]string) error {
-	var e *jobs.Error
+	var e *apierror.Error
 	if !errors.As(err, &e) {
 		return err
 	}

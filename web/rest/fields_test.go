@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/wellformed"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +18,7 @@ func FuzzFields(f *testing.F) {
 	for _, seed := range []string{`{"fps": 9}`, `{"prompt": "x", "seed": 1e400}`, `null`, `{}`, `[]`, `{"prompt": null}`, `{"prompt": 7}`, ``} {
 		f.Add([]byte(seed), "x", "4.0")
 	}
-	catalogue, err := jobs.LoadCatalogue()
+	catalogue, err := catalogue.Load()
 	require.NoError(f, err)
 	model, err := catalogue.Model("testcard")
 	require.NoError(f, err)

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -51,8 +52,8 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 		return nil
 	})
 	switch {
-	case errors.Is(context.Cause(watched), jobs.ErrUnauthenticated):
-		return nil, jobs.ErrUnauthenticated
+	case errors.Is(context.Cause(watched), apierror.ErrUnauthenticated):
+		return nil, apierror.ErrUnauthenticated
 	case limited.Err() != nil && last != nil:
 		return last, nil
 	}
@@ -77,7 +78,7 @@ func (m IfNoneMatch) matches(tag string) bool {
 // tag is the ETag of an answer with a job's summary, and with more of the job. It is
 // a weak one: links are signed anew in each answer, and who keeps an answer gets
 // fresh ones within the hour.
-func tag(s jobs.Summary, more ...any) (string, error) {
+func tag(s query.Summary, more ...any) (string, error) {
 	hour := time.Now().Truncate(time.Hour).Unix()
 	if s.ResultURL == nil && s.ThumbnailURL == nil {
 		hour = 0

@@ -10,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -114,7 +116,7 @@ func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput
 
 // jobWords puts an error into the request's words: a parameter is one of payload.
 func jobWords(err error) error {
-	var e *jobs.Error
+	var e *apierror.Error
 	if errors.As(err, &e) && strings.HasPrefix(e.Field, "params.") {
 		return renamed(err, map[string]string{e.Field: "payload." + strings.TrimPrefix(e.Field, "params.")})
 	}
@@ -152,7 +154,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	switch value(asked.Priority) {
 	case "critical":
 		if !p.May(models.RoleOperator) {
-			return submission, &jobs.Error{Code: jobs.CodeForbidden, Field: "priority", Message: "The priority critical is for operators."}
+			return submission, &apierror.Error{Code: apierror.CodeForbidden, Field: "priority", Message: "The priority critical is for operators."}
 		}
 		submission.Tier = models.TierCritical
 	case "high":
@@ -230,7 +232,7 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
 	if job.Status != models.JobCompleted {
-		etag, err = tag(jobs.Summary{}, shown)
+		etag, err = tag(query.Summary{}, shown)
 		return shown, etag, err
 	}
 	summary, err := s.summary(ctx, job)
@@ -254,7 +256,7 @@ func view(job *models.Job) *jobView {
 }
 
 // result is what a completed job delivers.
-func result(job *models.Job, summary *jobs.Summary) (object, error) {
+func result(job *models.Job, summary *query.Summary) (object, error) {
 	return json.Marshal(map[string]any{
 		"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
 	})

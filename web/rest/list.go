@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,7 +38,7 @@ func (in *ListInput) filter() (f models.JobFilter, err error) {
 }
 
 // price is what the page costs of its account's share of reads.
-func (in *ListInput) price() int { return jobs.PagePrice(in.Limit) + jobs.SearchPrice }
+func (in *ListInput) price() int { return query.PagePrice(in.Limit) + query.SearchPrice }
 
 // readNames reads names with commas between them, in any case of letters. No
 // text is no name.
@@ -92,7 +93,7 @@ func (s *service) registerLists(api huma.API) {
 	}, s.listJobs)
 }
 
-func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*jobs.Summary], error) {
+func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*query.Summary], error) {
 	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*j
 		return nil, err
 	}
 	summaries, err := s.Reader.Summarize(ctx, rows, callerOf(ctx).base, linkTTL)
-	return &listOutput[*jobs.Summary]{CacheControl: "no-store", Body: list[*jobs.Summary]{summaries, next}}, err
+	return &listOutput[*query.Summary]{CacheControl: "no-store", Body: list[*query.Summary]{summaries, next}}, err
 }
 
 func (s *service) listJobs(ctx context.Context, in *struct {
@@ -131,7 +132,7 @@ func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []
 		return nil, nil, err
 	}
 	filter.Type = kind
-	page, err := s.Reader.Jobs(ctx, callerOf(ctx).Principal, filter, jobs.PageOf{First: in.Limit, After: in.After})
+	page, err := s.Reader.Jobs(ctx, callerOf(ctx).Principal, filter, paging.Request{First: in.Limit, After: in.After})
 	if err != nil {
 		return nil, nil, renamed(err, listNames)
 	}
@@ -153,7 +154,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	if err != nil {
 		return nil, err
 	}
-	summaryOf := map[models.JobID]*jobs.Summary{}
+	summaryOf := map[models.JobID]*query.Summary{}
 	for _, summary := range summaries {
 		summaryOf[summary.JobID] = summary
 	}

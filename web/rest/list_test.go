@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +38,7 @@ func query(pairs ...string) string {
 func (a *api) stranger(t *testing.T) http.Header {
 	t.Helper()
 	account := a.NewAccount(t, "stranger", models.TierPro)
-	_, secret, err := a.Keys.Create(t.Context(), a.Admin, jobs.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "stranger"})
+	_, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	return as(secret)
 }
@@ -315,7 +316,7 @@ func TestReadShares(t *testing.T) {
 		got := a.get(t, path)
 
 		require.Equal(t, http.StatusTooManyRequests, got.status, path)
-		require.Equal(t, string(jobs.CodeRateLimited), got.code())
+		require.Equal(t, string(apierror.CodeRateLimited), got.code())
 		require.Equal(t, "1", got.header.Get("Retry-After"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/rest"
@@ -37,7 +38,7 @@ func newAPI(t *testing.T) *api {
 	t.Helper()
 	s := jobstest.New(t)
 	inside := rest.New(rest.Config{
-		Keys:      &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
+		Keys:      &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
 		Submitter: s.Submitter, Canceller: s.Canceller, Reader: s.Reader, Watcher: s.Watcher,
 		Base: func(*http.Request) string { return s.Base },
 	})

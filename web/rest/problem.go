@@ -13,16 +13,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
 // problem is an error as RFC 9457 has it, with the code that GraphQL has, too.
 type problem struct {
-	Title  string    `json:"title" doc:"The status in words."`
-	Status int       `json:"status"`
-	Detail string    `json:"detail" doc:"What is wrong, and what to do."`
-	Code   jobs.Code `json:"code" doc:"What programs can go by." example:"INVALID_INPUT"`
+	Title  string        `json:"title" doc:"The status in words."`
+	Status int           `json:"status"`
+	Detail string        `json:"detail" doc:"What is wrong, and what to do."`
+	Code   apierror.Code `json:"code" doc:"What programs can go by." example:"INVALID_INPUT"`
 	// Field is a name in the request.
 	Field             string `json:"field,omitempty" doc:"The part of the request that is to blame."`
 	RetryAfterSeconds int    `json:"retry_after_seconds,omitempty" doc:"When to try again, if that helps; the header Retry-After says it too."`
@@ -30,19 +30,19 @@ type problem struct {
 }
 
 // statuses is how each of the domain's codes is answered; others are 500.
-var statuses = map[jobs.Code]int{
-	jobs.CodeUnauthenticated:     http.StatusUnauthorized,
-	jobs.CodeForbidden:           http.StatusForbidden,
-	jobs.CodeNotFound:            http.StatusNotFound,
-	jobs.CodeInvalidInput:        http.StatusUnprocessableEntity,
-	jobs.CodeChecksumMismatch:    http.StatusUnprocessableEntity,
-	jobs.CodeIdempotencyConflict: http.StatusConflict,
-	jobs.CodeConflict:            http.StatusConflict,
-	jobs.CodeLeaseLost:           http.StatusConflict,
-	jobs.CodeRateLimited:         http.StatusTooManyRequests,
-	jobs.CodeQuotaExceeded:       http.StatusTooManyRequests,
-	jobs.CodeOverloaded:          http.StatusServiceUnavailable,
-	jobs.CodeUnavailable:         http.StatusServiceUnavailable,
+var statuses = map[apierror.Code]int{
+	apierror.CodeUnauthenticated:     http.StatusUnauthorized,
+	apierror.CodeForbidden:           http.StatusForbidden,
+	apierror.CodeNotFound:            http.StatusNotFound,
+	apierror.CodeInvalidInput:        http.StatusUnprocessableEntity,
+	apierror.CodeChecksumMismatch:    http.StatusUnprocessableEntity,
+	apierror.CodeIdempotencyConflict: http.StatusConflict,
+	apierror.CodeConflict:            http.StatusConflict,
+	apierror.CodeLeaseLost:           http.StatusConflict,
+	apierror.CodeRateLimited:         http.StatusTooManyRequests,
+	apierror.CodeQuotaExceeded:       http.StatusTooManyRequests,
+	apierror.CodeOverloaded:          http.StatusServiceUnavailable,
+	apierror.CodeUnavailable:         http.StatusServiceUnavailable,
 }
 
 // huma asks this package for its errors. Field names are as they are written:
@@ -57,17 +57,17 @@ func init() {
 // describe turns an error into what the caller may know of it. An error of ours
 // is logged, here and only here.
 func describe(ctx context.Context, err error) *problem {
-	var known *jobs.Error
+	var known *apierror.Error
 	var done *problem
 	switch {
 	case errors.As(err, &done):
 		return done
 	case errors.As(err, &known) && statuses[known.Code] != 0:
 	case ctx.Err() != nil:
-		known = &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
+		known = &apierror.Error{Code: apierror.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
 	case models.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
-		known = jobs.ErrUnavailable
+		known = apierror.ErrUnavailable
 	default:
 		return internal(ctx, "request failed", "error", err)
 	}
@@ -78,22 +78,22 @@ func describe(ctx context.Context, err error) *problem {
 
 // internal logs what went wrong under a request id, and shows only that.
 func internal(ctx context.Context, message string, details ...any) *problem {
-	p := newProblem(http.StatusInternalServerError, jobs.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
+	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
 	p.RequestID = uuid.NewString()
 	slog.ErrorContext(ctx, message, append(details, "request", p.RequestID)...)
 	return p
 }
 
-func newProblem(status int, code jobs.Code, detail string) *problem {
+func newProblem(status int, code apierror.Code, detail string) *problem {
 	return &problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
 func badRequest(format string, args ...any) *problem {
-	return newProblem(http.StatusBadRequest, jobs.CodeInvalidInput, fmt.Sprintf(format, args...))
+	return newProblem(http.StatusBadRequest, apierror.CodeInvalidInput, fmt.Sprintf(format, args...))
 }
 
-func invalid(field, format string, args ...any) *jobs.Error {
-	return &jobs.Error{Code: jobs.CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
+func invalid(field, format string, args ...any) *apierror.Error {
+	return &apierror.Error{Code: apierror.CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 // maxShown bounds what is repeated of a caller's own words.
@@ -102,7 +102,7 @@ const maxShown = 64
 // refused is what huma found wrong with a request: of all of it, what comes
 // first in the alphabet.
 func refused(status int, message string, errs []error) *problem {
-	p := newProblem(status, jobs.CodeInvalidInput, message+".")
+	p := newProblem(status, apierror.CodeInvalidInput, message+".")
 	var first *huma.ErrorDetail
 	for _, err := range errs {
 		if done, ok := err.(*problem); ok {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -41,7 +41,7 @@ func (s *service) registerQueue(api huma.API) {
 		Description: "For operators. Counts are exact up to 100,000 each; beyond that they are PostgreSQL's estimates.",
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*queueOutput, error) {
-		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*jobs.CountPrice)
+		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*query.CountPrice)
 		if err != nil {
 			return nil, err
 		}

@@ -16,17 +16,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/watch"
 )
 
 // Config is what the REST API calls.
 type Config struct {
 	// Keys knows who holds a key, and ends what is open under one that is not
 	// valid any more.
-	Keys      *jobs.KeyWatch
+	Keys      *auth.KeyWatch
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
-	Reader    *jobs.Reader
-	Watcher   *jobs.Watcher
+	Reader    *query.Reader
+	Watcher   *watch.Watcher
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example: links are made with it. Without it they are paths.
 	Base func(*http.Request) string

@@ -11,7 +11,7 @@ import (
 
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/rest"
@@ -25,7 +25,7 @@ func TestSlowReader(t *testing.T) {
 	s := jobstest.New(t)
 	const events = 400 // far more than a narrow connection holds
 	served := httpguard.New(rest.New(rest.Config{
-		Keys:   &jobs.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
+		Keys:   &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
 		Reader: s.Reader, Watcher: s.Watcher,
 	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Write: time.Second} })
 	tidy, left := jobstest.Tidy(t, served)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -92,7 +94,7 @@ type summaryOutput struct {
 	Status       int
 	ETag         string `header:"ETag"`
 	CacheControl string `header:"Cache-Control"`
-	Body         *jobs.Summary
+	Body         *query.Summary
 }
 
 // JobInput names a job. It and the other parts of inputs are exported because
@@ -252,7 +254,7 @@ func readCallback(url *string) (string, error) {
 
 // model returns the model of that name, or the first of the catalogue that does
 // such work.
-func (s *service) model(name *string, kind string) (*jobs.Model, error) {
+func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
 	if name != nil {
 		return s.Submitter.Catalogue.Model(*name)
 	}
@@ -292,7 +294,7 @@ func (s *service) cancelVideo(ctx context.Context, in *JobInput) (*summaryOutput
 	return &summaryOutput{Status: http.StatusOK, CacheControl: "no-store", Body: summary}, nil
 }
 
-func (s *service) summary(ctx context.Context, job *models.Job) (*jobs.Summary, error) {
+func (s *service) summary(ctx context.Context, job *models.Job) (*query.Summary, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)

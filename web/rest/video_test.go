@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -290,7 +291,7 @@ func TestGetVideo(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.completed(t)
-		stranger, secret, err := a.Keys.Create(t.Context(), a.Admin, jobs.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		stranger, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		require.NotEmpty(t, stranger)
 		for _, path := range []string{"/api/v1/jobs/", videos + "/"} {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
 )
 
@@ -50,7 +50,7 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 var errExpired = missing("video_expired", "The video's content has expired and was deleted.")
 
 // artifact returns the newest of that kind, which of a film is the result.
-func (a *api) artifact(c *call, v *jobs.Video, kind models.ArtifactType) (*models.Artifact, error) {
+func (a *api) artifact(c *call, v *video.Video, kind models.ArtifactType) (*models.Artifact, error) {
 	all, err := a.Videos.Reader.JobArtifacts(c.Context(), []models.JobID{v.ID})
 	if err != nil {
 		return nil, err

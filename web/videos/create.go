@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -73,8 +74,8 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 		return nil, fmt.Errorf("read the params of %s: %w", id, err)
 	}
 	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, remixOf: id, identity: []any{"remix", id, prompt}})
-	var gone *jobs.Error
-	if errors.As(err, &gone) && gone.Code == jobs.CodeNotFound && s.params["referenceImage"] != nil {
+	var gone *apierror.Error
+	if errors.As(err, &gone) && gone.Code == apierror.CodeNotFound && s.params["referenceImage"] != nil {
 		return nil, invalid("invalid_state", "video_id", "The image that this video begins with is there no more, so it cannot be remixed: create a video with the image anew.")
 	}
 	return answer, err

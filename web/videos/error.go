@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -44,18 +44,18 @@ const wrongKey = "Incorrect or missing API key. Pass a Reelay key (rl_live_…) 
 // kinds is how each of the domain's errors is answered; one with a message is
 // answered with that in place of the domain's. No status is 409, which clients
 // take for a reason to send the same again.
-var kinds = map[jobs.Code]fault{
-	jobs.CodeUnauthenticated:     {status: http.StatusUnauthorized, kind: kindInvalid, code: "invalid_api_key", message: wrongKey},
-	jobs.CodeForbidden:           {status: http.StatusForbidden, kind: kindInvalid, code: "insufficient_permissions"},
-	jobs.CodeNotFound:            {status: http.StatusNotFound, kind: kindInvalid, code: "not_found"},
-	jobs.CodeInvalidInput:        {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_value"},
-	jobs.CodeChecksumMismatch:    {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_value"},
-	jobs.CodeIdempotencyConflict: {status: http.StatusBadRequest, kind: kindInvalid, code: "idempotency_key_reused"},
-	jobs.CodeConflict:            {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_state"},
-	jobs.CodeQuotaExceeded:       {status: http.StatusTooManyRequests, kind: kindLimited, code: "insufficient_quota", final: true},
-	jobs.CodeRateLimited:         {status: http.StatusTooManyRequests, kind: kindLimited, code: "rate_limit_exceeded"},
-	jobs.CodeOverloaded:          {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_overloaded"},
-	jobs.CodeUnavailable:         {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_unavailable"},
+var kinds = map[apierror.Code]fault{
+	apierror.CodeUnauthenticated:     {status: http.StatusUnauthorized, kind: kindInvalid, code: "invalid_api_key", message: wrongKey},
+	apierror.CodeForbidden:           {status: http.StatusForbidden, kind: kindInvalid, code: "insufficient_permissions"},
+	apierror.CodeNotFound:            {status: http.StatusNotFound, kind: kindInvalid, code: "not_found"},
+	apierror.CodeInvalidInput:        {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_value"},
+	apierror.CodeChecksumMismatch:    {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_value"},
+	apierror.CodeIdempotencyConflict: {status: http.StatusBadRequest, kind: kindInvalid, code: "idempotency_key_reused"},
+	apierror.CodeConflict:            {status: http.StatusBadRequest, kind: kindInvalid, code: "invalid_state"},
+	apierror.CodeQuotaExceeded:       {status: http.StatusTooManyRequests, kind: kindLimited, code: "insufficient_quota", final: true},
+	apierror.CodeRateLimited:         {status: http.StatusTooManyRequests, kind: kindLimited, code: "rate_limit_exceeded"},
+	apierror.CodeOverloaded:          {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_overloaded"},
+	apierror.CodeUnavailable:         {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_unavailable"},
 }
 
 // params is what clients call the fields that the domain finds wrong.
@@ -71,9 +71,9 @@ func asFault(err error) *fault {
 		return f
 	}
 	if models.IsOutage(err) {
-		err = jobs.ErrUnavailable
+		err = apierror.ErrUnavailable
 	}
-	var e *jobs.Error
+	var e *apierror.Error
 	if errors.As(err, &e) {
 		if f, ok := kinds[e.Code]; ok {
 			f.message, f.retryAfter, f.param = cmp.Or(f.message, e.Message), e.RetryAfterSeconds, e.Field
@@ -102,7 +102,7 @@ type envelope struct {
 // fail answers an error, and logs one of ours.
 func fail(w http.ResponseWriter, r *http.Request, id string, err error) {
 	if r.Context().Err() != nil {
-		err = jobs.ErrUnavailable // nobody is there to read it, and nothing is wrong here
+		err = apierror.ErrUnavailable // nobody is there to read it, and nothing is wrong here
 	}
 	f := asFault(err)
 	switch {
@@ -148,7 +148,7 @@ func errNoVideo(id string) error {
 
 // orNoVideo names the video that is not there.
 func orNoVideo(err error, id string) error {
-	if errors.Is(err, &jobs.Error{Code: jobs.CodeNotFound}) {
+	if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
 		return errNoVideo(id)
 	}
 	return err

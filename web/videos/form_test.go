@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +39,7 @@ func (s *stored) Put(_ context.Context, _ jobs.Principal, contentType string, bo
 func TestPut(t *testing.T) {
 	t.Parallel()
 
-	model := &jobs.Model{Name: "m", Schema: json.RawMessage(`{"properties": {"referenceImage": {}}}`)}
+	model := &catalogue.Model{Name: "m", Schema: json.RawMessage(`{"properties": {"referenceImage": {}}}`)}
 	const png = "\x89PNG\r\n\x1a\n"
 
 	t.Run("StoresFilesAndPassesNamesOn", func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestPut(t *testing.T) {
 
 		a := &api{Config: Config{Inputs: &stored{}}}
 
-		_, err := a.put(t.Context(), jobs.Principal{}, &jobs.Model{Name: "m", Schema: json.RawMessage(`{}`)}, &reference{at: "art_2"})
+		_, err := a.put(t.Context(), jobs.Principal{}, &catalogue.Model{Name: "m", Schema: json.RawMessage(`{}`)}, &reference{at: "art_2"})
 
 		require.ErrorContains(t, err, "takes no input reference")
 	})
@@ -105,7 +106,7 @@ func TestSizeOf(t *testing.T) {
 func TestReadModels(t *testing.T) {
 	t.Parallel()
 
-	catalogue, err := jobs.LoadCatalogue()
+	catalogue, err := catalogue.Load()
 	require.NoError(t, err)
 	m, err := ReadModels(" sora-2 = testcard ,sora-2-pro=drill,", catalogue)
 	require.NoError(t, err)

@@ -16,6 +16,8 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
 )
 
@@ -29,7 +31,7 @@ type Inputs interface {
 type Config struct {
 	// Authenticate returns who holds a key, or UNAUTHENTICATED.
 	Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
-	Videos       *jobs.Videos
+	Videos       *video.Videos
 	// Inputs may be nil: then files are refused.
 	Inputs Inputs
 	Models Models
@@ -135,7 +137,7 @@ func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	}
 	httpguard.ConnOf(c.Context()).MarkKnown()
 	if !c.caller.May(models.RoleClient) {
-		return nil, &jobs.Error{Code: jobs.CodeForbidden, Message: "This takes a key of the role CLIENT; this key's role is " + string(c.caller.Role) + "."}
+		return nil, &apierror.Error{Code: apierror.CodeForbidden, Message: "This takes a key of the role CLIENT; this key's role is " + string(c.caller.Role) + "."}
 	}
 	c.caller = c.caller.From(c.RemoteAddr)
 	byMethod := a.route(c.URL.Path)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // lead redirects the caller to a link. A link to this server is a path: it holds under
@@ -37,7 +38,7 @@ func fetcherTransport() http.RoundTripper {
 }
 
 // errStore does not say more: the link is a secret.
-var errStore = &jobs.Error{Code: jobs.CodeUnavailable, RetryAfterSeconds: 2, Message: "The object store cannot be reached: try again in a moment."}
+var errStore = &apierror.Error{Code: apierror.CodeUnavailable, RetryAfterSeconds: 2, Message: "The object store cannot be reached: try again in a moment."}
 
 // pass answers with what is behind a link, or the range of it that is asked for.
 func pass(w http.ResponseWriter, c *call, link string) error {

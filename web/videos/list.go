@@ -5,7 +5,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
 )
 
@@ -28,7 +29,7 @@ func (a *api) list(_ http.ResponseWriter, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, read, err := a.Videos.Reader.Shares.Admit(c.Context(), c.caller, jobs.PagePrice(of.Limit))
+	ctx, read, err := a.Videos.Reader.Shares.Admit(c.Context(), c.caller, query.PagePrice(of.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +48,8 @@ func (a *api) list(_ http.ResponseWriter, c *call) (any, error) {
 	return answer, nil
 }
 
-func readPage(q url.Values) (jobs.VideoPage, error) {
-	of := jobs.VideoPage{Limit: defaultLimit}
+func readPage(q url.Values) (video.PageRequest, error) {
+	of := video.PageRequest{Limit: defaultLimit}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 0 || n > maxLimit {

@@ -18,6 +18,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
@@ -46,7 +47,7 @@ func open(t *testing.T) *desk {
 			d.calls.Add(1)
 			return s.Keys.Authenticate(ctx, secret)
 		},
-		Videos: s.Videos, Inputs: s.Inputs, Models: names, FilmsKept: jobs.DefaultRetention.Films,
+		Videos: s.Videos, Inputs: s.Inputs, Models: names, FilmsKept: upkeep.DefaultRetention.Films,
 	}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
@@ -246,7 +248,7 @@ func TestContent(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "invalid_value", "variant")
 
 		shown := d.get(t, "/v1/videos/"+id).Body
-		require.Equal(t, shown["completed_at"].(float64)+jobs.DefaultRetention.Films.Seconds(), shown["expires_at"])
+		require.Equal(t, shown["completed_at"].(float64)+upkeep.DefaultRetention.Films.Seconds(), shown["expires_at"])
 		d.Exec(t, "UPDATE artifacts SET review_at = '-infinity'")
 		d.Exec(t, "UPDATE jobs SET created_at = created_at - interval '31 days', completed_at = completed_at - interval '31 days'")
 		_, err := d.Upkeep.ReviewArtifacts(t.Context())
@@ -364,7 +366,7 @@ func TestRoutes(t *testing.T) {
 		d := open(t)
 		id := d.create(t, boat)
 		d.render(t)
-		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "other"})
+		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "other"})
 		require.NoError(t, err)
 		unknown := models.VideoID(models.NewJobID())
 		for _, secret := range []string{stranger, d.Secrets[models.RoleOperator]} {

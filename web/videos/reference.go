@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 )
 
 // reference is the image that a film shall begin with: a file, or the id or the
@@ -109,7 +111,7 @@ func (r *reference) identity() []string {
 
 // put stores the file, if it is one, and returns what the model's parameters call
 // it.
-func (a *api) put(ctx context.Context, caller jobs.Principal, model *jobs.Model, r *reference) (string, error) {
+func (a *api) put(ctx context.Context, caller jobs.Principal, model *catalogue.Model, r *reference) (string, error) {
 	if a.Inputs == nil || !takesReference(model) {
 		return "", invalid("not_supported", referenceParam, "The model %s takes no input reference here.", model.Name)
 	}
@@ -117,8 +119,8 @@ func (a *api) put(ctx context.Context, caller jobs.Principal, model *jobs.Model,
 		return r.at, nil
 	}
 	stored, err := a.Inputs.Put(ctx, caller, r.file.contentType, bytes.NewReader(r.file.data))
-	var refused *jobs.Error
-	if errors.As(err, &refused) && refused.Code == jobs.CodeInvalidInput {
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
 		return "", invalid("invalid_value", referenceParam, "%s", refused.Message)
 	}
 	if err != nil {
@@ -128,7 +130,7 @@ func (a *api) put(ctx context.Context, caller jobs.Principal, model *jobs.Model,
 }
 
 // takesReference tells whether the model's parameters have an image.
-func takesReference(model *jobs.Model) bool {
+func takesReference(model *catalogue.Model) bool {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -133,7 +134,7 @@ func TestRetry(t *testing.T) {
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper ship"}`, count, "1"))
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "seconds": "8"}`, count, "1"))
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "model": "sora-2-pro"}`, count, "1"))
-		_, other, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		_, other, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
 		require.NoError(t, err)
 		require.NotEqual(t, first, d.create(t, boat, count, "1", "Authorization", "Bearer "+other))
 		require.Equal(t, 9, d.Count(t, "jobs"))
@@ -213,7 +214,7 @@ func TestRetry(t *testing.T) {
 
 		d := open(t)
 		id := d.create(t, boat)
-		_, secret, err := d.Keys.Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		_, secret, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
 		require.NoError(t, err)
 		d.create(t, boat, "Authorization", "Bearer "+secret)
 

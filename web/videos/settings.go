@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 )
 
 // Models is which model of the catalogue each name of a client's means. A name
@@ -17,7 +17,7 @@ type Models map[string]string
 
 // ReadModels reads "sora-2=testcard,sora-2-pro=wan". Its error says what is wrong
 // and what may be there.
-func ReadModels(text string, catalogue *jobs.Catalogue) (Models, error) {
+func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
 	m := Models{}
 	for pair := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -40,10 +40,12 @@ func ReadModels(text string, catalogue *jobs.Catalogue) (Models, error) {
 
 const maxModelName = 128
 
-func isVideoModel(c *jobs.Catalogue, name string) bool { return slices.Contains(videoModels(c), name) }
+func isVideoModel(c *catalogue.Catalogue, name string) bool {
+	return slices.Contains(videoModels(c), name)
+}
 
 // videoModels are those that make a film of a prompt.
-func videoModels(c *jobs.Catalogue) []string {
+func videoModels(c *catalogue.Catalogue) []string {
 	var names []string
 	for _, m := range c.Models() {
 		if m.Type == "video.generate" && m.RequiresVideo {
@@ -54,7 +56,7 @@ func videoModels(c *jobs.Catalogue) []string {
 }
 
 // names are all that a client may ask for.
-func (m Models) names(c *jobs.Catalogue) []string {
+func (m Models) names(c *catalogue.Catalogue) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(m)), videoModels(c)...))))
 }
 
@@ -63,7 +65,7 @@ var snapshot = regexp.MustCompile(`-20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
 
 // find returns the model that a name means. A dated snapshot means what its
 // undated name does.
-func (m Models) find(c *jobs.Catalogue, name string) (*jobs.Model, error) {
+func (m Models) find(c *catalogue.Catalogue, name string) (*catalogue.Model, error) {
 	for _, candidate := range []string{name, snapshot.ReplaceAllString(name, "")} {
 		if target := m[candidate]; target != "" {
 			return c.Model(target)
@@ -92,7 +94,7 @@ var (
 type settings struct {
 	Model, Seconds, Size string
 
-	model  *jobs.Model
+	model  *catalogue.Model
 	params map[string]any
 }
 

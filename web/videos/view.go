@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
 )
 
@@ -46,12 +46,12 @@ type failure struct {
 }
 
 // show makes the view of a video, and sets the hint of when to look again.
-func (a *api) show(w http.ResponseWriter, v *jobs.Video) view {
+func (a *api) show(w http.ResponseWriter, v *video.Video) view {
 	w.Header().Set("Openai-Poll-After-Ms", strconv.FormatInt(pollAfter(v.Job).Milliseconds(), 10))
 	return a.view(v)
 }
 
-func (a *api) view(v *jobs.Video) view {
+func (a *api) view(v *video.Video) view {
 	shown := view{
 		ID: models.VideoID(v.ID), Object: "video", Model: cmp.Or(v.Asked.Model, v.Model), Status: status(v.Job),
 		Progress: int(v.Percent), CreatedAt: v.CreatedAt.Unix(), Prompt: nullable(v.Prompt),

@@ -1,0 +1,107 @@
+package apierror
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Code tells a program what went wrong; docs/errors.md lists them.
+type Code string
+
+const (
+	CodeUnauthenticated     Code = "UNAUTHENTICATED"
+	CodeForbidden           Code = "FORBIDDEN"
+	CodeNotFound            Code = "NOT_FOUND"
+	CodeInvalidInput        Code = "INVALID_INPUT"
+	CodeIdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
+	CodeConflict            Code = "CONFLICT"
+	CodeLeaseLost           Code = "LEASE_LOST"
+	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeRateLimited         Code = "RATE_LIMITED"
+	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeOverloaded          Code = "OVERLOADED"
+	CodeUnavailable         Code = "UNAVAILABLE"
+	CodeInternal            Code = "INTERNAL"
+)
+
+// Error is a failure the caller caused or can act on. Its message is shown to
+// callers as it stands; every other error reaches them as INTERNAL.
+type Error struct {
+	Code    Code
+	Message string
+	// Field names the input that is wrong, with INVALID_INPUT.
+	Field string
+	// At is where in the text of the field the problem begins, in characters from 1;
+	// 0 if that is not known.
+	At int
+	// RetryAfterSeconds is when to try again, if that helps. The message says so
+	// too: see Later.
+	RetryAfterSeconds int
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Is makes errors.Is compare by code, so that errors.Is(err, ErrLeaseLost) holds
+// for every lost lease.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+var (
+	// ErrLeaseLost means that the job was reaped, requeued or ended after the
+	// caller leased it. The worker must stop and upload nothing more.
+	ErrLeaseLost = &Error{Code: CodeLeaseLost, Message: "The lease on this job is gone: stop the work and upload nothing more."}
+	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
+	// models.IsOutage. What was asked may have been done.
+	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
+	// ErrUnauthenticated means that no valid key came with the request.
+	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_live_…"}
+)
+
+// Later is a refusal that is over after so long, in whole seconds, at least one:
+// the message ends with when to try again.
+func Later(code Code, after time.Duration, format string, args ...any) *Error {
+	seconds := max(int(math.Ceil(after.Seconds())), 1)
+	message := fmt.Sprintf(format, args...) + fmt.Sprintf(" Try again in %d s.", seconds)
+	return &Error{Code: code, RetryAfterSeconds: seconds, Message: message}
+}
+
+func Invalid(field, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func Conflict(format string, args ...any) *Error {
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf(format, args...)}
+}
+
+func Forbidden(format string, args ...any) *Error {
+	return &Error{Code: CodeForbidden, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotFound is the one answer for an id that does not exist and for one that is
+// not the caller's. It does not repeat the id, which may be anything.
+func NotFound(what string) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("There is no such %s.", what)}
+}
+
+// OrNotFound makes a missing row the caller's error.
+func OrNotFound(err error, what string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return NotFound(what)
+	}
+	return err
+}
+
+// Wrap adds what was being done to an error of ours, and leaves the caller's
+// as they are.
+func Wrap(err error, format string, args ...any) error {
+	var e *Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

@@ -1,0 +1,182 @@
+package auth
+
+import (
+	"context"
+	"slices"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Accounts is what operators do with the customers' accounts.
+type Accounts struct {
+	DB       *bun.DB
+	Notifier *jobs.Notifier
+}
+
+// AccountInput is what an account shall be. Nil leaves a value as it is; for a
+// new account the limits are then its tier's (Policies).
+type AccountInput struct {
+	Name *string
+	Tier *models.Tier
+	// MaxQueued and MaxRunning are how many of its jobs may wait and run at once,
+	// SubmitsPerMinute how many it may submit: each 0 to 1,000,000.
+	MaxQueued, MaxRunning, SubmitsPerMinute *int
+}
+
+// maxLimit bounds each of an account's limits.
+const maxLimit = 1_000_000
+
+// List lists the accounts, newest first.
+func (a *Accounts) List(ctx context.Context, p jobs.Principal, of paging.Request) (*paging.Page[*models.Account], error) {
+	if err := p.RequireOperator(); err != nil {
+		return nil, err
+	}
+	all := paging.ListOf("acc")
+	mark, err := all.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	found, err := models.ListAccounts(ctx, a.DB, models.AccountID(mark), of.First+1)
+	if err != nil {
+		return nil, apierror.Wrap(err, "list accounts")
+	}
+	return paging.NewPage(all, found, of.First, func(account *models.Account) string { return string(account.ID) }), nil
+}
+
+// Create makes an account, which needs a name and a tier. It is for ADMIN.
+func (a *Accounts) Create(ctx context.Context, p jobs.Principal, in AccountInput) (*models.Account, error) {
+	if err := p.RequireAdmin(); err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Name == nil:
+		return nil, apierror.Invalid("name", "A new account needs a name.")
+	case in.Tier == nil:
+		return nil, apierror.Invalid("tier", "A new account needs a tier.")
+	}
+	if err := in.validate(p); err != nil {
+		return nil, err
+	}
+	account := jobs.NewAccount(*in.Name, *in.Tier)
+	in.apply(account)
+	err := jobs.InTx(ctx, a.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.InsertAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "createAccount", string(account.ID), jobs.Payload{"after": limitsOf(account)})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "create an account")
+	}
+	return account, nil
+}
+
+// Update changes an account. With a new tier go the new tier's limits, but for
+// those that are given, or were not the old tier's. Jobs that were accepted keep
+// their tier; a cap counts from the next job on, and one below what runs now ends
+// nothing. It returns FORBIDDEN to an OPERATOR for the tier CRITICAL, which is
+// the operators' own and an ADMIN's to give.
+func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.AccountID, in AccountInput) (*models.Account, error) {
+	if err := p.RequireOperator(); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, apierror.NotFound("account")
+	}
+	if err := in.validate(p); err != nil {
+		return nil, err
+	}
+	var account *models.Account
+	var stands *models.Standing
+	err := jobs.InTx(ctx, a.DB, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if account, err = models.LockAccount(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "account")
+		}
+		before := limitsOf(account)
+		in.apply(account)
+		counted, err := models.UpdateAccount(ctx, tx, account)
+		if err != nil {
+			return err
+		}
+		account.Version = counted.Version
+		stands = jobs.Standing(id, counted)
+		before, after := difference(before, limitsOf(account))
+		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"before": before, "after": after})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "update account %s", id)
+	}
+	a.Notifier.Account(ctx, stands)
+	return account, nil
+}
+
+func (in *AccountInput) validate(p jobs.Principal) error {
+	if in.Name != nil {
+		if err := validName(*in.Name); err != nil {
+			return err
+		}
+	}
+	if in.Tier != nil && !slices.Contains(models.Tiers, *in.Tier) {
+		return apierror.Invalid("tier", "There is no such tier.")
+	}
+	if in.Tier != nil && *in.Tier == models.TierCritical && !p.May(models.RoleAdmin) {
+		return apierror.Forbidden("The tier CRITICAL is the operators' own: it takes an ADMIN key to give it; this key's role is %s.", p.Role)
+	}
+	for _, limit := range []struct {
+		name  string
+		value *int
+	}{{"maxQueued", in.MaxQueued}, {"maxRunning", in.MaxRunning}, {"submitsPerMinute", in.SubmitsPerMinute}} {
+		if limit.value != nil && (*limit.value < 0 || *limit.value > maxLimit) {
+			return apierror.Invalid(limit.name, "%s must be from 0 to %d; it is %d.", limit.name, maxLimit, *limit.value)
+		}
+	}
+	return nil
+}
+
+func (in *AccountInput) apply(a *models.Account) {
+	if in.Tier != nil && *in.Tier != a.Tier {
+		was, will := jobs.Policies[a.Tier], jobs.Policies[*in.Tier]
+		a.Tier = *in.Tier
+		for _, limit := range []struct {
+			value     *int
+			was, will int
+		}{{&a.MaxQueued, was.MaxQueued, will.MaxQueued}, {&a.MaxRunning, was.MaxRunning, will.MaxRunning}, {&a.SubmitsPerMinute, was.SubmitsPerMinute, will.SubmitsPerMinute}} {
+			if *limit.value == limit.was {
+				*limit.value = limit.will
+			}
+		}
+	}
+	set(&a.Name, in.Name)
+	set(&a.MaxQueued, in.MaxQueued)
+	set(&a.MaxRunning, in.MaxRunning)
+	set(&a.SubmitsPerMinute, in.SubmitsPerMinute)
+}
+
+func set[T any](value *T, wanted *T) {
+	if wanted != nil {
+		*value = *wanted
+	}
+}
+
+// limitsOf is what can be changed of an account, for the audit log.
+func limitsOf(a *models.Account) jobs.Payload {
+	return jobs.Payload{
+		"name": a.Name, "tier": a.Tier, "maxQueued": a.MaxQueued, "maxRunning": a.MaxRunning, "submitsPerMinute": a.SubmitsPerMinute,
+	}
+}
+
+// difference leaves of both what is not the same in both.
+func difference(before, after jobs.Payload) (was, is jobs.Payload) {
+	was, is = jobs.Payload{}, jobs.Payload{}
+	for name, value := range after {
+		if before[name] != value {
+			was[name], is[name] = before[name], value
+		}
+	}
+	return was, is
+}

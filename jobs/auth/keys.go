@@ -1,0 +1,274 @@
+package auth
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/secrets"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Keys makes and checks API keys and the console's sessions.
+type Keys struct {
+	DB *bun.DB
+
+	tokens batch.Group[*token]
+}
+
+// Authenticate returns who holds a key or a worker's token, or
+// ErrUnauthenticated. What cannot be one is refused without a look-up.
+func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal, error) {
+	secret = strings.TrimSpace(secret)
+	hash := secrets.Hash(secret)
+	switch secrets.Kind(secret) {
+	case secrets.WorkerPrefix:
+		t := &token{hash: hash}
+		if err := k.tokens.Do(ctx, t, 1, k.lookUpTokens); err != nil {
+			return jobs.Principal{}, apierror.Wrap(err, "look up the worker's token")
+		}
+		return t.holder, apierror.Wrap(t.err, "look up the worker's token")
+	case secrets.KeyPrefix:
+		key, err := models.FindAPIKey(ctx, k.DB, hash)
+		if err != nil {
+			return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the key")
+		}
+		if secrets.SameHash(key.Hash, hash) {
+			return jobs.PrincipalOf(key), nil
+		}
+	}
+	return jobs.Principal{}, apierror.ErrUnauthenticated
+}
+
+// token is a worker's, and who holds it.
+type token struct {
+	hash   []byte
+	holder jobs.Principal
+	err    error
+}
+
+// lookUpTokens looks up tokens that came together. A worker calls less often than a
+// KeyCache remembers it for, so that with thousands of them most calls come here.
+func (k *Keys) lookUpTokens(ctx context.Context, all []*token, _ bool) [][]*token {
+	hashes := make([][]byte, len(all))
+	for i, t := range all {
+		hashes[i] = t.hash
+	}
+	found, err := models.FindTokenHolders(ctx, k.DB, hashes)
+	for _, t := range all {
+		if t.err = err; err != nil {
+			continue
+		}
+		t.err = apierror.ErrUnauthenticated
+		for _, h := range found {
+			if secrets.SameHash(h.TokenHash, t.hash) {
+				t.holder, t.err = jobs.Principal{Role: models.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
+			}
+		}
+	}
+	return nil
+}
+
+func orUnauthenticated(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return apierror.ErrUnauthenticated
+	}
+	return err
+}
+
+// maxKeys is how many keys one list shows.
+const maxKeys = 1_000
+
+// List returns the keys of an account (of all, if it is ""), newest first, at
+// most 1,000. It is for ADMIN.
+func (k *Keys) List(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*models.APIKey, error) {
+	if err := p.RequireAdmin(); err != nil {
+		return nil, err
+	}
+	if account != "" && !account.Valid() {
+		return nil, apierror.NotFound("account")
+	}
+	keys, err := models.ListAPIKeys(ctx, k.DB, account, maxKeys)
+	return keys, apierror.Wrap(err, "list keys")
+}
+
+// NewKey is what a key shall be. A nil ExpiresAt means never; another is kept in
+// whole seconds.
+type NewKey struct {
+	AccountID models.AccountID
+	Role      models.Role
+	Name      string
+	ExpiresAt *time.Time
+}
+
+var roles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleOperator, models.RoleAdmin}
+
+// Create makes a key and returns its secret, which is shown only now. It is for
+// ADMIN, and returns NOT_FOUND for an unknown account.
+func (k *Keys) Create(ctx context.Context, p jobs.Principal, in NewKey) (key *models.APIKey, secret string, err error) {
+	if err := p.RequireAdmin(); err != nil {
+		return nil, "", err
+	}
+	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		key, secret, err = create(ctx, tx, p, in)
+		return err
+	})
+	return key, secret, apierror.Wrap(err, "create a key")
+}
+
+func create(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewKey) (*models.APIKey, string, error) {
+	if err := in.validate(ctx, tx); err != nil {
+		return nil, "", err
+	}
+	secret, hash := secrets.New(secrets.KeyPrefix)
+	key := &models.APIKey{
+		ID: models.NewKeyID(), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
+		Prefix: secret[:len(secrets.KeyPrefix)+secrets.ShownChars], Hash: hash,
+	}
+	if in.ExpiresAt != nil {
+		key.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Second)
+	}
+	if err := models.InsertAPIKey(ctx, tx, key); err != nil {
+		return nil, "", err
+	}
+	return key, secret, p.Audit(ctx, tx, "createApiKey", string(key.ID), keyPayload(key))
+}
+
+func keyPayload(key *models.APIKey) jobs.Payload {
+	told := jobs.Payload{"account": key.AccountID, "role": key.Role, "name": key.Name, "prefix": key.Prefix}
+	if !key.ExpiresAt.IsZero() {
+		told["expiresAt"] = key.ExpiresAt.UTC().Truncate(time.Second)
+	}
+	return told
+}
+
+func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
+	if err := validName(in.Name); err != nil {
+		return err
+	}
+	if !slices.Contains(roles, in.Role) {
+		return apierror.Invalid("role", "There is no such role: it must be CLIENT, WORKER, OPERATOR or ADMIN.")
+	}
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if in.ExpiresAt != nil && !in.ExpiresAt.Truncate(time.Second).After(now) {
+		return apierror.Invalid("expiresAt", "expiresAt must be in the future; it is now %s.", now.UTC().Format(time.RFC3339))
+	}
+	if !in.AccountID.Valid() {
+		return apierror.NotFound("account")
+	}
+	accounts, err := models.GetAccounts(ctx, tx, []models.AccountID{in.AccountID})
+	if err == nil && len(accounts) == 0 {
+		return apierror.NotFound("account")
+	}
+	return err
+}
+
+func validName(name string) error {
+	if strings.TrimSpace(name) == "" || !text.Valid(name, 1, text.MaxName) {
+		return apierror.Invalid("name", "name must have 1 to %d printable characters, and not only spaces.", text.MaxName)
+	}
+	return nil
+}
+
+// Revoke ends a key, and with it its sessions. Workers that it enrolled keep
+// their own tokens. Revoking it again changes nothing. It is for ADMIN, and
+// returns CONFLICT for the last valid ADMIN key: nobody could make another one.
+func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) error {
+	if err := p.RequireAdmin(); err != nil {
+		return err
+	}
+	if !id.Valid() {
+		return apierror.NotFound("key")
+	}
+	err := jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		admins, err := models.LockAdmins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(admins, []models.KeyID{id}) {
+			return apierror.Conflict("This is the last ADMIN key that is valid: create another one first.")
+		}
+		key, err := models.RevokeAPIKey(ctx, tx, id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return known(ctx, tx, id)
+		}
+		if err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "revokeApiKey", string(id), keyPayload(key))
+	})
+	return apierror.Wrap(err, "revoke key %s", id)
+}
+
+// known returns NOT_FOUND for a key that never was.
+func known(ctx context.Context, tx bun.Tx, id models.KeyID) error {
+	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{id})
+	if err == nil && len(keys) == 0 {
+		return apierror.NotFound("key")
+	}
+	return err
+}
+
+// bootstrapLock has first keys be made one after the other.
+const bootstrapLock = 0x72656c6179 // "relay"
+
+// Bootstrap makes an ADMIN key for whoever has the database itself, and the
+// account of that name if there is none. It returns CONFLICT if there is a valid
+// ADMIN key already, unless another one is wanted all the same.
+func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
+	if err := validName(account); err != nil {
+		return nil, "", err
+	}
+	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.Lock(ctx, tx, bootstrapLock); err != nil {
+			return err
+		}
+		admins, err := models.LockAdmins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if len(admins) > 0 && !another {
+			return apierror.Conflict("There is a valid ADMIN key already: use it to make others.")
+		}
+		house, err := ensureAccount(ctx, tx, account, models.TierCritical)
+		if err != nil {
+			return err
+		}
+		key, secret, err = create(ctx, tx, jobs.Host, NewKey{AccountID: house.ID, Role: models.RoleAdmin, Name: name})
+		return err
+	})
+	return key, secret, apierror.Wrap(err, "make the first key")
+}
+
+// EnsureAccount returns the account of that name, which it makes if there is
+// none.
+func (k *Keys) EnsureAccount(ctx context.Context, name string, tier models.Tier) (account *models.Account, err error) {
+	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		account, err = ensureAccount(ctx, tx, name, tier)
+		return err
+	})
+	return account, apierror.Wrap(err, "make account %s", name)
+}
+
+func ensureAccount(ctx context.Context, tx bun.Tx, name string, tier models.Tier) (*models.Account, error) {
+	account, err := models.FindAccountByName(ctx, tx, name)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return account, err
+	}
+	account = jobs.NewAccount(name, tier)
+	if err := models.InsertAccount(ctx, tx, account); err != nil {
+		return nil, err
+	}
+	return account, jobs.Host.Audit(ctx, tx, "createAccount", string(account.ID), jobs.Payload{"after": limitsOf(account)})
+}

@@ -1,0 +1,82 @@
+package auth
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/secrets"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Sessions end after a day, or after half an hour without a request.
+const (
+	sessionTTL  = 24 * time.Hour
+	sessionIdle = 30 * time.Minute
+)
+
+// LogIn opens a session of the console under an operator's key and returns the
+// session's secret. It returns ErrUnauthenticated for an unknown key and
+// FORBIDDEN for one without that role. remote is the address that he calls from,
+// for the audit log: see Principal.From.
+func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error) {
+	p, err := k.Authenticate(ctx, secret)
+	if err != nil {
+		return "", err
+	}
+	if !p.May(models.RoleOperator) {
+		return "", apierror.Forbidden("The console is for operators: this key's role is %s.", p.Role)
+	}
+	token, hash := secrets.NewToken()
+	session := &models.Session{ID: models.NewSessionID(), KeyID: p.KeyID, Hash: hash}
+	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.InsertSession(ctx, tx, session, sessionTTL); err != nil {
+			return err
+		}
+		return p.From(remote).Audit(ctx, tx, "logIn", string(session.ID), jobs.Payload{})
+	})
+	if err != nil {
+		return "", apierror.Wrap(err, "open a session")
+	}
+	return token, nil
+}
+
+// Session returns who is logged in with a session's secret, or
+// ErrUnauthenticated. A revoked key ends its sessions.
+func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error) {
+	s, err := models.FindSession(ctx, k.DB, secrets.Hash(token), sessionIdle)
+	if err != nil {
+		return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session")
+	}
+	key, err := models.GetAPIKey(ctx, k.DB, s.KeyID)
+	if err != nil {
+		return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session's key")
+	}
+	return jobs.PrincipalOf(key), nil
+}
+
+// SessionLives tells whether a session would still let its holder in, without
+// being a use of it.
+func (k *Keys) SessionLives(ctx context.Context, token string) (bool, error) {
+	lives, err := models.SessionLives(ctx, k.DB, secrets.Hash(token), sessionIdle)
+	return lives, apierror.Wrap(err, "look up the session")
+}
+
+// LogOut ends a session. That there is none is no error.
+func (k *Keys) LogOut(ctx context.Context, token string) error {
+	err := jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
+		session, err := models.DeleteSession(ctx, tx, secrets.Hash(token))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return jobs.Principal{KeyID: session.KeyID}.Audit(ctx, tx, "logOut", string(session.ID), jobs.Payload{})
+	})
+	return apierror.Wrap(err, "end the session")
+}

@@ -1,0 +1,335 @@
+package bulk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Bulk does one thing to many jobs, at a pace, in the name of whoever started
+// it.
+//
+// What the filter matched is written down when an operation starts, one item for
+// each job. Any number of processes then work off the items: one holds an item's
+// row while it acts, so that an item whose process died is free again at once.
+// It is then done again, which every action bears.
+type Bulk struct {
+	DB    *bun.DB
+	Verbs map[models.BulkAction]Verb
+}
+
+// Verb does its action to one job, which is in the run in which it was
+// matched. It may be called again for what it did already.
+type Verb func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error
+
+// Roles are what the actions are done by.
+type Roles struct {
+	Canceller *jobs.Canceller
+	Retrier   *jobs.Retrier
+	Letters   *jobs.DeadLetters
+	Deleter   *jobs.Deleter
+	Operator  *jobs.Operator
+}
+
+// Verbs are the actions that there are.
+func (r Roles) Verbs() map[models.BulkAction]Verb {
+	return map[models.BulkAction]Verb{
+		models.BulkDelete: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Deleter.Delete(ctx, p, item.JobID)
+			return err
+		},
+		models.BulkSetTier: func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Operator.SetJobTier(ctx, p, item.JobID, op.Tier)
+			return err
+		},
+		models.BulkCancel: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Canceller.Cancel(ctx, p, item.JobID)
+			return err
+		},
+		models.BulkRetry: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Retrier.Retry(ctx, p, item.JobID, false)
+			return err
+		},
+		models.BulkRedrive: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+			return r.Letters.RedriveRun(ctx, p, item.JobID, item.Run)
+		},
+	}
+}
+
+// operatorsAlone are the actions that clients may not do to their own jobs.
+var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true, models.BulkSetTier: true}
+
+const (
+	// MaxBulkJobs is how many jobs one operation may be about.
+	MaxBulkJobs = 100_000
+	// maxOpenBulk is how many unfinished operations an account may have.
+	maxOpenBulk  = 20
+	maxPerMinute = 60_000
+	maxCanary    = 1_000
+)
+
+// defaultPace is how many items a minute an operation does if nobody says: those
+// that make work for GPUs go gently.
+func defaultPace(action models.BulkAction) int {
+	if action.Reopens() {
+		return 600
+	}
+	return 6_000
+}
+
+// Request is what to do to which jobs. Pointers mean the default.
+type Request struct {
+	Action models.BulkAction
+	Filter models.JobFilter
+	Tier   models.Tier
+	// DryRun only counts.
+	DryRun bool
+	// PerMinute is the pace, 1 to 60,000.
+	PerMinute *int
+	// Canary jobs come first, and the others only if all went well with them.
+	Canary *int
+}
+
+// Start begins an operation on what the filter matches now, of what the caller
+// may see. It returns FORBIDDEN for an action that is not the caller's,
+// INVALID_INPUT for a filter that matches more than MaxBulkJobs, and
+// QUOTA_EXCEEDED if too many operations are unfinished.
+func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.BulkOperation, error) {
+	filter, err := query.Narrow(ctx, b.DB, p, r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	op, err := b.newOperation(p, r)
+	if err != nil {
+		return nil, err
+	}
+	filter.Dead = r.Action == models.BulkRedrive
+	if r.DryRun {
+		return b.count(ctx, op, filter)
+	}
+	return op, b.start(ctx, p, "startBulkOperation", op, filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
+	})
+}
+
+// maxRedrives is how many dead letters one call may redrive.
+const maxRedrives = 10_000
+
+// RedriveRequest is which dead letters to redrive, and how. Pointers mean the
+// default.
+type RedriveRequest struct {
+	Filter models.DeadLetterFilter
+	// Limit is how many at most, 1 to 10,000.
+	Limit int
+	// PerMinute and Canary are as in a BulkRequest.
+	PerMinute, Canary *int
+}
+
+// Redrive begins an operation that redrives the open dead letters that the
+// filter matches, oldest jobs first: the operators' only, unless it names an audience or
+// a cause.
+func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) (*models.BulkOperation, error) {
+	if err := query.ValidDeadLetterFilter(r.Filter); err != nil {
+		return nil, err
+	}
+	if r.Limit < 1 || r.Limit > maxRedrives {
+		return nil, apierror.Invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, r.Limit)
+	}
+	r.Filter = query.ForAudience(r.Filter)
+	op, err := b.newOperation(p, Request{Action: models.BulkRedrive, PerMinute: r.PerMinute, Canary: r.Canary})
+	if err != nil {
+		return nil, err
+	}
+	return op, b.start(ctx, p, "redriveDeadLetters", op, r.Filter, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.InsertBulkDeadLetters(ctx, tx, op.ID, r.Filter, r.Limit)
+	})
+}
+
+func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation, error) {
+	op := &models.BulkOperation{
+		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, PerMinute: defaultPace(r.Action),
+		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, Errors: []*models.BulkError{},
+	}
+	if r.PerMinute != nil {
+		op.PerMinute = *r.PerMinute
+	}
+	if r.Canary != nil {
+		op.Canary = *r.Canary
+	}
+	op.CanaryOver = op.Canary == 0
+	switch {
+	case !p.May(models.RoleClient):
+		return nil, apierror.Forbidden("Bulk operations are for clients and operators: this key's role is %s.", p.Role)
+	case b.Verbs[r.Action] == nil:
+		return nil, apierror.Invalid("action", "There is no action %s.", text.Clip(string(r.Action), 32))
+	case operatorsAlone[r.Action] && !p.May(models.RoleOperator):
+		return nil, apierror.Forbidden("The action %s is for operators: this key's role is %s.", r.Action, p.Role)
+	case r.Action != models.BulkSetTier && r.Tier != "":
+		return nil, apierror.Invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
+	case r.Action == models.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
+		return nil, apierror.Invalid("tier", "SET_TIER needs the tier to set.")
+	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:
+		return nil, apierror.Invalid("perMinute", "perMinute must be from 1 to %d; it is %d.", maxPerMinute, op.PerMinute)
+	case op.Canary < 0 || op.Canary > maxCanary:
+		return nil, apierror.Invalid("canary", "canary must be from 0 to %d; it is %d.", maxCanary, op.Canary)
+	}
+	return op, nil
+}
+
+// count is a dry run: an operation that is over, and of which nothing is kept.
+func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
+	var err error
+	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
+		return nil, fmt.Errorf("count the jobs of a dry run: %w", err)
+	}
+	if op.Matched > MaxBulkJobs {
+		return nil, errTooManyJobs
+	}
+	if op.FinishedAt, err = models.Now(ctx, b.DB); err != nil {
+		return nil, fmt.Errorf("end a dry run: %w", err)
+	}
+	return op, nil
+}
+
+var errTooManyJobs = apierror.Invalid("filter", "The filter matches more than %d jobs, or so many have to be looked at to tell: narrow it, by the time of submit for one.", MaxBulkJobs)
+
+func (b *Bulk) start(
+	ctx context.Context, p jobs.Principal, as string, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),
+) error {
+	var err error
+	if op.Filter, err = json.Marshal(filter); err != nil {
+		return fmt.Errorf("encode a filter: %w", err)
+	}
+	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		// Calls that come at once may go a little over: this is about nobody
+		// filling the table, not about a number.
+		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
+		if err != nil {
+			return err
+		}
+		if open >= maxOpenBulk {
+			return apierror.Later(apierror.CodeQuotaExceeded, time.Minute,
+				"This account has %d bulk operations that are not finished: wait for one to end, or cancel one.", open)
+		}
+		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
+			return err
+		}
+		if op.Matched, err = match(ctx, tx); err != nil {
+			return err
+		}
+		if op.Matched > MaxBulkJobs {
+			return errTooManyJobs
+		}
+		if err := models.SetBulkMatched(ctx, tx, op); err != nil {
+			return err
+		}
+		return auditBulk(ctx, p, tx, as, op, jobs.Payload{"action": op.Action, "filter": op.Filter, "tier": op.Tier, "matched": op.Matched})
+	})
+	return apierror.Wrap(err, "start bulk operation %s", op.ID)
+}
+
+// Get returns an operation, or NOT_FOUND. An operator's are operators' to see,
+// whatever his account: they tell of everybody's jobs.
+func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("bulk operation")
+	}
+	op, err := models.GetBulkOperation(ctx, b.DB, id)
+	if err == nil && !seesBulk(p, op) {
+		return nil, apierror.NotFound("bulk operation")
+	}
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "bulk operation"), "read bulk operation %s", id)
+	}
+	return op, nil
+}
+
+// List lists the operations that the caller may see, newest first; or those of
+// them that are not finished.
+func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.Request) (*paging.Page[*models.BulkOperation], error) {
+	all := paging.ListOf("bulk", p.Scope(), open)
+	mark, err := all.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	filter := models.BulkFilter{Open: open}
+	if !p.May(models.RoleOperator) {
+		filter.AccountID = p.AccountID
+	}
+	found, err := models.ListBulkOperations(ctx, b.DB, filter, models.BulkID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list bulk operations: %w", err)
+	}
+	return paging.NewPage(all, found, of.First, func(op *models.BulkOperation) string { return string(op.ID) }), nil
+}
+
+func seesBulk(p jobs.Principal, op *models.BulkOperation) bool {
+	return p.May(models.RoleOperator) || op.Role == models.RoleClient && p.Sees(op.AccountID)
+}
+
+// Pause stops an operation after the jobs that it is at. It returns CONFLICT for
+// one that is finished.
+func (b *Bulk) Pause(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, "pauseBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+		op.Paused = true
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
+}
+
+// Resume lets a paused operation go on, also one that its canary has paused. It
+// returns CONFLICT for one that is finished.
+func (b *Bulk) Resume(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, "resumeBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+		op.Paused = false
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
+}
+
+// Cancel ends an operation after the jobs that it is at; the others stay as they
+// are. It returns CONFLICT for one that is finished.
+func (b *Bulk) Cancel(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
+	return b.steer(ctx, p, "cancelBulkOperation", id, models.EndBulkOperation)
+}
+
+func (b *Bulk) steer(
+	ctx context.Context, p jobs.Principal, as string, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
+) (op *models.BulkOperation, err error) {
+	if op, err = b.Get(ctx, p, id); err != nil {
+		return nil, err
+	}
+	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		if op, err = models.LockBulkOperation(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "bulk operation")
+		}
+		if !op.FinishedAt.IsZero() {
+			return apierror.Conflict("This bulk operation is finished.")
+		}
+		if err := auditBulk(ctx, p, tx, as, op, jobs.Payload{"paused": op.Paused}); err != nil {
+			return err
+		}
+		return change(ctx, tx, op)
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "steer bulk operation %s", id)
+	}
+	return op, nil
+}
+
+// auditBulk writes down what operators do with operations; clients do it to
+// their own jobs.
+func auditBulk(ctx context.Context, p jobs.Principal, tx bun.Tx, as string, op *models.BulkOperation, more jobs.Payload) error {
+	if !p.May(models.RoleOperator) {
+		return nil
+	}
+	return p.Audit(ctx, tx, as, string(op.ID), more)
+}

@@ -1,0 +1,240 @@
+package bulk
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// bulkAtOnce is how many operations one pass serves.
+	bulkAtOnce = 20
+	// bulkBatch is how many items of an operation one pass does: a second's work,
+	// more or less.
+	bulkBatch = 200
+	// bulkBurst is how much of the time that nobody used an operation makes up
+	// for: a little more than comes between two passes.
+	bulkBurst = 5 * time.Second
+	// bulkPause bounds how long an operation waits after a refusal that passes.
+	bulkPause = time.Minute
+	// bulkTries is how often an item may go wrong through a fault of ours.
+	bulkTries = 5
+	// bulkAge is how long an operation is kept after its end.
+	bulkAge = 30 * 24 * time.Hour
+	// bulkSweep bounds the rows that one sweep deletes.
+	bulkSweep = 5_000
+)
+
+// Pass does what is due of all operations, a batch of each, and returns how many
+// items it did. Any number of processes may do so at once: they share the pace
+// and never the items.
+func (b *Bulk) Pass(ctx context.Context) (int, error) {
+	ids, err := models.ListDueBulk(ctx, b.DB, bulkAtOnce)
+	if err != nil {
+		return 0, fmt.Errorf("find due bulk operations: %w", err)
+	}
+	done := 0
+	var failed []error
+	for _, id := range ids {
+		n, err := b.serve(ctx, id)
+		done += n
+		if err != nil {
+			failed = append(failed, fmt.Errorf("bulk operation %s: %w", id, err))
+		}
+	}
+	return done, errors.Join(failed...)
+}
+
+// Sweep deletes some of what is left of operations that ended long ago, and
+// returns how many rows it deleted.
+func (b *Bulk) Sweep(ctx context.Context) (int, error) {
+	n, err := models.DeleteOldBulk(ctx, b.DB, bulkAge, bulkSweep)
+	return n, apierror.Wrap(err, "delete old bulk operations")
+}
+
+// turn is what a process may do of an operation now: so many of its items, among
+// the first upTo.
+type turn struct {
+	op    *models.BulkOperation
+	p     jobs.Principal
+	items int
+	upTo  int
+}
+
+func (b *Bulk) serve(ctx context.Context, id models.BulkID) (int, error) {
+	t, err := b.take(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("take a turn: %w", err)
+	}
+	for i := range t.items {
+		more, err := b.next(ctx, t)
+		if err != nil || !more {
+			return i, err
+		}
+	}
+	return t.items, nil
+}
+
+// take reserves a part of the operation's pace for this process. Whoever dies
+// with it has slowed the operation down, and nothing else.
+func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
+	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		t = turn{}
+		op, err := models.LockBulkOperation(ctx, tx, id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		// An action that this process does not know is for a newer one.
+		if err != nil || op.Paused || !op.FinishedAt.IsZero() || b.Verbs[op.Action] == nil {
+			return err
+		}
+		key, err := models.GetAPIKey(ctx, tx, op.StartedBy)
+		if errors.Is(err, sql.ErrNoRows) {
+			return stop(ctx, tx, op, apierror.CodeUnauthenticated, "The key that started this operation is no longer good: start another one.")
+		}
+		if err != nil {
+			return err
+		}
+		t = turn{op: op, p: jobs.PrincipalOf(key), items: bulkBatch, upTo: op.Matched}
+		t.p.Bulk = op.ID
+		if !op.CanaryOver {
+			if err := t.canary(ctx, tx); err != nil || op.Paused {
+				return err
+			}
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		t.items, op.NextAt = pace(now, op.NextAt, op.PerMinute, t.items)
+		return models.SteerBulkOperation(ctx, tx, op)
+	})
+	return t, err
+}
+
+// canary keeps a turn to the items that come first until it is known how they
+// ended, and stops the operation if one of them ended badly.
+func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
+	canary, err := models.CheckBulkCanary(ctx, tx, t.op)
+	switch {
+	case err != nil:
+		return err
+	case canary.Failed > 0:
+		t.items, t.op.CanaryOver = 0, true
+		return stop(ctx, tx, t.op, apierror.CodeConflict, fmt.Sprintf(
+			"Paused: of the first %d jobs %d went wrong. Resume the operation to go on with the others all the same.",
+			min(t.op.Canary, t.op.Matched), canary.Failed))
+	case canary.Pending > 0:
+		t.items, t.upTo = min(t.items, canary.Pending), t.op.Canary
+	case canary.Open > 0:
+		t.items = 0
+	default:
+		t.op.CanaryOver = true
+	}
+	return nil
+}
+
+// stop pauses a locked operation, and says why.
+func stop(ctx context.Context, tx bun.Tx, op *models.BulkOperation, code apierror.Code, why string) error {
+	op.Paused = true
+	op.Errors = append(op.Errors[:min(len(op.Errors), models.MaxBulkErrors-1)], &models.BulkError{Code: string(code), Message: why})
+	return models.SteerBulkOperation(ctx, tx, op)
+}
+
+// pace tells how many items may be done now, most at most, of an operation whose
+// next one is due at next, and when the one after them is.
+func pace(now, next time.Time, perMinute, most int) (int, time.Time) {
+	gap := time.Minute / time.Duration(perMinute)
+	if late := bulkBurst / gap * gap; now.Sub(next) > late {
+		next = now.Add(-late)
+	}
+	if next.After(now) {
+		return 0, next
+	}
+	n := min(most, 1+int(now.Sub(next)/gap))
+	return n, next.Add(time.Duration(n) * gap)
+}
+
+// next does one item, and tells whether there may be more to do now.
+func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
+	var fault error
+	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		more, fault = false, nil
+		item, err := models.LockBulkItem(ctx, tx, t.op.ID, t.upTo)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var refused *apierror.Error
+		switch err := b.act(ctx, t, item); {
+		case err == nil:
+			more = true
+			return over(ctx, tx, item, nil)
+		case !errors.As(err, &refused):
+			fault = fmt.Errorf("%s job %s: %w", t.op.Action, item.JobID, err)
+			return faulty(ctx, tx, item)
+		case refused.RetryAfterSeconds > 0:
+			more = item.Tries == 0
+			return later(ctx, tx, item, refused)
+		}
+		more = true
+		return over(ctx, tx, item, refused)
+	})
+	if err != nil {
+		return false, err
+	}
+	return more, fault
+}
+
+// act does the action to one job. A job that has gone on to another run since it
+// was matched is left alone: either this is the second time, or somebody else was
+// faster.
+func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
+	job, err := jobs.VisibleJob(ctx, b.DB, t.p, item.JobID)
+	if err != nil || job.Run != item.Run {
+		return err
+	}
+	return b.Verbs[t.op.Action](ctx, t.p, t.op, item)
+}
+
+// over ends an item, well if refused is nil.
+func over(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
+	item.State = models.BulkDone
+	var why *models.BulkError
+	if refused != nil {
+		item.State = models.BulkFailed
+		why = &models.BulkError{Code: string(refused.Code), Message: refused.Message, Field: []string{string(item.JobID)}}
+	}
+	if err := models.UpdateBulkItem(ctx, tx, item); err != nil {
+		return err
+	}
+	return models.CountBulkItem(ctx, tx, item.OperationID, why)
+}
+
+// later puts an item behind the others: what it was refused for passes. If it was
+// there already, all wait.
+func later(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
+	if item.Tries > 0 {
+		return models.PostponeBulk(ctx, tx, item.OperationID, min(time.Duration(refused.RetryAfterSeconds)*time.Second, bulkPause))
+	}
+	item.Tries = 1
+	return models.UpdateBulkItem(ctx, tx, item)
+}
+
+// faulty puts an item that a fault of ours has hit behind the others, or gives it
+// up.
+func faulty(ctx context.Context, tx bun.Tx, item *models.BulkItem) error {
+	if item.Tries++; item.Tries >= bulkTries {
+		return over(ctx, tx, item, &apierror.Error{Code: apierror.CodeInternal, Message: "This job could not be done through a fault of ours. Operators find it in the log."})
+	}
+	return models.UpdateBulkItem(ctx, tx, item)
+}

@@ -1,0 +1,299 @@
+package catalogue
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+//go:embed *.json bench
+var catalogueFiles embed.FS
+
+// Model is one entry of the catalogue: a kind of work and how to reckon with
+// it.
+type Model struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	GPUTypes    []string `json:"gpuTypes"`
+	// RequiresVideo tells that completeJob must bring a film.
+	RequiresVideo  bool `json:"requiresVideo"`
+	RequiresPrompt bool `json:"requiresPrompt"`
+	// TimeoutSeconds is the base of an attempt's running time; factors for
+	// resolution and length go on top.
+	TimeoutSeconds float64 `json:"timeoutSeconds"`
+	// GPUSecondsPerSecond is how long a second of film takes.
+	GPUSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
+	// Schema is the JSON Schema of params, as published.
+	Schema json.RawMessage `json:"-"`
+
+	compiled *jsonschema.Schema
+	defaults map[string]any
+}
+
+// Catalogue is the models that jobs may name.
+type Catalogue struct {
+	models []*Model
+}
+
+// BenchModels is the set of models that only measurements use.
+const BenchModels = "bench"
+
+// New returns a catalogue of these models, as they are.
+func New(models ...*Model) *Catalogue { return &Catalogue{models: models} }
+
+// Load reads the models that come with Reelay: those for everybody, and
+// such sets as are asked for.
+func Load(sets ...string) (*Catalogue, error) {
+	c := &Catalogue{}
+	for _, folder := range append([]string{""}, sets...) {
+		if err := c.load(path.Join(".", folder)); err != nil {
+			return nil, fmt.Errorf("read the model catalogue: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Catalogue) load(folder string) error {
+	index, err := catalogueFiles.ReadFile(path.Join(folder, "models.json"))
+	if err != nil {
+		return err
+	}
+	var models []*Model
+	if err := json.Unmarshal(index, &models); err != nil {
+		return err
+	}
+	for _, m := range models {
+		schema, err := catalogueFiles.ReadFile(path.Join(folder, m.Name+".schema.json"))
+		if err == nil {
+			err = m.compile(schema)
+		}
+		if err != nil {
+			return fmt.Errorf("model %s: %w", m.Name, err)
+		}
+	}
+	c.models = append(c.models, models...)
+	return nil
+}
+
+func (m *Model) compile(schema []byte) error {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return err
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(m.Name, doc); err != nil {
+		return err
+	}
+	if m.compiled, err = compiler.Compile(m.Name); err != nil {
+		return err
+	}
+	m.Schema, m.defaults = schema, map[string]any{}
+	for name, property := range m.compiled.Properties {
+		if property.Default != nil {
+			m.defaults[name] = *property.Default
+		}
+	}
+	return nil
+}
+
+// Models lists the catalogue by name.
+func (c *Catalogue) Models() []*Model { return c.models }
+
+// Model returns the entry of that name, or INVALID_INPUT.
+func (c *Catalogue) Model(name string) (*Model, error) {
+	if i := slices.IndexFunc(c.models, func(m *Model) bool { return m.Name == name }); i >= 0 {
+		return c.models[i], nil
+	}
+	var names []string
+	for _, m := range c.models {
+		names = append(names, m.Name)
+	}
+	return nil, apierror.Invalid("model", "There is no model of that name; there is %s.", strings.Join(names, ", "))
+}
+
+// Known returns INVALID_INPUT unless each of these is a model, and there are not
+// too many.
+func (c *Catalogue) Known(field string, names []string) error {
+	if len(names) > MaxWorkerModels {
+		return apierror.Invalid(field, "%s may name %d models.", field, MaxWorkerModels)
+	}
+	for _, name := range names {
+		if _, err := c.Model(name); err != nil {
+			return apierror.Invalid(field, "%s", err)
+		}
+	}
+	return nil
+}
+
+// Takes tells whether the model's schema knows a parameter of that name.
+func (m *Model) Takes(name string) bool {
+	_, known := m.compiled.Properties[name]
+	return known
+}
+
+// Params checks a job's parameters against the model's schema and returns them
+// with the defaults filled in, as canonical JSON. It returns INVALID_INPUT with
+// the parameter's name.
+func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
+	if len(bytes.TrimSpace(raw)) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		raw = json.RawMessage("{}")
+	}
+	value, err := strictjson.Read("params", raw, maxParamsBytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.compiled.Validate(value); err != nil {
+		return nil, schemaError(err)
+	}
+	params, ok := value.(map[string]any)
+	if !ok {
+		return nil, apierror.Invalid("params", "params must be a JSON object.")
+	}
+	for name, value := range params {
+		if n, ok := value.(json.Number); ok {
+			params[name] = strictjson.CanonicalNumber(n)
+		}
+	}
+	for name, value := range m.defaults {
+		if _, given := params[name]; !given {
+			params[name] = value
+		}
+	}
+	canonical, err := json.Marshal(params) // keys come out sorted
+	if err != nil {
+		return nil, fmt.Errorf("encode params: %w", err)
+	}
+	return canonical, nil
+}
+
+const maxParamsBytes = 16 << 10
+
+// schemaError makes a sentence of the first thing that the schema refuses.
+func schemaError(err error) error {
+	var failed *jsonschema.ValidationError
+	if !errors.As(err, &failed) {
+		return fmt.Errorf("validate params: %w", err)
+	}
+	for len(failed.Causes) > 0 {
+		failed = failed.Causes[0]
+	}
+	place := append([]string{"params"}, failed.InstanceLocation...)
+	switch k := failed.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		place = append(place, slices.Min(k.Properties))
+	case *kind.Required:
+		place = append(place, slices.Min(k.Missing))
+	}
+	field := text.Clip(strings.Join(place, "."), strictjson.MaxField)
+	reason := bound(failed.ErrorKind)
+	return apierror.Invalid(field, "%s is not what this model takes: %s. The models query shows its schema.", field, text.Clip(reason, 300))
+}
+
+// bound says what a schema refuses; numbers as they are written, without the
+// groups and powers that the package's own sentences have.
+func bound(found jsonschema.ErrorKind) string {
+	says := func(name string, got, want *big.Rat) string {
+		return fmt.Sprintf("%s: got %s, want %s", name, digits(got), digits(want))
+	}
+	switch k := found.(type) {
+	case *kind.Minimum:
+		return says("minimum", k.Got, k.Want)
+	case *kind.Maximum:
+		return says("maximum", k.Got, k.Want)
+	case *kind.ExclusiveMinimum:
+		return says("exclusiveMinimum", k.Got, k.Want)
+	case *kind.ExclusiveMaximum:
+		return says("exclusiveMaximum", k.Got, k.Want)
+	case *kind.MultipleOf:
+		return says("multipleOf", k.Got, k.Want)
+	}
+	return found.LocalizedString(english)
+}
+
+// digits writes a number without an exponent, unless it is very long or small.
+func digits(n *big.Rat) string {
+	f, _ := n.Float64()
+	if size := math.Abs(f); size != 0 && (size >= 1e21 || size < 1e-6) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if n.IsInt() {
+		return n.Num().String()
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// reckoning are the parameters that cost is reckoned from; a model without them
+// counts as one second of film.
+type reckoning struct {
+	DurationSeconds *float64 `json:"durationSeconds"`
+	Resolution      string   `json:"resolution"`
+	Pace            *float64 `json:"pace"`
+}
+
+func ReadReckoning(params json.RawMessage) (seconds float64, r reckoning) {
+	// The schema has been checked: what does not decode is not there.
+	_ = json.Unmarshal(params, &r)
+	if r.DurationSeconds == nil {
+		return 1, r
+	}
+	return *r.DurationSeconds, r
+}
+
+// EstimateGPUSeconds is how much work a job is, by which accounts share a lane.
+func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
+	seconds, r := ReadReckoning(params)
+	perSecond := m.GPUSecondsPerSecond
+	if r.Pace != nil {
+		perSecond = *r.Pace
+	}
+	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)
+}
+
+// MaxWorkerModels bounds how many models one worker may name.
+const MaxWorkerModels = 100
+
+// MaxTimeout bounds one attempt's running time, in seconds.
+const MaxTimeout = 5 * 60 * 60
+
+// Timeout is how many seconds one attempt may run: the base times 1.5 for 1080p
+// or 2 for 4K, times 1.5 for more than ten seconds of film.
+func (m *Model) Timeout(params json.RawMessage) int {
+	seconds, r := ReadReckoning(params)
+	t := m.TimeoutSeconds * resolutionFactor(r.Resolution)
+	if seconds > 10 {
+		t *= 1.5
+	}
+	if r.Pace != nil {
+		t += seconds * *r.Pace
+	}
+	return int(math.Min(math.Ceil(t), MaxTimeout))
+}
+
+func resolutionFactor(resolution string) float64 {
+	switch resolution {
+	case "1080p":
+		return 1.5
+	case "4k", "2160p":
+		return 2
+	}
+	return 1
+}
+
+var english = message.NewPrinter(language.English)

@@ -1,0 +1,77 @@
+package catalogue
+
+import (
+	"slices"
+
+	"github.com/reelay/reelay/models"
+)
+
+// anyGPU stands for every GPU type, in a model's list and on a worker.
+const anyGPU = "any"
+
+// Rank is the place of a GPU type in the model's list, smallest first, and so
+// the highest GPU rank of a job that it can run. One that the list lacks counts
+// as the smallest: that a worker names the model says that it can run it.
+func (m *Model) Rank(gpuType string) int {
+	if gpuType == anyGPU || slices.Contains(m.GPUTypes, anyGPU) {
+		return max(len(m.GPUTypes)-1, 0)
+	}
+	return max(slices.Index(m.GPUTypes, gpuType), 0)
+}
+
+// Capability is which queues a worker, or capacity of one kind, can serve.
+type Capability struct {
+	Ranks  map[string]int // the highest GPU rank by model
+	region string
+}
+
+func (c *Catalogue) CapabilityOf(names []string, gpuType, region string) Capability {
+	r := Capability{Ranks: map[string]int{}, region: region}
+	for _, name := range names {
+		if m, err := c.Model(name); err == nil {
+			r.Ranks[name] = m.Rank(gpuType)
+		} else {
+			r.Ranks[name] = 0 // the catalogue has it no longer, jobs may still be there
+		}
+	}
+	return r
+}
+
+// Serves tells whether jobs of a queue can run there, whichever lane it is of.
+func (r Capability) Serves(q models.Queue) bool {
+	rank, known := r.Ranks[q.Model]
+	return known && q.GPURank <= rank && (q.Region == "" || q.Region == r.region)
+}
+
+// Queues lists the queues that are to be read, line by line in their order:
+// lanes are strict, and a lane's promoted jobs come behind its own but when it
+// is their turn. What is paused is not in it.
+func (r Capability) Queues(lanes []models.LaneState) []models.Queue {
+	var all []models.Queue
+	for _, tier := range models.Tiers {
+		i := slices.IndexFunc(lanes, func(l models.LaneState) bool { return l.Lane == tier })
+		if i < 0 || lanes[i].Paused {
+			continue
+		}
+		for _, promoted := range []bool{lanes[i].Turn(), !lanes[i].Turn()} {
+			all = append(all, r.line(models.Line{Lane: tier, Promoted: promoted}, lanes[i].PausedModels)...)
+		}
+	}
+	return all
+}
+
+func (r Capability) line(line models.Line, paused []string) []models.Queue {
+	var all []models.Queue
+	for model, highest := range r.Ranks {
+		if slices.Contains(paused, model) {
+			continue
+		}
+		for rank := range highest + 1 {
+			all = append(all, models.Queue{Line: line, Model: model, GPURank: rank})
+			if r.region != "" {
+				all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Region: r.region})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,246 @@
+package doctor
+
+import "github.com/reelay/reelay/models"
+
+// invariantCheck says what an invariant means to people.
+type invariantCheck struct {
+	which models.Invariant
+	// holds is the invariant, found what is said where it does not hold, matters
+	// why that is bad, and fix what to do.
+	holds, found, matters, fix string
+}
+
+// report is the fix of what no operator can have caused.
+const report = "This is a bug of Reelay or the work of somebody's hand in the database: keep the rows, and report them with the job's history (`reelay get JOB`)."
+
+var invariantChecks = []invariantCheck{
+	{
+		models.AccountCounters,
+		"Each account's counters of waiting and running jobs are the counts of its jobs.",
+		"Counters of these accounts are not the counts of their jobs.",
+		"Too high a counter refuses submits or holds jobs back; too low a one lets the account exceed its limits.",
+		"Recount these accounts: docs/doctor.md, account-counters, has the statement.",
+	}, {
+		models.LaneCounters,
+		"Each lane's counter of an account's queued jobs is their count.",
+		"Counters of these accounts and lanes are not the counts of their queued jobs.",
+		"A counter of 0 hides queued jobs from every claim and from the sweep: they would wait for ever.",
+		"Recount these lanes: docs/doctor.md, lane-counters, has the statement.",
+	}, {
+		models.CappedLine,
+		"An account stands in no line while it runs as many jobs as it may, and in its lines otherwise.",
+		"These accounts stand where they should not, or not where they should.",
+		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
+		"Set these rows right: docs/doctor.md, capped-line, has the statement.",
+	}, {
+		models.LineBegins,
+		"None of an account's queued jobs is before where its queue is said to begin.",
+		"Of these accounts and lanes, jobs are queued before where claims begin to look.",
+		"Claims do not see these jobs until the next sweep.",
+		"It mends itself: a sweep sets this anew every 5 s. If it stays, no control process runs the sweep. " + report,
+	}, {
+		models.OneLiveAttempt,
+		"A job has one live attempt at most, and so has a worker.",
+		"These have several live attempts.",
+		"Two workers render one job, or one worker holds two: the result may be either's.",
+		"Run `reelay migrate`: a unique index that forbids this is missing. Then terminate all but the newest attempt's worker.",
+	}, {
+		models.CurrentAttempt,
+		"A job that is worked on points to its live attempt, and nothing else does.",
+		"These jobs and their live attempts disagree.",
+		"The worker's calls are refused, or the job waits for a worker that it does not have.",
+		"Terminate the attempt's worker in the console: the job is queued again. " + report,
+	}, {
+		models.HeldWorker,
+		"A worker is BUSY or DRAINING while it holds a live attempt, and BUSY only then.",
+		"These workers do not stand as what they hold.",
+		"A BUSY worker without an attempt is never given work; an idle one with an attempt could be given a second.",
+		"Terminate these workers in the console; their agents register again.",
+	}, {
+		models.AttemptOverlap,
+		"An attempt ends before the job's next one begins.",
+		"Attempts of these jobs overlap.",
+		"Two workers had the same job at the same time.",
+		report,
+	}, {
+		models.AttemptGap,
+		"A job's attempts are numbered without a gap.",
+		"Attempts of these jobs are missing.",
+		"What a worker did, and what it cost, is not known.",
+		report,
+	}, {
+		models.StaleWrite,
+		"Once an attempt has begun, no older one writes.",
+		"An older attempt of these jobs wrote after a newer one had begun.",
+		"The fence failed: a worker that had lost its lease changed the job.",
+		report,
+	}, {
+		models.LostEarly,
+		"No lease is taken from a worker before it ran out, unless the worker itself was ended.",
+		"These attempts were lost before their leases ran out.",
+		"Healthy workers lose their renders.",
+		report,
+	}, {
+		models.EventGap,
+		"A job's events are numbered from 1 without a gap.",
+		"Events of these jobs are missing.",
+		"Followers of the job wait for an event that never comes, and its history is not whole.",
+		report,
+	}, {
+		models.Transition,
+		"Each move that a job's history tells of is an edge of the state machine.",
+		"The histories of these jobs show moves that there are not.",
+		"Something changed the jobs past the state machine.",
+		report,
+	}, {
+		models.History,
+		"A job is in the state that its newest event tells of.",
+		"These jobs are in another state than their histories end with.",
+		"A change was written without its event, or the other way round.",
+		report,
+	}, {
+		models.OneEnd,
+		"A run that is over has one terminal event, its last; one that goes on has none.",
+		"Runs of these jobs have not ended just once.",
+		"Webhooks and followers were told of no end, or of two.",
+		report,
+	}, {
+		models.RunOrder,
+		"A job's runs follow one another.",
+		"Events of these jobs are of runs that come too soon or too late.",
+		"A run was opened, or written to, past the one before it.",
+		report,
+	}, {
+		models.PhantomEvent,
+		"No event is of a job that is not there.",
+		"Events tell of these jobs, and there are none.",
+		"Somebody was told of what did not happen: the event was written outside of its transaction.",
+		report,
+	}, {
+		models.OneSuccess,
+		"A COMPLETED job has one attempt of its run that succeeded, its last; any other job has none.",
+		"These jobs do not.",
+		"The job was done twice, or not at all.",
+		report,
+	}, {
+		models.IssuedKey,
+		"An artifact is the object whose key was issued to its attempt, with the announced type, size and checksum.",
+		"These artifacts are not.",
+		"A worker published what it was not asked for.",
+		report,
+	}, {
+		models.ResultPointer,
+		"A film belongs to a COMPLETED job and comes from the attempt that succeeded.",
+		"The films of these jobs do not.",
+		"The client may be shown another job's film, or one of a worker that had lost the job.",
+		report,
+	}, {
+		models.CheckpointPointer,
+		"A job's checkpoint is its own, and was not rejected.",
+		"These jobs point to checkpoints that are not theirs or do not restore.",
+		"The next attempt resumes from the wrong state.",
+		"Cancel and retry these jobs from scratch. " + report,
+	}, {
+		models.DoomedObject,
+		"No object that a row names is to be deleted.",
+		"These objects are to be deleted, and rows name them.",
+		"A film or a checkpoint that somebody still counts on goes with the next upkeep.",
+		"Stop control, delete these keys from object_deletions, and report it.",
+	}, {
+		models.DeletedJob,
+		"A deleted job keeps neither its prompt nor its parameters nor its films.",
+		"Something is left of these deleted jobs.",
+		"A customer was told that it is gone.",
+		report,
+	}, {
+		models.KeptPrompt,
+		"A job that was not deleted has its prompt, and the key to it.",
+		"The prompts of these jobs, or the keys to them, are gone.",
+		"No worker can render them any more, though they were accepted.",
+		"Restore these rows of job_inputs from a backup, or cancel the jobs. " + report,
+	}, {
+		models.ClosedRun,
+		"Each run that was followed by another is kept, and each that failed for good has its dead letter.",
+		"Runs of these jobs are not recorded, or have no dead letter.",
+		"Nobody sees what went wrong, or can redrive it.",
+		report,
+	}, {
+		models.CancelledComplete,
+		"A job whose cancel was asked for does not complete.",
+		"These jobs completed all the same.",
+		"Somebody was told that the job would not be done, and pays for it.",
+		report,
+	}, {
+		models.FailureCount,
+		"A job that goes on has failed less often than it may.",
+		"These jobs have failed too often to go on.",
+		"A job that cannot succeed takes GPUs from those that can.",
+		"Cancel these jobs. " + report,
+	}, {
+		models.Idempotency,
+		"An idempotency key names one job of its account.",
+		"Several jobs share the keys of these.",
+		"A repeated submit made a second job.",
+		"Run `reelay migrate`: a unique index that forbids this is missing. Cancel the later jobs.",
+	}, {
+		models.EarlyChild,
+		"A job starts after all that it depends on are COMPLETED.",
+		"These jobs started before.",
+		"They rendered without their parents' results.",
+		report,
+	}, {
+		models.BlockedCount,
+		"A job's count of what it waits for is how many of its parents are not COMPLETED, and an image that is still to be fetched.",
+		"The counts of these jobs are wrong.",
+		"Too high a count blocks the job for ever; too low a one starts it early.",
+		"Cancel and submit these jobs again. " + report,
+	}, {
+		models.Tenancy,
+		"Artifacts and dependencies stay within the job's account.",
+		"These belong to another account than their jobs.",
+		"One customer may see what is another's.",
+		"Revoke the keys of the accounts concerned until it is clear how far it went. " + report,
+	}, {
+		models.MissingInput,
+		"A job that begins from an image has it, or waits for it.",
+		"The images of these jobs are missing.",
+		"Workers would render without the image that the customer asked for.",
+		"Cancel and submit these jobs again. " + report,
+	}, {
+		models.StuckFetch,
+		"An image that a job begins from is fetched within ten minutes of its time.",
+		"The images of these jobs should have been fetched more than ten minutes ago.",
+		"Accepted jobs do not start.",
+		"Start control: nobody fetches. Its log tells why if it runs.",
+	}, {
+		models.StuckQueued,
+		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",
+		"These jobs wait, and workers that could run them are idle.",
+		"Accepted work is not done.",
+		"See that control runs and reaches PostgreSQL, and that the workers' leaseJob calls reach the API; then restart the agents.",
+	}, {
+		models.StuckDue,
+		"A job whose time has come is queued within ten minutes.",
+		"The time of these jobs came more than ten minutes ago.",
+		"Retries and scheduled jobs do not start.",
+		"Start control: nobody does its periodic work. Its log tells why if it runs.",
+	}, {
+		models.UnreapedLease,
+		"A lease that ran out is taken back within ten minutes.",
+		"The leases of these attempts ran out more than ten minutes ago.",
+		"Their jobs wait for workers that are gone.",
+		"Start control: nobody reaps. Its log tells why if it runs.",
+	}, {
+		models.UntoldEnd,
+		"Each end of a run has a delivery to every webhook that wants to hear of it.",
+		"Ends of these jobs' runs have none.",
+		"Somebody waits for word of a job that is over.",
+		report,
+	}, {
+		models.StuckWebhook,
+		"A webhook is tried within ten minutes of its time.",
+		"The time of these deliveries came more than ten minutes ago.",
+		"Receivers are not told, though nothing is wrong with them.",
+		"Start control: it sends the webhooks. Its log tells why not if it runs.",
+	},
+}

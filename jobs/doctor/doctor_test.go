@@ -1,0 +1,569 @@
+package doctor_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/doctor"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// ward is a stack with a job in every state of interest, and its doctor.
+type ward struct {
+	*jobstest.Stack
+	doctor *doctor.Doctor
+
+	queued, done, held, lost models.JobID
+	worker, idle             jobs.Principal
+	fence                    jobs.Fence
+	film                     jobs.UploadedObject
+	webhook                  models.WebhookDeliveryID
+}
+
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	s := jobstest.New(t)
+	w := &ward{Stack: s, doctor: &doctor.Doctor{DB: s.DB, Objects: s.Objects, Index: s.Index()}, webhook: models.NewWebhookDeliveryID()}
+	w.worker, w.idle = s.Worker(t, "one"), s.Worker(t, "two")
+	jobstest.Hook(t, s, jobstest.NewReceiver(t))
+	s.Exec(t, "UPDATE webhook_endpoints SET told_since = now() - interval '1 hour'")
+
+	w.done = s.Submit(t).ID
+	_, fence := s.Lease(t, w.worker)
+	w.film = jobstest.UploadAll(t, s, w.worker, fence).Film
+	_, err := s.Holder.Complete(t.Context(), w.worker, fence, jobs.Completion{Video: &w.film})
+	require.NoError(t, err)
+
+	w.lost = s.Submit(t).ID
+	_, fence = s.Lease(t, w.worker)
+	s.ExpireLease(t, fence.AttemptID)
+	_, err = s.Reaper.Reap(t.Context())
+	require.NoError(t, err)
+	_, fence = s.Lease(t, w.idle)
+	_, err = s.Holder.Fail(t.Context(), w.idle, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+	require.NoError(t, err)
+
+	w.held = s.Submit(t).ID
+	_, w.fence = s.Lease(t, w.worker)
+	jobstest.UploadAll(t, s, w.worker, w.fence)
+	w.queued = s.Submit(t).ID
+	s.Exec(t, "UPDATE presence SET seen_at = clock_timestamp()")
+	s.Exec(t, "UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = 'DISCARDED', resolved_by = 'x'")
+	return w
+}
+
+// examine returns all findings by check, and those that have something to say.
+func (w *ward) examine(t *testing.T, c doctor.Checkup) (map[string]doctor.Finding, []string) {
+	t.Helper()
+	all, err := w.doctor.Examine(t.Context(), c)
+	require.NoError(t, err)
+	byCheck := map[string]doctor.Finding{}
+	var checks []string
+	for _, f := range all {
+		byCheck[f.Check] = f
+		if f.Check == "durability" || f.Check == "connections" {
+			continue // the tests' PostgreSQL keeps nothing, and many tests use it
+		}
+		require.NotEmpty(t, f.Check)
+		require.NotEmpty(t, f.Holds, f.Check)
+		if f.Level != doctor.LevelOK {
+			require.NotEmpty(t, f.Found, f.Check)
+			require.NotEmpty(t, f.Matters, f.Check)
+			require.NotEmpty(t, f.Fix, f.Check)
+			checks = append(checks, f.Check+" "+string(f.Level))
+		}
+	}
+	return byCheck, checks
+}
+
+func (w *ward) requireFound(t *testing.T, c doctor.Checkup, expected ...string) {
+	t.Helper()
+	_, checks := w.examine(t, c)
+	require.ElementsMatch(t, expected, checks)
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+
+	t.Run("FindsNothingWhereAllIsWell", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		before := w.Dump(t)
+
+		w.requireFound(t, doctor.Checkup{})
+		w.requireFound(t, doctor.Checkup{Full: true, Hash: true})
+
+		require.Equal(t, before, w.Dump(t), "an examination changes nothing")
+		objects, err := w.Objects.List(t.Context(), "doctor/", 10)
+		require.NoError(t, err)
+		for _, o := range objects {
+			require.NotContains(t, o.Key, "doctor/", "the probe is gone again")
+		}
+	})
+
+	for check, c := range map[string]struct {
+		// free drops what forbids the damage.
+		free string
+		harm func(w *ward) (string, []any)
+		// also are checks that this damage cannot but set off, too.
+		also []string
+		id   func(w *ward) string
+	}{
+		"account-counters": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE accounts SET queued = queued + 1 WHERE id = ?", []any{w.Account.ID}
+			},
+			id: func(w *ward) string { return string(w.Account.ID) },
+		},
+		"lane-counters": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE account_lanes SET queued = 0 WHERE account_id = ?", []any{w.Account.ID}
+			},
+			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
+		},
+		"capped-line": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE account_lanes SET capped = true WHERE account_id = ?", []any{w.Account.ID}
+			},
+			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
+		},
+		"line-begins": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE account_lanes SET begins_at = 9e18 WHERE account_id = ?", []any{w.Account.ID}
+			},
+			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
+		},
+		"one-live-attempt": {
+			free: "DROP INDEX job_attempts_one_live_per_worker",
+			harm: func(w *ward) (string, []any) {
+				return `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at)
+					SELECT gen_random_uuid(), ?, 1, 1, worker_id, gen_random_uuid(), 'RUNNING', clock_timestamp(), lease_expires_at
+					FROM job_attempts WHERE id = ?`, []any{w.queued, w.fence.AttemptID}
+			},
+			id:   func(w *ward) string { return string(w.worker.WorkerID) },
+			also: []string{"current-attempt BROKEN", "attempt-gap BROKEN"}, // the second one is nobody's
+		},
+		"current-attempt": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET run = 2 WHERE id = ?", []any{w.fence.AttemptID}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"held-worker": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE workers SET status = 'BUSY' WHERE id = ?", []any{w.idle.WorkerID}
+			},
+			id: func(w *ward) string { return string(w.idle.WorkerID) },
+		},
+		"attempt-overlap": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET ended_at = clock_timestamp() + interval '1 hour' WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
+		"attempt-gap": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET attempt_no = 5 WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
+			},
+			id:   func(w *ward) string { return string(w.lost) },
+			also: []string{"stale-write BROKEN"}, // what is now the first wrote after the second
+		},
+		"run-order": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_events SET run = 2 WHERE job_id = ? AND type = 'LOST'", []any{w.lost}
+			},
+			id:   func(w *ward) string { return string(w.lost) },
+			also: []string{"one-end BROKEN"}, // a run that the job has not opened
+		},
+		"phantom-event": {
+			harm: func(w *ward) (string, []any) {
+				return "INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'QUEUED')", []any{models.NewJobID()}
+			},
+		},
+		"one-success": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET status = 'SUCCEEDED' WHERE job_id = ? AND attempt_no = 2", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
+		"issued-key": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE uploads SET size_bytes = size_bytes + 1 WHERE object_key = ?", []any{w.film.ObjectKey}
+			},
+		},
+		"deleted-job": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET deleted_at = now() WHERE id = ?", []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"untold-end": {
+			harm: func(w *ward) (string, []any) {
+				return "DELETE FROM webhook_events WHERE job_id = ?", []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"stuck-webhook": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE webhook_deliveries SET id = ?, next_attempt_at = now() - interval '11 minutes' WHERE job_id = ?", []any{w.webhook, w.done}
+			},
+			id: func(w *ward) string { return string(w.webhook) },
+		},
+		"kept-prompt": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_inputs SET wrapped_key = NULL WHERE job_id = ?", []any{w.queued}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"closed-run": {
+			harm: func(w *ward) (string, []any) {
+				return "DELETE FROM dead_letters WHERE job_id = ?", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
+		"stale-write": {
+			harm: func(w *ward) (string, []any) {
+				return `UPDATE job_events SET attempt_id = (SELECT id FROM job_attempts WHERE job_id = ?0 AND attempt_no = 1)
+					WHERE job_id = ?0 AND type = 'DEAD_LETTERED' OR job_id = ?0 AND type = 'FAILED'`, []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
+		"lost-early": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET lease_expires_at = ended_at + interval '1 second' WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
+			},
+		},
+		"event-gap": {
+			harm: func(w *ward) (string, []any) {
+				return "DELETE FROM job_events WHERE job_id = ? AND type = 'CHECKPOINTED'", []any{w.held}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"transition": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_events SET type = 'PROGRESS' WHERE job_id = ? AND type = 'LEASED'", []any{w.held}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"history": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET status = 'ASSIGNED' WHERE id = ?", []any{w.held}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"one-end": {
+			free: "DROP INDEX job_events_one_end_per_run",
+			harm: func(w *ward) (string, []any) {
+				return `WITH e AS (UPDATE jobs SET event_seq = event_seq + 1 WHERE id = ? RETURNING id, event_seq)
+					INSERT INTO job_events (job_id, seq, run, type) SELECT id, event_seq, 1, 'PROGRESS' FROM e`, []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"result-pointer": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET result_id = (SELECT latest_checkpoint_id FROM jobs WHERE id = ?) WHERE id = ?", []any{w.held, w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"checkpoint-pointer": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE artifacts SET rejected_at = now() WHERE job_id = ?", []any{w.held}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"doomed-object": {
+			harm: func(w *ward) (string, []any) {
+				return "INSERT INTO object_deletions (object_key) VALUES (?)", []any{w.film.ObjectKey}
+			},
+			id: func(w *ward) string { return w.film.ObjectKey },
+		},
+		"cancelled-complete": {
+			free: "ALTER TABLE jobs DROP CONSTRAINT jobs_check3",
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET cancel_requested_at = now() WHERE id = ?", []any{w.done}
+			},
+			id: func(w *ward) string { return string(w.done) },
+		},
+		"failure-count": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET failures = max_attempts WHERE id = ?", []any{w.queued}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"idempotency": {
+			free: "DROP INDEX jobs_by_key",
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET idempotency_key = 'k', request_digest = '' WHERE id IN (?, ?)", []any{w.queued, w.done}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"early-child": {
+			harm: func(w *ward) (string, []any) {
+				return `WITH d AS (INSERT INTO job_dependencies (job_id, depends_on) VALUES (?0, ?1))
+					UPDATE jobs SET completed_at = completed_at + interval '1 hour' WHERE id = ?1`, []any{w.held, w.done}
+			},
+			id: func(w *ward) string { return string(w.held) },
+		},
+		"blocked-count": {
+			harm: func(w *ward) (string, []any) {
+				return "INSERT INTO job_dependencies (job_id, depends_on) VALUES (?, ?)", []any{w.queued, w.held}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"tenancy": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE artifacts SET account_id = (SELECT id FROM accounts WHERE id <> ?) WHERE job_id = ? AND type = 'FINAL_VIDEO'", []any{w.Account.ID, w.done}
+			},
+		},
+		"stuck-queued": {
+			harm: func(w *ward) (string, []any) {
+				return `WITH w AS (UPDATE workers SET idle_since = now() - interval '1 hour')
+					UPDATE jobs SET queued_at = now() - interval '301 seconds' WHERE id = ?`, []any{w.queued}
+			},
+			id: func(w *ward) string { return string(w.queued) },
+		},
+		"unreaped-lease": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE job_attempts SET lease_expires_at = now() - interval '601 seconds' WHERE id = ?", []any{w.fence.AttemptID}
+			},
+			id: func(w *ward) string { return string(w.fence.AttemptID) },
+		},
+	} {
+		t.Run("Finds "+check, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWard(t)
+			if c.free != "" {
+				w.Exec(t, c.free)
+			}
+			query, args := c.harm(w)
+			w.Exec(t, query, args...)
+
+			all, checks := w.examine(t, doctor.Checkup{})
+
+			require.ElementsMatch(t, append(c.also, check+" BROKEN"), checks)
+			require.Len(t, all[check].IDs, all[check].Count)
+			if c.id != nil {
+				require.Contains(t, all[check].IDs, c.id(w))
+			}
+		})
+	}
+
+	t.Run("Finds stuck-due", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		_, err := w.Holder.Fail(t.Context(), w.worker, w.fence, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+		require.NoError(t, err)
+		w.Exec(t, "UPDATE jobs SET run_at = now() - interval '11 minutes' WHERE id = ?", w.held)
+
+		w.requireFound(t, doctor.Checkup{}, "stuck-due BROKEN")
+	})
+
+	t.Run("FindsObjectsThatAreNotWhatTheirRowsSay", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct {
+			harm func(w *ward)
+			says string
+		}{
+			"gone":     {func(w *ward) { require.NoError(t, w.Objects.Delete(t.Context(), w.film.ObjectKey)) }, "is gone from the store"},
+			"too long": {func(w *ward) { w.Exec(t, "UPDATE artifacts SET size_bytes = 1 WHERE object_key = ?", w.film.ObjectKey) }, "bytes in the store, not 1"},
+			"other": {func(w *ward) {
+				w.Exec(t, "UPDATE artifacts SET checksum = 'AAAAAA==' WHERE object_key = ?", w.film.ObjectKey)
+			}, "not AAAAAA=="},
+		} {
+			w := newWard(t)
+			w.Exec(t, "DELETE FROM uploads") // as after a while
+			c.harm(w)
+
+			all, checks := w.examine(t, doctor.Checkup{})
+
+			require.Equal(t, []string{"objects BROKEN"}, checks, name)
+			require.Equal(t, 1, all["objects"].Count, name)
+			require.Contains(t, all["objects"].IDs[0], string(w.done), name)
+			require.Contains(t, all["objects"].IDs[0], c.says, name)
+		}
+	})
+
+	t.Run("FindsBytesThatRottedInTheStore", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		file := filepath.Join(w.ObjectsDir, "buckets", "reelay-test", w.film.ObjectKey)
+		film, err := os.ReadFile(file)
+		require.NoError(t, err)
+		film[0] ^= 1
+		writer, err := os.OpenFile(file, os.O_WRONLY, 0) // the file's attributes stay
+		require.NoError(t, err)
+		_, err = writer.Write(film)
+		require.NoError(t, errors.Join(err, writer.Close()))
+
+		all, checks := w.examine(t, doctor.Checkup{Hash: true})
+
+		require.Equal(t, []string{"objects BROKEN"}, checks)
+		require.Contains(t, all["objects"].IDs[0], string(w.done))
+		require.Contains(t, all["objects"].IDs[0], "has bytes whose checksum is")
+	})
+
+	t.Run("ShowsTwentyIDsAndTheCountOfAll", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		for i := range 25 {
+			w.Worker(t, fmt.Sprint("more", i))
+		}
+		w.Exec(t, "UPDATE workers SET status = 'BUSY' WHERE provider_instance_id LIKE 'more%'")
+
+		all, _ := w.examine(t, doctor.Checkup{})
+
+		require.Len(t, all["held-worker"].IDs, 20)
+		require.Equal(t, 25, all["held-worker"].Count)
+	})
+
+	for check, harm := range map[string]string{
+		"presence":         "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
+		"outbox":           "UPDATE outbox SET created_at = now() - interval '2 minutes'",
+		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
+		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",
+		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
+		"event-partitions": "DO $$ BEGIN EXECUTE 'DROP TABLE job_events_' || to_char((now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYY_MM'); END $$",
+		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_kind'::regclass",
+		"schema":           "INSERT INTO bun_migrations (id, name, group_id) VALUES (1000000, '29990101000000', 9)",
+	} {
+		t.Run("Advises on "+check, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWard(t)
+			w.Exec(t, harm)
+
+			w.requireFound(t, doctor.Checkup{}, check+" ADVICE")
+		})
+	}
+
+	t.Run("AdvisesOnALostIndex", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		w.Index().Lose()
+		w.requireFound(t, doctor.Checkup{}, "ready-index ADVICE")
+
+		require.NoError(t, w.Index().Rebuild(t.Context(), nil))
+		w.requireFound(t, doctor.Checkup{}, "ready-index ADVICE") // a due job is missing
+
+		require.NoError(t, w.Readier.Sweep(t.Context()))
+		w.requireFound(t, doctor.Checkup{})
+	})
+
+	t.Run("AsksForTheSchemaBeforeAnythingElse", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		w.Exec(t, "DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)")
+
+		w.requireFound(t, doctor.Checkup{}, "schema BROKEN")
+	})
+
+	t.Run("FailsWithoutPostgreSQL", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		require.NoError(t, w.DB.Close())
+
+		_, err := w.doctor.Examine(t.Context(), doctor.Checkup{})
+
+		require.Error(t, err)
+	})
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+
+	good := models.Surroundings{Version: 15, Fsync: "on", FullPageWrites: "on", SynchronousCommit: "on", Connections: 90, MaxConnections: 100}
+	for check, spoil := range map[string]func(s *models.Surroundings, drift *time.Duration){
+		"":                 func(*models.Surroundings, *time.Duration) {},
+		"durability":       func(s *models.Surroundings, _ *time.Duration) { s.SynchronousCommit = "off" },
+		"standby":          func(s *models.Surroundings, _ *time.Duration) { s.AsyncStandbys = 1 },
+		"postgres-version": func(s *models.Surroundings, _ *time.Duration) { s.Version = 13 },
+		"connections":      func(s *models.Surroundings, _ *time.Duration) { s.Connections = 91 },
+		"clock":            func(_ *models.Surroundings, d *time.Duration) { *d = 31 * time.Second },
+		"indexes":          func(s *models.Surroundings, _ *time.Duration) { s.InvalidIndexes = []string{"one"} },
+	} {
+		t.Run("AdviseOn "+check, func(t *testing.T) {
+			t.Parallel()
+
+			s, drift := good, 29*time.Second
+			spoil(&s, &drift)
+
+			var advised string
+			for _, f := range doctor.Settings(&s, drift) {
+				if f.Level != doctor.LevelOK {
+					advised += f.Check
+				}
+			}
+			require.Equal(t, check, advised)
+		})
+	}
+}
+
+func TestDrift(t *testing.T) {
+	t.Parallel()
+
+	before := time.Now()
+	after := before.Add(10 * time.Second) // a slow answer is no drift
+
+	require.Zero(t, doctor.Drift(before.Add(time.Second), before, after))
+	require.Equal(t, time.Minute, doctor.Drift(before.Add(-time.Minute), before, after))
+	require.Equal(t, time.Minute, doctor.Drift(after.Add(time.Minute), before, after))
+}
+
+func TestDoctorPage(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile("../docs/doctor.md")
+	require.NoError(t, err)
+
+	t.Run("NamesEveryCheck", func(t *testing.T) {
+		t.Parallel()
+
+		all, _ := newWard(t).examine(t, doctor.Checkup{})
+
+		require.Greater(t, len(all), len(models.Invariants))
+		for check := range all {
+			require.Contains(t, string(page), "`"+check+"`")
+		}
+		for _, which := range models.Invariants {
+			require.Contains(t, all, string(which))
+		}
+	})
+
+	for check, harm := range map[string]string{
+		"account-counters": "UPDATE accounts SET queued = 7, running = 7",
+		"lane-counters":    "UPDATE account_lanes SET queued = 0",
+		"capped-line":      "UPDATE account_lanes SET capped = true",
+	} {
+		t.Run("Mends "+check, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWard(t)
+			w.Exec(t, harm)
+			_, statement, ok := strings.Cut(string(page), "### "+check+"\n\n```sql\n")
+			require.True(t, ok)
+			statement, _, _ = strings.Cut(statement, "```")
+
+			_, err := w.DB.ExecContext(t.Context(), statement)
+
+			require.NoError(t, err)
+			w.requireFound(t, doctor.Checkup{})
+		})
+	}
+}

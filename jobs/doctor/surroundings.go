@@ -1,0 +1,205 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+const (
+	// driftLimit is how far this machine's clock may be from PostgreSQL's.
+	driftLimit = 30 * time.Second
+	// awayLimit is for how long no process of a kind may write its presence.
+	awayLimit = 10 * time.Second
+	// outboxLimit is how long a message may wait to be carried out.
+	outboxLimit = time.Minute
+	// oldestPostgres is the oldest major version that Reelay is made for.
+	oldestPostgres = 14
+)
+
+// surroundings looks at PostgreSQL, and at how the work goes.
+func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
+	before := time.Now()
+	s, err := models.GetSurroundings(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
+	after := time.Now()
+	away, err := models.ListAbsences(ctx, d.DB, awayLimit)
+	if err != nil {
+		return nil, err
+	}
+	return append(ways(s, away), settings(s, drift(s.Now, before, after))...), nil
+}
+
+// drift is how far this machine's clock is from PostgreSQL's at least, whose time
+// was read between two of our own.
+func drift(theirs, before, after time.Time) time.Duration {
+	return max(before.Sub(theirs), theirs.Sub(after), 0)
+}
+
+// Advise is a finding that is advice if found says something.
+func Advise(check, holds, found, matters, fix string) Finding {
+	f := Finding{Check: check, Level: LevelOK, Holds: holds}
+	if found != "" {
+		f.Level, f.Found, f.Matters, f.Fix = LevelAdvice, found, matters, fix
+	}
+	return f
+}
+
+// when is the text if it is true.
+func when(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// ways is how the work goes.
+func ways(s *models.Surroundings, away []models.Absence) []Finding {
+	var absent []string
+	for _, a := range away {
+		absent = append(absent, fmt.Sprintf("no %s process for %.0f s", a.Kind, a.Seconds))
+	}
+	silent := Advise("silent-workers", "A worker that says nothing is given up within minutes.",
+		when(len(s.SilentWorkers) > 0, "These workers have said nothing for five minutes or more."),
+		"They count as capacity and are not: the scaler boots too few.", "Start control, which gives them up.")
+	silent.IDs, silent.Count = s.SilentWorkers[:min(len(s.SilentWorkers), checkupIDs)], len(s.SilentWorkers)
+	return []Finding{
+		Advise("presence", "At least one api and one control process are there.",
+			when(len(absent) > 0, "There was %s.", strings.Join(absent, ", and ")),
+			"Without api nobody is answered; without control nothing is retried, reaped or relayed. Leases wait until they are back.",
+			"Start the processes; run two of each."),
+		Advise("outbox", "Messages leave the outbox within a minute.",
+			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages has waited for %.0f s.", s.Messages, s.OldestMessage),
+			"Jobs start by the sweep alone, seconds later than they could.",
+			"See that control runs and that Redis answers; control's log says what the queue refused."),
+		silent,
+		Advise("dead-letters", "No dead letter waits for an operator.",
+			when(s.DeadLetters > 0, "%d wait.", s.DeadLetters),
+			"Jobs failed for good for reasons that are not their owners', and no operator has decided on them.",
+			"Redrive or discard them by GraphQL: docs/dead-letters.md shows how."),
+		Advise("object-deletions", "Objects that nothing names any more can be deleted.",
+			when(s.Undeletable > 0, "%d could not be deleted in many tries.", s.Undeletable),
+			"They cost money, and what a customer deleted is still there.",
+			"See that the credentials may delete objects and that no retention policy of the bucket forbids it."),
+		Advise("event-partitions", "The partition for next month's events is there.",
+			when(!s.NextMonth, "It is not."),
+			"Next month's events go to the default partition, which is never dropped whole.",
+			"See that control runs: it makes partitions hourly."),
+	}
+}
+
+// settings is how PostgreSQL is set up.
+func settings(s *models.Surroundings, drift time.Duration) []Finding {
+	var off []string
+	for _, setting := range []struct{ name, value string }{
+		{"fsync", s.Fsync}, {"full_page_writes", s.FullPageWrites}, {"synchronous_commit", s.SynchronousCommit},
+	} {
+		if setting.value == "off" {
+			off = append(off, setting.name)
+		}
+	}
+	indexes := Advise("indexes", "Every index is valid.",
+		when(len(s.InvalidIndexes) > 0, "These are not, unless one is being made right now."),
+		"Queries pass them by, and a unique one forbids nothing.", "Run REINDEX INDEX CONCURRENTLY on each.")
+	indexes.IDs, indexes.Count = s.InvalidIndexes, len(s.InvalidIndexes)
+	return []Finding{
+		indexes,
+		Advise("durability", "PostgreSQL has what it acknowledges on disk.",
+			when(len(off) > 0, "It is told not to care: %s off.", strings.Join(off, ", ")),
+			"When its machine fails, accepted jobs are lost, or the database with them.",
+			"Switch on fsync, full_page_writes and synchronous_commit in postgresql.conf."),
+		Advise("standby", "A failover loses nothing that was acknowledged.",
+			when(s.AsyncStandbys > 0, "%d standbys follow asynchronously.", s.AsyncStandbys),
+			"If one of them takes over, the last moments' jobs and results are gone, though their clients were told that they are safe.",
+			"Name them in synchronous_standby_names, or accept the loss knowingly."),
+		Advise("postgres-version", fmt.Sprintf("PostgreSQL is version %d or newer.", oldestPostgres),
+			when(s.Version < oldestPostgres, "It is version %d.", s.Version),
+			"Reelay is not tested with it.", "Upgrade PostgreSQL."),
+		Advise("connections", "PostgreSQL has connections to spare.",
+			when(s.Connections*10 > s.MaxConnections*9, "%d of %d are in use.", s.Connections, s.MaxConnections),
+			"The next process, or you with psql, is refused.",
+			"Raise max_connections, lower REELAY_DATABASE_CONNECTIONS, or put a pooler in between."),
+		Advise("clock", "This machine's clock agrees with PostgreSQL's.",
+			when(drift > driftLimit, "They are %s apart.", drift.Round(time.Second)),
+			"Leases, due times and links follow PostgreSQL's clock; asynq's own leases, and Google's check of when a link begins, follow this machine's.",
+			"Run an NTP client on both machines."),
+	}
+}
+
+// indexHeads is how many heads of queues are compared.
+const indexHeads = 1000
+
+// index compares the ready index with what is queued.
+func (d *Doctor) index(ctx context.Context) (Finding, error) {
+	const holds = "The ready index holds what is due next, and nothing that is not queued."
+	first, err := models.ListQueuedJobs(ctx, d.DB, 1)
+	if err != nil {
+		return Finding{}, err
+	}
+	lines := map[models.Line][]models.Queue{}
+	for _, job := range first {
+		if !slices.Contains(lines[job.Line], job.Queue) {
+			lines[job.Line] = append(lines[job.Line], job.Queue)
+		}
+	}
+	var due []models.QueuedJob
+	var hints []jobs.ReadyJob
+	for _, queues := range lines {
+		next, err := models.NextJobs(ctx, d.DB, queues, nil, indexHeads)
+		if err != nil {
+			return Finding{}, err
+		}
+		hinted, lost := d.Index.First(ctx, queues, 2*indexHeads)
+		if lost != nil {
+			return Advise("ready-index", holds, "The index is lost, or Redis does not answer.",
+				"Leases come from PostgreSQL alone: slower, never wrong.",
+				"See that Redis runs and can be reached; control rebuilds the index within seconds then."), nil
+		}
+		due, hints = append(due, next...), append(hints, hinted...)
+	}
+	missing, stale, err := d.differences(ctx, due, hints)
+	if err != nil {
+		return Finding{}, err
+	}
+	return Advise("ready-index", holds,
+		when(missing+stale > 0, "%d jobs that are due are missing, and %d are there that are not queued.", missing, stale),
+		"It mends itself: a sweep puts back what is missing every 5 s, and claims drop what is stale.",
+		"None, if it is gone when you look again; else see that control runs."), nil
+}
+
+// differences counts the jobs that are due and not hinted at, and the hints at
+// jobs that are not queued.
+func (d *Doctor) differences(ctx context.Context, due []models.QueuedJob, hints []jobs.ReadyJob) (missing, stale int, err error) {
+	all := make([]models.JobID, 0, len(due)+len(hints))
+	hinted := map[models.JobID]bool{}
+	for _, hint := range hints {
+		all, hinted[hint.ID] = append(all, hint.ID), true
+	}
+	for _, job := range due {
+		all = append(all, job.ID)
+	}
+	// Some were leased since they were read.
+	still, err := models.ListStillQueued(ctx, d.DB, all)
+	if err != nil {
+		return 0, 0, err
+	}
+	queued := map[models.JobID]bool{}
+	for _, id := range still {
+		queued[id] = true
+	}
+	for _, job := range due {
+		missing += lo.Ternary(queued[job.ID] && !hinted[job.ID], 1, 0)
+	}
+	for _, hint := range hints {
+		stale += lo.Ternary(!queued[hint.ID], 1, 0)
+	}
+	return missing, stale, nil
+}

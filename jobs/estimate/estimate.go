@@ -1,0 +1,393 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// Outlook is all that estimates are made of: the workers and the lines of
+// accounts as they were a moment ago, and how the next hours will go if
+// everything is as it was of late.
+//
+// play plays that forward once, giving jobs out as a claim does: when a worker is
+// free (an idle one at once, a busy one when what is left of its job or boot is
+// over), it takes the first job that it can run, by lane, turn and virtual start
+// (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), of an account
+// that is not at its cap, for as long as such jobs took. Jobs of the near future
+// come in at each account's own rate, evenly. A job then starts when a worker
+// that can run it takes one that comes after it, or finds none.
+//
+// So many jobs are played as playStarts says; what is behind them waits in
+// proportion.
+type Outlook struct {
+	catalogue *catalogue.Catalogue
+	classes   []*class
+	held      map[models.AccountID]int // by how many hands
+	lines     []*line
+	arrivals  []*models.Arrival
+	times     RenderTimes
+	lanes     map[models.Tier]models.LaneState
+	// rested is for how long others were let pass while it was read.
+	rested time.Duration
+	course
+	// entered tells of jobs that are in the lines and were not played, playing that
+	// they are just now, or will be in a moment.
+	entered, playing bool
+	playedAt         time.Time
+	// took is how long that took, and expect since.
+	took time.Duration
+	// expected is what expect has reckoned since.
+	expected map[query]expectation
+}
+
+// course is how an outlook goes on.
+type course struct {
+	starts []start // in time's order
+	// cleared is when the last job of the queue starts that was played, and left
+	// how many were not.
+	cleared float64
+	left    int
+}
+
+// class is workers that are alike.
+type class struct {
+	catalogue.Capability
+	gpuType string
+	hands   []hand
+}
+
+// hand is one worker: in how many seconds it is free, and whose job it holds.
+type hand struct {
+	free    float64
+	account models.AccountID
+}
+
+// line is one account's queued jobs in a line.
+type line struct {
+	models.Line
+	account     models.AccountID
+	virtualTime float64
+	queued      int
+	weight      float64
+	running     int
+	maxRunning  int
+	// head are the first of them, in their order; the others are like these.
+	head []load
+}
+
+// load is what one job is to a worker.
+type load struct {
+	models.Queue
+	kind       models.Kind
+	gpuSeconds float64 // what the catalogue reckons
+}
+
+// at is the line's job of that place, from 0.
+func (l *line) at(place int) load { return l.head[place%len(l.head)] }
+
+// work is that of the line's first n jobs, in GPU seconds.
+func (l *line) work(n int) (seconds float64) {
+	if n == 0 {
+		return 0
+	}
+	times, rest := n/len(l.head), n%len(l.head)
+	for place, job := range l.head {
+		seconds += float64(times) * job.gpuSeconds
+		if place < rest {
+			seconds += job.gpuSeconds
+		}
+	}
+	return seconds
+}
+
+// before is how many of the line's jobs have a virtual start before tag. It takes no
+// longer for a long line.
+func (l *line) before(tag float64) (n int) {
+	work := (tag - l.virtualTime) * l.weight
+	if work <= 0 || l.queued == 0 {
+		return 0
+	}
+	all := l.work(len(l.head))
+	if all <= 0 {
+		return l.queued
+	}
+	times := min(math.Ceil(work/all)-1, float64(l.queued/len(l.head)))
+	work -= times * all
+	for n = int(times) * len(l.head); n < l.queued && work > 0; n++ {
+		work -= l.at(n).gpuSeconds
+	}
+	return n
+}
+
+// Estimate is a best guess. What is nil is not known: there is no capacity to
+// reckon with, or the queue is paused.
+type Estimate struct {
+	// WaitSeconds is until a worker starts the job; one time in ten it is more
+	// than WaitSecondsP90.
+	WaitSeconds    *float64
+	WaitSecondsP90 *float64
+	// RenderSeconds is how long it keeps a worker busy.
+	RenderSeconds *float64
+	// Position is the job's place among those that are queued and that its
+	// workers can run: 1 is the next.
+	Position int
+}
+
+// seconds is until the job is complete, if that is known.
+func (e *Estimate) seconds() *float64 {
+	if e.WaitSeconds == nil {
+		return nil
+	}
+	return new(*e.WaitSeconds + *e.RenderSeconds)
+}
+
+// query is a job as estimates see it.
+type query struct {
+	load
+	account    models.AccountID
+	weight     float64
+	running    int
+	maxRunning int
+	// ownAhead is how many of the account's own jobs in its line come before it.
+	ownAhead int
+}
+
+// estimate reckons for one job that is queued, or would be. system is how long it
+// would wait were it not for its account's own running cap.
+func (o *Outlook) estimate(q query) (found Estimate, system float64) {
+	tag, classes := o.startTag(q), o.serving(q.Queue)
+	found, system = o.wait(q, tag, classes)
+	found.Position = o.position(q, tag, classes)
+	return found, system
+}
+
+// serving are the workers that can run jobs of a queue.
+func (o *Outlook) serving(q models.Queue) (classes []*class) {
+	for _, c := range o.classes {
+		if c.Serves(q) {
+			classes = append(classes, c)
+		}
+	}
+	return classes
+}
+
+// wait is estimate without the job's position.
+func (o *Outlook) wait(q query, tag float64, classes []*class) (found Estimate, system float64) {
+	workers := 0
+	for _, c := range classes {
+		workers += len(c.hands)
+	}
+	if workers == 0 {
+		return found, 0
+	}
+	service := o.renderSeconds(classes, q.load)
+	found.RenderSeconds = new(Rounded(service))
+	if o.paused(q.Queue) || q.maxRunning == 0 {
+		return found, 0
+	}
+	system, before := o.find(q, tag, false)
+	wait := system
+	if q.running+q.ownAhead >= q.maxRunning {
+		wait, before = o.find(q, tag, true)
+	}
+	irregular := max(o.times.irregularity(q.kind), leastIrregular)
+	irregular += (1 - 1/float64(workers)) * (1 - irregular)
+	p90 := wait
+	if wait > 0 {
+		p90 += 1.2816 * service / float64(workers) * math.Sqrt(float64(before)*irregular+1)
+	}
+	found.WaitSeconds, found.WaitSecondsP90 = new(Rounded(wait)), new(Rounded(p90))
+	return found, system
+}
+
+// Rounded leaves of a guess the digits that mean something: whole seconds, and
+// tenths of them below ten.
+func Rounded(seconds float64) float64 {
+	if seconds < 10 {
+		return math.Round(10*seconds) / 10
+	}
+	return math.Round(seconds)
+}
+
+// find returns when the job starts, and after how many others on its workers. With
+// capped it needs a slot of its account's own, too.
+func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before int) {
+	var ends []float64 // of what the account runs
+	for _, c := range o.classes {
+		for _, h := range c.hands {
+			if capped && h.account == q.account && h.account != "" {
+				ends = append(ends, h.free)
+			}
+		}
+	}
+	for _, s := range o.starts {
+		if s.account == q.account && s.account != "" && capped && (s.Line != q.Line || s.place < q.ownAhead) {
+			ends = append(ends, s.end)
+		}
+		if !s.class.Serves(q.Queue) {
+			continue
+		}
+		if s.after(q, tag) {
+			running := 0
+			for _, end := range ends {
+				running += lo.Ternary(end > s.at, 1, 0)
+			}
+			if !capped || running < q.maxRunning {
+				return s.at, before
+			}
+		}
+		before++
+	}
+	// It is behind all that was played; or newcomers are expected to go before it
+	// for as long as that was, of which chance and patience spare it most.
+	started := -o.left
+	for _, l := range o.lines {
+		started += l.queued
+	}
+	ahead := o.position(q, tag, o.classes)
+	wait = o.cleared * max(1, float64(ahead)/float64(max(started, 1)))
+	if capped && len(ends) >= q.maxRunning { // its account needs a free slot all the same
+		slices.Sort(ends)
+		wait = max(wait, ends[len(ends)-q.maxRunning])
+	}
+	return min(wait, maxWait), before
+}
+
+// leastIrregular is how irregular a wait is, at least: the jobs that come in
+// meanwhile are not those that are expected.
+const leastIrregular = 0.15
+
+// maxWait is the longest wait that is predicted, in seconds: 30 days.
+const maxWait = 30 * 24 * 60 * 60
+
+// position is 1 more than how many queued jobs start before one, of those that
+// these workers can run.
+func (o *Outlook) position(q query, tag float64, classes []*class) int {
+	ahead := 0
+	for _, l := range o.lines {
+		n := 0
+		switch {
+		case l.account == q.account && l.Line == q.Line:
+			n = q.ownAhead
+		case above(l.Lane, q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
+			n = l.queued
+		case l.Line == q.Line:
+			n = l.before(tag)
+		}
+		if n == 0 {
+			continue
+		}
+		here, counts := 0, false
+		for i, part := range l.head {
+			if i == 0 || part.Queue != l.head[i-1].Queue {
+				counts = !o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.Serves(part.Queue) })
+			}
+			here += lo.Ternary(counts, 1, 0)
+		}
+		ahead += n * here / len(l.head)
+	}
+	return ahead + 1
+}
+
+func above(lane, than models.Tier) bool {
+	return slices.Index(models.Tiers, lane) < slices.Index(models.Tiers, than)
+}
+
+func (o *Outlook) paused(q models.Queue) bool {
+	state := o.lanes[q.Lane]
+	return state.Paused || slices.Contains(state.PausedModels, q.Model)
+}
+
+// laneTime is where an account that comes into a line starts.
+func laneTime(lines []*line, of models.Line) float64 {
+	least := math.Inf(1)
+	for _, l := range lines {
+		if l.Line == of && l.queued > 0 && l.running < l.maxRunning {
+			least = min(least, l.virtualTime)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// startTag is the virtual time at which a job starts: that of its account,
+// advanced by its jobs before.
+func (o *Outlook) startTag(q query) float64 {
+	at := laneTime(o.lines, q.Line)
+	for _, a := range o.arrivals {
+		if a.AccountID == q.account && a.Tier == q.Lane && !q.Promoted {
+			at = max(at, a.VirtualTime)
+		}
+	}
+	for _, l := range o.lines {
+		if l.account == q.account && l.Line == q.Line {
+			at = max(at, l.virtualTime)
+			at += l.work(min(q.ownAhead, l.queued)) / l.weight
+		}
+	}
+	return at
+}
+
+// renderSeconds is how long a job keeps one of these workers busy, on average
+// over their types of GPU.
+func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
+	sum, n := 0.0, 0
+	for _, c := range classes {
+		sum += float64(len(c.hands)) * o.times.Ratio(job.kind, c.gpuType) * job.gpuSeconds
+		n += len(c.hands)
+	}
+	return sum / float64(max(n, 1))
+}
+
+// drain is how long it takes until a queue of that depth is empty, if nothing
+// comes: depth × mean render / workers. It is nil without workers.
+func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
+	if model == "" {
+		return nil
+	}
+	if depth == 0 {
+		return new(0.0)
+	}
+	var classes []*class
+	workers := 0
+	for _, c := range o.classes {
+		if c.Serves(models.Queue{Model: model}) {
+			classes = append(classes, c)
+			workers += len(c.hands)
+		}
+	}
+	work, jobs := 0.0, 0
+	for _, l := range o.lines {
+		for _, part := range l.head {
+			if l.Lane == lane && part.Model == model {
+				work, jobs = work+o.renderSeconds(classes, part), jobs+1
+			}
+		}
+	}
+	if workers == 0 || jobs == 0 {
+		return nil
+	}
+	return new(Rounded(float64(depth) * work / float64(jobs) / float64(workers)))
+}
+
+// remaining is what is left of a job that was reckoned at total seconds, and is
+// held for so long: by its progress if it told of any, else by that time. The more
+// it has done since it was resumed, the more the pace of that counts. There is
+// always something left.
+func remaining(total, held, resumed, percent, silent float64) float64 {
+	left := total - held
+	if percent > 0 {
+		if done, took := (percent-resumed)/100, held-silent; done > 0 && took > 0 {
+			total = (1-done)*total + took // took is done × what the whole takes at this pace
+		}
+		left = total*(1-percent/100) - silent
+	}
+	return max(left, total/20)
+}

@@ -1,0 +1,351 @@
+package estimate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Estimator keeps an outlook on the queues and the fleet from which every
+// estimate of a process is made. It is refreshed beside the requests, so that
+// none waits for it; it decides nothing but whether a submit comes at a time of
+// overload.
+type Estimator struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+
+	mu      sync.Mutex
+	outlook *Outlook
+	at      time.Time     // when it was begun
+	took    time.Duration // without rests
+}
+
+const (
+	// RefreshEvery is how often a process that serves refreshes its outlook.
+	RefreshEvery = time.Second
+	// staleAfter is for how long an outlook is believed.
+	staleAfter = 20 * time.Second
+	// refreshShare is a part of how much of the time it may take.
+	refreshShare = 60
+	// handsPage is how many workers are read at once, and handsSpan for how long pages
+	// of them are read with rests between them.
+	handsPage = 200
+	handsSpan = time.Second
+	// standbyAccounts and standbySample bound what is read of the queues: of each
+	// line its first accounts, and of each account its first jobs.
+	standbyAccounts = 500
+	standbySample   = 20
+)
+
+// Refresh looks anew.
+func (e *Estimator) Refresh(ctx context.Context) error {
+	begun := time.Now()
+	o, err := readOutlook(ctx, e.DB, e.Catalogue)
+	if err != nil {
+		return fmt.Errorf("refresh the outlook: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.outlook, e.at, e.took = o, begun, time.Since(begun)-o.rested
+	return nil
+}
+
+// Pass refreshes the outlook, if that costs less than its share of the time, or it is
+// about to be too old.
+func (e *Estimator) Pass(ctx context.Context) error {
+	e.mu.Lock()
+	rest := min(refreshShare*e.took, staleAfter/2) - time.Since(e.at)
+	e.mu.Unlock()
+	if rest > 0 {
+		return nil
+	}
+	return e.Refresh(ctx)
+}
+
+// Look calls use with the outlook, if there is one that is young enough.
+func (e *Estimator) Look(use func(*Outlook)) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.outlook != nil && time.Since(e.at) < staleAfter {
+		use(e.outlook)
+		e.catchUp(e.outlook)
+	}
+}
+
+// Submit estimates for a job that an account is about to submit, behind all of
+// its others. system is how long it would wait were it not for the account's own
+// running cap. Without an outlook nothing is known.
+func (e *Estimator) Submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
+	e.Look(func(o *Outlook) {
+		found, system = o.estimate(o.behindOwn(job, account))
+	})
+	return found, system
+}
+
+// behindOwn is a job behind all of its account's others. What the account runs may
+// have been read before the outlook was, or after.
+func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
+	q := newQuery(job, account)
+	q.running = max(q.running, o.held[account.ID])
+	for _, l := range o.lines {
+		if l.account == account.ID && l.Line == q.Line {
+			q.ownAhead = l.queued
+		}
+	}
+	return q
+}
+
+// Expect is submit without a place in the line, and good enough for a thousand
+// jobs at once: of those that are alike, with about as many before them, one is
+// reckoned.
+func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expectation) {
+	e.Look(func(o *Outlook) {
+		q := o.behindOwn(job, account)
+		q.ownAhead = roughly(q.ownAhead)
+		var ok bool
+		if known, ok = o.expected[q]; !ok {
+			begun := time.Now()
+			found, system := o.wait(q, o.startTag(q), o.serving(q.Queue))
+			known = expectation{found.WaitSeconds, found.seconds(), system}
+			if o.expected == nil || len(o.expected) >= maxExpected {
+				o.expected = map[query]expectation{}
+			}
+			o.expected[q] = known
+			o.took += time.Since(begun)
+		}
+	})
+	return known
+}
+
+// roughly is how many jobs ahead expect reckons with: 5 binary digits of n.
+func roughly(n int) int {
+	return n &^ (1<<max(bits.Len(uint(n))-bits.Len(expectExact-1), 0) - 1)
+}
+
+// expectation is what expect says of jobs that are alike.
+type expectation struct {
+	WaitSeconds *float64
+	// Seconds is until it is complete.
+	Seconds *float64
+	System  float64
+}
+
+const (
+	// expectExact is up to how many jobs ahead each counts, a power of two.
+	expectExact = 32
+	maxExpected = 10_000
+)
+
+// Submitted counts a job that was just queued, until the next refresh shows it.
+func (e *Estimator) Submitted(job *models.Job, account *models.Account) {
+	e.Look(func(o *Outlook) { o.enter(newQuery(job, account)) })
+}
+
+// Drain is how long it takes, in seconds, until a lane's queue of a model and
+// depth is empty if nothing comes; nil if that is not known.
+func (e *Estimator) Drain(lane models.Tier, model string, depth int) (seconds *float64) {
+	e.Look(func(o *Outlook) { seconds = o.drain(lane, model, depth) })
+	return seconds
+}
+
+func newQuery(job *models.Job, account *models.Account) query {
+	return query{
+		load: load{job.Queue(), kindOf(job), job.EstimatedGPUSeconds}, account: job.AccountID,
+		weight: account.Weight, running: account.Running, maxRunning: account.MaxRunning,
+	}
+}
+
+// kindOf is the job's kind, as models.ListRendered has it.
+func kindOf(job *models.Job) models.Kind {
+	seconds, r := catalogue.ReadReckoning(job.Params)
+	if r.DurationSeconds == nil {
+		seconds = 0
+	}
+	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
+}
+
+func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Catalogue) (*Outlook, error) {
+	o := &Outlook{catalogue: catalogue}
+	known, err := models.ListRenderTimes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	o.times = NewRenderTimes(known)
+	lanes, err := models.ReadLanes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	o.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	if o.arrivals, err = models.ListArrivals(ctx, db, ArrivalSpan); err != nil {
+		return nil, err
+	}
+	if err := o.hireAll(ctx, db); err != nil {
+		return nil, err
+	}
+	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(o.held)), standbyAccounts, standbySample)
+	if err != nil {
+		return nil, err
+	}
+	o.lines = lineUp(standby)
+	o.play()
+	return o, nil
+}
+
+// hireAll reads the fleet, in pages: all of a large one at once would hold up those
+// who ask for something meanwhile.
+func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
+	o.held = map[models.AccountID]int{}
+	classes := map[string]*class{}
+	begun := time.Now()
+	for last := (models.Slot{}); ; {
+		page := time.Now()
+		hands, err := models.ListHands(ctx, db, last, handsPage)
+		if err != nil {
+			return err
+		}
+		for _, h := range hands {
+			last = h.Slot
+			o.hire(classes, h)
+			if h.AccountID != "" {
+				o.held[h.AccountID]++
+			}
+		}
+		if len(hands) < handsPage {
+			return nil
+		}
+		read := time.Now()
+		periodic.Rest(ctx, min(refreshShare*read.Sub(page), handsSpan-read.Sub(begun)))
+		o.rested += time.Since(read)
+	}
+}
+
+// hire puts a worker among those that are like it. One that boots counts once it
+// is known how long that takes.
+func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
+	one := hand{account: h.AccountID}
+	switch {
+	case h.Status == models.WorkerBooting && h.BootSeconds == nil:
+		return
+	case h.Status == models.WorkerBooting:
+		one.free = max(*h.BootSeconds-h.AgeSeconds, *h.BootSeconds/20)
+	case h.AccountID != "":
+		total := h.EstimatedGPUSeconds * o.times.Ratio(h.Kind, h.GPUType)
+		one.free = remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
+	}
+	key := fmt.Sprintf("%q %q %q", h.Models, h.GPUType, h.Region)
+	c := classes[key]
+	if c == nil {
+		c = &class{Capability: o.catalogue.CapabilityOf(h.Models, h.GPUType, h.Region), gpuType: h.GPUType}
+		classes[key] = c
+		o.classes = append(o.classes, c)
+	}
+	c.hands = append(c.hands, one)
+}
+
+// lineUp makes lines of what stands by.
+func lineUp(standby []models.Standby) []*line {
+	type place struct {
+		models.Line
+		account models.AccountID
+	}
+	byPlace := map[place]*line{}
+	var all []*line
+	for _, s := range standby {
+		at := place{s.Line, s.AccountID}
+		l := byPlace[at]
+		if l == nil {
+			l = &line{
+				Line: s.Line, account: s.AccountID, virtualTime: s.VirtualTime, queued: s.Queued,
+				weight: s.Weight, running: s.Running, maxRunning: s.MaxRunning,
+			}
+			byPlace[at] = l
+			all = append(all, l)
+		}
+		l.head = append(l.head, load{
+			Queue:      s.Queue,
+			kind:       models.Kind{Model: s.Model, Resolution: s.Resolution, DurationSeconds: s.DurationSeconds},
+			gpuSeconds: s.GPUSeconds,
+		})
+	}
+	return all
+}
+
+// playEvery is how often an outlook is played anew at most.
+const playEvery = 20 * time.Millisecond
+
+// catchUp plays anew what jobs have entered since, as soon as that, and what is
+// reckoned anew after it, costs less than a fiftieth of the time. Nobody waits for it.
+func (e *Estimator) catchUp(o *Outlook) {
+	if !o.entered || o.playing || e.outlook != o {
+		return
+	}
+	o.entered, o.playing = false, true
+	time.AfterFunc(max(50*o.took, playEvery)-time.Since(o.playedAt), func() {
+		e.mu.Lock()
+		ahead := o.copy()
+		o.entered = false
+		e.mu.Unlock()
+
+		begun := time.Now()
+		ahead.play()
+
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		o.course, o.playing = ahead.course, false
+		clear(o.expected)
+		o.playedAt, o.took = time.Now(), time.Since(begun)
+		e.catchUp(o)
+	})
+}
+
+// copy is an outlook that can be played while jobs enter this one.
+func (o *Outlook) copy() *Outlook {
+	ahead := *o
+	ahead.lines = make([]*line, len(o.lines))
+	for i, l := range o.lines {
+		ahead.lines[i] = new(*l)
+	}
+	return &ahead
+}
+
+// enter adds one job to its account's line.
+func (o *Outlook) enter(q query) {
+	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
+	if at < 0 {
+		o.lines = append(o.lines, &line{
+			Line: q.Line, account: q.account, virtualTime: o.startTag(query{load: q.load, account: q.account}),
+			weight: q.weight, running: q.running, maxRunning: q.maxRunning,
+		})
+		at = len(o.lines) - 1
+	}
+	l := o.lines[at]
+	if l.queued == len(l.head) && l.queued < standbySample {
+		l.head = append(l.head, q.load)
+	}
+	l.queued++
+	o.entered = true
+}
+
+// CaughtUp returns once the forecast is up to date. Tests need it.
+func (e *Estimator) CaughtUp() {
+	for playing := true; playing; runtime.Gosched() {
+		e.mu.Lock()
+		playing = e.outlook.playing
+		e.mu.Unlock()
+	}
+}

@@ -1,0 +1,56 @@
+package estimate
+
+import (
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// JobEstimate is a best guess for a job that is not over. What is nil or zero is
+// not known.
+type JobEstimate struct {
+	// WaitSeconds is until a worker starts the job; nil once one has.
+	WaitSeconds *float64
+	// CompletionAt is when it is done, to the second.
+	CompletionAt time.Time
+}
+
+// Job guesses for a job, if anything can be said.
+func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
+	q := newQuery(job, account)
+	// What was started since the outlook was made is still in the queue there.
+	q.ownAhead = ownAhead + max(0, account.Running-o.held[account.ID])
+	in := func(seconds float64) time.Time {
+		return now.Add(time.Duration(seconds * float64(time.Second))).Round(time.Second)
+	}
+	if job.Status.Terminal() || job.Status == models.JobBlocked {
+		return JobEstimate{}, false
+	}
+	if job.Status.Live() {
+		var e JobEstimate
+		var classes []*class
+		for _, c := range o.classes {
+			if c.Serves(q.Queue) {
+				classes = append(classes, c)
+			}
+		}
+		if total := o.renderSeconds(classes, q.load); total > 0 && !job.Progress.UpdatedAt.IsZero() {
+			silent := max(now.Sub(job.Progress.UpdatedAt).Seconds(), 0)
+			e.CompletionAt = in(remaining(total, silent, 0, job.Progress.Percent, silent))
+		}
+		return e, true
+	}
+	guess, _ := o.estimate(q)
+	if guess.WaitSeconds == nil {
+		return JobEstimate{}, false
+	}
+	wait := Rounded(*guess.WaitSeconds + max(job.RunAt.Sub(now).Seconds(), 0)*float64(lo.Ternary(job.Status == models.JobScheduled, 1, 0)))
+	return JobEstimate{WaitSeconds: &wait, CompletionAt: in(wait + *guess.RenderSeconds)}, true
+}
+
+// Knows tells whether there is anything to estimate from.
+func (e *Estimator) Knows() (known bool) {
+	e.Look(func(*Outlook) { known = true })
+	return known
+}

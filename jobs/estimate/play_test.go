@@ -1,0 +1,133 @@
+package estimate
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for all
+	for _, s := range []struct {
+		name    string
+		workers int
+		states  map[models.Tier]models.LaneState
+		starts  int
+	}{
+		{name: "EndsWithoutWorkersThoughJobsComeIn"},
+		{name: "EndsOnceAllAreIdleThoughPausedJobsComeIn", workers: 2, states: map[models.Tier]models.LaneState{models.TierPro: {Paused: true}}, starts: 2},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			queued := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
+			o := &Outlook{
+				lanes: s.states,
+				lines: []*line{{Line: queued.Line, account: "a", queued: 1, weight: 1, maxRunning: 1, head: []load{queued}}},
+				arrivals: []*models.Arrival{
+					{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 1, GPUSeconds: 10, Weight: 1, MaxRunning: 1},
+				},
+			}
+			c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}}
+			for range s.workers {
+				c.hands = append(c.hands, hand{})
+				o.classes = []*class{c}
+			}
+
+			played := testing.AllocsPerRun(1, o.play)
+
+			require.Len(t, o.starts, s.starts, "each of the idle workers finds none")
+			require.Less(t, played, 100.0, "nothing goes on after that")
+			require.Equal(t, 1, o.left)
+		})
+	}
+}
+
+// An account that was busy has a virtual time far ahead of a lane that is empty
+// now: what it submits has to be counted from there, or its next job is taken for
+// one that comes behind all of those that are expected of it.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+
+	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1, account: "a"}, {free: 2, account: "a"}}}
+	o := &Outlook{
+		classes: []*class{c},
+		arrivals: []*models.Arrival{
+			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1, MaxRunning: 100},
+		},
+	}
+	o.play()
+	q := query{load: job, account: "a", weight: 1, maxRunning: 100, running: 2}
+
+	o.enter(q)
+	o.play()
+	q.ownAhead = 1
+	_, wait := o.estimate(q)
+
+	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
+}
+
+// Nobody waits until what entered was played, and who asks a moment later hears of it.
+func TestCatchUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
+		c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1}}}
+		e := &Estimator{outlook: &Outlook{classes: []*class{c}}, at: time.Now()}
+		q := query{load: job, account: "a", weight: 1, maxRunning: 100}
+		starts := func() (n int) {
+			e.Look(func(o *Outlook) {
+				for _, s := range o.starts {
+					n += lo.Ternary(!s.idle, 1, 0)
+				}
+			})
+			return n
+		}
+
+		e.Look(func(o *Outlook) { o.enter(q) })
+		synctest.Wait()
+		require.Equal(t, 1, starts())
+		e.Look(func(o *Outlook) { o.enter(q) })
+		e.Look(func(o *Outlook) { o.enter(q) })
+		synctest.Wait()
+		require.Equal(t, 1, starts(), "not so soon again")
+		time.Sleep(playEvery)
+		synctest.Wait()
+		require.Equal(t, 3, starts(), "though nobody asked meanwhile")
+	})
+}
+
+// A long line is reckoned like a short one, which is counted job by job here.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		l := &line{virtualTime: float64(rng.IntN(50)), weight: float64(int(1) << rng.IntN(3)), queued: rng.IntN(200)}
+		for range min(l.queued, 1+rng.IntN(standbySample)) {
+			l.head = append(l.head, load{gpuSeconds: float64(rng.IntN(4))})
+		}
+		tag := float64(rng.IntN(400))
+
+		want := 0
+		for at := l.virtualTime; want < l.queued && at < tag; want++ {
+			at += l.at(want).gpuSeconds / l.weight
+		}
+
+		require.Equal(t, want, l.before(tag), "%+v before %v", l, tag)
+	}
+	long := &line{weight: 1, queued: 1 << 40, head: []load{{gpuSeconds: 1}, {gpuSeconds: 3}}}
+	require.Equal(t, 1<<40-1, long.before(2*(1<<40)-3), "at once")
+}
+
+func TestRounded(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[float64]float64{0: 0, 0.04: 0, 3.14159: 3.1, 9.94: 9.9, 9.96: 10, 10.4: 10, 1234.5678: 1235} {
+		require.InDelta(t, want, Rounded(seconds), 0, "%v", seconds)
+	}
+}

@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Operator is what a person who steers the fleet may do to its workers.
+type Operator struct {
+	DB        *bun.DB
+	Notifier  *jobs.Notifier
+	Providers map[string]jobs.Provider
+}
+
+// DrainWorker asks a worker to take no more jobs, and to be gone by the
+// deadline.
+func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
+	if err := operates(p, id); err != nil {
+		return nil, err
+	}
+	if deadline < 0 || deadline > maxDrain {
+		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
+	}
+	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) },
+		func(tx bun.Tx) error {
+			return p.Audit(ctx, tx, "drainWorker", string(id), jobs.Payload{"deadlineSeconds": deadline.Seconds()})
+		})
+	if err == nil {
+		o.Notifier.Worker(ctx, id)
+	}
+	return w, err
+}
+
+// Hosts tells whether the worker's provider is at hand, so that PreemptWorker and
+// TerminateWorker can end the worker's machine.
+func (o *Operator) Hosts(w *models.Worker) bool { return o.Providers[w.Provider] != nil }
+
+// TerminateWorker ends a worker, and its machine if its provider is at hand (see
+// Hosts), without notice. The job that it holds is queued again.
+func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
+	if err := operates(p, id); err != nil {
+		return nil, err
+	}
+	w, err := jobs.GetWorker(ctx, o.DB, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Audit(ctx, o.DB, "terminateWorker", string(id), jobs.Payload{"status": w.Status}); err != nil {
+		return nil, err
+	}
+	if provider := o.Providers[w.Provider]; provider != nil && w.Status != models.WorkerTerminated {
+		if err := provider.Kill(ctx, w.ProviderInstanceID); err != nil {
+			return nil, fmt.Errorf("kill worker %s: %w", id, err)
+		}
+	}
+	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: "an operator ended its worker", Blameless: true})
+}
+
+// maxNotice bounds the notice of a preemption.
+const maxNotice = 120 * time.Second
+
+// PreemptWorker does what a cloud does to a spot machine: notice now, the end
+// after it. It returns CONFLICT if the worker's provider cannot, from here.
+func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
+	if err := operates(p, id); err != nil {
+		return nil, err
+	}
+	if notice < 0 || notice > maxNotice {
+		return nil, apierror.Invalid("noticeSeconds", "noticeSeconds must be from 0 to %.0f.", maxNotice.Seconds())
+	}
+	w, err := jobs.GetWorker(ctx, o.DB, id)
+	if err != nil {
+		return nil, err
+	}
+	if !o.Hosts(w) {
+		return nil, apierror.Conflict("Workers of the provider %s cannot be preempted from here.", text.Clip(w.Provider, 64))
+	}
+	// The signal carries no time: the worker learns its deadline from the drain.
+	w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) },
+		func(tx bun.Tx) error {
+			return p.Audit(ctx, tx, "preemptWorker", string(id), jobs.Payload{"noticeSeconds": notice.Seconds()})
+		})
+	if err != nil {
+		return nil, err
+	}
+	o.Notifier.Worker(ctx, id)
+	if err := o.Providers[w.Provider].Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
+		return nil, apierror.Conflict("This worker's machine does not run any more.")
+	}
+	return w, nil
+}
+
+func operates(p jobs.Principal, id models.WorkerID) error {
+	if err := p.RequireOperator(); err != nil {
+		return err
+	}
+	if !id.Valid() {
+		return apierror.NotFound("worker")
+	}
+	return nil
+}

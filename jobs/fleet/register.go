@@ -1,0 +1,308 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/secrets"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Registration is what a worker says of itself.
+type Registration struct {
+	Provider           string
+	ProviderInstanceID string
+	Slot               int
+	GPUCount           int
+	PoolID             models.PoolID
+	Region             string
+	Zone               string
+	GPUType            string
+	GPUMemoryBytes     *int64
+	CapacityClass      models.CapacityClass
+	Models             []string
+	WarmModels         []string
+	AgentVersion       string
+}
+
+// Registrar lets workers in and out.
+type Registrar struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+	Notifier  *jobs.Notifier
+}
+
+// Register makes a worker and a token of its own. A worker that was known at the
+// same place of the same machine is over from then on, and the job that it held
+// is queued again: only the same enrolment key may do that. A worker that the
+// scaler booted is the row that waits for it.
+func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registration) (*models.Worker, string, error) {
+	if p.WorkerID != "" {
+		return nil, "", apierror.Forbidden("A worker registers with an enrolment key (rl_live_…), not with a worker's token.")
+	}
+	if err := r.validate(ctx, &in); err != nil {
+		return nil, "", err
+	}
+	secret, hash := secrets.New(secrets.WorkerPrefix)
+	fresh := models.Worker{
+		ID: models.NewWorkerID(), PoolID: in.PoolID, Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID,
+		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
+	}
+	var worker *models.Worker
+	var done *jobs.Change
+	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		booted, requeued, err := r.replace(ctx, tx, p, in)
+		if err != nil {
+			return err
+		}
+		done = requeued
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		first := fresh
+		worker = cmp.Or(booted, &first)
+		in.describe(worker)
+		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
+		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
+		if booted != nil {
+			return models.UpdateWorker(ctx, tx, worker, models.WorkerBooting)
+		}
+		err = models.InsertWorker(ctx, tx, worker)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errSlotTaken
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", apierror.Wrap(err, "register %s", text.Clip(in.ProviderInstanceID, 64))
+	}
+	r.Notifier.After(ctx, done)
+	return worker, secret, nil
+}
+
+var errSlotTaken = apierror.Conflict("Another agent has just registered as this instance.")
+
+func (in *Registration) describe(w *models.Worker) {
+	w.GPUCount, w.Region, w.Zone, w.GPUType, w.GPUMemoryBytes = in.GPUCount, in.Region, in.Zone, in.GPUType, in.GPUMemoryBytes
+	w.CapacityClass, w.Models, w.WarmModels, w.AgentVersion = in.CapacityClass, in.Models, in.WarmModels, in.AgentVersion
+}
+
+// replace ends the worker that was there before. It returns the booting one, if
+// that is what waits.
+func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in Registration) (*models.Worker, *jobs.Change, error) {
+	old, err := models.FindWorkerBySlot(ctx, tx, in.Provider, in.ProviderInstanceID, in.Slot)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if old.Status == models.WorkerBooting {
+		w, err := models.LockWorker(ctx, tx, old.ID)
+		if err == nil && w.Status != models.WorkerBooting {
+			err = errSlotTaken
+		}
+		return w, nil, err
+	}
+	if err := mayReplace(ctx, tx, p, old); err != nil {
+		return nil, nil, err
+	}
+	c, err := terminate(ctx, tx, old.ID, jobs.Loss{Reason: "its agent registered again"})
+	return nil, c, err
+}
+
+// mayReplace tells whether an enrolment key may take over a worker's place: the
+// one that enrolled it, and once that is over, another one of its account.
+func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Worker) error {
+	if old.EnrolmentKeyID == p.KeyID {
+		return nil
+	}
+	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{old.EnrolmentKeyID})
+	if err != nil {
+		return err
+	}
+	if len(keys) == 1 && keys[0].AccountID == p.AccountID {
+		_, err := models.GetAPIKey(ctx, tx, old.EnrolmentKeyID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return apierror.Forbidden("This instance is registered under another enrolment key: revoke that one first.")
+}
+
+// terminate ends a worker for good and requeues the job that it holds. The
+// change is nil if it held none.
+func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost jobs.Loss) (*jobs.Change, error) {
+	var done *jobs.Change
+	attempt, err := models.FindLiveAttempt(ctx, tx, id)
+	if err == nil {
+		done, err = jobs.EndHeld(ctx, tx, attempt, lost)
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	w, err := models.LockWorker(ctx, tx, id)
+	if err != nil || w.Status == models.WorkerTerminated {
+		return done, err
+	}
+	if _, err := models.FindLiveAttempt(ctx, tx, id); !errors.Is(err, sql.ErrNoRows) {
+		if err == nil {
+			err = errLeasedMeanwhile
+		}
+		return nil, err
+	}
+	was := w.Status
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	w.Status, w.TokenHash, w.EndedAt = models.WorkerTerminated, nil, now
+	if was == models.WorkerIdle || was == models.WorkerBusy {
+		w.LostAt = now
+	}
+	if err := models.UpdateWorker(ctx, tx, w, was); err != nil {
+		return nil, fmt.Errorf("terminate worker %s: %w", id, err)
+	}
+	return done, nil
+}
+
+// errLeasedMeanwhile says that the worker was given a job between two looks: its
+// account's row must be locked before the worker's, so all begins anew.
+var errLeasedMeanwhile = apierror.Later(apierror.CodeUnavailable, time.Second, "This worker was just given a job.")
+
+func (r *Registrar) validate(ctx context.Context, in *Registration) error {
+	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
+		if !text.Valid(value, 1, text.MaxName) {
+			return apierror.Invalid(name, "%s must have 1 to %d printable characters.", name, text.MaxName)
+		}
+	}
+	switch {
+	case !text.Valid(in.Zone, 0, text.MaxName):
+		return apierror.Invalid("zone", "zone may have %d printable characters.", text.MaxName)
+	case !text.Valid(in.AgentVersion, 0, text.MaxName):
+		return apierror.Invalid("agentVersion", "agentVersion may have %d printable characters.", text.MaxName)
+	case in.Slot < 0 || in.Slot > 1000:
+		return apierror.Invalid("slot", "slot must be from 0 to 1000.")
+	case in.GPUCount < 1 || in.GPUCount > jobs.MaxGPUs:
+		return apierror.Invalid("gpuCount", "gpuCount must be from 1 to %d.", jobs.MaxGPUs)
+	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
+		return apierror.Invalid("gpuMemoryBytes", "gpuMemoryBytes must be 0 or more.")
+	case len(in.Models) == 0:
+		return apierror.Invalid("models", "A worker runs 1 to %d models.", catalogue.MaxWorkerModels)
+	}
+	if err := cmp.Or(r.Catalogue.Known("models", in.Models), r.Catalogue.Known("warmModels", in.WarmModels)); err != nil {
+		return err
+	}
+	if in.WarmModels == nil {
+		in.WarmModels = []string{}
+	}
+	if in.PoolID == "" {
+		return nil
+	}
+	if !in.PoolID.Valid() {
+		return apierror.NotFound("pool")
+	}
+	pools, err := models.GetPools(ctx, r.DB, []models.PoolID{in.PoolID})
+	if err == nil && len(pools) == 0 {
+		return apierror.NotFound("pool")
+	}
+	return apierror.Wrap(err, "read the pool")
+}
+
+const (
+	// maxDrain bounds how far away the end of a drain may be.
+	maxDrain = 24 * time.Hour
+	// maxSkew is how far a worker's clock may be wrong.
+	maxSkew = 5 * time.Minute
+)
+
+// DrainSelf is a worker's own word that it takes no more work. deadline is when
+// it will be gone; zero if it does not know. It returns INVALID_INPUT for one
+// that is past, or further away than a day.
+func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker, error) {
+	if err := p.RequireWorker(id); err != nil {
+		return nil, err
+	}
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return nil, apierror.Wrap(err, "drain worker %s", id)
+	}
+	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
+		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), now.UTC().Format(time.RFC3339))
+	}
+	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), jobs.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
+}
+
+// Deregister ends the worker. A job that it holds is queued again.
+func (r *Registrar) Deregister(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
+	if err := p.RequireWorker(id); err != nil {
+		return nil, err
+	}
+	return terminateWorker(ctx, r.DB, r.Notifier, id, jobs.Loss{Reason: "its agent went away", Blameless: true})
+}
+
+func terminateWorker(ctx context.Context, db *bun.DB, n *jobs.Notifier, id models.WorkerID, lost jobs.Loss) (*models.Worker, error) {
+	var done *jobs.Change
+	var err error
+	for range terminateTries {
+		err = jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+			done, err = terminate(ctx, tx, id, lost)
+			return err
+		})
+		if err != errLeasedMeanwhile {
+			break
+		}
+	}
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "worker"), "end worker %s", id)
+	}
+	n.After(ctx, done)
+	n.Worker(ctx, id)
+	return jobs.GetWorker(ctx, db, id)
+}
+
+// terminateTries is how often a worker may be given a job in between.
+const terminateTries = 5
+
+// drain makes a worker take no more jobs. One that drains or is over already is
+// left as it is. note, if there is one, is called in the transaction.
+func drain(
+	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx) error,
+) (*models.Worker, error) {
+	var w *models.Worker
+	err := jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if w, err = models.LockWorker(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "worker")
+		}
+		if note != nil {
+			if err := note(tx); err != nil {
+				return err
+			}
+		}
+		was := w.Status
+		if !jobs.CanWorkerMove(was, models.WorkerDraining) {
+			return nil
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		w.Status, w.DrainReason, w.DrainDeadline = models.WorkerDraining, reason, deadline(now)
+		return models.UpdateWorker(ctx, tx, w, was)
+	})
+	return w, apierror.Wrap(err, "drain worker %s", id)
+}

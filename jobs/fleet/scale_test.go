@@ -1,0 +1,195 @@
+package fleet_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// scaled is a stack with a pool and its scaler.
+func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *jobstest.FakeProvider, *models.Pool) {
+	t.Helper()
+	s := jobstest.New(t)
+	provider := jobstest.NewFakeProvider()
+	scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]jobs.Provider{"fake": provider}}
+	return s, scaler, provider, jobstest.AddPool(t, s, least, most)
+}
+
+// enrol registers the agents of all machines that run.
+func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, pool *models.Pool) []jobs.Principal {
+	t.Helper()
+	var workers []jobs.Principal
+	for _, id := range provider.Running {
+		_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
+			Provider: "fake", ProviderInstanceID: id, GPUCount: 1, PoolID: pool.ID, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		})
+		require.NoError(t, err)
+		p, err := s.Keys.Authenticate(t.Context(), secret)
+		require.NoError(t, err)
+		workers = append(workers, p)
+	}
+	return workers
+}
+
+// scalingHistory is a pool's newest decisions.
+func scalingHistory(t *testing.T, s *jobstest.Stack, pool *models.Pool, first int) []*models.ScalingDecision {
+	t.Helper()
+	found, err := s.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
+	require.NoError(t, err)
+	return found[pool.ID]
+}
+
+func poolStatus(t *testing.T, s *jobstest.Stack, pool *models.Pool) *query.PoolStatus {
+	t.Helper()
+	status, err := s.Reader.Pool(t.Context(), pool.ID)
+	require.NoError(t, err)
+	return status
+}
+
+func TestScale(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BootsThePoolToItsMinimumOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 2, 4)
+
+		for range 3 {
+			require.NoError(t, scaler.Scale(t.Context()))
+		}
+
+		require.Equal(t, 2, provider.Started)
+		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
+		history := scalingHistory(t, s, pool, 10)
+		require.Len(t, history, 1)
+		require.Equal(t, "0 waiting jobs and 0 busy need 0 workers; the pool keeps 2.", history[0].Reason)
+		enrol(t, s, provider, pool)
+		status := poolStatus(t, s, pool)
+		require.Equal(t, []int{0, 2}, []int{status.Booting, status.Idle}, "an agent takes the row that waits for it")
+		require.Equal(t, 2, status.Desired)
+	})
+
+	t.Run("GrowsUnderABurst", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 1, 4)
+		for range 9 {
+			jobstest.SubmitAs(t, s, s.Admin, nil) // CRITICAL: each wants a worker at once
+		}
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 4, provider.Started)
+		history := scalingHistory(t, s, pool, 1)
+		require.Equal(t, []int{0, 4}, []int{history[0].From, history[0].To})
+		require.Equal(t, "9 waiting jobs and 0 busy need 9 workers; the pool may have 4.", history[0].Reason)
+		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9}]}`,
+			string(history[0].Inputs))
+	})
+
+	t.Run("ReckonsWithWhatRendersTakeOnItsGPUs", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, _ := scaled(t, 0, 9)
+		s.Exec(t, "UPDATE accounts SET tier = 'ENTERPRISE'")
+		for range 9 {
+			s.Submit(t) // a second by the catalogue, and ENTERPRISE has 30
+		}
+		s.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples)
+			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 10, 0, 1)`)
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 3, provider.Started, "9 jobs of 10 s within 30 s")
+	})
+
+	t.Run("DrainsTheLongestIdleAndNeverABusyOne", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 4, 4)
+		require.NoError(t, scaler.Scale(t.Context()))
+		workers := enrol(t, s, provider, pool)
+		s.Exec(t, "UPDATE pools SET min_workers = 1")
+		s.Submit(t)
+		require.NotNil(t, jobstest.LeaseNext(t, s, workers[0]))
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Equal(t, 3, poolStatus(t, s, pool).Idle, "they were not idle for long")
+		s.Exec(t, "UPDATE workers SET idle_since = clock_timestamp() - interval '61 seconds' WHERE id IN (?, ?)", workers[0].WorkerID, workers[2].WorkerID)
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		status := poolStatus(t, s, pool)
+		require.Equal(t, []int{2, 1, 1}, []int{status.Idle, status.Busy, status.Draining})
+		require.Equal(t, models.WorkerDraining, jobstest.WorkerStatus(t, s, workers[2].WorkerID))
+	})
+
+	t.Run("ForgetsMachinesThatAreGone", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 1, 1)
+		require.NoError(t, scaler.Scale(t.Context()))
+		worker := enrol(t, s, provider, pool)[0]
+		job := s.Submit(t)
+		jobstest.LeaseNext(t, s, worker)
+		provider.Running = nil
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, models.WorkerTerminated, jobstest.WorkerStatus(t, s, worker.WorkerID))
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		require.Equal(t, 2, provider.Started, "another one boots in its place")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("ClearsAwayWhatDidNotStart", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 2, 2)
+		provider.Refuse = errors.New("no capacity in this zone")
+
+		err := scaler.Scale(t.Context())
+
+		require.ErrorIs(t, err, provider.Refuse)
+		require.Zero(t, poolStatus(t, s, pool).Booting)
+		history := scalingHistory(t, s, pool, 1)
+		require.Contains(t, history[0].Error, "no capacity in this zone")
+	})
+
+	t.Run("BootsNothingTwiceFromManyProcesses", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 3, 3)
+
+		errs := make([]error, 6)
+		var passes sync.WaitGroup
+		for i := range errs {
+			passes.Go(func() { errs[i] = scaler.Scale(t.Context()) })
+		}
+		passes.Wait()
+
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.Equal(t, 3, provider.Started)
+		require.Equal(t, 3, poolStatus(t, s, pool).Booting)
+	})
+
+	t.Run("LeavesThePoolsOfOthersAlone", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, _, pool := scaled(t, 3, 3)
+		scaler.Providers = map[string]jobs.Provider{}
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Zero(t, poolStatus(t, s, pool).Booting)
+	})
+}

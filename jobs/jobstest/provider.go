@@ -1,0 +1,68 @@
+package jobstest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// FakeProvider is a cloud in memory.
+type FakeProvider struct {
+	mu        sync.Mutex
+	Running   []string
+	reclaimed []string
+	Started   int
+	Refuse    error
+}
+
+func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
+
+func (f *FakeProvider) Start(_ context.Context, _ *models.Pool, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Refuse != nil {
+		return f.Refuse
+	}
+	f.Started++
+	f.Running = append(f.Running, id)
+	return nil
+}
+
+func (f *FakeProvider) Instances(context.Context) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.Running), nil
+}
+
+func (f *FakeProvider) Preempt(ctx context.Context, id string, _ time.Duration) error {
+	return f.Kill(ctx, id)
+}
+
+func (f *FakeProvider) Kill(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Running = slices.DeleteFunc(f.Running, func(other string) bool { return other == id })
+	f.reclaimed = append(f.reclaimed, id)
+	return nil
+}
+
+func (f *FakeProvider) Reclaimed(_ context.Context, id string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.reclaimed, id), nil
+}
+
+func AddPool(t *testing.T, s *Stack, least, most int) *models.Pool {
+	t.Helper()
+	pool := &models.Pool{
+		ID: models.NewPoolID(), Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
+	}
+	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+	return pool
+}

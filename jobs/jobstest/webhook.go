@@ -1,0 +1,105 @@
+package jobstest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// receiver takes webhooks, and answers as a test says.
+type receiver struct {
+	URL string
+
+	mu     sync.Mutex
+	got    []Received
+	answer http.HandlerFunc
+}
+
+// Received is one webhook as it came.
+type Received struct {
+	Header http.Header
+	Body   []byte
+}
+
+func (r Received) Id() string { return r.Header.Get("webhook-id") }
+
+func (r Received) Data(t *testing.T) map[string]any {
+	t.Helper()
+	var body struct{ Data map[string]any }
+	require.NoError(t, json.Unmarshal(r.Body, &body))
+	return body.Data
+}
+
+func NewReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		r.got = append(r.got, Received{req.Header, body})
+		answer := r.answer
+		r.mu.Unlock()
+		if answer != nil {
+			answer(w, req)
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.URL = server.URL + "/hook"
+	return r
+}
+
+func (r *receiver) Answers(handler http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = handler
+}
+
+func (r *receiver) AnswersStatus(code int) {
+	r.Answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+}
+
+func (r *receiver) All() []Received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Received(nil), r.got...)
+}
+
+// Hook has the client's jobs' ends told to a receiver.
+func Hook(t *testing.T, s *Stack, r *receiver, events ...string) (*models.WebhookEndpoint, string) {
+	t.Helper()
+	endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, events)
+	require.NoError(t, err)
+	return endpoint, secret
+}
+
+// CancelledJob is a job whose end is told.
+func CancelledJob(t *testing.T, s *Stack) *models.Job {
+	t.Helper()
+	job, err := s.Canceller.Cancel(t.Context(), s.Client, s.Submit(t).ID)
+	require.NoError(t, err)
+	require.Equal(t, models.JobCancelled, job.Status)
+	return job
+}
+
+// Deliver tries what is due now, and tells how much that was.
+func Deliver(t *testing.T, s *Stack) int {
+	t.Helper()
+	n, err := s.Deliverer.Pass(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// Deliveries are a job's, newest first.
+func Deliveries(t *testing.T, s *Stack, job models.JobID) []*models.WebhookDelivery {
+	t.Helper()
+	page, err := s.Reader.WebhookDeliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, paging.Request{First: 100})
+	require.NoError(t, err)
+	return page.Items
+}

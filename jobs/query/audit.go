@@ -1,0 +1,33 @@
+package query
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/models"
+)
+
+// AuditLog lists what operators did (to one target, unless it is ""), newest
+// first. It is for ADMIN.
+func (r *Reader) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*models.AuditEntry], error) {
+	if err := p.RequireAdmin(); err != nil {
+		return nil, err
+	}
+	if !text.Valid(target, 0, jobs.MaxTargetRunes) {
+		return nil, apierror.Invalid("target", "target may have %d printable characters.", jobs.MaxTargetRunes)
+	}
+	all := paging.ListOf("aud", target)
+	mark, err := all.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	found, err := models.ListAudit(ctx, r.DB, target, models.AuditID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list the audit log: %w", err)
+	}
+	return paging.NewPage(all, found, of.First, func(e *models.AuditEntry) string { return string(e.ID) }), nil
+}

@@ -1,0 +1,71 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// countOwn bounds how many jobs are counted between two of one account that are
+// asked for.
+const countOwn = 10_000
+
+// EstimateJobs guesses for each of these jobs when it starts and is done. Those
+// that are over, or of which nothing can be said, are not in the answer. It takes
+// the same few statements for one job as for many, and none if nothing is known.
+func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
+	found := map[models.JobID]estimate.JobEstimate{}
+	accounts := map[models.AccountID]*models.Account{}
+	var queued []models.JobID
+	for _, job := range rows {
+		if !job.Status.Terminal() {
+			accounts[job.AccountID] = nil
+		}
+		if job.Status == models.JobQueued {
+			queued = append(queued, job.ID)
+		}
+	}
+	if len(accounts) == 0 || !r.Estimates.Knows() {
+		return found, nil
+	}
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("estimate jobs: %w", err)
+	}
+	known, err := models.GetAccounts(ctx, r.DB, slices.Collect(maps.Keys(accounts)))
+	if err != nil {
+		return nil, fmt.Errorf("estimate jobs: %w", err)
+	}
+	accounts = lo.KeyBy(known, func(a *models.Account) models.AccountID { return a.ID })
+	ahead := map[models.JobID]models.OwnAhead{}
+	if len(queued) > 0 {
+		counted, err := models.CountOwnAhead(ctx, r.DB, queued, countOwn)
+		if err != nil {
+			return nil, fmt.Errorf("count what is ahead: %w", err)
+		}
+		ahead = lo.KeyBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
+	}
+	r.Estimates.Look(func(o *estimate.Outlook) {
+		for _, job := range rows {
+			if account := accounts[job.AccountID]; account != nil {
+				if e, ok := o.Job(job, account, ahead[job.ID].Count, now); ok {
+					found[job.ID] = e
+				}
+			}
+		}
+	})
+	return found, nil
+}
+
+// QueueWaits tells how long jobs waited that were started lately, by lane and
+// model; those of a lane whole are under no model.
+func (r *Reader) QueueWaits(ctx context.Context) ([]models.QueueWait, error) {
+	waits, err := models.ListQueueWaits(ctx, r.DB)
+	return waits, apierror.Wrap(err, "read how long jobs waited")
+}

@@ -1,0 +1,35 @@
+package query
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// Film returns the film of a COMPLETED job. It returns CONFLICT for a job that
+// has not come to that, and NOT_FOUND for one whose film was deleted or that made
+// none.
+func (r *Reader) Film(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Artifact, error) {
+	job, err := r.Job(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !job.DeletedAt.IsZero():
+		return nil, apierror.NotFound("film: it was deleted")
+	case job.Status != models.JobCompleted:
+		return nil, apierror.Conflict("This job is %s: only a COMPLETED one has a film.", job.Status)
+	case job.ResultID == "":
+		return nil, apierror.NotFound("film: it was deleted, or the job made none")
+	}
+	found, err := r.Artifacts(ctx, []models.ArtifactID{job.ResultID})
+	if err == nil && len(found) == 0 {
+		return nil, apierror.NotFound("film: it was deleted")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}

@@ -1,0 +1,93 @@
+package query
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Narrow reads a filter's search, and keeps the filter within what the caller may
+// see. It returns INVALID_INPUT, or NOT_FOUND for an account that is not there or
+// not the caller's.
+func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilter) (models.JobFilter, error) {
+	for name, value := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
+		if !text.Valid(value, 0, jobs.MaxUserIDBytes) {
+			return f, apierror.Invalid("filter."+name, "filter.%s may have %d printable characters.", name, jobs.MaxUserIDBytes)
+		}
+	}
+	search, err := ParseSearch(f.Search)
+	if err != nil {
+		return f, err
+	}
+	f.Terms = search.Terms
+	if f.AccountID != "" && !f.AccountID.Valid() {
+		return f, apierror.NotFound("account")
+	}
+	if search.Account != "" {
+		id, err := namedAccount(ctx, db, p, search.Account)
+		if err != nil {
+			return f, err
+		}
+		if f.AccountID != "" && f.AccountID != id {
+			return f, apierror.Invalid("filter.search", "The search names another account than filter.accountId.")
+		}
+		f.AccountID = id
+	}
+	if search.OlderThan > 0 || search.YoungerThan > 0 {
+		now, err := models.Now(ctx, db)
+		if err != nil {
+			return f, fmt.Errorf("read the clock: %w", err)
+		}
+		f = withAge(f, now, search.OlderThan, search.YoungerThan)
+	}
+	if p.May(models.RoleOperator) {
+		return f, nil
+	}
+	if f.AccountID != "" && f.AccountID != p.AccountID {
+		return f, apierror.NotFound("account")
+	}
+	f.AccountID = p.AccountID
+	return f, nil
+}
+
+// namedAccount returns the account of that id or name, if it is the caller's to
+// see, or NOT_FOUND.
+func namedAccount(ctx context.Context, db bun.IDB, p jobs.Principal, name string) (models.AccountID, error) {
+	if id := models.AccountID(name); id.Valid() {
+		return id, nil
+	}
+	if !p.May(models.RoleOperator) {
+		// Names are not unique: only his own is his.
+		accounts, err := models.GetAccounts(ctx, db, []models.AccountID{p.AccountID})
+		if err == nil && (len(accounts) == 0 || accounts[0].Name != name) {
+			return "", apierror.NotFound("account")
+		}
+		return p.AccountID, apierror.Wrap(err, "find the account of a search")
+	}
+	account, err := models.FindAccountByName(ctx, db, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", apierror.NotFound("account")
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the account of a search: %w", err)
+	}
+	return account.ID, nil
+}
+
+func withAge(f models.JobFilter, now time.Time, older, younger time.Duration) models.JobFilter {
+	if before := now.Add(-older); older > 0 && (f.CreatedBefore.IsZero() || before.Before(f.CreatedBefore)) {
+		f.CreatedBefore = before
+	}
+	if after := now.Add(-younger); younger > 0 && after.After(f.CreatedAfter) {
+		f.CreatedAfter = after
+	}
+	return f
+}

@@ -1,0 +1,391 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Reader answers questions. What a caller may not see does not exist for him.
+// The methods that take ids in the plural are for the parts of rows that the
+// caller was shown before.
+type Reader struct {
+	DB        *bun.DB
+	Sealer    *seal.Sealer
+	Objects   jobs.Objects
+	Catalogue *catalogue.Catalogue
+	Estimates *estimate.Estimator
+	// Clock tells how long what is under way has lasted.
+	Clock *jobs.Clock
+	// Shares divides what lists may cost: whoever reads a list asks it first.
+	Shares *Shares
+
+	reads batch.Group[*jobRead]
+}
+
+// maxReads is how many statements that read jobs' states may be under way.
+const maxReads = 4
+
+// defaultReads is how many small and large reads run at once unless the caller of
+// NewReader decides otherwise.
+const defaultReads = 4
+
+// NewReader returns a reader. What it estimates by, and the shares, may be set before
+// its first use.
+func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
+	return &Reader{
+		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
+		Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Most: maxReads},
+	}
+}
+
+// CountLimit is where counting stops: one more means more.
+const CountLimit = 10_000
+
+// jobRead is a job that somebody asks for, and what was found.
+type jobRead struct {
+	id models.JobID
+	// state tells that no more is asked for than models.GetJobStates reads.
+	state bool
+	job   *models.Job
+	err   error
+}
+
+// Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
+// time: a job's state is what is asked for most.
+func (r *Reader) Job(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
+	return r.job(ctx, p, &jobRead{id: id})
+}
+
+// JobState is Job for who asks for no more than what models.GetJobStates reads.
+func (r *Reader) JobState(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
+	return r.job(ctx, p, &jobRead{id: id, state: true})
+}
+
+func (r *Reader) job(ctx context.Context, p jobs.Principal, read *jobRead) (*models.Job, error) {
+	if !read.id.Valid() {
+		return nil, apierror.NotFound("job")
+	}
+	// A batch may be others' too: it must not wait for the statements of one read.
+	if err := r.reads.Do(models.WithoutRead(ctx), read, 1, r.readJobs); err != nil {
+		return nil, fmt.Errorf("read job %s: %w", read.id, err)
+	}
+	return jobs.Visible(p, read.id, read.job, read.err)
+}
+
+func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][]*jobRead) {
+	ids := make([]models.JobID, len(all))
+	get := models.GetJobStates
+	for i, read := range all {
+		ids[i] = read.id
+		if !read.state {
+			get = models.GetJobs
+		}
+	}
+	rows, err := get(ctx, r.DB, ids)
+	found := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
+	for _, read := range all {
+		read.err = err
+		if job := found[read.id]; job != nil {
+			read.job = new(*job) // two who ask for one job have each their own
+		}
+	}
+	return nil
+}
+
+// Jobs lists jobs, newest first. A page may be shorter than asked for, or empty,
+// though there are more: End is then how far it has looked.
+func (r *Reader) Jobs(ctx context.Context, p jobs.Principal, f models.JobFilter, of paging.Request) (*paging.Page[*models.Job], error) {
+	jobs := paging.ListOf("job", p.Scope(), f)
+	mark, err := jobs.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	if f, err = Narrow(ctx, r.DB, p, f); err != nil {
+		return nil, err
+	}
+	found, err := models.ListJobs(ctx, r.DB, f, models.JobID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	some := paging.NewPage(jobs, found.Jobs, of.First, func(j *models.Job) string { return string(j.ID) })
+	if !some.More && found.Edge != "" {
+		some.More, some.End = true, jobs.Cursor(string(found.Edge))
+	}
+	return some, nil
+}
+
+// CountJobs counts up to CountLimit jobs; one more means more, or that too many
+// had to be looked at to tell.
+func (r *Reader) CountJobs(ctx context.Context, p jobs.Principal, f models.JobFilter) (int, error) {
+	f, err := Narrow(ctx, r.DB, p, f)
+	if err != nil {
+		return 0, err
+	}
+	n, err := models.CountJobs(ctx, r.DB, f, CountLimit+1)
+	return n, apierror.Wrap(err, "count jobs")
+}
+
+// Events lists up to first of a job's events, oldest first: those after one of
+// that number.
+func (r *Reader) Events(ctx context.Context, job models.JobID, after, first int) (*paging.Page[*models.JobEvent], error) {
+	if err := paging.ValidFirst(first); err != nil {
+		return nil, err
+	}
+	pages, err := r.eventPages(ctx, []models.JobID{job}, after, first)
+	return pages[job], err
+}
+
+// EventPages lists the events of jobs by page, oldest first.
+func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of paging.Request) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
+	after := 0
+	for _, job := range jobs {
+		mark, err := eventListOf(job).Begin(of)
+		if err != nil {
+			return nil, err
+		}
+		if mark == "" {
+			continue
+		}
+		if after, err = strconv.Atoi(mark); err != nil || after < 0 {
+			return nil, paging.ErrCursor
+		}
+	}
+	return r.eventPages(ctx, jobs, after, of.First)
+}
+
+func eventListOf(job models.JobID) paging.List { return paging.ListOf(paging.EventKind, job) }
+
+func (r *Reader) eventPages(ctx context.Context, jobs []models.JobID, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
+	events, err := models.ListEventsOfJobs(ctx, r.DB, jobs, after, first+1)
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	found := map[models.JobID][]*models.JobEvent{}
+	for _, e := range events {
+		found[e.JobID] = append(found[e.JobID], e)
+	}
+	pages := make(map[models.JobID]*paging.Page[*models.JobEvent], len(jobs))
+	for _, id := range jobs {
+		pages[id] = paging.NewPage(eventListOf(id), found[id], first, func(e *models.JobEvent) string { return strconv.Itoa(e.Seq) })
+	}
+	return pages, nil
+}
+
+// Prompt is a job's prompt, or why it cannot be read.
+type Prompt struct {
+	Text string
+	Err  error
+}
+
+// Prompts returns the prompts of jobs. A job without one, or whose prompt was
+// purged, is not in the answer; one that cannot be read spoils no other.
+func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]Prompt, error) {
+	inputs, err := models.GetJobInputs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read prompts: %w", err)
+	}
+	prompts := make(map[models.JobID]Prompt, len(inputs))
+	for _, in := range inputs {
+		if prompt := r.open(in); !errors.Is(prompt.Err, seal.ErrShredded) {
+			prompts[in.JobID] = prompt
+		}
+	}
+	return prompts, nil
+}
+
+func (r *Reader) open(in *models.JobInput) Prompt {
+	text, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
+	return Prompt{string(text), apierror.Wrap(err, "open the prompt of job %s", in.JobID)}
+}
+
+// CheckKeyset returns an error if this process's keyset is not the one that the
+// newest prompt was sealed with.
+func (r *Reader) CheckKeyset(ctx context.Context) error {
+	in, err := models.GetNewestJobInput(ctx, r.DB)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the newest prompt: %w", err)
+	}
+	if err := r.open(in).Err; errors.Is(err, seal.ErrWrongKey) {
+		return err
+	}
+	return nil
+}
+
+// Parents returns the jobs that these depend on, by the one that does.
+func (r *Reader) Parents(ctx context.Context, ids []models.JobID) (map[models.JobID][]*models.Job, error) {
+	edges, err := models.ListDependencies(ctx, r.DB, ids)
+	if err != nil || len(edges) == 0 {
+		return nil, apierror.Wrap(err, "list dependencies")
+	}
+	var on []models.JobID
+	for _, edge := range edges {
+		on = append(on, edge.DependsOn)
+	}
+	rows, err := models.GetJobs(ctx, r.DB, on)
+	if err != nil {
+		return nil, fmt.Errorf("read dependencies: %w", err)
+	}
+	byID := make(map[models.JobID]*models.Job, len(rows))
+	for _, job := range rows {
+		byID[job.ID] = job
+	}
+	parents := make(map[models.JobID][]*models.Job, len(ids))
+	for _, edge := range edges {
+		parents[edge.JobID] = append(parents[edge.JobID], byID[edge.DependsOn])
+	}
+	return parents, nil
+}
+
+// Attempts returns the attempts of jobs, oldest first.
+func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
+	found, err := models.ListAttempts(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "list attempts")
+}
+
+// JobArtifacts returns the artifacts of jobs, oldest first, after the inputs that
+// they begin from.
+func (r *Reader) JobArtifacts(ctx context.Context, ids []models.JobID) ([]*models.Artifact, error) {
+	inputs, err := models.ListInputs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("list inputs: %w", err)
+	}
+	found, err := models.ListArtifacts(ctx, r.DB, ids)
+	return append(inputs, found...), apierror.Wrap(err, "list artifacts")
+}
+
+// Artifacts returns artifacts by their ids, in no order.
+func (r *Reader) Artifacts(ctx context.Context, ids []models.ArtifactID) ([]*models.Artifact, error) {
+	found, err := models.GetArtifacts(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "read artifacts")
+}
+
+// Accounts returns accounts by their ids, in no order.
+func (r *Reader) Accounts(ctx context.Context, ids []models.AccountID) ([]*models.Account, error) {
+	found, err := models.GetAccounts(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "read accounts")
+}
+
+// WorkersByID returns workers by their ids, in no order.
+func (r *Reader) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*models.Worker, error) {
+	found, err := models.GetWorkers(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "read workers")
+}
+
+// CurrentJobs returns the jobs that workers hold, by worker.
+func (r *Reader) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
+	held, err := models.ListHeldJobs(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read held jobs: %w", err)
+	}
+	jobs := make(map[models.WorkerID]*models.Job, len(held))
+	for _, h := range held {
+		jobs[h.WorkerID] = &h.Job
+	}
+	return jobs, nil
+}
+
+// Attempt returns an attempt whose job the caller may see, or NOT_FOUND.
+func (r *Reader) Attempt(ctx context.Context, p jobs.Principal, id models.AttemptID) (*models.Attempt, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("attempt")
+	}
+	a, err := models.GetAttempt(ctx, r.DB, id)
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "attempt"), "read attempt %s", id)
+	}
+	if _, err := jobs.VisibleJob(ctx, r.DB, p, a.JobID); err != nil {
+		return nil, apierror.Wrap(orHidden(err, "attempt"), "read attempt %s", id)
+	}
+	return a, nil
+}
+
+// Artifact returns an artifact whose job the caller may see, or NOT_FOUND.
+func (r *Reader) Artifact(ctx context.Context, p jobs.Principal, id models.ArtifactID) (*models.Artifact, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("artifact")
+	}
+	found, err := r.Artifacts(ctx, []models.ArtifactID{id})
+	if err == nil && (len(found) == 0 || !p.Sees(found[0].AccountID)) {
+		return nil, apierror.NotFound("artifact")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func orHidden(err error, what string) error {
+	if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
+		return apierror.NotFound(what)
+	}
+	return err
+}
+
+const (
+	minLinkTTL = time.Minute
+	maxLinkTTL = 24 * time.Hour
+)
+
+// Link signs a link to an artifact's object, good for ttl (a minute to a day).
+func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (jobs.Link, error) {
+	if ttl < minLinkTTL || ttl > maxLinkTTL {
+		return "", apierror.Invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
+	}
+	link, err := r.Objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
+	if err != nil {
+		return "", jobs.StoreAway(ctx, fmt.Errorf("link artifact %s: %w", a.ID, err))
+	}
+	return link, nil
+}
+
+// filename is what a browser saves an artifact as.
+func filename(a *models.Artifact) string {
+	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png", "image/webp": ".webp"}[a.ContentType]
+	if strings.HasPrefix(a.ContentType, "text/plain") {
+		extension = ".txt"
+	}
+	return fmt.Sprintf("%s-%s%s", cmp.Or(string(a.JobID), string(a.ID)), strings.ToLower(string(a.Type)), extension)
+}
+
+// ModelStatus is a model, and whether a worker that can run it is there now.
+type ModelStatus struct {
+	*catalogue.Model
+	Available bool
+}
+
+// Models lists the catalogue.
+func (r *Reader) Models(ctx context.Context) ([]ModelStatus, error) {
+	names, err := models.AvailableModels(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read available models: %w", err)
+	}
+	available := map[string]bool{}
+	for _, name := range names {
+		available[name] = true
+	}
+	var all []ModelStatus
+	for _, m := range r.Catalogue.Models() {
+		all = append(all, ModelStatus{m, available[m.Name]})
+	}
+	return all, nil
+}

@@ -1,0 +1,300 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// Search is what somebody wrote into a search bar, taken apart: a job must meet
+// all of it. docs/search.md has the language.
+type Search struct {
+	Terms models.JobTerms
+	// Account is an account's name or id.
+	Account string
+	// OlderThan and YoungerThan are a job's age; 0 is no condition.
+	OlderThan, YoungerThan time.Duration
+}
+
+// Note tells a person whose search found nothing where its words were looked for. It
+// is empty for a search without words.
+func (s *Search) Note() string {
+	if len(s.Terms.Words) == 0 {
+		return ""
+	}
+	return "Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched."
+}
+
+const (
+	maxSearchRunes = 500
+	maxSearchTerms = 20
+	maxSearchAge   = 10 * 366 * 24 * time.Hour
+	maxSearchWaste = 1e9
+	// minBareID is from how many hex digits on a word may be the beginning of an id
+	// without saying so.
+	minBareID = 8
+)
+
+// searchKeys are the keys that there are, as messages list them.
+const searchKeys = "status, type, model, tier, class, user, account, worker, age and waste"
+
+// ParseSearch reads a search, or returns INVALID_INPUT, which says what is wrong
+// and where.
+func ParseSearch(text string) (*Search, error) {
+	if n := utf8.RuneCountInString(text); n > maxSearchRunes {
+		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", maxSearchRunes, n)
+	}
+	if at := strings.IndexFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !unicode.IsSpace(r) }); at >= 0 {
+		return nil, badSearch(text, at, "there is a character that nobody can see, or that is not UTF-8")
+	}
+	s, p := &Search{}, &searchReader{text: text}
+	for n := 0; ; n++ {
+		t, ok, err := p.term()
+		if err != nil || !ok {
+			return s, err
+		}
+		if n == maxSearchTerms {
+			return nil, badSearch(text, t.at, fmt.Sprintf("a search may have %d terms", maxSearchTerms))
+		}
+		if problem := s.add(t); problem != "" {
+			return nil, badSearch(text, t.at, problem)
+		}
+	}
+}
+
+func badSearch(text string, at int, problem string) *apierror.Error {
+	n := utf8.RuneCountInString(text[:at]) + 1
+	err := apierror.Invalid("filter.search", "The search cannot be read at character %d: %s.", n, problem)
+	err.At = n
+	return err
+}
+
+// searchTerm is key:value,value or a word, which has no key.
+type searchTerm struct {
+	at     int
+	not    bool
+	key    string
+	values []string
+}
+
+// searchReader reads terms from the left to the right.
+type searchReader struct {
+	text string
+	at   int
+}
+
+func (p *searchReader) term() (t searchTerm, ok bool, err error) {
+	p.at = len(p.text) - len(strings.TrimLeftFunc(p.text[p.at:], unicode.IsSpace))
+	if t.at = p.at; p.at == len(p.text) {
+		return t, false, nil
+	}
+	if p.text[p.at] == '-' {
+		t.not = true
+		p.at++
+		if next, size := utf8.DecodeRuneInString(p.text[p.at:]); size == 0 || unicode.IsSpace(next) {
+			return t, false, badSearch(p.text, t.at, "a minus stands right before a key, as in -status:completed; to look for one, put it into quotation marks")
+		}
+	}
+	if name, _, found := strings.Cut(p.text[p.at:], ":"); found && !strings.ContainsAny(name, `",`) && !strings.ContainsFunc(name, unicode.IsSpace) {
+		t.key = strings.ToLower(name)
+		if t.key == "" {
+			return t, false, badSearch(p.text, p.at, "a colon has no key before it: put the word into quotation marks")
+		}
+		p.at += len(name) + 1
+	}
+	for {
+		value, err := p.value(t.key != "")
+		if err != nil {
+			return t, false, err
+		}
+		if value == "" {
+			return t, false, badSearch(p.text, t.at, "a value is missing")
+		}
+		t.values = append(t.values, value)
+		if t.key == "" || !strings.HasPrefix(p.text[p.at:], ",") {
+			break
+		}
+		p.at++
+	}
+	if next, size := utf8.DecodeRuneInString(p.text[p.at:]); size > 0 && !unicode.IsSpace(next) {
+		return t, false, badSearch(p.text, p.at, "a space is missing behind the quotation mark")
+	}
+	return t, true, nil
+}
+
+// value reads a value, which may be in quotation marks. In a list a comma ends
+// it.
+func (p *searchReader) value(list bool) (string, error) {
+	rest := p.text[p.at:]
+	if quoted, ok := strings.CutPrefix(rest, `"`); ok {
+		value, _, closed := strings.Cut(quoted, `"`)
+		if !closed {
+			return "", badSearch(p.text, p.at, "the quotation mark is not closed")
+		}
+		p.at += len(value) + 2
+		return value, nil
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || list && r == ',' })
+	if end < 0 {
+		end = len(rest)
+	}
+	p.at += end
+	return rest[:end], nil
+}
+
+// add takes a term in, or says what is wrong with it.
+func (s *Search) add(t searchTerm) (problem string) {
+	switch t.key {
+	case "status":
+		return s.addNames(t, "status", plain(models.JobStatuses))
+	case "tier":
+		return s.addNames(t, "tier", plain(models.Tiers))
+	case "class":
+		return s.addNames(t, "failure_class", plain(models.FailureClasses))
+	case "type", "model":
+		s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: t.key, Values: t.values, Prefix: true, Not: t.not})
+		return ""
+	case "user":
+		s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: "user_id", Values: t.values, Not: t.not})
+		return ""
+	}
+	switch {
+	case t.not && t.key == "":
+		return "only status, type, model, tier, class and user can have a minus: a word that begins with one goes into quotation marks"
+	case t.not:
+		return fmt.Sprintf("%s cannot have a minus: status, type, model, tier, class and user can", text.Clip(t.key, 32))
+	case len(t.values) > 1:
+		return fmt.Sprintf("%s takes one value", text.Clip(t.key, 32))
+	}
+	return s.addOne(t.key, t.values[0])
+}
+
+func (s *Search) addOne(key, value string) (problem string) {
+	switch key {
+	case "":
+		s.Terms.Words = append(s.Terms.Words, searchWord(value))
+	case "account":
+		if s.Account != "" {
+			return "account can be said once"
+		}
+		s.Account = value
+	case "worker":
+		if s.Terms.WorkerID != "" {
+			return "worker can be said once"
+		}
+		if s.Terms.WorkerID = models.WorkerID(strings.ToLower(value)); !s.Terms.WorkerID.Valid() {
+			return "worker takes the id of one: wrk_…"
+		}
+	case "age":
+		return s.addAge(value)
+	case "waste":
+		return s.addWaste(value)
+	default:
+		return fmt.Sprintf("there is no key %q; the keys are %s, and a word with a colon goes into quotation marks", text.Clip(key, 32), searchKeys)
+	}
+	return ""
+}
+
+func plain[T ~string](names []T) []string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return texts
+}
+
+func (s *Search) addNames(t searchTerm, column string, known []string) (problem string) {
+	names := make([]string, len(t.values))
+	for i, value := range t.values {
+		if names[i] = strings.ToUpper(value); !slices.Contains(known, names[i]) {
+			return fmt.Sprintf("there is no %s %q; there are %s", t.key, text.Clip(value, 32), strings.ToLower(strings.Join(known, ", ")))
+		}
+	}
+	s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: column, Values: names, Not: t.not})
+	return ""
+}
+
+var ageUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+
+func (s *Search) addAge(value string) (problem string) {
+	const help = "age takes > or < and a whole number of s, m, h, d or w, as in age:>1h, and ten years at most"
+	if len(value) < 3 {
+		return help
+	}
+	unit := ageUnits[value[len(value)-1]]
+	n, err := strconv.ParseUint(value[1:len(value)-1], 10, 32)
+	if err != nil || unit == 0 || n == 0 || n > uint64(maxSearchAge/unit) {
+		return help
+	}
+	age := time.Duration(n) * unit
+	switch value[0] {
+	case '>':
+		s.OlderThan = max(s.OlderThan, age)
+	case '<':
+		if s.YoungerThan == 0 || age < s.YoungerThan {
+			s.YoungerThan = age
+		}
+	default:
+		return help
+	}
+	return ""
+}
+
+func (s *Search) addWaste(value string) (problem string) {
+	seconds, err := strconv.ParseFloat(strings.TrimPrefix(value, ">"), 64)
+	if err != nil || value[0] != '>' || !(seconds >= 0 && seconds <= maxSearchWaste) {
+		return "waste takes > and a number of GPU seconds, as in waste:>60"
+	}
+	if s.Terms.WasteOver == nil || seconds > *s.Terms.WasteOver {
+		s.Terms.WasteOver = &seconds
+	}
+	return ""
+}
+
+// searchWord tells what a word may be: the beginning of an id if it says so or
+// could be one, else a key or a value of metadata.
+func searchWord(text string) models.Word {
+	lower := strings.ToLower(text)
+	for _, kind := range []string{"job_", "video_"} {
+		if digits, ok := strings.CutPrefix(lower, kind); ok {
+			if from, to, ok := idRange(digits); ok {
+				return models.Word{From: from, To: to}
+			}
+		}
+	}
+	word := models.Word{Text: text}
+	if from, to, ok := idRange(lower); ok && len(lower) >= minBareID {
+		word.From, word.To = from, to
+	}
+	return word
+}
+
+// idRange are the least and the greatest id that begin with digits: hex, with
+// the hyphens of a UUID or without any.
+func idRange(digits string) (from, to models.JobID, ok bool) {
+	const hyphens = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	written := strings.Contains(digits, "-")
+	if written && len(digits) > len(hyphens) || !written && len(digits) > 32 {
+		return "", "", false
+	}
+	for i := range len(digits) {
+		hex := digits[i] >= '0' && digits[i] <= '9' || digits[i] >= 'a' && digits[i] <= 'f'
+		if written && hyphens[i] == '-' != (digits[i] == '-') || !hex && digits[i] != '-' {
+			return "", "", false
+		}
+	}
+	bare := strings.ReplaceAll(digits, "-", "")
+	id := func(rest string) models.JobID {
+		return models.JobID("job_" + uuid.MustParse(bare+strings.Repeat(rest, 32-len(bare))).String())
+	}
+	return id("0"), id("f"), true
+}

@@ -1,0 +1,312 @@
+package query
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// The price of a read is how many fields its lists may have if every page is full,
+// and more for what makes PostgreSQL look at many rows. An object that is read by its
+// id costs nothing. A hundred fields take about a millisecond of processor time.
+const (
+	// FreePrice is up to what price a read is neither counted nor held up.
+	FreePrice = 100
+	// largePrice is from what price on a read is a large one.
+	largePrice = 10_000
+	// SearchPrice is what a filter of jobs costs: for a page of them up to
+	// 10,000 rows are looked at.
+	SearchPrice = 1000
+	// CountPrice is what a count of jobs costs.
+	CountPrice = 1000
+)
+
+// PagePrice is what a page of so many rows costs, each with the fields of a usual list.
+func PagePrice(rows int) int { return rows * rowFields }
+
+// rowFields is how many fields a row of a list has.
+const rowFields = 20
+
+const (
+	// readRate is how many fields a second an account's share grows by, and
+	// readBurst how many it holds.
+	readRate  = 50_000
+	readBurst = 250_000
+	// operatorReads is how many times as much an operator's key may read.
+	operatorReads = 5
+	// readWait is how long a read waits for its turn before it is refused.
+	readWait = 2 * time.Second
+	// maxReadRetry is the longest that a refused read is told to wait.
+	maxReadRetry = time.Minute
+	// readsAtOnce is how many reads of each size an account may have under way.
+	readsAtOnce = 2
+	// forgetReads is how many shares are kept before those that are full are dropped.
+	forgetReads = 1000
+)
+
+// Shares divides what reads may cost among accounts, in one process. Each account
+// has a budget, and few reads of an account run at once; the others wait in its own
+// queue. Accounts take turns, so that no queue holds up another account. Large reads
+// wait apart from the others, and are fewer at once: see models.OpenShared.
+type Shares struct {
+	mu           sync.Mutex
+	shares       map[shareKey]*readShare
+	small, large readLane
+	refill       *time.Timer
+}
+
+// NewShares returns shares of so many small and large reads at once, one at least
+// of each.
+func NewShares(small, large int) *Shares {
+	lane := func(most int) readLane {
+		most = max(most, 1)
+		return readLane{most: most, each: min(readsAtOnce, (most+1)/2)}
+	}
+	return &Shares{shares: map[shareKey]*readShare{}, small: lane(small), large: lane(large)}
+}
+
+// shareKey is whose a share is: an account's, or an operator's key's. Operators of one
+// account must not wait for each other's scripts.
+type shareKey struct {
+	account models.AccountID
+	key     models.KeyID
+}
+
+// readShare is what one account may still read.
+type readShare struct {
+	balance, rate, burst float64 // fields, fields a second, fields
+	at                   time.Time
+}
+
+// grow brings the balance up to date.
+func (s *readShare) grow(now time.Time) {
+	s.balance = min(s.burst, s.balance+now.Sub(s.at).Seconds()*s.rate)
+	s.at = now
+}
+
+// readLane is the reads of one size. Its queues are served in turn.
+type readLane struct {
+	most, each int // at once: of all, and of one share
+	running    int
+	queues     []*readQueue // of shares that have reads here; the next turn is the first one's
+}
+
+// readQueue is one share's reads in a lane.
+type readQueue struct {
+	share   *readShare
+	running int
+	waiting []*waitingRead
+}
+
+type waitingRead struct {
+	price    float64
+	admitted chan struct{} // closed when it is
+}
+
+// queue returns the share's queue.
+func (l *readLane) queue(share *readShare) *readQueue {
+	for _, q := range l.queues {
+		if q.share == share {
+			return q
+		}
+	}
+	q := &readQueue{share: share}
+	l.queues = append(l.queues, q)
+	return q
+}
+
+// Admit returns a context to read with, once the caller's share allows a read of that
+// price, and the read, which the caller must end. A read that waits too long is refused
+// as RATE_LIMITED.
+func (s *Shares) Admit(ctx context.Context, p jobs.Principal, price int) (context.Context, *Read, error) {
+	return s.admit(ctx, p, price, readWait)
+}
+
+// Await is Admit for a stream, which waits as long as its context lives.
+func (s *Shares) Await(ctx context.Context, p jobs.Principal, price int) (context.Context, *Read, error) {
+	return s.admit(ctx, p, price, 0)
+}
+
+// admit waits as long as ctx lives if patience is 0. What workers read is not
+// counted: they read little, and must not wait.
+func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patience time.Duration) (context.Context, *Read, error) {
+	if price <= FreePrice || p.Role == models.RoleWorker {
+		return models.AsRead(ctx, false), &Read{}, nil
+	}
+	lane := &s.small
+	if price >= largePrice {
+		lane = &s.large
+	}
+	q, w := s.join(lane, p, price)
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-w.admitted:
+	case <-ctx.Done():
+	case <-late:
+	}
+	refused := s.leave(q, w)
+	switch {
+	case refused == nil:
+		return models.AsRead(ctx, lane == &s.large), &Read{s, lane, q, w.price}, nil
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	}
+	return nil, nil, refused
+}
+
+// Read is a read that was admitted.
+type Read struct {
+	shares *Shares // nil if it is not counted
+	lane   *readLane
+	queue  *readQueue
+	price  float64
+}
+
+// End makes room for the next read.
+func (r *Read) End() { r.EndAt(int(r.price)) }
+
+// EndAt is End of a read that was cheaper than its price: the rest is given back.
+func (r *Read) EndAt(price int) {
+	if r.shares == nil {
+		return
+	}
+	r.shares.mu.Lock()
+	defer r.shares.mu.Unlock()
+	r.queue.running--
+	r.lane.running--
+	now := time.Now()
+	r.queue.share.balance += max(r.price-float64(price), 0)
+	r.queue.share.grow(now)
+	r.shares.next(now)
+}
+
+// join puts a read at the end of its share's queue.
+func (s *Shares) join(lane *readLane, p jobs.Principal, price int) (*readQueue, *waitingRead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	share := s.shareOf(p, now)
+	q := lane.queue(share)
+	w := &waitingRead{price: min(float64(price), share.burst), admitted: make(chan struct{})}
+	q.waiting = append(q.waiting, w)
+	s.next(now)
+	return q, w
+}
+
+// leave takes a read out of its queue. It returns nil for one that is admitted, and
+// else the refusal, which says when its share has enough for all that wait and for it.
+func (s *Shares) leave(q *readQueue, w *waitingRead) *apierror.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-w.admitted:
+		return nil
+	default:
+	}
+	now := time.Now()
+	q.share.grow(now)
+	lack := -q.share.balance
+	for i, other := range q.waiting {
+		lack += other.price
+		if other == w {
+			q.waiting = append(q.waiting[:i:i], q.waiting[i+1:]...)
+			break
+		}
+	}
+	s.next(now)
+	after := time.Duration(max(lack, 0) / q.share.rate * float64(time.Second))
+	return apierror.Later(apierror.CodeRateLimited, min(after, maxReadRetry),
+		"This account reads too much at once: ask for shorter pages or fewer fields, or less often.")
+}
+
+// next admits what may begin now, and looks again when a budget has grown. mu is held.
+func (s *Shares) next(now time.Time) {
+	again := min(s.small.next(now), s.large.next(now))
+	if s.refill != nil {
+		s.refill.Stop()
+		s.refill = nil
+	}
+	if again < never {
+		s.refill = time.AfterFunc(again, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.next(time.Now())
+		})
+	}
+}
+
+// never is longer than any share takes to grow.
+const never = time.Hour
+
+// next admits what may begin now, one of each queue in turn. It returns when another
+// may begin whose share has not enough yet; never if there is none.
+func (l *readLane) next(now time.Time) (again time.Duration) {
+	again = never
+	passed := 0 // queues in a row of which none may begin
+	for l.running < l.most && passed < len(l.queues) {
+		q := l.queues[0]
+		switch {
+		case len(q.waiting) == 0 && q.running == 0:
+			l.queues = l.queues[1:]
+			continue
+		case len(q.waiting) > 0 && q.running < l.each:
+			w := q.waiting[0]
+			q.share.grow(now)
+			if lack := w.price - q.share.balance; lack <= 0 {
+				q.share.balance -= w.price
+				q.waiting = q.waiting[1:]
+				q.running++
+				l.running++
+				close(w.admitted)
+				passed = -1
+			} else {
+				again = min(again, time.Duration(lack/q.share.rate*float64(time.Second))+time.Millisecond)
+			}
+		}
+		l.queues = append(l.queues[1:], q)
+		passed++
+	}
+	return again
+}
+
+// shareOf returns the caller's share. mu is held.
+func (s *Shares) shareOf(p jobs.Principal, now time.Time) *readShare {
+	key, times := shareKey{account: p.AccountID}, 1.0
+	if p.May(models.RoleOperator) {
+		key.key, times = p.KeyID, operatorReads
+	}
+	share := s.shares[key]
+	if share == nil {
+		s.forget(now)
+		share = &readShare{rate: times * readRate, burst: times * readBurst, balance: times * readBurst, at: now}
+		s.shares[key] = share
+	}
+	return share
+}
+
+// forget drops shares that are as new ones are. mu is held.
+func (s *Shares) forget(now time.Time) {
+	if len(s.shares) < forgetReads {
+		return
+	}
+	inUse := map[*readShare]bool{}
+	for _, lane := range []*readLane{&s.small, &s.large} {
+		for _, q := range lane.queues {
+			inUse[q.share] = true
+		}
+	}
+	for key, share := range s.shares {
+		if share.grow(now); share.balance == share.burst && !inUse[share] {
+			delete(s.shares, key)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+)
+
+// Summary is a job as REST and webhooks show it, flat and in their words. What
+// is not known is null.
+type Summary struct {
+	JobID                models.JobID `json:"job_id" doc:"The job's id." example:"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"`
+	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"Where the job is; completed, failed and cancelled are its ends."`
+	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"How much of the work is done. It may go back, when a worker is lost and another goes on from a checkpoint."`
+	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What is being done. done is the phase of every job that has ended: status tells how."`
+	ProgressMessage      *string      `json:"progress_message" doc:"A sentence for people."`
+	ETASeconds           *float64     `json:"eta_seconds" doc:"Seconds until the work should be done."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin, while the job waits; null once one has."`
+	AttemptNo            int          `json:"attempt_no" doc:"How many workers have tried it."`
+	MaxAttempts          int          `json:"max_attempts" doc:"How many attempts may fail. Preempted and lost ones do not count."`
+	ResultURL            *string      `json:"result_url" doc:"A signed link to the film."`
+	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still of the film."`
+	DurationSec          *float64     `json:"duration_sec" doc:"Length of the film in seconds: the one asked for, until there is one."`
+	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"From the first start to the end, in milliseconds."`
+	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together; a wait that has not ended is added when it does."`
+	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together; an attempt that has not ended is added when it does."`
+	CostUSD              *float64     `json:"cost_usd" doc:"What the job cost, in US dollars."`
+	FailureReason        *string      `json:"failure_reason" doc:"Why it failed, in a sentence."`
+	CreatedAt            time.Time    `json:"created_at"`
+	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run began."`
+	CompletedAt          *time.Time   `json:"completed_at" doc:"When it ended, however it did."`
+}
+
+// Summarize describes jobs that the caller was shown before, in their order.
+// Its links are good for linkTTL (a minute to a day), and for a reader that reaches
+// this server at base. However many jobs there are, it takes a few statements at most.
+func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
+	results, err := r.results(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	estimates, err := r.EstimateJobs(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Summary, 0, len(rows))
+	for _, job := range rows {
+		s := summarize(job)
+		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
+		if film := results[job.ID].film; film != nil {
+			s.DurationSec = orElse(filmSeconds(film.Metadata), s.DurationSec)
+			if s.ResultURL, err = r.link(ctx, film, base, linkTTL); err != nil {
+				return nil, err
+			}
+		}
+		if still := results[job.ID].still; still != nil {
+			if s.ThumbnailURL, err = r.link(ctx, still, base, linkTTL); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl time.Duration) (*string, error) {
+	link, err := r.Link(ctx, a, ttl)
+	return new(link.At(base)), err
+}
+
+// result is what a job delivers: its film, and a still of it.
+type result struct{ film, still *models.Artifact }
+
+func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
+	var ids []models.JobID
+	for _, job := range rows {
+		if job.ResultID != "" {
+			ids = append(ids, job.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	artifacts, err := models.ListArtifacts(ctx, r.DB, ids, models.ArtifactFinalVideo, models.ArtifactThumbnail)
+	if err != nil {
+		return nil, apierror.Wrap(err, "list results")
+	}
+	results := map[models.JobID]result{}
+	for _, a := range artifacts {
+		of := results[a.JobID]
+		switch a.Type {
+		case models.ArtifactFinalVideo:
+			of.film = a
+		case models.ArtifactThumbnail:
+			of.still = a
+		}
+		results[a.JobID] = of
+	}
+	return results, nil
+}
+
+func summarize(job *models.Job) *Summary {
+	s := &Summary{
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts,
+		DurationSec: filmSeconds(job.Params), FailureReason: knownText(job.FailureReason),
+		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
+	}
+	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
+	if job.Status.Live() && job.ETASeconds != nil {
+		s.ETASeconds = new(estimate.Rounded(*job.ETASeconds))
+	}
+	if !job.StartedAt.IsZero() && !job.CompletedAt.IsZero() {
+		took := max(0, job.CompletedAt.Sub(job.StartedAt).Milliseconds())
+		s.ProcessingTimeMS = &took
+	}
+	return s
+}
+
+// filmSeconds is the length of a film as parameters or metadata have it.
+func filmSeconds(raw json.RawMessage) *float64 {
+	var film struct {
+		DurationSeconds *float64 `json:"durationSeconds"`
+	}
+	if json.Unmarshal(raw, &film) != nil {
+		return nil
+	}
+	return film.DurationSeconds
+}
+
+func orElse[T any](value, otherwise *T) *T {
+	if value == nil {
+		return otherwise
+	}
+	return value
+}
+
+func knownText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func knownTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,369 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// WaitingCode is what holds a job back.
+type WaitingCode string
+
+const (
+	WaitNotBefore         WaitingCode = "NOT_BEFORE"
+	WaitDependency        WaitingCode = "DEPENDENCY"
+	WaitInput             WaitingCode = "INPUT"
+	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
+	WaitNoPool            WaitingCode = "NO_POOL"
+	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
+	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
+	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
+)
+
+// waitingCodes lists them, most telling first.
+var waitingCodes = []WaitingCode{
+	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
+}
+
+// WaitingReason is one thing that holds a job back, in a sentence for people.
+// Until is when it will be over, if that is known.
+type WaitingReason struct {
+	Code    WaitingCode
+	Message string
+	Until   time.Time
+}
+
+// NothingHolds is said of a job that waits and has no WaitingReason.
+const NothingHolds = "Nothing holds it back: it is about to go on."
+
+// countAhead is up to how many jobs ahead of one are counted.
+const countAhead = 100
+
+// situation is all that is needed to say why jobs wait.
+type situation struct {
+	catalogue *catalogue.Catalogue
+	now       time.Time
+	jobs      []*models.Job
+	blocking  map[models.JobID]models.Blocking
+	fetches   map[models.JobID]*models.InputFetch
+	lanes     map[models.Tier]models.LaneState
+	capacity  []models.Capacity
+	accounts  map[models.AccountID]*models.Account
+	avoided   map[models.WorkerID]*models.Worker
+	ahead     map[models.JobID]int
+	above     map[models.JobID]int
+}
+
+// WaitingFor tells of each of these jobs what holds it back, most telling first.
+// A job that waits no more, or that nothing holds back, is not in the answer. It
+// takes the same few statements for one job as for many.
+func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
+	var s *situation
+	// In one snapshot: a worker may take a job at any moment, and then it stands in no
+	// queue.
+	err := jobs.InSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		s = &situation{catalogue: r.Catalogue}
+		return s.read(ctx, tx, ids)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what jobs wait for: %w", err)
+	}
+	reasons := map[models.JobID][]WaitingReason{}
+	for _, job := range s.jobs {
+		if why := s.why(job); len(why) > 0 {
+			reasons[job.ID] = why
+		}
+	}
+	return reasons, nil
+}
+
+func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) error {
+	var err error
+	if s.jobs, err = models.ListWaitingJobs(ctx, db, ids); err != nil || len(s.jobs) == 0 {
+		return err
+	}
+	if s.now, err = models.Now(ctx, db); err != nil {
+		return err
+	}
+	blocking, err := models.CountBlocking(ctx, db, ids)
+	if err != nil {
+		return err
+	}
+	s.blocking = lo.KeyBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
+	fetches, err := models.ListInputFetches(ctx, db, ids)
+	if err != nil {
+		return err
+	}
+	s.fetches = lo.KeyBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
+	lanes, err := models.ReadLanes(ctx, db)
+	if err != nil {
+		return err
+	}
+	s.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
+	var avoided []models.WorkerID
+	for _, job := range s.jobs {
+		accountIDs[job.AccountID], names[job.Model] = true, true
+		if job.AvoidUntil.After(s.now) {
+			avoided = append(avoided, job.AvoidWorkerID)
+		}
+	}
+	if len(avoided) > 0 {
+		workers, err := models.GetWorkers(ctx, db, avoided)
+		if err != nil {
+			return err
+		}
+		s.avoided = lo.KeyBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
+	}
+	accounts, err := models.GetAccounts(ctx, db, slices.Collect(maps.Keys(accountIDs)))
+	if err != nil {
+		return err
+	}
+	s.accounts = lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
+	if s.capacity, err = models.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
+		return err
+	}
+	return s.readAhead(ctx, db)
+}
+
+// readAhead finds how many jobs are ahead of each queued one, among those that
+// the same workers would run; more than countAhead are countAhead+1.
+func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
+	s.ahead, s.above = map[models.JobID]int{}, map[models.JobID]int{}
+	numbers, asked := map[string]int{}, []models.LineUp(nil)
+	line := map[models.JobID]string{}
+	for _, job := range s.jobs {
+		if job.Status != models.JobQueued {
+			continue
+		}
+		up := models.LineUp{Lane: job.Lane, Models: s.rivals(job)}
+		if s.capped(job) {
+			up.AccountID = job.AccountID // others do not hold it up
+		} else {
+			up.Above = s.before(job.Lane)
+		}
+		key := fmt.Sprint(up)
+		if line[job.ID] = key; numbers[key] == 0 {
+			asked = append(asked, up)
+			numbers[key] = len(asked)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	found, err := models.ListLinedUp(ctx, db, asked, countAhead+1)
+	if err != nil {
+		return err
+	}
+	above, err := models.CountAbove(ctx, db, asked, countAhead+1)
+	if err != nil {
+		return err
+	}
+	for id, key := range line {
+		s.above[id] = above[numbers[key]-1]
+	}
+	own, promoted := make([][]models.JobID, len(asked)), make([][]models.JobID, len(asked))
+	for _, up := range found {
+		if up.Promoted {
+			promoted[up.Number] = append(promoted[up.Number], up.ID)
+		} else {
+			own[up.Number] = append(own[up.Number], up.ID)
+		}
+	}
+	beyond := make([]int, len(asked)) // how many are ahead of a job that is not among the first
+	for i, up := range asked {
+		order := takeTurns(own[i], promoted[i], s.lanes[up.Lane].SincePromoted)
+		beyond[i] = min(len(order), countAhead+1)
+		for ahead, id := range order {
+			s.ahead[id] = ahead
+		}
+	}
+	for id, key := range line {
+		if _, first := s.ahead[id]; !first {
+			s.ahead[id] = beyond[numbers[key]-1]
+		}
+	}
+	return nil
+}
+
+// before returns the lanes whose jobs start before a lane's.
+func (s *situation) before(lane models.Tier) []models.Tier {
+	first := models.Tiers[:slices.Index(models.Tiers, lane)]
+	return slices.DeleteFunc(slices.Clone(first), func(t models.Tier) bool { return s.lanes[t].Paused })
+}
+
+// takeTurns merges a lane's own jobs and its promoted ones in the order in which
+// they will start.
+func takeTurns(own, promoted []models.JobID, since int) []models.JobID {
+	var order []models.JobID
+	for len(own)+len(promoted) > 0 {
+		if len(promoted) > 0 && (len(own) == 0 || since >= models.PromotedEvery-1) {
+			order, promoted, since = append(order, promoted[0]), promoted[1:], 0
+		} else {
+			order, own, since = append(order, own[0]), own[1:], since+1
+		}
+	}
+	return order
+}
+
+// capacityFor returns what can run the job.
+func (s *situation) capacityFor(job *models.Job) []models.Capacity {
+	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
+		return !s.catalogue.CapabilityOf(c.Models, c.GPUType, c.Region).Serves(job.Queue())
+	})
+}
+
+// rivals are the models whose jobs the same workers would run, in order.
+func (s *situation) rivals(job *models.Job) []string {
+	names := []string{job.Model}
+	for _, c := range s.capacityFor(job) {
+		names = append(names, c.Models...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (s *situation) capped(job *models.Job) bool {
+	account := s.accounts[job.AccountID]
+	return account.Running >= account.MaxRunning
+}
+
+// why lists what holds a job back.
+func (s *situation) why(job *models.Job) []WaitingReason {
+	var reasons []WaitingReason
+	add := func(code WaitingCode, until time.Time, format string, args ...any) {
+		reasons = append(reasons, WaitingReason{Code: code, Message: fmt.Sprintf(format, args...), Until: until})
+	}
+	if b, blocked := s.blocking[job.ID]; blocked && job.Status == models.JobBlocked {
+		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
+	}
+	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
+		message := "The image at " + jobs.ReferenceField + " is being fetched"
+		if fetch.Problem != "" {
+			message += fmt.Sprintf("; try %d of %d failed: %s", min(fetch.Tries, jobs.MaxFetchTries), jobs.MaxFetchTries, fetch.Problem)
+		}
+		add(WaitInput, time.Time{}, "%s.", message)
+	}
+	if job.RunAt.After(s.now) {
+		add(WaitNotBefore, job.RunAt, "It is due at %s.", job.RunAt.UTC().Format(time.RFC3339))
+	}
+	if job.Status != models.JobQueued {
+		return reasons
+	}
+	lane := strings.ToLower(string(job.Lane))
+	if state := s.lanes[job.Lane]; state.Paused {
+		add(WaitQueuePaused, time.Time{}, "The %s lane is paused.", lane)
+	} else if slices.Contains(state.PausedModels, job.Model) {
+		add(WaitQueuePaused, time.Time{}, "The %s lane is paused for %s.", lane, job.Model)
+	}
+	if s.capped(job) {
+		most := s.accounts[job.AccountID].MaxRunning
+		add(WaitAccountRunningCap, time.Time{}, "The account runs as many jobs at once as it may, which is %d.", most)
+	}
+	reasons = append(reasons, s.whyNoCapacity(job)...)
+	ahead, above := s.ahead[job.ID], s.above[job.ID]
+	switch {
+	case ahead+above > countAhead:
+		add(WaitQueueAhead, time.Time{}, "More than %d jobs ahead%s.", countAhead, whereAhead(lane, above))
+	case ahead+above > 0:
+		add(WaitQueueAhead, time.Time{}, "%s ahead%s.", text.Count(ahead+above, "job"), whereAhead(lane, above))
+	}
+	slices.SortFunc(reasons, func(a, b WaitingReason) int {
+		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
+	})
+	return reasons
+}
+
+func whereAhead(lane string, above int) string {
+	if above == 0 {
+		return fmt.Sprintf(" in the %s lane", lane)
+	}
+	return fmt.Sprintf(" in the %s lane and those that come before it", lane)
+}
+
+// avoids tells whether a worker is idle that the job is not given to for now,
+// because it has just failed it.
+func (s *situation) avoids(job *models.Job) bool {
+	w := s.avoided[job.AvoidWorkerID]
+	return w != nil && w.Status == models.WorkerIdle && job.AvoidUntil.After(s.now) &&
+		s.catalogue.CapabilityOf(w.Models, w.GPUType, w.Region).Serves(job.Queue())
+}
+
+// whyNoCapacity tells why no worker is free for the job, if none is.
+func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
+	var total models.Capacity
+	var ready time.Time
+	for _, c := range s.capacityFor(job) {
+		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
+		if c.Booting > 0 && c.BootSeconds != nil {
+			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
+			if at.After(s.now) && (ready.IsZero() || at.Before(ready)) {
+				ready = at
+			}
+		}
+	}
+	spared := s.avoids(job) && total.Idle == 1 && total.Busy > 0
+	switch {
+	case total.Idle > 0 && !spared:
+		return nil
+	case total.Booting > 0:
+		message := text.Count(total.Booting, "worker") + " that can run it " + verb(total.Booting, "boots", "boot")
+		if !ready.IsZero() {
+			message += fmt.Sprintf(", ready in about %.0f s", ready.Sub(s.now).Seconds())
+		}
+		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
+	case spared:
+		message := fmt.Sprintf("%s that can run it %s busy; the idle one has just failed it, and is tried again at %s.",
+			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
+		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
+	case total.Busy == 0 && total.Most == 0:
+		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
+	}
+	message := "No worker that can run it is there"
+	if total.Busy > 0 {
+		message = text.Count(total.Busy, "worker") + " that can run it " + verb(total.Busy, "is", "are") + " busy"
+	}
+	if total.Most > 0 {
+		message += fmt.Sprintf("; the pools may have %d.", total.Most)
+	} else {
+		message += ", and no pool can bring more."
+	}
+	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
+}
+
+// needs says what a job asks of a worker.
+func needs(job *models.Job) string {
+	text := ": it needs " + job.Model
+	if job.GPURank > 0 {
+		text += " on a larger GPU"
+	}
+	if job.RequireRegion {
+		text += " in the region " + job.Region
+	}
+	return text
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}

@@ -1,0 +1,264 @@
+package query_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// waitingFor returns what holds a job back.
+func waitingFor(t *testing.T, s *jobstest.Stack, id models.JobID) []query.WaitingReason {
+	t.Helper()
+	all, err := s.Reader.WaitingFor(t.Context(), []models.JobID{id})
+	require.NoError(t, err)
+	return all[id]
+}
+
+func codes(reasons []query.WaitingReason) []query.WaitingCode {
+	found := []query.WaitingCode{}
+	for _, r := range reasons {
+		found = append(found, r.Code)
+	}
+	return found
+}
+
+func TestWaitingFor(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsTheWholeStoryOfAJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one := s.Worker(t, "one")
+		parent := s.Submit(t)
+		held, fence := s.Lease(t, one)
+		require.Equal(t, parent.ID, held.Job.ID)
+		soon := time.Now().Add(time.Hour)
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) {
+			in.DependsOn, in.RunAt = []models.JobID{parent.ID}, &soon
+		})
+		expect := func(codesOf ...query.WaitingCode) []query.WaitingReason {
+			t.Helper()
+			reasons := waitingFor(t, s, job.ID)
+			require.Equal(t, append([]query.WaitingCode{}, codesOf...), codes(reasons))
+			return reasons
+		}
+
+		blocked := expect(query.WaitDependency, query.WaitNotBefore)
+		require.Contains(t, blocked[0].Message, "1 job must complete first: "+string(parent.ID))
+		require.WithinDuration(t, soon, blocked[1].Until, time.Second)
+
+		film := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Holder.Complete(t.Context(), one, fence, jobs.Completion{Video: &film})
+		require.NoError(t, err)
+		expect(query.WaitNotBefore)
+
+		_, err = s.Registrar.Deregister(t.Context(), one, one.WorkerID)
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", job.ID)
+		_, err = s.Scheduler.Due(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "No pool and no worker can run it: it needs testcard.", expect(query.WaitNoPool)[0].Message)
+
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard", "")
+		require.NoError(t, err)
+		expect(query.WaitQueuePaused, query.WaitNoPool)
+		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
+		require.NoError(t, err)
+
+		pool := &models.Pool{ID: models.NewPoolID(), Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}
+		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+		expect(query.WaitCapacityExhausted)
+
+		booting := &models.Worker{
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, WarmModels: []string{}, Status: models.WorkerBooting,
+		}
+		require.NoError(t, models.InsertWorker(t.Context(), s.DB, booting))
+		require.Zero(t, expect(query.WaitCapacityBooting)[0].Until)
+		s.Exec(t, "UPDATE workers SET pool_id = ?, created_at = registered_at - interval '40 s' WHERE registered_at IS NOT NULL", pool.ID)
+		boots := expect(query.WaitCapacityBooting)[0]
+		require.Contains(t, boots.Message, "1 worker that can run it boots, ready in about ")
+		require.WithinDuration(t, time.Now().Add(40*time.Second), boots.Until, 20*time.Second)
+		s.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp() WHERE status = 'BOOTING'")
+
+		two := s.Worker(t, "two")
+		expect()
+		first := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 9 })
+		require.Equal(t, "1 job ahead in the enterprise lane.", expect(query.WaitQueueAhead)[0].Message)
+
+		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
+		held, fence = s.Lease(t, two)
+		require.Equal(t, first.ID, held.Job.ID)
+		capped := expect(query.WaitAccountRunningCap, query.WaitCapacityExhausted)
+		require.Equal(t, "1 worker that can run it is busy; the pools may have 2.", capped[1].Message)
+
+		_, err = s.Holder.Fail(t.Context(), two, fence, jobs.Failure{Class: models.FailContentPolicy})
+		require.NoError(t, err)
+		expect()
+		held, _ = s.Lease(t, two)
+		require.Equal(t, job.ID, held.Job.ID)
+		expect()
+	})
+
+	t.Run("SaysThatTheIdleWorkerHasJustFailedIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one, two := s.Worker(t, "one"), s.Worker(t, "two")
+		job := s.Submit(t)
+		_, fence := s.Lease(t, one)
+		s.Submit(t)
+		_, other := s.Lease(t, two)
+		_, err := s.Holder.Fail(t.Context(), one, fence, jobs.Failure{Class: models.FailModelCrash, Message: "NaN"})
+		require.NoError(t, err)
+
+		none, _, err := s.Leaser.Lease(t.Context(), one, jobs.LeaseCall{WorkerID: one.WorkerID})
+		require.NoError(t, err)
+		require.Nil(t, none)
+		spared := waitingFor(t, s, job.ID)
+		_, err = s.Holder.Release(t.Context(), two, other, models.FailPreempted)
+		require.NoError(t, err)
+		ahead := waitingFor(t, s, job.ID)
+
+		require.Equal(t, []query.WaitingCode{query.WaitCapacityExhausted}, codes(spared))
+		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one has just failed it")
+		require.WithinDuration(t, time.Now().Add(time.Minute), spared[0].Until, 30*time.Second)
+		require.NotContains(t, codes(ahead), query.WaitCapacityExhausted, "the other worker is free for it")
+	})
+
+	t.Run("CountsWhatStartsBeforeIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		s.Exec(t, "UPDATE accounts SET max_running = 100, max_queued = 1000")
+		for range 3 {
+			s.Submit(t)
+		}
+		for range 20 {
+			jobstest.SubmitAs(t, s, other, nil)
+		}
+		last := s.Submit(t)
+		pro := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierPro })
+		s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '11 minutes' WHERE id = ?", pro.ID)
+		_, err := s.Promoter.Promote(t.Context())
+		require.NoError(t, err)
+		ahead := map[models.JobID]string{}
+		for _, id := range []models.JobID{last.ID, pro.ID} {
+			reasons := waitingFor(t, s, id)
+			ahead[id] = reasons[len(reasons)-1].Message
+		}
+
+		starts := map[models.JobID]int{}
+		for i := range 25 {
+			starts[jobstest.LeaseNext(t, s, s.Worker(t, string(rune('a'+i)))).Job.ID] = i
+		}
+
+		require.Equal(t, "7 jobs ahead in the enterprise lane.", ahead[last.ID])
+		require.Equal(t, 7, starts[last.ID])
+		require.Equal(t, "9 jobs ahead in the enterprise lane.", ahead[pro.ID])
+		require.Equal(t, 9, starts[pro.ID])
+	})
+
+	t.Run("CountsTheLanesThatComeBeforeIts", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Worker(t, "one")
+		batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		for _, tier := range []models.Tier{models.TierEnterprise, models.TierPro, models.TierPro, models.TierBatch} {
+			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier })
+		}
+		why := func() []string {
+			reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{batch.ID})
+			require.NoError(t, err)
+			var messages []string
+			for _, reason := range reasons[batch.ID] {
+				messages = append(messages, reason.Message)
+			}
+			return messages
+		}
+
+		require.Equal(t, []string{"3 jobs ahead in the batch lane and those that come before it."}, why())
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"1 job ahead in the batch lane and those that come before it."}, why())
+	})
+
+	t.Run("StopsCounting", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET max_queued = 1000")
+		for range 101 {
+			s.Submit(t)
+		}
+		hundredth := s.Submit(t)
+
+		reasons := waitingFor(t, s, hundredth.ID)
+
+		require.Equal(t, "More than 100 jobs ahead in the enterprise lane.", reasons[len(reasons)-1].Message)
+	})
+
+	t.Run("DoesNotCountAJobThatIsTakenMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		job := s.Submit(t)
+		taken := &afterFirst{do: func() { s.Lease(t, worker) }}
+		s.Reader.DB = s.DB.WithQueryHook(taken)
+
+		reasons := waitingFor(t, s, job.ID)
+
+		require.True(t, taken.done.Load(), "the worker took it between two statements")
+		require.Empty(t, reasons, "it is next")
+		require.Empty(t, waitingFor(t, s, job.ID), "it waits no longer")
+	})
+
+	t.Run("TakesTheSameStatementsForManyJobs", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var ids []models.JobID
+		for _, tier := range []models.Tier{"", models.TierPro, models.TierFree, models.TierBatch} {
+			for range 5 {
+				ids = append(ids, jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier }).ID)
+			}
+		}
+		count := &jobstest.QueryCount{}
+		s.Reader.DB = s.DB.WithQueryHook(count)
+
+		_, err := s.Reader.WaitingFor(t.Context(), ids[:1])
+		require.NoError(t, err)
+		one := count.N.Swap(0)
+		_, err = s.Reader.WaitingFor(t.Context(), ids)
+		require.NoError(t, err)
+
+		require.Equal(t, one, count.N.Load())
+	})
+}
+
+// afterFirst does something once, after the first statement that reads jobs.
+type afterFirst struct {
+	done atomic.Bool
+	do   func()
+}
+
+func (a *afterFirst) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (a *afterFirst) AfterQuery(_ context.Context, event *bun.QueryEvent) {
+	if strings.Contains(event.Query, `"jobs"`) && a.done.CompareAndSwap(false, true) {
+		a.do()
+	}
+}

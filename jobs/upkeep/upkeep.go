@@ -1,0 +1,190 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Upkeep removes what nobody needs any more. Each of its passes is safe in every
+// process at once, works in short transactions that pass over what others hold,
+// and returns how much it removed; what it has no time for waits for the next.
+type Upkeep struct {
+	DB      *bun.DB
+	Objects jobs.Objects
+	Keep    Retention
+}
+
+// Retention is for how long things are kept.
+type Retention struct {
+	// Jobs is from a job's end until its row goes, with all that hangs on it.
+	Jobs time.Duration
+	// Events is from a job's end until its events go; at most Jobs.
+	Events time.Duration
+	// Films is from a job's end until its films, pictures and logs go; at most
+	// Jobs.
+	Films time.Duration
+}
+
+const day = 24 * time.Hour
+
+// DefaultRetention is what is kept if nobody said otherwise.
+var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}
+
+const (
+	// upkeepTime is how long a pass goes on while there is more to do. In its first half
+	// it leaves the stores, for upkeepRest times as long as each transaction took, to
+	// those who wait for an answer; in the second it hurries.
+	upkeepTime = 20 * time.Second
+	upkeepRest = 9
+	// statementLimit bounds a statement of the upkeep, lockLimit how long it may
+	// wait for a lock, and have others wait behind it.
+	statementLimit = 5 * time.Second
+	lockLimit      = 100 * time.Millisecond
+
+	artifactBatch = 100
+	jobBatch      = 100
+	rowBatch      = 500
+)
+
+// transactions runs one transaction after the other, with rests between them, until
+// one finds nothing to do.
+func (u *Upkeep) transactions(ctx context.Context, what string, batch func(context.Context, bun.Tx) (int, error)) (int, error) {
+	hurry := time.Now().Add(upkeepTime / 2)
+	ctx, cancel := context.WithTimeout(ctx, upkeepTime)
+	defer cancel()
+	total := 0
+	for {
+		n, begun := 0, time.Now()
+		err := jobs.InTx(ctx, u.DB, func(ctx context.Context, tx bun.Tx) error {
+			if err := models.Bound(ctx, tx, statementLimit, lockLimit); err != nil {
+				return err
+			}
+			var err error
+			n, err = batch(ctx, tx)
+			return err
+		})
+		switch {
+		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return total, nil // there is more: the next pass goes on
+		case models.IsLockTimeout(err):
+			return total, nil // others were busy with it
+		case err != nil:
+			return total, fmt.Errorf("%s: %w", what, err)
+		case n == 0:
+			return total, nil
+		}
+		total += n
+		periodic.Rest(ctx, min(upkeepRest*time.Since(begun), time.Until(hurry)))
+	}
+}
+
+// ForgetJobs removes the jobs that ended long ago and all that hangs on them:
+// prompts, attempts, artifacts, events, dead letters, also open ones.
+func (u *Upkeep) ForgetJobs(ctx context.Context) (int, error) {
+	return u.transactions(ctx, "forget jobs", func(ctx context.Context, tx bun.Tx) (int, error) {
+		ids, err := models.LockJobsOver(ctx, tx, u.Keep.Jobs, jobBatch)
+		if err != nil || len(ids) == 0 {
+			return 0, err
+		}
+		if err := models.DoomObjectsOf(ctx, tx, ids); err != nil {
+			return 0, fmt.Errorf("doom their objects: %w", err)
+		}
+		return len(ids), models.DeleteJobs(ctx, tx, ids)
+	})
+}
+
+// KeepEvents makes the partitions of the months to come, drops those whose jobs
+// all ended long ago, and removes such events from the default partition. It
+// returns how many partitions and events it removed.
+func (u *Upkeep) KeepEvents(ctx context.Context) (int, error) {
+	_, err := u.transactions(ctx, "make partitions of events", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 0, models.MakeEventPartitions(ctx, tx)
+	})
+	if err != nil {
+		return 0, err
+	}
+	dropped, err := u.transactions(ctx, "drop partitions of events", u.dropPartition)
+	if err != nil {
+		return dropped, err
+	}
+	stray, err := u.transactions(ctx, "remove events", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteStrayEvents(ctx, tx, u.Keep.Events, jobBatch)
+	})
+	return dropped + stray, err
+}
+
+// partitionsLock is the advisory lock that lets one process drop partitions at a
+// time.
+const partitionsLock = 0x6576656e7473
+
+// dropPartition drops the oldest partition that may go. A retry may have opened
+// one of its jobs again, so it looks again when nobody can write.
+func (u *Upkeep) dropPartition(ctx context.Context, tx bun.Tx) (int, error) {
+	mine, err := models.TryLock(ctx, tx, partitionsLock)
+	if err != nil || !mine {
+		return 0, err
+	}
+	found, err := models.ListEventPartitionsOver(ctx, tx, u.Keep.Events)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	name := found[0]
+	if err := models.LockEventPartition(ctx, tx, name); err != nil {
+		return 0, err
+	}
+	again, err := models.ListEventPartitionsOver(ctx, tx, u.Keep.Events)
+	if err != nil || len(again) == 0 || again[0] != name {
+		return 0, err
+	}
+	return 1, models.DropEventPartition(ctx, tx, name)
+}
+
+const (
+	// hintAge is after how long a hint that could not be published is of no use:
+	// sweeps have long since done what it was for.
+	hintAge = day
+	// A pool's newest decisions are kept, and those of this time.
+	newestDecisions = 1000
+	decisionAge     = 30 * day
+	// webhookAge is how long it is kept who was told of what, and can be again.
+	webhookAge = 30 * day
+)
+
+// ForgetRest removes hints that could not be published, old scaling decisions
+// and webhooks, and workers that are over and of which no attempt tells.
+func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
+	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
+		gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
+		for _, m := range gone {
+			slog.WarnContext(ctx, "outbox message removed, nobody took it", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
+		}
+		return len(gone), err
+	})
+	if err != nil {
+		return hints, err
+	}
+	decisions, err := u.transactions(ctx, "remove scaling decisions", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteOldDecisions(ctx, tx, decisionAge, newestDecisions, rowBatch)
+	})
+	if err != nil {
+		return hints + decisions, err
+	}
+	webhooks, err := u.transactions(ctx, "remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
+	})
+	if err != nil {
+		return hints + decisions + webhooks, err
+	}
+	workers, err := u.transactions(ctx, "remove workers", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteWorkersOver(ctx, tx, u.Keep.Jobs, rowBatch)
+	})
+	return hints + decisions + webhooks + workers, err
+}

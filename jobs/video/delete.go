@@ -1,0 +1,63 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// Delete has a video shown to nobody any more, and its prompt and films deleted:
+// at once if its job is over, else once it is, which it is made to be soon. It
+// returns NOT_FOUND for what is no video of the caller's account, or was deleted.
+func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) error {
+	job, err := models.GetVideoJob(ctx, v.Reader.DB, p.AccountID, id)
+	if err != nil {
+		return apierror.Wrap(apierror.OrNotFound(err, "video"), "delete video %s", id)
+	}
+	if !job.Status.Terminal() {
+		// From here on the sweep goes on with it, whatever becomes of this process.
+		if err := models.AskVideoDeleted(ctx, v.Reader.DB, id); err != nil {
+			return fmt.Errorf("delete video %s: %w", id, err)
+		}
+	}
+	return v.finish(ctx, p, id)
+}
+
+// finish takes the next step on the way of a video that is to be deleted: its job
+// is cancelled, or, once it is over, deleted.
+func (v *Videos) finish(ctx context.Context, p jobs.Principal, id models.JobID) error {
+	job, err := v.Canceller.Cancel(ctx, p, id)
+	switch {
+	case errors.Is(err, &apierror.Error{Code: apierror.CodeConflict}): // it ended first
+	case err != nil:
+		return err
+	case !job.Status.Terminal():
+		return nil
+	}
+	_, err = v.Deleter.Delete(ctx, p, id)
+	return err
+}
+
+// videoBatch bounds what one pass of Sweep reads.
+const videoBatch = 100
+
+// Sweep goes on with the videos that were to be deleted while their jobs were not
+// over. It is safe in every process at once, and returns how many it moved on.
+func (v *Videos) Sweep(ctx context.Context) (int, error) {
+	found, err := models.ListVideosToDelete(ctx, v.Reader.DB, videoBatch)
+	if err != nil {
+		return 0, fmt.Errorf("list videos to delete: %w", err)
+	}
+	var failed error
+	for _, job := range found {
+		owner := jobs.Principal{Role: models.RoleClient, AccountID: job.AccountID, KeyID: job.CreatedBy}
+		if err := v.finish(ctx, owner, job.ID); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("delete video %s: %w", job.ID, err))
+		}
+	}
+	return len(found), failed
+}

@@ -1,0 +1,79 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// Directives calls send with what is wanted of the calling worker now, be it
+// only CONTINUE, and then with each new wish. It returns nil after a TERMINATE,
+// NOT_FOUND for a worker that is not the caller, and send's error if it fails.
+//
+// It makes a wish quick and nothing else: the answer to each heartbeat says the
+// same. Sending a CANCEL counts as its delivery.
+func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.WorkerID, send func(*jobs.Directive) error) error {
+	if err := p.RequireWorker(id); err != nil {
+		return err
+	}
+	// News of what is wanted after the first look must not be missed.
+	news, stop := newsOf(ctx, w.News, string(id))
+	defer stop()
+	var sent []jobs.Directive
+	for {
+		wanted, err := w.wanted(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, d := range wanted {
+			if slices.Contains(sent, d) {
+				continue
+			}
+			if err := w.direct(ctx, d, send); err != nil || d.Action == jobs.DirectTerminate {
+				return err
+			}
+		}
+		sent = wanted
+		if err := pause(ctx, 0, news); err != nil {
+			return err
+		}
+	}
+}
+
+// wanted is never empty.
+func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Directive, error) {
+	row, err := models.GetWanted(ctx, w.Reader.DB, id)
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "worker"), "watch worker %s", id)
+	}
+	if row.Status == models.WorkerTerminated {
+		return []jobs.Directive{{Action: jobs.DirectTerminate, Reason: "this worker is terminated"}}, nil
+	}
+	var wanted []jobs.Directive
+	if !row.CancelRequestedAt.IsZero() {
+		wanted = append(wanted, jobs.Directive{Action: jobs.DirectCancel, Reason: row.CancelReason, JobID: row.JobID})
+	}
+	if d := jobs.DrainDirective(row.Status, row.DrainReason, row.DrainDeadline.UTC()); d != nil {
+		wanted = append(wanted, *d)
+	}
+	if wanted == nil {
+		wanted = []jobs.Directive{{Action: jobs.DirectContinue}}
+	}
+	return wanted, nil
+}
+
+// direct sends one directive and notes that a cancel was delivered.
+func (w *Watcher) direct(ctx context.Context, d jobs.Directive, send func(*jobs.Directive) error) error {
+	if err := send(&d); err != nil || d.Action != jobs.DirectCancel {
+		return err
+	}
+	if err := models.DeliverCancel(ctx, w.Reader.DB, d.JobID); err != nil {
+		return fmt.Errorf("note the delivery of job %s's cancel: %w", d.JobID, err)
+	}
+	w.News.Publish(ctx, string(d.JobID))
+	return nil
+}

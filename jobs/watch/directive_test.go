@@ -1,0 +1,155 @@
+package watch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// hearing is a worker that listens.
+type hearing struct {
+	heard chan jobs.Directive
+	ended chan error
+}
+
+func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
+	t.Helper()
+	h := &hearing{heard: make(chan jobs.Directive), ended: make(chan error, 1)}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	go func() {
+		h.ended <- s.Watcher.Directives(ctx, worker, worker.WorkerID, func(d *jobs.Directive) error {
+			select {
+			case h.heard <- *d:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+	}()
+	return h
+}
+
+// next is sooner than the look that needs no news.
+func (h *hearing) next(t *testing.T) jobs.Directive {
+	t.Helper()
+	clock := testrun.StartQuietClock()
+	d := testrun.Receive(t, "a directive", h.heard)
+	require.Less(t, clock.Elapsed(), 4*time.Second)
+	return d
+}
+
+func TestDirectives(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellABusyWorkerOfACancelAndNoteIt", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := jobstest.Leased(t)
+		h := hear(t, s, worker)
+		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+
+		require.NoError(t, err)
+		require.Equal(t, jobs.Directive{Action: jobs.DirectCancel, JobID: job.ID}, h.next(t))
+		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		require.NoError(t, err)
+		testrun.Eventually(t, "the delivery of the cancellation is noted", func() bool { return !s.Reload(t, job.ID).CancelDeliveredAt.IsZero() })
+		require.Equal(t, models.JobCancelled, s.Reload(t, job.ID).Status)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("BeginWithWhatIsWantedAlready", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, _ := jobstest.Leased(t)
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+		_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
+		require.NoError(t, err)
+
+		h := hear(t, s, worker)
+
+		require.Equal(t, jobs.DirectCancel, h.next(t).Action)
+		drain := h.next(t)
+		require.Equal(t, jobs.DirectDrain, drain.Action)
+		require.WithinDuration(t, time.Now().Add(time.Minute), drain.Deadline, 30*time.Second)
+	})
+
+	t.Run("FindWhatNoNewsToldOf", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, _ := jobstest.Leased(t)
+		h := hear(t, s, worker)
+		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+
+		_, err := s.DB.NewRaw("UPDATE jobs SET cancel_requested_at = clock_timestamp() WHERE id = ?", job.ID).Exec(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, jobs.DirectCancel, (<-h.heard).Action)
+	})
+
+	for name, act := range map[string]func(s *jobstest.Stack, id models.WorkerID) error{
+		"DrainWorker": func(s *jobstest.Stack, id models.WorkerID) error {
+			_, err := s.Fleet.DrainWorker(context.Background(), s.Admin, id, time.Minute)
+			return err
+		},
+		"PreemptWorker": func(s *jobstest.Stack, id models.WorkerID) error {
+			s.Fleet.Providers["static"] = obedient{}
+			_, err := s.Fleet.PreemptWorker(context.Background(), s.Admin, id, time.Minute)
+			return err
+		},
+	} {
+		t.Run("TellAnIdleWorkerOf"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			worker := s.Worker(t, "one")
+			h := hear(t, s, worker)
+			require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+
+			require.NoError(t, act(s, worker.WorkerID))
+
+			require.Equal(t, jobs.DirectDrain, h.next(t).Action)
+		})
+	}
+
+	t.Run("EndWithTheWorker", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, _ := jobstest.Leased(t)
+		h := hear(t, s, worker)
+		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+
+		_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
+
+		require.NoError(t, err)
+		require.Equal(t, jobs.DirectTerminate, h.next(t).Action)
+		require.NoError(t, <-h.ended)
+	})
+
+	t.Run("AreForTheWorkerItselfOnly", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		one, other := s.Worker(t, "one"), s.Worker(t, "other")
+		refused := func(p jobs.Principal) error {
+			return s.Watcher.Directives(t.Context(), p, one.WorkerID, func(*jobs.Directive) error { return nil })
+		}
+
+		jobstest.RequireCode(t, refused(other), apierror.CodeNotFound)
+		jobstest.RequireCode(t, refused(s.Enrolment), apierror.CodeForbidden)
+	})
+}
+
+// obedient is a provider whose machines take a notice.
+type obedient struct{ jobs.Provider }
+
+func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }

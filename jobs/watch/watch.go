@@ -1,0 +1,98 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+)
+
+// Watcher follows jobs, and what is wanted of workers, live.
+type Watcher struct {
+	Reader *query.Reader
+	News   jobs.News
+
+	mu      sync.Mutex
+	events  *eventReader // there while somebody follows a job's events
+	changes *changeFeed  // there while somebody follows changes
+}
+
+const (
+	minWatchEvery = 50 * time.Millisecond
+	maxWatchEvery = time.Minute
+	// lookEvery is how often a follower looks without news, since news may be
+	// lost.
+	lookEvery = 5 * time.Second
+)
+
+// Job calls send with the job as it is now, then whenever it changed, at most
+// once in every interval (50 ms to a minute), and returns nil after it was sent
+// in a terminal status. It returns NOT_FOUND for a job that the caller may not
+// see, and send's error if it fails.
+func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, every time.Duration, send func(*models.Job) error) error {
+	if every < minWatchEvery || every > maxWatchEvery {
+		return apierror.Invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
+	}
+	// News of what changes after the first look must not be missed.
+	news, stop := newsOf(ctx, w.News, string(id))
+	defer stop()
+	var sent *models.Job
+	for {
+		job, err := w.Reader.Job(ctx, p, id)
+		if err != nil {
+			return err
+		}
+		if sent == nil || changed(sent, job) {
+			if err := send(job); err != nil {
+				return err
+			}
+			sent = job
+		}
+		if job.Status.Terminal() {
+			return nil
+		}
+		if err := pause(ctx, every, news); err != nil {
+			return err
+		}
+	}
+}
+
+// newsOf returns a channel that holds a value whenever there was news since it was
+// last read, and a function that ends it.
+func newsOf(ctx context.Context, from jobs.News, id string) (news <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, from.Subscribe(ctx, id, func() {
+		select {
+		case c <- struct{}{}:
+		default: // there is news to read already
+		}
+	})
+}
+
+func changed(a, b *models.Job) bool {
+	return a.Status != b.Status || a.EventSeq != b.EventSeq || !a.Progress.UpdatedAt.Equal(b.Progress.UpdatedAt) ||
+		!a.CancelDeliveredAt.Equal(b.CancelDeliveredAt)
+}
+
+// pause waits out the interval and then for news.
+func pause(ctx context.Context, every time.Duration, news <-chan struct{}) error {
+	for _, event := range []struct {
+		news  <-chan struct{}
+		after time.Duration
+	}{{nil, every}, {news, lookEvery}} {
+		timer := time.NewTimer(event.after)
+		select {
+		case <-event.news:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Post is one signed POST.
+type Post struct {
+	URL string
+	// ID is the event's: the same at every try.
+	ID models.WebhookEventID
+	// At is when it is sent, by PostgreSQL's clock.
+	At   time.Time
+	Body []byte
+	// Secrets sign it, each by itself.
+	Secrets [][]byte
+}
+
+// Answer is what came of it.
+type Answer struct {
+	// StatusCode is 0 if there was no answer.
+	StatusCode int
+	// Error says for the receiver's owner what went wrong; empty if nothing did.
+	Error string
+	// RetryAfter is what the receiver asked for, from 0 to 24 hours.
+	RetryAfter time.Duration
+	Duration   time.Duration
+}
+
+// status is nil if there was no answer.
+func (a Answer) status() *int {
+	if a.StatusCode == 0 {
+		return nil
+	}
+	return &a.StatusCode
+}
+
+// Poster sends what may lead anywhere.
+type Poster interface {
+	Send(ctx context.Context, post Post) Answer
+}
+
+// Deliverer sends webhooks. Any number of processes do: a delivery is claimed in
+// PostgreSQL, and one whose process died is due again when its claim runs out.
+type Deliverer struct {
+	DB     *bun.DB
+	Reader *query.Reader
+	Sender Poster
+	// PublicURL is where the receivers of webhooks reach this server: the links in
+	// them lead there.
+	PublicURL string
+
+	wake chan struct{}
+}
+
+// NewDeliverer makes a deliverer.
+func NewDeliverer(db *bun.DB, reader *query.Reader, sender Poster, publicURL string) *Deliverer {
+	return &Deliverer{db, reader, sender, publicURL, make(chan struct{}, 1)}
+}
+
+const (
+	// deliverySlots is how many tries a process has under way. They wait most of
+	// the time, and hold no connection to PostgreSQL meanwhile.
+	deliverySlots = 128
+	// deliveryClaim is longer than a try takes.
+	deliveryClaim = 45 * time.Second
+	// deliverEvery is how often a process looks for what is due.
+	deliverEvery = time.Second
+	// deliverDrain is how long tries may take to end when the process does.
+	deliverDrain = 5 * time.Second
+)
+
+// An endpoint that fails is tried by one at a time, so that its timeouts hold up
+// few slots; and all of an account's have no more than a part of them.
+var webhookBounds = models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}
+
+// Wake has Run look for what is due now.
+func (d *Deliverer) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers what is due until ctx ends; then it lets tries finish.
+func (d *Deliverer) Run(ctx context.Context) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(deliverDrain, cut) })()
+	var tries sync.WaitGroup
+	defer tries.Wait()
+	busy := make(chan struct{}, deliverySlots)
+	log := periodic.Log{Name: "deliver webhooks"}
+	for ctx.Err() == nil {
+		claimed, err := d.claim(work, deliverySlots-len(busy))
+		log.Note(ctx, err)
+		for _, delivery := range claimed {
+			busy <- struct{}{}
+			tries.Go(func() {
+				d.report(work, d.deliver(work, delivery))
+				<-busy
+				d.Wake() // its endpoint may have more
+			})
+		}
+		select {
+		case <-d.wake:
+		case <-time.After(deliverEvery):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// Pass delivers what is due now, once, and returns how many deliveries it tried.
+func (d *Deliverer) Pass(ctx context.Context) (int, error) {
+	claimed, err := d.claim(ctx, deliverySlots)
+	if err != nil {
+		return 0, err
+	}
+	errs := make([]error, len(claimed))
+	var tries sync.WaitGroup
+	for i, delivery := range claimed {
+		tries.Go(func() { errs[i] = d.deliver(ctx, delivery) })
+	}
+	tries.Wait()
+	return len(claimed), errors.Join(errs...)
+}
+
+func (d *Deliverer) claim(ctx context.Context, slots int) ([]*models.ClaimedDelivery, error) {
+	if slots == 0 {
+		return nil, nil
+	}
+	claimed, err := models.ClaimDeliveries(ctx, d.DB, webhookBounds, slots, deliveryClaim)
+	return claimed, apierror.Wrap(err, "claim webhook deliveries")
+}
+
+// report logs what failed of ours. The delivery is due again when its claim runs
+// out.
+func (d *Deliverer) report(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		slog.ErrorContext(ctx, "webhook delivery could not be tried", "error", err)
+	}
+}
+
+// deliver tries a claimed delivery once, and writes what came of it.
+func (d *Deliverer) deliver(ctx context.Context, c *models.ClaimedDelivery) error {
+	err := d.try(ctx, c)
+	return apierror.Wrap(err, "deliver %s", c.ID)
+}
+
+func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
+	endpoint, err := models.GetWebhookEndpoint(ctx, d.DB, c.EndpointID)
+	if err != nil {
+		return err
+	}
+	event, job, err := models.GetEventJob(ctx, d.DB, c.EventID)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return err
+	case !endpoint.DeletedAt.IsZero():
+		return d.giveUp(ctx, c, reasonDeleted)
+	case endpoint.Disabled():
+		return d.giveUp(ctx, c, reasonDisabled)
+	case err != nil:
+		return d.giveUp(ctx, c, "The job was deleted.")
+	}
+	post := Post{URL: c.URL, ID: c.EventID, At: c.Now}
+	if post.Body, err = d.webhookBody(ctx, &c.WebhookDelivery, endpoint.Format, event, job); err != nil {
+		return fmt.Errorf("make the body: %w", err)
+	}
+	if post.Secrets, err = openSecrets(d.Reader.Sealer, endpoint, c.Now); err != nil {
+		return fmt.Errorf("open the secrets of %s: %w", endpoint.ID, err)
+	}
+	answer := d.Sender.Send(ctx, post)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return d.settle(ctx, c, answer)
+}
+
+const (
+	reasonDeleted  = "The endpoint was deleted."
+	reasonDisabled = "The endpoint was disabled."
+)
+
+// giveUp ends a delivery without a try.
+func (d *Deliverer) giveUp(ctx context.Context, c *models.ClaimedDelivery, why string) error {
+	return jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
+		if err != nil || !delivery.ClaimedUntil.Equal(c.ClaimedUntil) {
+			return orGone(err)
+		}
+		delivery.LastError = why
+		end(delivery)
+		return models.UpdateWebhookDelivery(ctx, tx, delivery, 0)
+	})
+}
+
+// end makes a delivery be over: one that was sent again after it had been
+// delivered stays so.
+func end(delivery *models.WebhookDelivery) {
+	delivery.State, delivery.Once, delivery.ClaimedUntil = models.DeliveryGivenUp, false, time.Time{}
+	if delivery.Delivered() {
+		delivery.State = models.DeliveryDelivered
+	}
+}
+
+// orGone makes nothing of a row that went with its job.
+func orGone(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// settle writes a try, and what it means for its delivery and its endpoint.
+func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answer Answer) error {
+	disabled := ""
+	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if disabled, err = judgeEndpoint(ctx, tx, c.EndpointID, answer); err != nil {
+			return fmt.Errorf("judge endpoint %s: %w", c.EndpointID, err)
+		}
+		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
+		if err != nil {
+			return orGone(err)
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		wait := tried(delivery, c, answer, now, disabled != "" || answer.StatusCode == statusGone)
+		try := &models.WebhookTry{
+			DeliveryID: c.ID, TryNo: delivery.Tries, At: c.Now,
+			StatusCode: answer.status(), Error: answer.Error, DurationMS: int(answer.Duration.Milliseconds()),
+		}
+		if err := models.InsertWebhookTry(ctx, tx, try); err != nil {
+			return fmt.Errorf("write the try: %w", err)
+		}
+		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, wait); err != nil || disabled == "" {
+			return err
+		}
+		_, err = models.GiveUpDeliveries(ctx, tx, c.EndpointID, reasonDisabled, webhookGiveUpMost)
+		return err
+	})
+	if err == nil && disabled != "" {
+		slog.WarnContext(ctx, "webhook endpoint disabled", "endpoint", c.EndpointID, "account", c.AccountID, "reason", disabled)
+	}
+	return err
+}
+
+// tried counts a try on its locked delivery, and returns how long to wait for the
+// next if there is one. A process whose claim ran out may still bring the news
+// that it was delivered, but decides nothing else.
+func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer Answer, now time.Time, last bool) (wait time.Duration) {
+	mine := delivery.ClaimedUntil.Equal(c.ClaimedUntil) && delivery.State == models.DeliveryPending
+	delivery.Tries++
+	if delivery.FirstTryAt.IsZero() {
+		delivery.FirstTryAt = c.Now
+	}
+	if answer.Error != "" && !mine {
+		return 0
+	}
+	delivery.LastStatusCode, delivery.LastError = answer.status(), answer.Error
+	if answer.Error == "" {
+		if !delivery.Delivered() {
+			delivery.DeliveredAt = now
+		}
+		end(delivery)
+		return 0
+	}
+	wait, more := planRetry(delivery.Tries, now.Sub(delivery.FirstTryAt), answer.RetryAfter, 2*rand.Float64()-1)
+	if last || delivery.Once || !more {
+		end(delivery)
+		return 0
+	}
+	delivery.ClaimedUntil = time.Time{}
+	return wait
+}
+
+// judgeEndpoint keeps account of how an endpoint is doing, and disables one that is gone
+// or has failed for long; it returns why.
+func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, answer Answer) (why string, err error) {
+	if answer.Error == "" {
+		return "", models.PraiseWebhookEndpoint(ctx, tx, id)
+	}
+	endpoint, failing, err := models.BlameWebhookEndpoint(ctx, tx, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil // it is the account's own, for callbacks
+	}
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case answer.StatusCode == statusGone:
+		why = "It answered 410 Gone."
+	case exhausted(endpoint.FailedTries, failing):
+		why = fmt.Sprintf("All of its %d tries failed for %.0f hours; the last: %s", endpoint.FailedTries, failing.Hours(), answer.Error)
+	default:
+		return "", nil
+	}
+	err = models.DisableWebhookEndpoint(ctx, tx, id, why)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil // somebody else did
+	}
+	return why, err
+}

@@ -1,0 +1,228 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Endpoints is what an account says about where it wants to hear of its jobs'
+// ends. Reader has what came of it.
+type Endpoints struct {
+	DB     *bun.DB
+	Sealer *seal.Sealer
+	// Outbound is which URLs may be called.
+	Outbound outbound.Policy
+}
+
+const (
+	// webhookOverlap is how long a secret signs after another took its place.
+	webhookOverlap = 24 * time.Hour
+	// maxWebhookEndpoints bounds what each end of a job has to write.
+	maxWebhookEndpoints = 20
+)
+
+// CreateEndpoint has the account's jobs' ends be told to a URL, and returns the
+// endpoint with its secret, which is shown only now. No events are all of the
+// format's. It returns INVALID_INPUT (url, events), or CONFLICT if the account
+// has as many as it may have.
+func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	if err := jobs.ValidCallback(w.Outbound, "url", url); err != nil {
+		return nil, "", err
+	}
+	events, err := validEvents(format, events)
+	if err != nil {
+		return nil, "", err
+	}
+	endpoint, secret, err := jobs.NewEndpoint(w.Sealer, p.AccountID, url, format, events)
+	if err != nil {
+		return nil, "", err
+	}
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
+			return err
+		}
+		n, err := models.CountWebhookEndpoints(ctx, tx, p.AccountID)
+		if err != nil {
+			return err
+		}
+		if n >= maxWebhookEndpoints {
+			return apierror.Conflict("This account has %d webhook endpoints, as many as it may have: delete one first.", n)
+		}
+		return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+	})
+	if err != nil {
+		return nil, "", apierror.Wrap(err, "create a webhook endpoint")
+	}
+	return endpoint, secret, nil
+}
+
+func validEvents(format models.WebhookFormat, events []string) ([]string, error) {
+	all := jobs.WebhookEvents[format]
+	if len(events) == 0 {
+		return all, nil
+	}
+	for _, event := range events {
+		if !slices.Contains(all, event) {
+			return nil, apierror.Invalid("events", "events of the format %s are %s; there is no %q.", format, strings.Join(all, ", "), text.Clip(event, 64))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(events))), nil
+}
+
+// openSecrets returns what signs for an endpoint now, the newest first.
+func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) ([][]byte, error) {
+	secret, err := sealer.Open(seal.Sealed{Ciphertext: e.Secret, WrappedKey: e.SecretKey}, []byte(e.ID))
+	if err != nil {
+		return nil, err
+	}
+	if !e.OldSecretUntil.After(now) {
+		return [][]byte{secret}, nil
+	}
+	old, err := sealer.Open(seal.Sealed{Ciphertext: e.OldSecret, WrappedKey: e.OldSecretKey}, []byte(e.ID))
+	return [][]byte{secret, old}, err
+}
+
+// RotateSecret gives an endpoint a new secret, which is shown only now; the old
+// one signs too for 24 hours. Only the endpoint's own account may.
+func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string, error) {
+	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
+		return nil, "", err
+	}
+	if endpoint.AccountID != p.AccountID {
+		return nil, "", apierror.Forbidden("This endpoint is another account's: only a key of that account is shown its secret.")
+	}
+	secret, sealed, err := jobs.NewWebhookSecret(w.Sealer, id)
+	if err != nil {
+		return nil, "", err
+	}
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		return apierror.OrNotFound(models.RotateWebhookSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap), "webhook endpoint")
+	})
+	return endpoint, secret, apierror.Wrap(err, "rotate the secret of %s", id)
+}
+
+// RotateAccountSecret makes the secret that signs the callbacks of the account's
+// jobs anew, and returns it; the old one signs too for 24 hours.
+func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (secret string, err error) {
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
+			return err
+		}
+		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
+		if errors.Is(err, sql.ErrNoRows) {
+			endpoint, secret, err = jobs.NewEndpoint(w.Sealer, p.AccountID, "", models.FormatStandard, jobs.WebhookEvents[models.FormatStandard])
+			if err != nil {
+				return err
+			}
+			return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+		}
+		if err != nil {
+			return err
+		}
+		made, sealed, err := jobs.NewWebhookSecret(w.Sealer, endpoint.ID)
+		if err != nil {
+			return err
+		}
+		secret = made
+		return models.RotateWebhookSecret(ctx, tx, endpoint.ID, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap)
+	})
+	return secret, apierror.Wrap(err, "rotate the secret of callbacks")
+}
+
+// DeleteEndpoint ends that an endpoint is told anything, and forgets its secrets.
+// What was on its way is given up.
+func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) error {
+	seen, err := query.VisibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
+		return err
+	}
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.DeleteWebhookEndpoint(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "webhook endpoint")
+		}
+		if err := p.AuditOf(ctx, tx, "deleteWebhookEndpoint", seen.AccountID, string(id), jobs.Payload{}); err != nil {
+			return err
+		}
+		_, err := models.GiveUpDeliveries(ctx, tx, id, reasonDeleted, webhookGiveUpMost)
+		return err
+	})
+	return apierror.Wrap(err, "delete webhook endpoint %s", id)
+}
+
+// EnableEndpoint has an endpoint be told again that was disabled.
+func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
+	if err != nil {
+		return nil, err
+	}
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.EnableWebhookEndpoint(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "webhook endpoint")
+		}
+		if err := p.AuditOf(ctx, tx, "enableWebhookEndpoint", endpoint.AccountID, string(id), jobs.Payload{}); err != nil {
+			return err
+		}
+		var err error
+		endpoint, err = models.GetWebhookEndpoint(ctx, tx, id)
+		return err
+	})
+	return endpoint, apierror.Wrap(err, "enable webhook endpoint %s", id)
+}
+
+// Redeliver sends a delivery once more, whatever came of it before. It returns
+// CONFLICT if its endpoint is deleted or disabled, or its job deleted.
+func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+	seen, err := query.VisibleDelivery(ctx, w.DB, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var delivery *models.WebhookDelivery
+	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		endpoint, err := models.LockWebhookEndpoint(ctx, tx, seen.EndpointID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !endpoint.DeletedAt.IsZero():
+			return apierror.Conflict("The endpoint of this delivery was deleted.")
+		case endpoint.Disabled():
+			return apierror.Conflict("The endpoint of this delivery is disabled: enable it first (enableWebhookEndpoint).")
+		}
+		if _, _, err := models.GetEventJob(ctx, tx, seen.EventID); errors.Is(err, sql.ErrNoRows) {
+			return apierror.Conflict("The job of this delivery was deleted.")
+		} else if err != nil {
+			return err
+		}
+		if delivery, err = models.LockWebhookDelivery(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "webhook delivery")
+		}
+		if delivery.State != models.DeliveryPending {
+			delivery.State, delivery.Once = models.DeliveryPending, true
+		}
+		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, 0); err != nil {
+			return err
+		}
+		if err := p.AuditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), jobs.Payload{"endpoint": endpoint.ID}); err != nil {
+			return err
+		}
+		return models.InsertOutbox(ctx, tx, jobs.WebhookDueMessage(delivery.EventID))
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "redeliver %s", id)
+	}
+	return delivery, nil
+}

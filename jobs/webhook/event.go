@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+)
+
+// resultLinkTTL is how long the links in a webhook's body are good.
+const resultLinkTTL = 24 * time.Hour
+
+// webhookBody is what a delivery sends. It is the same at each try, but for the
+// signatures of its links, which are good from then on.
+func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+	if event.Type == models.WebhookTest {
+		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
+	}
+	if format == models.FormatOpenAI {
+		return json.Marshal(openAIEvent{
+			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
+		})
+	}
+	summaries, err := d.Reader.Summarize(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(standardEvent{
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
+		Data: endedJob{Summary: summaries[0], Account: event.AccountID, Run: event.Run},
+	})
+}
+
+// standardEvent is the body of a Standard Webhook.
+type standardEvent struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      endedJob  `json:"data"`
+}
+
+// testEvent is the body of a test, in either format.
+type testEvent struct {
+	Type      string         `json:"type"`
+	Timestamp time.Time      `json:"timestamp"`
+	Data      testedEndpoint `json:"data"`
+}
+
+type testedEndpoint struct {
+	ID      models.WebhookEndpointID `json:"id"`
+	Account models.AccountID         `json:"account"`
+}
+
+// endedJob is a job as REST shows it, and whose run it was.
+type endedJob struct {
+	*query.Summary
+	Account models.AccountID `json:"account"`
+	Run     int              `json:"run"`
+}
+
+// openAIEvent is the body of one of OpenAI's webhooks.
+type openAIEvent struct {
+	ID        models.WebhookEventID `json:"id"`
+	Object    string                `json:"object"`
+	CreatedAt int64                 `json:"created_at"`
+	Type      string                `json:"type"`
+	Data      openAIVideo           `json:"data"`
+}
+
+type openAIVideo struct {
+	ID string `json:"id"`
+}

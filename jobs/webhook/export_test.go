@@ -1,0 +1,4 @@
+package webhook
+
+// PlanRetry is when to try a delivery again.
+var PlanRetry = planRetry

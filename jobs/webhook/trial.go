@@ -1,0 +1,68 @@
+package webhook
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Test has an endpoint be sent a signed webhook.test, as all else is sent, but in
+// one try. It returns CONFLICT if the endpoint is disabled, or while another test
+// of it is on its way.
+func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookDelivery, error) {
+	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
+		return nil, err
+	}
+	var delivery *models.WebhookDelivery
+	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		endpoint, err := models.LockWebhookEndpoint(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		switch pending, err := models.HasPendingTest(ctx, tx, id); {
+		case err != nil:
+			return err
+		case !endpoint.DeletedAt.IsZero():
+			return apierror.NotFound("webhook endpoint")
+		case endpoint.Disabled():
+			return apierror.Conflict("This endpoint is disabled: enable it first (enableWebhookEndpoint).")
+		case pending:
+			return apierror.Conflict("A test of this endpoint is on its way: webhookDeliveries shows what comes of it.")
+		}
+		if delivery, err = writeTest(ctx, tx, endpoint); err != nil {
+			return err
+		}
+		return p.AuditOf(ctx, tx, "sendTestWebhook", endpoint.AccountID, string(id), jobs.Payload{})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "test webhook endpoint %s", id)
+	}
+	return delivery, nil
+}
+
+// writeTest writes a test's event and delivery, and who is to hear of them.
+func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint) (*models.WebhookDelivery, error) {
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	event := &models.WebhookEvent{ID: models.NewWebhookEventID(), AccountID: endpoint.AccountID, Type: models.WebhookTest, CreatedAt: now}
+	if err := models.InsertWebhookEvents(ctx, tx, []*models.WebhookEvent{event}); err != nil {
+		return nil, err
+	}
+	delivery := &models.WebhookDelivery{
+		ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: endpoint.ID, AccountID: endpoint.AccountID,
+		JobID: models.NewJobID(), Event: models.WebhookTest, URL: endpoint.URL, Once: true,
+	}
+	if err := models.InsertWebhookDeliveries(ctx, tx, []*models.WebhookDelivery{delivery}); err != nil {
+		return nil, err
+	}
+	if delivery, err = models.GetWebhookDelivery(ctx, tx, delivery.ID); err != nil {
+		return nil, err
+	}
+	return delivery, models.InsertOutbox(ctx, tx, jobs.WebhookDueMessage(event.ID))
+}
