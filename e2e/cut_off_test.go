@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -119,7 +120,7 @@ func (s *servers) secrets() string { return filepath.Join(s.dir, "secrets.json")
 // key makes a key of a role.
 func (s *servers) key(t *testing.T, role models.Role) string {
 	t.Helper()
-	_, key, err := (&jobs.Keys{DB: s.db}).Create(t.Context(), jobs.Host, jobs.NewKey{AccountID: s.account, Role: role, Name: "test"})
+	_, key, err := (&auth.Keys{DB: s.db}).Create(t.Context(), jobs.Host, auth.NewKey{AccountID: s.account, Role: role, Name: "test"})
 	require.NoError(t, err)
 	return key
 }

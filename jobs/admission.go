@@ -42,18 +42,6 @@ const (
 	TokenHeld
 )
 
-// Meter is told what operators measure of admission and estimates.
-type Meter interface {
-	// Refused counts a submit that was refused with RATE_LIMITED,
-	// QUOTA_EXCEEDED or OVERLOADED.
-	Refused(code apierror.Code, tier models.Tier)
-	// Waited compares how long a job was predicted to wait and did, in seconds.
-	Waited(tier models.Tier, predicted, waited float64)
-	// Completed compares how long after its submit a job was predicted to be
-	// complete and was, in seconds.
-	Completed(tier models.Tier, predicted, took float64)
-}
-
 // Admission decides which submits come in now: by their account's rate, and by
 // how long they would wait. What it does not have it does not ask.
 type Admission struct {

@@ -76,6 +76,9 @@ func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue, m
 	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Group[*search]{Eager: true}}
 }
 
+// maxRequestIDRunes bounds the id by which a repeated lease call is known.
+const maxRequestIDRunes = 255
+
 // LeaseCall is a worker's request for a job.
 type LeaseCall struct {
 	WorkerID  models.WorkerID
@@ -95,8 +98,8 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 	if call.Wait < 0 || call.Wait > MaxLeaseWait {
 		return nil, nil, apierror.Invalid("waitSeconds", "waitSeconds must be from 0 to %.0f.", MaxLeaseWait.Seconds())
 	}
-	if !text.Valid(call.RequestID, 0, maxKeyRunes) {
-		return nil, nil, apierror.Invalid("requestId", "requestId may have %d printable characters.", maxKeyRunes)
+	if !text.Valid(call.RequestID, 0, maxRequestIDRunes) {
+		return nil, nil, apierror.Invalid("requestId", "requestId may have %d printable characters.", maxRequestIDRunes)
 	}
 	if err := l.Catalogue.Known("warmModels", call.Warm); err != nil {
 		return nil, nil, err

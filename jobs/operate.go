@@ -1,7 +1,13 @@
 package jobs
 
 import (
+	"context"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
 
@@ -11,4 +17,74 @@ type Operator struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *catalogue.Catalogue
+}
+
+// Monitor writes down what an operator is about to do to the messages in Redis, by
+// asynqmon: it is not done unless this returns nil. The path is one of asynqmon's,
+// as it is sent; it names a queue, and a message or all of a state.
+func (o *Operator) Monitor(ctx context.Context, p Principal, method, path string) error {
+	if err := p.RequireOperator(); err != nil {
+		return err
+	}
+	if !text.Valid(path, 1, MaxTargetRunes) {
+		return apierror.Invalid("path", "The path may have %d printable characters: nothing was done.", MaxTargetRunes)
+	}
+	return p.Audit(ctx, o.DB, "asynqmon", path, Payload{"method": text.Clip(method, 16)})
+}
+
+// maxPauseReason bounds the reason of a pause, in characters.
+const maxPauseReason = 200
+
+// PauseQueue stops giving workers the jobs of a lane, or of one model in it. Jobs
+// that run continue, and new ones are accepted. The reason is shown to operators;
+// it may be "".
+func (o *Operator) PauseQueue(ctx context.Context, p Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
+	}
+	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model, Paused: true, Reason: reason})
+}
+
+// ResumeQueue ends the pause of a lane, or of one model in it. It returns CONFLICT
+// for a model whose lane is paused as a whole; a model that is paused by itself
+// stays so when its lane is resumed.
+func (o *Operator) ResumeQueue(ctx context.Context, p Principal, lane models.Tier, model string) (*models.QueueCount, error) {
+	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model})
+}
+
+func (o *Operator) setPause(ctx context.Context, p Principal, pause *models.QueuePause) (*models.QueueCount, error) {
+	if err := p.RequireOperator(); err != nil {
+		return nil, err
+	}
+	if _, known := Policies[pause.Lane]; !known {
+		return nil, apierror.Invalid("tier", "There is no such tier.")
+	}
+	if pause.Model != "" {
+		if _, err := o.Catalogue.Model(pause.Model); err != nil {
+			return nil, err
+		}
+	}
+	pause.ChangedBy = string(p.KeyID)
+	action, more := "resumeQueue", Payload{"model": pause.Model}
+	if pause.Paused {
+		action, more["reason"] = "pauseQueue", pause.Reason
+	}
+	err := InTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.SetQueuePause(ctx, tx, pause); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, action, string(pause.Lane), more)
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "%s %s %s", action, pause.Lane, pause.Model)
+	}
+	count, err := models.CountQueue(ctx, o.DB, pause.Lane, pause.Model)
+	if err != nil {
+		return nil, apierror.Wrap(err, "count the queue %s %s", pause.Lane, pause.Model)
+	}
+	if !pause.Paused && count.Paused() {
+		return nil, apierror.Conflict("The whole lane is paused: resume it without naming a model.")
+	}
+	o.Notifier.Waiters.Look()
+	return count, nil
 }

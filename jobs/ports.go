@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
@@ -156,4 +157,16 @@ type Provider interface {
 	// Reclaimed tells whether the provider itself took the instance away, and it
 	// did not end by itself. Of one that is long gone it may say no.
 	Reclaimed(ctx context.Context, instanceID string) (bool, error)
+}
+
+// Meter is told what operators measure of admission and estimates.
+type Meter interface {
+	// Refused counts a submit that was refused with RATE_LIMITED,
+	// QUOTA_EXCEEDED or OVERLOADED.
+	Refused(code apierror.Code, tier models.Tier)
+	// Waited compares how long a job was predicted to wait and did, in seconds.
+	Waited(tier models.Tier, predicted, waited float64)
+	// Completed compares how long after its submit a job was predicted to be
+	// complete and was, in seconds.
+	Completed(tier models.Tier, predicted, took float64)
 }

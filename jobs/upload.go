@@ -3,16 +3,13 @@ package jobs
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"mime"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -22,12 +19,12 @@ import (
 	"github.com/samber/lo"
 )
 
-// UploadTTL is how long a link to upload to is good for.
-const UploadTTL = time.Hour
-
 // maxUploads bounds the keys of one attempt: a checkpoint each ten seconds for
 // five hours is 1,800.
 const maxUploads = 4000
+
+// maxArtifactMetadata bounds an artifact's metadata, in bytes.
+const maxArtifactMetadata = 16 << 10
 
 // uploadRule is what may be uploaded as one type of artifact.
 type uploadRule struct {
@@ -104,14 +101,6 @@ func (r UploadRequest) valid() error {
 	return nil
 }
 
-func validChecksum(checksum string) error {
-	// The decoder skips line breaks, which the store's own text never has.
-	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
-		return apierror.Invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
-	}
-	return nil
-}
-
 // Our folders in the bucket, which may hold other people's too; inputsFolder is
 // the third.
 const (
@@ -149,7 +138,7 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
 		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
 	}
-	metadata, err := strictjson.ReadStored("metadata", o.Metadata, maxMetadataBytes)
+	metadata, err := strictjson.ReadStored("metadata", o.Metadata, maxArtifactMetadata)
 	if err != nil {
 		return nil, err
 	}
@@ -221,16 +210,6 @@ func (h *Holder) lostOr(ctx context.Context, p Principal, f Fence, refused error
 		return lost
 	}
 	return refused
-}
-
-// StoreAway is how a store that cannot be asked is told to a caller.
-func StoreAway(ctx context.Context, err error) *apierror.Error {
-	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
-	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")
-}
-
-func mismatch(format string, args ...any) *apierror.Error {
-	return &apierror.Error{Code: apierror.CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
 }
 
 // keep has a verified artifact written, or finds it if it was written before. It
