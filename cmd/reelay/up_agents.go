@@ -57,7 +57,7 @@ func openAgents(data, endpoint string, keys credentials, roster *roster) (*local
 func (a *localAgents) stop() {
 	over, end := context.WithCancel(context.Background())
 	end()
-	a.provider.Run(over)
+	_ = a.provider.Run(over)
 }
 
 // close ends the service for other processes.

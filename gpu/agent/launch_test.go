@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -64,7 +63,7 @@ func TestLaunch(t *testing.T) {
 		config := Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: t.TempDir(),
 			Runtimes: []RuntimeCommand{{Name: "test", Command: []string{self, "runtime"}}},
-			Notices:  notices, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Notices:  notices, Log: slog.New(slog.DiscardHandler),
 		}
 
 		go func() { ended <- Run(t.Context(), config) }()
