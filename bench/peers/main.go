@@ -1,4 +1,4 @@
-// Command bench-peers does the work of one measurement of `reelay bench` with
+// Command bench-peers does the work of one measurement of the benchmark with
 // another queue, and prints what came out as JSON. It finds the stores by
 // PEERS_DATABASE_URL, PEERS_REDIS_URL and PEERS_FAKTORY.
 package main

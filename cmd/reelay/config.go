@@ -54,8 +54,8 @@ type config struct {
 	metricsOpen bool
 	// userShare is jobs.Submitter's.
 	userShare int
-	// benchModels adds the models that only measurements use to the catalogue.
-	benchModels bool
+	// models is a folder of models besides those that come with Reelay.
+	models string
 }
 
 // readConfig reads the environment. It does not check: flags may still change
@@ -78,6 +78,7 @@ func readConfig() config {
 
 		tls:         tlsFiles{cert: env("REELAY_TLS_CERT", ""), key: env("REELAY_TLS_KEY", "")},
 		videoModels: env("REELAY_VIDEO_MODELS", ""),
+		models:      env("REELAY_MODELS", ""),
 	}
 }
 
@@ -146,7 +147,7 @@ func (c *config) check() error {
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{
-		"REELAY_OUTBOUND_LOOPBACK": &c.outbound.AllowLoopback, "REELAY_METRICS_OPEN": &c.metricsOpen, "REELAY_BENCH_MODELS": &c.benchModels,
+		"REELAY_OUTBOUND_LOOPBACK": &c.outbound.AllowLoopback, "REELAY_METRICS_OPEN": &c.metricsOpen,
 	} {
 		value := env(name, "false")
 		if value != "true" && value != "false" {
@@ -154,7 +155,7 @@ func (c *config) check() error {
 		}
 		*is = value == "true"
 	}
-	wrong = append(wrong, c.tls.check(), c.checkVideoModels())
+	wrong = append(wrong, c.tls.check(), c.checkModels())
 	// These hold passwords: they are named, not shown.
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
@@ -170,13 +171,14 @@ func (c *config) check() error {
 	return errors.Join(wrong...)
 }
 
-// checkVideoModels reads the names of models as the API will.
-func (c *config) checkVideoModels() error {
+// checkModels reads the models, and their names in the Videos API, as the servers
+// will.
+func (c *config) checkModels() error {
 	catalogue, err := c.catalogue()
-	if err == nil {
-		_, err = videos.ReadModels(c.videoModels, catalogue)
-	}
 	if err != nil {
+		return fmt.Errorf("REELAY_MODELS is %q: it must be a folder with a models.json and a NAME.schema.json for each model: %w", c.models, err)
+	}
+	if _, err := videos.ReadModels(c.videoModels, catalogue); err != nil {
 		return fmt.Errorf("REELAY_VIDEO_MODELS is %q: it must be pairs such as sora-2=testcard, separated by commas: %w", c.videoModels, err)
 	}
 	return nil
@@ -184,10 +186,10 @@ func (c *config) checkVideoModels() error {
 
 // catalogue is the models that jobs may name here.
 func (c *config) catalogue() (*catalogue.Catalogue, error) {
-	if c.benchModels {
-		return catalogue.Load(catalogue.BenchModels)
+	if c.models == "" {
+		return catalogue.Load()
 	}
-	return catalogue.Load()
+	return catalogue.Load(os.DirFS(c.models))
 }
 
 func validListen(address string) bool {

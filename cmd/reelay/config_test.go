@@ -69,6 +69,29 @@ func TestUserQueuePercent(t *testing.T) {
 	})
 }
 
+func TestModels(t *testing.T) {
+	const setting = "REELAY_MODELS"
+
+	t.Run("AreReadFromAFolderToo", func(t *testing.T) {
+		t.Setenv(setting, "../../bench/models")
+		cfg := readConfig()
+		require.NoError(t, cfg.check())
+
+		catalogue, err := cfg.catalogue()
+
+		require.NoError(t, err)
+		_, err = catalogue.Model("bench.noop")
+		require.NoError(t, err)
+	})
+
+	t.Run("RefusesAFolderWithoutAList", func(t *testing.T) {
+		t.Setenv(setting, t.TempDir())
+		cfg := readConfig()
+
+		require.ErrorContains(t, cfg.check(), setting+` is "`)
+	})
+}
+
 func TestConfig_NamesAllThatIsWrongAtOnce(t *testing.T) {
 	for name, value := range map[string]string{
 		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0", "REELAY_INTROSPECTION": "maybe",

@@ -116,7 +116,6 @@ func TestExecute(t *testing.T) {
 		"RefusesAnUnknownStatus":          {[]string{"list", "--status", "asleep"}, 2, "queued"},
 		"RefusesAMissingArgument":         {[]string{"get"}, 2, "the id of one job"},
 		"RefusesAnArgumentTooMany":        {[]string{"models", "x"}, 2, "unknown command"},
-		"RefusesAnUnknownBenchmark":       {[]string{"bench", "x"}, 2, "there is no measurement"},
 		"RefusesASubmitWithoutAPrompt":    {[]string{"submit"}, 2, "there is no prompt"},
 		"RefusesAPromptThatIsNoUTF8":      {[]string{"submit", "--prompt", "a\xff"}, 2, "not valid UTF-8"},
 		"RefusesAParameterThatIsNoNumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},

@@ -28,9 +28,8 @@ type substack struct {
 const stackStart = 90 * time.Second
 
 // startSubstack starts `reelay up` on a free port and returns when it is ready.
-// With an empty data folder it takes a temporary one, which goes with it. Without
-// an environment it gets ours.
-func startSubstack(ctx context.Context, data string, agents int, env ...string) (_ *substack, err error) {
+// With an empty data folder it takes a temporary one, which goes with it.
+func startSubstack(ctx context.Context, data string, agents int) (_ *substack, err error) {
 	s := &substack{data: data}
 	defer func() {
 		if err != nil {
@@ -49,7 +48,7 @@ func startSubstack(ctx context.Context, data string, agents int, env ...string) 
 		return nil, fmt.Errorf("write the stack's log: %w", err)
 	}
 	s.child, err = services.StartChild(services.ChildConfig{
-		Name: "reelay up", Path: program, Log: log, Grace: 30 * time.Second, Env: env,
+		Name: "reelay up", Path: program, Log: log, Grace: 30 * time.Second,
 		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", strconv.Itoa(agents)},
 	})
 	if err != nil {

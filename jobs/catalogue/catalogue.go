@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/big"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/text/message"
 )
 
-//go:embed *.json bench
+//go:embed *.json
 var catalogueFiles embed.FS
 
 // Model is one entry of the catalogue: a kind of work and how to reckon with
@@ -52,43 +52,58 @@ type Catalogue struct {
 	models []*Model
 }
 
-// BenchModels is the set of models that only measurements use.
-const BenchModels = "bench"
-
 // New returns a catalogue of these models, as they are.
 func New(models ...*Model) *Catalogue { return &Catalogue{models: models} }
 
-// Load reads the models that come with Reelay: those for everybody, and
-// such sets as are asked for.
-func Load(sets ...string) (*Catalogue, error) {
+// Load reads the models that come with Reelay, then those in each folder: a
+// models.json that lists them, and for each a NAME.schema.json of its parameters.
+// It returns an error if a file is missing or wrong, or a name is used twice.
+func Load(folders ...fs.FS) (*Catalogue, error) {
 	c := &Catalogue{}
-	for _, folder := range append([]string{""}, sets...) {
-		if err := c.load(path.Join(".", folder)); err != nil {
+	for _, folder := range append([]fs.FS{catalogueFiles}, folders...) {
+		if err := c.load(folder); err != nil {
 			return nil, fmt.Errorf("read the model catalogue: %w", err)
 		}
 	}
 	return c, nil
 }
 
-func (c *Catalogue) load(folder string) error {
-	index, err := catalogueFiles.ReadFile(path.Join(folder, "models.json"))
+func (c *Catalogue) load(folder fs.FS) error {
+	index, err := fs.ReadFile(folder, "models.json")
 	if err != nil {
 		return err
 	}
 	var models []*Model
 	if err := json.Unmarshal(index, &models); err != nil {
-		return err
+		return fmt.Errorf("models.json: %w", err)
 	}
 	for _, m := range models {
-		schema, err := catalogueFiles.ReadFile(path.Join(folder, m.Name+".schema.json"))
-		if err == nil {
-			err = m.compile(schema)
-		}
-		if err != nil {
-			return fmt.Errorf("model %s: %w", m.Name, err)
+		if err := c.add(folder, m); err != nil {
+			return fmt.Errorf("model %q: %w", m.Name, err)
 		}
 	}
-	c.models = append(c.models, models...)
+	return nil
+}
+
+func (c *Catalogue) add(folder fs.FS, m *Model) error {
+	switch {
+	case m.Name == "" || m.Type == "":
+		return errors.New("it needs a name and a type")
+	case len(m.GPUTypes) == 0:
+		return errors.New("gpuTypes is empty: name one, or any")
+	case !(m.TimeoutSeconds > 0) || !(m.GPUSecondsPerSecond > 0):
+		return errors.New("timeoutSeconds and gpuSecondsPerSecond must be positive")
+	case slices.ContainsFunc(c.models, func(other *Model) bool { return other.Name == m.Name }):
+		return errors.New("there is another model of that name")
+	}
+	schema, err := fs.ReadFile(folder, m.Name+".schema.json")
+	if err != nil {
+		return err
+	}
+	if err := m.compile(schema); err != nil {
+		return err
+	}
+	c.models = append(c.models, m)
 	return nil
 }
 

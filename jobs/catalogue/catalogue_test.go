@@ -1,7 +1,9 @@
 package catalogue_test
 
 import (
+	"io/fs"
 	"testing"
+	"testing/fstest"
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/stretchr/testify/require"
@@ -10,27 +12,43 @@ import (
 func TestLoadCatalogue(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HasModelsForMeasurementsOnlyIfAsked", func(t *testing.T) {
+	t.Run("AddsTheModelsOfAFolder", func(t *testing.T) {
 		t.Parallel()
 
-		usual, err := catalogue.Load()
-		require.NoError(t, err)
-		measured, err := catalogue.Load(catalogue.BenchModels)
+		added, err := catalogue.Load(folder(`[{"name": "own", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`))
 		require.NoError(t, err)
 
-		_, err = usual.Model("bench.noop")
-		require.ErrorContains(t, err, "There is no model of that name")
-		noop, err := measured.Model("bench.noop")
+		own, err := added.Model("own")
 		require.NoError(t, err)
-		require.False(t, noop.RequiresVideo)
-		require.False(t, noop.RequiresPrompt)
+		require.True(t, own.Takes("payload"))
+		require.False(t, own.RequiresVideo)
+		_, err = added.Model("testcard")
+		require.NoError(t, err)
 	})
 
-	t.Run("RefusesASetThatIsNotThere", func(t *testing.T) {
-		t.Parallel()
+	for name, test := range map[string]struct{ models, complaint string }{
+		"RefusesANameThatIsTaken":      {`[{"name": "drill", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`, "another model of that name"},
+		"RefusesAModelWithoutAName":    {`[{"type": "own"}]`, "it needs a name and a type"},
+		"RefusesAModelWithoutGPUTypes": {`[{"name": "own", "type": "own"}]`, "gpuTypes is empty"},
+		"RefusesATimeoutOfZero":        {`[{"name": "own", "type": "own", "gpuTypes": ["any"], "gpuSecondsPerSecond": 1}]`, "must be positive"},
+		"RefusesAModelWithoutASchema":  {`[{"name": "other", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`, "other.schema.json"},
+		"RefusesWhatIsNoJSON":          {`{`, "models.json: unexpected end of JSON input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-		_, err := catalogue.Load("nothing")
+			_, err := catalogue.Load(folder(test.models))
 
-		require.ErrorContains(t, err, "read the model catalogue")
-	})
+			require.ErrorContains(t, err, "read the model catalogue")
+			require.ErrorContains(t, err, test.complaint)
+		})
+	}
+}
+
+// folder is a folder with a list of models and the schema of the model own.
+func folder(models string) fs.FS {
+	return fstest.MapFS{
+		"models.json":     {Data: []byte(models)},
+		"own.schema.json": {Data: []byte(`{"type": "object", "properties": {"payload": {"type": "string"}}}`)},
+	}
 }

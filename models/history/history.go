@@ -1,5 +1,5 @@
 // Package history writes a past into a database, for those who measure what is
-// read of it: tests of plans, and `reelay bench lists`.
+// read of it: tests of plans, and the benchmark of lists.
 package history
 
 import (

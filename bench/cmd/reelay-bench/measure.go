@@ -11,19 +11,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchOptions is what `reelay bench` may be told.
-type benchOptions struct {
-	place   benchPlace
+// options are the flags of the program.
+type options struct {
+	place   place
 	effort  bench.Effort
 	seconds float64
 	peers   string
 	asJSON  bool
 }
 
-func benchCommand() *cobra.Command {
-	var o benchOptions
+func measureCommand() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
-		Use:   "bench [MEASUREMENT…]",
+		Use:   "reelay-bench [MEASUREMENT…]",
 		Short: "Measure how fast Reelay is on this machine, beside the limit and its peers",
 		Long: "Measures Reelay, and in the same rounds, by turns, the limit (pgbench scripts of the same transactions on\n" +
 			"the same PostgreSQL) and the peers that do the nearest equal work (River, asynq, Faktory, bare gqlgen).\n" +
@@ -31,18 +31,22 @@ func benchCommand() *cobra.Command {
 			"one is missed does not change the exit status.\n\n" +
 			"It starts a stack of its own for each measurement, or takes a given one: a running `reelay up --agents 0`\n" +
 			"by --data, any other by --endpoint, the key of an ADMIN in REELAY_API_KEY, and its DATABASE_URL and REDIS_URL.\n" +
-			"A given one has to run with REELAY_BENCH_MODELS=true, and is left with the jobs of the measurements.\n" +
+			"A given one has to run with REELAY_MODELS set to bench/models of a checkout, and keeps the jobs of the measurements.\n" +
 			"The peers are built from bench/peers of a checkout; pgbench comes with PostgreSQL.",
-		Example: "  reelay bench\n  reelay bench submit lease heartbeat --rounds 5 --json\n" +
-			"  REELAY_BENCH_MODELS=true reelay up --agents 0 & reelay bench submit --data .reelay",
-		ValidArgs: benchNames(),
+		Example: "  reelay-bench\n  reelay-bench submit lease heartbeat --rounds 5 --json\n" +
+			"  REELAY_MODELS=bench/models reelay up --agents 0 & reelay-bench submit --data .reelay",
+		Args:              cobra.ArbitraryArgs,
+		ValidArgs:         measurementNames(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			all, err := bench.Named(names)
 			if err == nil {
 				err = o.check()
 			}
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
 			return o.run(cmd, all)
 		},
@@ -57,12 +61,13 @@ func benchCommand() *cobra.Command {
 	f.BoolVar(&o.effort.Small, "small", false, "make everything small, to see whether it works: the figures mean nothing")
 	f.StringVar(&o.peers, "peers", "bin", "folder with the programs of the peers, built there if need be; empty measures none")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
-	cmd.AddCommand(benchListsCommand())
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	cmd.AddCommand(listsCommand())
 	return cmd
 }
 
-// benchNames are the names of the measurements, each once.
-func benchNames() []string {
+// measurementNames are the names of the measurements, each once.
+func measurementNames() []string {
 	var names []string
 	for _, m := range bench.All() {
 		if len(names) == 0 || names[len(names)-1] != m.Name {
@@ -72,7 +77,7 @@ func benchNames() []string {
 	return names
 }
 
-func (o *benchOptions) check() error {
+func (o *options) check() error {
 	switch {
 	case o.effort.Rounds < 1 || o.effort.Rounds > 100:
 		return fmt.Errorf("--rounds is %d: it must be from 1 to 100", o.effort.Rounds)
@@ -89,10 +94,10 @@ func (o *benchOptions) check() error {
 	return nil
 }
 
-func (o *benchOptions) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
-	shown := newDisplay(cmd.ErrOrStderr())
-	if o.effort.Small && o.place == (benchPlace{}) { // one stack will do
-		stack, err := startBenchStack(cmd.Context())
+func (o *options) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
+	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+	if o.effort.Small && o.place.data == "" && o.place.endpoint == "" { // one stack will do
+		stack, err := startStack(cmd.Context(), o.place.reelay)
 		if err != nil {
 			return err
 		}
@@ -101,7 +106,7 @@ func (o *benchOptions) run(cmd *cobra.Command, all []bench.Measurement) (err err
 	}
 	peers, lack := o.findPeers(cmd.Context())
 	report, err := bench.Run(cmd.Context(), all, func(ctx context.Context, name string) (*bench.Site, func() error, error) {
-		site, closeSite, err := o.place.open(ctx, shown.note)
+		site, closeSite, err := o.place.open(ctx, say)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -111,32 +116,15 @@ func (o *benchOptions) run(cmd *cobra.Command, all []bench.Measurement) (err err
 		}
 		return site, closeSite, nil
 	})
-	if err != nil {
-		err = apiError(err)
-	}
 	if o.asJSON {
 		return errors.Join(err, printJSON(cmd.OutOrStdout(), report))
 	}
 	return errors.Join(err, report.Print(cmd.OutOrStdout()))
 }
 
-func (o *benchOptions) findPeers(ctx context.Context) (*bench.Peers, error) {
+func (o *options) findPeers(ctx context.Context) (*bench.Peers, error) {
 	if o.peers == "" {
 		return nil, errors.New("--peers is empty")
 	}
 	return bench.FindPeers(ctx, o.peers)
-}
-
-// siteOf is what a measurement needs to know of the stack that runs in data.
-func siteOf(keys credentials, data string, say func(line string)) (*bench.Site, error) {
-	admin, err := newClient(keys.Endpoint, keys.AdminKey, keys.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := findStores(data)
-	if err != nil {
-		return nil, err
-	}
-	staff, err := findStaff(data)
-	return &bench.Site{Admin: admin, DatabaseURL: cfg.databaseURL, RedisURL: cfg.redisURL, Staff: staff, Say: say}, err
 }

@@ -6,24 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/reelay/reelay/bench"
+	"github.com/reelay/reelay/client"
 	"github.com/spf13/pflag"
 )
 
-// benchPlace is which Reelay is measured.
-type benchPlace struct {
+// place is which Reelay is measured.
+type place struct {
 	data, endpoint, database string
+	reelay                   string // the program that a stack of our own is started with
 }
 
-func (p *benchPlace) addFlags(f *pflag.FlagSet) {
+func (p *place) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.data, "data", "", "data folder of a running `reelay up --agents 0` (default: starts a stack of its own)")
 	f.StringVar(&p.endpoint, "endpoint", "", "address of the API of a Reelay that runs elsewhere; its ADMIN key in REELAY_API_KEY")
 	f.StringVar(&p.database, "database", "", "address of that Reelay's PostgreSQL, for the limit and River; DATABASE_URL hides it from other users")
+	f.StringVar(&p.reelay, "reelay", "", "program to start a stack with (default: reelay in the folder of this program)")
 }
 
 // open starts a stack, or finds the given one.
-func (p *benchPlace) open(ctx context.Context, say func(line string)) (*bench.Site, func() error, error) {
+func (p *place) open(ctx context.Context, say func(line string)) (*bench.Site, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
 	case p.data != "" && p.endpoint != "":
@@ -36,18 +40,17 @@ func (p *benchPlace) open(ctx context.Context, say func(line string)) (*bench.Si
 		admin, err := newClient(p.endpoint, key, os.Getenv("REELAY_CA_FILE"))
 		return &bench.Site{Admin: admin, DatabaseURL: cmp.Or(p.database, os.Getenv("DATABASE_URL")), RedisURL: os.Getenv("REDIS_URL"), Say: say}, nothing, err
 	case p.data != "":
-		keys, err := readCredentials(p.data)
+		site, err := siteOf(p.data, say)
 		if err != nil {
-			return nil, nil, fmt.Errorf("no stack runs in %s: %w", p.data, err)
+			err = fmt.Errorf("no stack runs in %s: %w", p.data, err)
 		}
-		site, err := siteOf(keys, p.data, say)
 		return site, nothing, err
 	}
-	stack, err := startBenchStack(ctx)
+	stack, err := startStack(ctx, p.reelay)
 	if err != nil {
 		return nil, nil, err
 	}
-	site, err := siteOf(stack.credentials, stack.data, say)
+	site, err := siteOf(stack.data, say)
 	if err != nil {
 		return nil, nil, errors.Join(err, stack.stop())
 	}
@@ -55,4 +58,26 @@ func (p *benchPlace) open(ctx context.Context, say func(line string)) (*bench.Si
 		site.Lacks("objects in memory", stack.lack)
 	}
 	return site, stack.stop, nil
+}
+
+// program is the reelay that a stack is started with.
+func program(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	return filepath.Join(filepath.Dir(self), "reelay"), nil
+}
+
+// newClient makes a client that also trusts the certificates in a file, if one is
+// named.
+func newClient(endpoint, key, caFile string) (*client.Client, error) {
+	trust, err := client.TrustFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(endpoint, key, trust)
 }

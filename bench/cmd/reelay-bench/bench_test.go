@@ -1,10 +1,13 @@
-package e2e
+package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,11 +16,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bench runs `reelay bench` in the checkout, everything small.
-func bench(t *testing.T, args ...string) *exec.Cmd {
+// programs is the folder of reelay and reelay-bench, built once for all tests.
+var programs string
+
+// root is the checkout.
+const root = "../../.."
+
+func TestMain(m *testing.M) {
+	testrun.Main(func() int {
+		dir, err := os.MkdirTemp("", "bin-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		programs = dir
+		for _, folder := range []string{root + "/cmd/reelay", "."} {
+			build := exec.Command("go", "build", "-C", folder, "-o", dir+"/", ".")
+			build.Stderr = os.Stderr
+			if build.Run() != nil {
+				return 1
+			}
+		}
+		return m.Run()
+	})
+}
+
+// command runs the program in the checkout, everything small.
+func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := testrun.Command(t, reelay, append([]string{"bench", "--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
-	cmd.Dir = ".."
+	cmd := testrun.Command(t, filepath.Join(programs, "reelay-bench"), append([]string{"--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
+	cmd.Dir = root
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	return cmd
@@ -30,7 +58,7 @@ func TestBench(t *testing.T) {
 		t.Parallel()
 
 		var out, errs bytes.Buffer
-		cmd := bench(t, "--json", "--peers", t.TempDir())
+		cmd := command(t, "--json", "--peers", t.TempDir())
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		require.NoError(t, cmd.Run(), "a missed target is no failure\n%s", errs.String())
 
@@ -65,8 +93,8 @@ func TestBench(t *testing.T) {
 	t.Run("LeavesNothingWhenItIsInterrupted", func(t *testing.T) {
 		t.Parallel()
 
-		temporary := dataDir(t)
-		cmd := bench(t, "heartbeat", "--rounds", "100", "--seconds", "5", "--peers", "")
+		temporary := t.TempDir()
+		cmd := command(t, "heartbeat", "--rounds", "100", "--seconds", "5", "--peers", "")
 		cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 		said, err := cmd.StderrPipe()
 		require.NoError(t, err)
@@ -82,4 +110,27 @@ func TestBench(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	})
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"RefusesAnUnknownMeasurement": {[]string{"x"}, "there is no measurement"},
+		"RefusesAnUnknownFlag":        {[]string{"--nothing"}, "unknown flag"},
+		"RefusesNoRounds":             {[]string{"--rounds", "0"}, "--rounds is 0"},
+		"RefusesAShortHistory":        {[]string{"lists", "--rows", "1"}, "--rows is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var errs strings.Builder
+
+			require.Equal(t, exitUsage, execute(t.Context(), test.args, &errs, &errs))
+			require.Contains(t, errs.String(), test.says)
+		})
+	}
 }

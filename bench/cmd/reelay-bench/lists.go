@@ -19,7 +19,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// listsOptions is what `reelay bench lists` may be told.
+// listsOptions is what `reelay-bench lists` may be told.
 type listsOptions struct {
 	rows, times int
 	data        string
@@ -35,7 +35,7 @@ const listsLimit = 10 * time.Second
 // listsShown is how many of the slowest are printed.
 const listsShown = 20
 
-func benchListsCommand() *cobra.Command {
+func listsCommand() *cobra.Command {
 	var o listsOptions
 	cmd := &cobra.Command{
 		Use:   "lists",
@@ -44,11 +44,11 @@ func benchListsCommand() *cobra.Command {
 			"webhook deliveries, videos and audit entries, and measures every list, filter, count and page over it, as the\n" +
 			"API asks for them. 1,000,000 jobs take about 2.4 GB of disk and some minutes; ten times as many, about 15 GB and ten times\n" +
 			"that. With --data the history is kept, and measured again at once the next time.",
-		Example: "  reelay bench lists\n  reelay bench lists --rows 10000000 --data /var/tmp/history --json",
+		Example: "  reelay-bench lists\n  reelay-bench lists --rows 10000000 --data /var/tmp/history --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
 			return o.run(cmd)
 		},
@@ -85,7 +85,7 @@ func (o *listsOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop(context.WithoutCancel(ctx))) }()
-	if err := o.fill(ctx, postgres.DSN(), newDisplay(cmd.ErrOrStderr())); err != nil {
+	if err := o.fill(ctx, postgres.DSN(), cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	result, err := o.measure(ctx, postgres.DSN())
@@ -103,13 +103,12 @@ func (o *listsOptions) folder() (string, func() error, error) {
 	if o.data != "" {
 		return o.data, func() error { return nil }, os.MkdirAll(o.data, 0o711)
 	}
-	s := &substack{}
-	err := s.makeFolder()
-	return s.data, s.stop, err
+	dir, err := makeDataFolder()
+	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
 // fill brings the schema up to date and writes the history, unless it is there.
-func (o *listsOptions) fill(ctx context.Context, dsn string, d *display) error {
+func (o *listsOptions) fill(ctx context.Context, dsn string, progress io.Writer) error {
 	db, done, err := models.OpenPatient(ctx, dsn, 3)
 	if err != nil {
 		return err
@@ -132,7 +131,7 @@ func (o *listsOptions) fill(ctx context.Context, dsn string, d *display) error {
 	defer conn.Close()
 	began := time.Now()
 	return history.Write(ctx, conn, o.rows, func(what string, done, of int) {
-		d.note(fmt.Sprintf("%d of %d %s after %.0f s", done, of, what, time.Since(began).Seconds()))
+		fmt.Fprintf(progress, "%d of %d %s after %.0f s\n", done, of, what, time.Since(began).Seconds())
 	})
 }
 
