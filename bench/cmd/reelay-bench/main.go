@@ -52,7 +52,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	err := cmd.ExecuteContext(ctx)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() != nil { // whatever failed, it was interrupted first
 		fmt.Fprintln(errs, "reelay-bench: interrupted before it was done")
 		return exitInterrupted
 	}
