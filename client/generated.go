@@ -2269,7 +2269,7 @@ type SubmitJobInput struct {
 	Region    *string  `json:"region,omitempty"`
 	// region is a wish; with this it is a demand.
 	RequireRegion *bool `json:"requireRegion,omitempty"`
-	// Narrows the retry table of docs/states.md; never makes a class retry that must not.
+	// Narrows the retry table of docs/developers/states.md; never makes a class retry that must not.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
 }
 
@@ -2622,7 +2622,7 @@ func (v *WebhookDeliveryPage) GetPageInfo() PageInfo { return v.PageInfo }
 // WebhookEndpoint includes the GraphQL fields of WebhookEndpoint requested by the fragment WebhookEndpoint.
 // The GraphQL type's documentation follows.
 //
-// Where an account's jobs' ends are told; docs/webhooks.md says how.
+// Where an account's jobs' ends are told; docs/users/webhooks.md says how.
 type WebhookEndpoint struct {
 	Id     string        `json:"id"`
 	Url    string        `json:"url"`

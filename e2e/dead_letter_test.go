@@ -16,7 +16,7 @@ func TestDeadLetters(t *testing.T) {
 
 		s := start(t, "--agents", "0")
 		dir := s.stand(t)
-		blocks := s.blocks(t, "dead-letters.md")
+		blocks := s.blocks(t, "operators/dead-letters.md")
 		require.Len(t, blocks, 2)
 
 		out := shell(t, dir, strings.ReplaceAll(blocks[0]+blocks[1], "/tmp/rehearsal", filepath.Join(dir, "rehearsal")))

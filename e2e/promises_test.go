@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPromises holds docs/reliability.md to what it says shows its promises: a
+// TestPromises holds docs/operators/reliability.md to what it says shows its promises: a
 // test of that name, in one of the folders if the line names some.
 func TestPromises(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestPromises(t *testing.T) {
 		}
 		return err
 	}))
-	doc, err := os.ReadFile("../docs/reliability.md")
+	doc, err := os.ReadFile("../docs/operators/reliability.md")
 	require.NoError(t, err)
 	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(doc), -1)
 	require.Greater(t, len(named), 30)

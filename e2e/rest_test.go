@@ -21,7 +21,7 @@ func TestREST(t *testing.T) {
 		s := common(t)
 		dir := s.stand(t)
 		var outputs []string
-		for _, block := range s.blocks(t, "rest.md") {
+		for _, block := range s.blocks(t, "users/rest.md") {
 			outputs = append(outputs, shell(t, dir, block))
 		}
 

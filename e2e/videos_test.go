@@ -179,7 +179,7 @@ func probeFilm(t *testing.T, path string) string {
 func TestMigrating(t *testing.T) {
 	t.Parallel()
 
-	guide, err := os.ReadFile("../docs/migrating-from-sora.md")
+	guide, err := os.ReadFile("../docs/users/videos-api.md")
 	require.NoError(t, err)
 	for program, begins := range map[string]string{
 		"clients/go/main.go": "package main", "clients/node/example.mjs": "import ", "clients/python/example.py": "import os",

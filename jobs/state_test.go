@@ -54,10 +54,10 @@ type edge struct{ from, to string }
 var arrow = regexp.MustCompile(`(?m)^\s*(\S+) --> (\S+)$`)
 
 // diagram reads the edges of the first diagram under a heading of
-// docs/states.md.
+// docs/developers/states.md.
 func diagram(t *testing.T, heading string) map[edge]bool {
 	t.Helper()
-	page, err := os.ReadFile("../docs/states.md")
+	page, err := os.ReadFile("../docs/developers/states.md")
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), heading+"\n")
 	require.True(t, found)

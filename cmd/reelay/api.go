@@ -36,7 +36,7 @@ func apiCommand() *cobra.Command {
 		Short: "Serve the API and the console",
 		Long: "Serves GraphQL, the console and links to objects. Stateless: run as many as you like.\n" +
 			"On SIGTERM it finishes what it was asked and tells streams to go elsewhere, within 10 s.\n" +
-			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
+			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cfg.need(); err != nil {

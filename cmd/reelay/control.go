@@ -22,7 +22,7 @@ func controlCommand() *cobra.Command {
 		Use:   "control",
 		Short: "Run what happens by itself: reaping, retries, the outbox",
 		Long: "Runs the periodic work and the asynq tasks. Stateless: run two or more.\n" +
-			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/configuration.md.",
+			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := readConfig()

@@ -27,7 +27,7 @@ func doctorCommand() *cobra.Command {
 		Short: "Check that nothing is lost, doubled or stuck",
 		Long: "Checks every promise of Reelay on a live system: rows, objects and Redis, and what they stand on. It changes\n" +
 			"nothing but for one small object, which it writes to the store and deletes again, and says of each finding why\n" +
-			"it matters and what to do. docs/doctor.md tells more.\n\n" +
+			"it matters and what to do. docs/operators/doctor.md tells more.\n\n" +
 			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by what a running\n" +
 			"`reelay up` left in --data.\n\n" +
 			"Exit status: 0 all is well, there may be advice; 1 something is broken; 2 it could not look.",

@@ -18,7 +18,7 @@ func keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Make, list and revoke API keys (for admins)",
-		Long: "API keys, each of one account and one role; see docs/keys.md. They take an ADMIN key, but for\n" +
+		Long: "API keys, each of one account and one role; see docs/operators/keys.md. They take an ADMIN key, but for\n" +
 			"bootstrap, which makes the first one and speaks to the database itself.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

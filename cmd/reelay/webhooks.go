@@ -17,7 +17,7 @@ func webhooksCommand() *cobra.Command {
 		Use:   "webhooks",
 		Short: "Have the ends of jobs told to a URL",
 		Long: "Endpoints that hear of the ends of all the account's jobs, and what came of it.\n" +
-			"docs/webhooks.md has the events, and how to verify them.",
+			"docs/users/webhooks.md has the events, and how to verify them.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

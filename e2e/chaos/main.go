@@ -1,7 +1,7 @@
 // Command chaos is the soak: all of Reelay as processes, under load, while
 // everything around it fails. It ends by itself, and its exit status is 1 if a
 // job was lost or doubled, an invariant is broken, or the run never met one of
-// the faults that it is there for. See docs/reliability.md.
+// the faults that it is there for. See docs/operators/reliability.md.
 package main
 
 import (

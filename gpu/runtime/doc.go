@@ -1,6 +1,6 @@
 // Package runtime is the protocol between an agent and the process that holds a
 // model: JSON lines over that process's standard input and output. The agent
-// uses [Launch]; a runtime written in Go uses [Serve]. docs/runtime-protocol.md
+// uses [Launch]; a runtime written in Go uses [Serve]. docs/users/runtime-protocol.md
 // says the same for every other language.
 //
 // Who is authoritative: the agent. A runtime knows nothing of leases, of the

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Code tells a program what went wrong; docs/errors.md lists them.
+// Code tells a program what went wrong; docs/users/errors.md lists them.
 type Code string
 
 const (

@@ -19,19 +19,19 @@ var invariantChecks = []invariantCheck{
 		"Each account's counters of waiting and running jobs are the counts of its jobs.",
 		"Counters of these accounts are not the counts of their jobs.",
 		"Too high a counter refuses submits or holds jobs back; too low a one lets the account exceed its limits.",
-		"Recount these accounts: docs/doctor.md, account-counters, has the statement.",
+		"Recount these accounts: docs/operators/doctor.md, account-counters, has the statement.",
 	}, {
 		models.LaneCounters,
 		"Each lane's counter of an account's queued jobs is their count.",
 		"Counters of these accounts and lanes are not the counts of their queued jobs.",
 		"A counter of 0 hides queued jobs from every claim and from the sweep: they would wait for ever.",
-		"Recount these lanes: docs/doctor.md, lane-counters, has the statement.",
+		"Recount these lanes: docs/operators/doctor.md, lane-counters, has the statement.",
 	}, {
 		models.CappedLine,
 		"An account stands in no line while it runs as many jobs as it may, and in its lines otherwise.",
 		"These accounts stand where they should not, or not where they should.",
 		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
-		"Set these rows right: docs/doctor.md, capped-line, has the statement.",
+		"Set these rows right: docs/operators/doctor.md, capped-line, has the statement.",
 	}, {
 		models.LineBegins,
 		"None of an account's queued jobs is before where its queue is said to begin.",

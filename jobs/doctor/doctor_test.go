@@ -529,7 +529,7 @@ func TestDrift(t *testing.T) {
 func TestDoctorPage(t *testing.T) {
 	t.Parallel()
 
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../docs/operators/doctor.md")
 	require.NoError(t, err)
 
 	t.Run("NamesEveryCheck", func(t *testing.T) {

@@ -84,7 +84,7 @@ func ways(s *models.Surroundings, away []models.Absence) []Finding {
 		Advise("dead-letters", "No dead letter waits for an operator.",
 			when(s.DeadLetters > 0, "%d wait.", s.DeadLetters),
 			"Jobs failed for good for reasons that are not their owners', and no operator has decided on them.",
-			"Redrive or discard them by GraphQL: docs/dead-letters.md shows how."),
+			"Redrive or discard them by GraphQL: docs/operators/dead-letters.md shows how."),
 		Advise("object-deletions", "Objects that nothing names any more can be deleted.",
 			when(s.Undeletable > 0, "%d could not be deleted in many tries.", s.Undeletable),
 			"They cost money, and what a customer deleted is still there.",

@@ -16,7 +16,7 @@ import (
 )
 
 // Search is what somebody wrote into a search bar, taken apart: a job must meet
-// all of it. docs/search.md has the language.
+// all of it. docs/users/search.md has the language.
 type Search struct {
 	Terms models.JobTerms
 	// Account is an account's name or id.

@@ -25,7 +25,7 @@ type jobRequest struct {
 	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators; high goes before the account's normal jobs; low is the tier BATCH."`
 	Payload        object       `json:"payload" doc:"prompt, and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
-	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/webhooks.md."`
+	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/users/webhooks.md."`
 	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
 }
 

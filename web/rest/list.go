@@ -14,7 +14,7 @@ import (
 
 // ListInput narrows a list of jobs and asks for one page of it.
 type ListInput struct {
-	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must meet: see docs/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
+	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must meet: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
 	Status        string    `query:"status" doc:"States with commas between them, in any case of letters." example:"queued,running"`
 	Model         string    `query:"model" doc:"A model's name."`
 	Tier          string    `query:"tier" doc:"Tiers with commas between them, in any case of letters: critical, enterprise, pro, free, batch."`

@@ -29,11 +29,11 @@ type videoRequest struct {
 	Seed           *number `json:"seed,omitempty" doc:"Another seed gives another film of the same prompt."`
 	Style          *string `json:"style,omitempty" doc:"For models that know styles."`
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"For models that begin from an image: an https URL, or the id of an uploaded input; the model's parameter referenceImage."`
-	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/webhooks.md."`
+	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/users/webhooks.md."`
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: at most the account's own tier, which is the default."`
 	UserID         *string `json:"user_id,omitempty" doc:"The end user behind this account."`
-	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job: see docs/limits.md."`
+	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job: see docs/users/limits.md."`
 	Params         object  `json:"params,omitempty" doc:"Further parameters, as the model's schema has them. None may be one of the fields above."`
 }
 

@@ -1,4 +1,4 @@
-/** What kind of failure an error is, in the API's own words: see docs/errors.md. */
+/** What kind of failure an error is, in the API's own words: see docs/users/errors.md. */
 export type ErrorCode =
   | "UNAUTHENTICATED" | "FORBIDDEN" | "NOT_FOUND" | "INVALID_INPUT" | "IDEMPOTENCY_CONFLICT" | "CONFLICT"
   | "CHECKSUM_MISMATCH" | "RATE_LIMITED" | "QUOTA_EXCEEDED" | "BUDGET_EXCEEDED" | "OVERLOADED" | "QUERY_TOO_COMPLEX"
