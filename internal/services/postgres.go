@@ -240,6 +240,7 @@ func (c *postgresCluster) settings(sockets string) []string {
 	}
 	if c.test {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB", // its files may be in memory
 			"dynamic_shared_memory_type=mmap") // below the directory, and so removed with it
 	}
 	args := []string{"-D", c.data()}

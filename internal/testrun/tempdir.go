@@ -17,11 +17,17 @@ const tempDirs = "reelay-test-"
 const lockFile = "lock"
 
 // ownTempDir makes a folder for all temporary files of this process and of those
-// that it starts, and removes the folders of processes that were killed. Its name
-// is short, because the paths of Unix sockets are.
+// that it starts, and removes the folders of processes that were killed. It is in
+// memory where that is possible, unless TMPDIR names another place. Its name is
+// short, because the paths of Unix sockets are.
 func ownTempDir() (remove func(), err error) {
-	removeAbandoned(os.TempDir())
-	dir, err := os.MkdirTemp("", tempDirs)
+	parent := os.TempDir()
+	removeAbandoned(parent)
+	if fast, ok := fastFolder(); ok && os.Getenv("TMPDIR") == "" {
+		parent = fast
+		removeAbandoned(parent)
+	}
+	dir, err := os.MkdirTemp(parent, tempDirs)
 	if err != nil {
 		return nil, err
 	}

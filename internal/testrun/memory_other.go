@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package testrun
+
+func fastFolder() (string, bool) { return "", false }
