@@ -14,7 +14,7 @@ import (
 )
 
 func (r *apiKeyResolver) Account(ctx context.Context, obj *models.APIKey) (*models.Account, error) {
-	return load(ctx).accounts.load(ctx, obj.AccountID)
+	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
 func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error) {

@@ -3,43 +3,21 @@ package graph
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 
-type principalKey struct{}
+// principal returns the caller. Without one it has no role, and so no permissions.
+func principal(ctx context.Context) jobs.Principal { return transport.CallerOf(ctx).Principal }
 
-// withPrincipal carries who calls from the HTTP layer to the resolvers, which
-// hand it to jobs as an argument.
-func withPrincipal(ctx context.Context, p jobs.Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
-}
+// base returns the address at which the caller reaches this server. Links begin with it.
+func base(ctx context.Context) string { return transport.CallerOf(ctx).Base }
 
-// principal is who calls, or nobody, who may do nothing.
-func principal(ctx context.Context) jobs.Principal {
-	p, _ := ctx.Value(principalKey{}).(jobs.Principal)
-	return p
-}
-
-type baseKey struct{}
-
-// withBase carries from the HTTP layer to the resolvers where the caller reaches
-// this server.
-func withBase(ctx context.Context, base string) context.Context {
-	return context.WithValue(ctx, baseKey{}, base)
-}
-
-// base is where the caller reaches this server: links are made with it.
-func base(ctx context.Context) string {
-	at, _ := ctx.Value(baseKey{}).(string)
-	return at
-}
-
-// authorize is the directive @auth: it lets only callers of that role through.
+// authorize is the directive @auth: it refuses callers that do not have the role.
 func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Role) (any, error) {
 	if p := principal(ctx); !p.May(role) {
 		return nil, forbidden("This call takes a key of the role %s; this key's role is %s.", role, p.Role)
@@ -49,13 +27,4 @@ func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Ro
 
 func forbidden(format string, args ...any) error {
 	return &apierror.Error{Code: apierror.CodeForbidden, Message: fmt.Sprintf(format, args...)}
-}
-
-// bearer is the key in an Authorization header, with or without its scheme.
-func bearer(authorization string) string {
-	scheme, key, found := strings.Cut(strings.TrimSpace(authorization), " ")
-	if found && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(key)
-	}
-	return authorization
 }

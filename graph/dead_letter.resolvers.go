@@ -15,18 +15,18 @@ import (
 )
 
 func (r *deadLetterResolver) Job(ctx context.Context, obj *models.DeadLetter) (*models.Job, error) {
-	return load(ctx).jobs.load(ctx, obj.JobID)
+	return load(ctx).Jobs.Load(ctx, obj.JobID)
 }
 
 func (r *deadLetterResolver) Log(ctx context.Context, obj *models.DeadLetter) (*models.Artifact, error) {
-	return load(ctx).artifacts.load(ctx, obj.LogID)
+	return load(ctx).Artifacts.Load(ctx, obj.LogID)
 }
 
 func (r *deadLetterResolver) RedrivenAs(ctx context.Context, obj *models.DeadLetter) (*models.Job, error) {
 	if obj.Resolution != models.ResolvedRedriven {
 		return nil, nil
 	}
-	return load(ctx).jobs.load(ctx, obj.JobID)
+	return load(ctx).Jobs.Load(ctx, obj.JobID)
 }
 
 func (r *deadLetterConnectionResolver) TotalCount(ctx context.Context, obj *DeadLetterConnection) (int, error) {

@@ -8,13 +8,14 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
 func (r *subscriptionResolver) WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error) {
 	p := principal(ctx)
-	return follow(ctx, func(send func(*jobs.Directive) error) error {
+	return transport.Follow(ctx, func(send func(*jobs.Directive) error) error {
 		return r.Watcher.Directives(ctx, p, models.WorkerID(workerID), send)
 	}), nil
 }

@@ -9,18 +9,19 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
 func (r *jobResolver) EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
-	e, err := load(ctx).estimates.load(ctx, obj)
+	e, err := load(ctx).Estimates.Load(ctx, obj)
 	return e.WaitSeconds, err
 }
 
 func (r *jobResolver) EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error) {
-	e, err := load(ctx).estimates.load(ctx, obj)
+	e, err := load(ctx).Estimates.Load(ctx, obj)
 	if err != nil || e.CompletionAt.IsZero() {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*e
 }
 
 func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error) {
-	wait, err := load(ctx).waits.load(ctx, queueKey{obj.Lane, obj.Model})
+	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
 	if err != nil || wait.Lane == "" {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCou
 }
 
 func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error) {
-	wait, err := load(ctx).waits.load(ctx, queueKey{obj.Lane, obj.Model})
+	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
 	if err != nil || wait.Lane == "" {
 		return nil, err
 	}
@@ -55,6 +56,6 @@ func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj
 	if !obj.Deduplicated {
 		return obj.Job.PredictedWaitSeconds, nil
 	}
-	e, err := load(ctx).estimates.load(ctx, obj.Job)
+	e, err := load(ctx).Estimates.Load(ctx, obj.Job)
 	return e.WaitSeconds, err
 }

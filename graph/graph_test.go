@@ -39,12 +39,15 @@ func serve(t *testing.T, s *jobstest.Stack) string {
 	return server.URL
 }
 
-func handler(s *jobstest.Stack) *graph.API {
+func handler(s *jobstest.Stack) *graph.API { return handlerWith(s, graph.Options{}) }
+
+func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
+	options.Base = func(*http.Request) string { return s.Base }
 	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Fleet: s.Fleet, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
-	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, graph.Options{Base: func(*http.Request) string { return s.Base }})
+	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }
 
 // newEndingAPI is an API whose process ends when restart is called.

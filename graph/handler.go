@@ -4,75 +4,76 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
-	"github.com/99designs/gqlgen/graphql/handler/lru"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	gqltransport "github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/reelay/reelay/graph/failure"
+	"github.com/reelay/reelay/graph/limit"
+	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Options are what a place that serves the API may change.
+// ErrRestart is the cause with which a process that stops ends the contexts of requests,
+// so that streams of events end with UNAVAILABLE.
+var ErrRestart = transport.ErrRestart
+
+// Options are the settings of an API.
 type Options struct {
-	// Shared tells whether pages of another origin may open sockets; nil is of none.
+	// Shared reports whether pages of another origin may open sockets. No page may if it
+	// is nil.
 	Shared func(origin string) bool
-	// HideSchema answers no introspection, and does not guess which field was
-	// meant.
+	// HideSchema turns off introspection and suggestions of names.
 	HideSchema bool
-	// Base returns the scheme and host at which the caller reaches this server, such
-	// as https://reelay.example: links are made with it. Without it they are paths.
+	// Base returns the scheme and host at which the caller reaches this server, such as
+	// https://reelay.example. Links begin with it. Links are paths if it is nil.
 	Base func(*http.Request) string
-	// WriteTimeout is how long the other side of a socket may leave it unread, with the
-	// buffers in between full, before it is closed: 10 seconds if it is 0. Answers over HTTP
-	// have the deadlines of the server.
+	// WriteTimeout is how long a client may leave its socket unread, after the buffers in
+	// between are full, before the socket is closed: 10 seconds if it is 0. Answers over
+	// HTTP have the deadlines of the server.
 	WriteTimeout time.Duration
-	// PingEvery keeps proxies from closing a silent stream: 10 seconds if it is 0.
+	// PingEvery is the time between the pings that keep proxies from closing a silent
+	// stream of events: 10 seconds if it is 0.
 	PingEvery time.Duration
+	// BatchWait is how long a batch of keys is collected: loader.Wait if it is 0.
+	BatchWait time.Duration
 }
 
 const (
-	// pingEvery and writeTimeout are those of [Options].
+	// pingEvery and writeTimeout are the defaults of [Options].
 	pingEvery    = 10 * time.Second
 	writeTimeout = 10 * time.Second
-	// Only small queries are cached, and not too many: a caller's text must not
-	// fill the memory.
-	cachedQueries  = 500
-	maxCachedQuery = 16 << 10
+	// maxBody bounds the body of a request.
+	maxBody = 1 << 20
 )
 
-// API serves the GraphQL API: over HTTP (POST, and GET for queries), server-sent
-// events and graphql-transport-ws sockets. Nothing runs for a caller whose key is
-// not valid: HTTP answers 401, a socket closes with 4401. The key of a stream is
-// watched; once it is not valid any more the stream ends.
+// API serves the GraphQL API: over HTTP (POST, and GET for queries), server-sent events
+// and graphql-transport-ws sockets. Nothing runs for a caller without a valid key: HTTP
+// answers 401, and a socket closes with 4401. A stream ends when its key is revoked or
+// expires.
 type API struct {
-	inside       http.Handler
-	keys         *auth.KeyWatch
-	shared       func(origin string) bool
-	base         func(*http.Request) string
-	writeTimeout time.Duration
-	pingEvery    time.Duration
-	sockets      sockets
+	server  http.Handler
+	sockets *transport.Sockets
+	keys    *auth.KeyWatch
+	base    func(*http.Request) string
 }
 
 // New returns the API.
 func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
-	if options.Base == nil {
-		options.Base = func(*http.Request) string { return "" }
+	base := options.Base
+	if base == nil {
+		base = func(*http.Request) string { return "" }
 	}
-	api := &API{
-		keys: keys, shared: options.Shared, base: options.Base,
-		writeTimeout: cmp.Or(options.WriteTimeout, writeTimeout), pingEvery: cmp.Or(options.PingEvery, pingEvery),
+	sockets := &transport.Sockets{
+		Keys: keys, AllowsOrigin: options.Shared, Base: base, WriteTimeout: cmp.Or(options.WriteTimeout, writeTimeout),
 	}
 	schema := NewExecutableSchema(Config{
 		Schema:     servedSchema(),
@@ -80,34 +81,36 @@ func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 		Directives: DirectiveRoot{Auth: authorize},
 	})
 	server := handler.New(schema)
-	server.AddTransport(events{api.pingEvery})
-	server.AddTransport(transport.Options{})
-	server.AddTransport(single{})
-	server.AddTransport(socketTransport{api})
-	server.SetParserTokenLimit(maxTokens)
-	queries := queryCache{lru.New[*ast.QueryDocument](cachedQueries)}
+	server.AddTransport(sockets)
+	server.AddTransport(transport.Events{Keys: keys, PingEvery: cmp.Or(options.PingEvery, pingEvery)})
+	server.AddTransport(gqltransport.Options{})
+	server.AddTransport(transport.HTTP{})
+	server.SetParserTokenLimit(limit.MaxTokens)
+	queries := limit.NewCache()
 	server.SetQueryCache(queries)
-	server.SetErrorPresenter(present)
-	server.SetRecoverFunc(recovered)
+	server.SetErrorPresenter(failure.Present)
+	server.SetRecoverFunc(failure.FromPanic)
 	if options.HideSchema {
 		server.SetDisableSuggestion(true)
-		server.AroundResponses(withoutGuesses)
+		server.AroundResponses(withoutSuggestions)
 	} else {
 		server.Use(extension.Introspection{})
 	}
-	server.Use(persisted{lru.New[string](cachedPersisted)})
-	server.Use(limits{queries, variables{schema.Schema()}})
-	server.AroundOperations(openStream)
-	server.AroundResponses(resolver.respond)
+	server.Use(limit.NewPersisted())
+	server.Use(limit.Queries{Validated: queries, Schema: schema.Schema()})
+	server.AroundResponses(resolver.respond(options.BatchWait))
 	server.AroundFields(writeApart)
-	server.AroundFields(countField)
 	server.AroundFields(showField)
-	api.inside = server
-	return api
+	return &API{server, sockets, keys, base}
 }
 
-// servedSchema is the schema without @defer, which the parser brings along: an answer is
-// whole.
+// Close closes every socket with 1012, so that its client connects to another process,
+// and refuses new ones. It returns once all are closed, or ctx's error if ctx ends first.
+// Streams of events end with the contexts of their requests, see [ErrRestart].
+func (a *API) Close(ctx context.Context) error { return a.sockets.Close(ctx) }
+
+// servedSchema is the schema without @defer, which the parser adds: every answer is
+// complete.
 func servedSchema() *ast.Schema {
 	schema := *NewExecutableSchema(Config{}).Schema()
 	schema.Directives = maps.Clone(schema.Directives)
@@ -115,110 +118,46 @@ func servedSchema() *ast.Schema {
 	return &schema
 }
 
-// ServeHTTP implements http.Handler.
+var (
+	errKeyInURL = &apierror.Error{Code: apierror.CodeInvalidInput, Message: urlkey.Refusal}
+	errTwoKeys  = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The request has the header Authorization twice: send it once."}
+)
+
+// ServeHTTP implements http.Handler. It authenticates the caller of every request but a
+// WebSocket's, which sends its key in its first message.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if urlkey.IsIn(r.URL.Query()) {
-		refuse(w, r, http.StatusBadRequest, errKeyInURL)
+		transport.Refuse(w, r, http.StatusBadRequest, errKeyInURL)
 		return
 	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		a.serveSocket(w, r)
+		a.server.ServeHTTP(w, r)
 		return
 	}
-	r.Header.Del("Upgrade") // an offer of HTTP/2, which nobody has to take
+	r.Header.Del("Upgrade") // an offer of HTTP/2, which a server may ignore
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.Method == http.MethodOptions {
-		a.inside.ServeHTTP(w, r)
+		a.server.ServeHTTP(w, r)
 		return
 	}
 	keys := r.Header.Values("Authorization")
 	if len(keys) > 1 {
-		refuse(w, r, http.StatusBadRequest, errTwoKeys)
+		transport.Refuse(w, r, http.StatusBadRequest, errTwoKeys)
 		return
 	}
-	key := bearer(strings.Join(keys, ""))
-	p, err := a.keys.Authenticate(r.Context(), key)
+	p, err := a.keys.Authenticate(r.Context(), transport.Bearer(strings.Join(keys, "")))
 	if err != nil {
-		refuse(w, r, http.StatusInternalServerError, err)
+		transport.Refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
-	params, status, refused := read(r)
-	if refused != nil {
-		refuse(w, r, status, refused)
-		return
-	}
-	asks := &asked{params: params, method: r.Method}
-	ctx := withBase(withPrincipal(r.Context(), p.From(r.RemoteAddr)), a.base(r))
-	ctx = context.WithValue(ctx, askedKey{}, asks)
-	if r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		asks.streams = true
-		while, end, err := a.keys.While(ctx, key)
-		if err != nil {
-			refuse(w, r, http.StatusTooManyRequests, err)
-			return
-		}
-		defer end(nil)
-		ctx = while
-	}
-	a.inside.ServeHTTP(w, r.WithContext(ctx))
+	caller := transport.Caller{Principal: p.From(r.RemoteAddr), Base: a.base(r)}
+	a.server.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), caller)))
 }
 
-// refuse answers a request that nothing ran for. The error's code may know a
-// better status.
-func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	shown := present(r.Context(), err)
-	switch shown.Extensions["code"] {
-	case string(apierror.CodeUnauthenticated):
-		status = http.StatusUnauthorized
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	case string(apierror.CodeUnavailable):
-		status = http.StatusServiceUnavailable
-	}
-	retryAfter(w.Header(), gqlerror.List{shown})
-	if status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", "OPTIONS, GET, POST")
-	}
-	w.Header().Set("Content-Type", accepted(r))
-	sendErrors(w, status, gqlerror.List{shown})
-}
-
-const (
-	mediaJSON    = "application/json"
-	mediaGraphQL = "application/graphql-response+json"
-)
-
-// accepted is the media type of ours that a request's Accept puts first.
-func accepted(r *http.Request) string {
-	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		switch media, _, _ := mime.ParseMediaType(part); media {
-		case mediaGraphQL:
-			return mediaGraphQL
-		case mediaJSON, "application/*", "*/*":
-			return mediaJSON
-		}
-	}
-	return mediaJSON
-}
-
-// retryAfter says in an answer's header when to ask again, if its first error knows. After
-// UNAVAILABLE it closes the connection: a load balancer may lead the next one to another
-// process, which PostgreSQL answers.
-func retryAfter(header http.Header, shown gqlerror.List) {
-	if len(shown) == 0 {
-		return
-	}
-	if shown[0].Extensions["code"] == string(apierror.CodeUnavailable) {
-		header.Set("Connection", "close")
-	}
-	if seconds, ok := shown[0].Extensions["retryAfterSeconds"].(int); ok {
-		header.Set("Retry-After", strconv.Itoa(seconds))
-	}
-}
-
-// withoutGuesses leaves out which name of the schema may have been meant, which
-// not all of the validator's rules can be told.
-func withoutGuesses(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+// withoutSuggestions removes suggested names from errors. Some rules of the validator
+// make them even if suggestions are turned off.
+func withoutSuggestions(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	response := next(ctx)
 	if response != nil && response.Data == nil {
 		for _, e := range response.Errors {
@@ -226,16 +165,4 @@ func withoutGuesses(ctx context.Context, next graphql.ResponseHandler) *graphql.
 		}
 	}
 	return response
-}
-
-// queryCache keeps parsed queries, but for long ones, whose text is often data.
-type queryCache struct {
-	graphql.Cache[*ast.QueryDocument]
-}
-
-// Add implements graphql.Cache.
-func (c queryCache) Add(ctx context.Context, query string, doc *ast.QueryDocument) {
-	if len(query) <= maxCachedQuery {
-		c.Cache.Add(ctx, query, doc)
-	}
 }

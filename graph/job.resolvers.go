@@ -10,6 +10,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/graph/loader"
+	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -21,19 +23,19 @@ func (r *artifactResolver) URL(ctx context.Context, obj *models.Artifact, expire
 }
 
 func (r *attemptResolver) Worker(ctx context.Context, obj *models.Attempt) (*models.Worker, error) {
-	return load(ctx).workers.load(ctx, obj.WorkerID)
+	return load(ctx).Workers.Load(ctx, obj.WorkerID)
 }
 
 func (r *attemptResolver) Checkpoint(ctx context.Context, obj *models.Attempt) (*models.Artifact, error) {
-	return load(ctx).artifacts.load(ctx, obj.CheckpointID)
+	return load(ctx).Artifacts.Load(ctx, obj.CheckpointID)
 }
 
 func (r *attemptResolver) Log(ctx context.Context, obj *models.Attempt) (*models.Artifact, error) {
-	return load(ctx).artifacts.load(ctx, obj.LogID)
+	return load(ctx).Artifacts.Load(ctx, obj.LogID)
 }
 
 func (r *cancellationResolver) By(ctx context.Context, obj *models.Job) (string, error) {
-	name, err := load(ctx).keyNames.load(ctx, models.KeyID(obj.CancelBy))
+	name, err := load(ctx).KeyNames.Load(ctx, models.KeyID(obj.CancelBy))
 	return cmp.Or(name, obj.CancelBy), err
 }
 
@@ -42,19 +44,19 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 	if !mayReadPrompt(ctx, p) {
 		return nil, nil
 	}
-	if p.Role == models.RoleWorker { // a lease has one job: there is nothing to gather
-		prompts, err := load(ctx).prompts.fetch(ctx, []models.JobID{obj.ID})
+	if p.Role == models.RoleWorker { // a lease has one job, so a worker does not wait for a batch
+		prompts, err := r.Reader.Prompts(ctx, []models.JobID{obj.ID})
 		return promptOf(prompts[obj.ID], err)
 	}
-	return promptOf(load(ctx).prompts.load(ctx, obj.ID))
+	return promptOf(load(ctx).Prompts.Load(ctx, obj.ID))
 }
 
 func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error) {
-	return load(ctx).attempts.load(ctx, obj.ID)
+	return load(ctx).Attempts.Load(ctx, obj.ID)
 }
 
 func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, after *string) (*JobEventConnection, error) {
-	page, err := load(ctx).events.load(ctx, eventPage{obj.ID, pageOf(first, after)})
+	page, err := load(ctx).Events.Load(ctx, loader.EventPage{Job: obj.ID, Page: pageOf(first, after)})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +64,7 @@ func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, a
 }
 
 func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error) {
-	all, err := load(ctx).outputs.load(ctx, obj.ID)
+	all, err := load(ctx).JobArtifacts.Load(ctx, obj.ID)
 	if err != nil || typeArg == nil {
 		return all, err
 	}
@@ -70,15 +72,15 @@ func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *m
 }
 
 func (r *jobResolver) Result(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
-	return load(ctx).artifacts.load(ctx, obj.ResultID)
+	return load(ctx).Artifacts.Load(ctx, obj.ResultID)
 }
 
 func (r *jobResolver) Account(ctx context.Context, obj *models.Job) (*models.Account, error) {
-	return load(ctx).accounts.load(ctx, obj.AccountID)
+	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
 func (r *jobResolver) LatestCheckpoint(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
-	return load(ctx).artifacts.load(ctx, obj.LatestCheckpointID)
+	return load(ctx).Artifacts.Load(ctx, obj.LatestCheckpointID)
 }
 
 func (r *jobResolver) Cancellation(ctx context.Context, obj *models.Job) (*models.Job, error) {
@@ -139,7 +141,7 @@ func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error
 
 func (r *subscriptionResolver) JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error) {
 	p, every := principal(ctx), time.Duration(valueOr(intervalMs, 500))*time.Millisecond
-	return follow(ctx, func(send func(*models.Job) error) error {
+	return transport.Follow(ctx, func(send func(*models.Job) error) error {
 		return r.Watcher.Job(ctx, p, models.JobID(jobID), every, send)
 	}), nil
 }

@@ -27,7 +27,7 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		if p.AccountID != models.AccountID(id) && !p.May(models.RoleOperator) {
 			return nil, orNotFound(nil)
 		}
-		account, err := load(ctx).accounts.load(ctx, models.AccountID(id))
+		account, err := load(ctx).Accounts.Load(ctx, models.AccountID(id))
 		if account == nil {
 			return nil, orNotFound(err)
 		}

@@ -8,12 +8,13 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
 func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
-	return load(ctx).scalings.load(ctx, scalingPage{obj.ID, valueOr(first, defaultPage)})
+	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})
 }
 
 func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {

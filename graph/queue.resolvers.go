@@ -16,7 +16,7 @@ func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query
 	if !obj.Status.Waiting() {
 		return []*query.WaitingReason{}, nil
 	}
-	reasons, err := load(ctx).waiting.load(ctx, obj.ID)
+	reasons, err := load(ctx).WaitingFor.Load(ctx, obj.ID)
 	return pointers(reasons), err
 }
 

@@ -5,43 +5,57 @@ import (
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/graph/limit"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// admit waits until the caller's share allows what an operation reads. It returns the
-// context to read with, and a function to call with the response. A response to a
-// subscription waits before its first batch, when there is an event to answer with.
-func (r *Resolver) admit(ctx context.Context, made *response) (reads context.Context, end func(*graphql.Response), err error) {
-	if !graphql.HasOperationContext(ctx) || isFree(ctx) {
-		return models.AsRead(ctx, false), func(*graphql.Response) {}, nil
+// readShare is what one response takes of its caller's share of reads.
+type readShare struct {
+	ctx context.Context // the context to make the response with
+	// reads returns the context for the query of a batch. It is nil if that is the
+	// context of the batch.
+	reads func(context.Context) (context.Context, error)
+	// end gives the share back. It takes the response to learn what was really read.
+	end func(*graphql.Response)
+}
+
+// admit waits until the caller's share allows what a response reads. The response to a
+// subscription waits in its first batch instead: until then there may be no event.
+func (r *Resolver) admit(ctx context.Context) (readShare, error) {
+	if !graphql.HasOperationContext(ctx) {
+		return readShare{ctx: models.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
 	}
 	op, p := graphql.GetOperationContext(ctx), principal(ctx)
-	size := sizeOfOperation(op)
+	size := limit.SizeOf(op)
+	if size.Price() <= query.FreePrice {
+		return readShare{ctx: models.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
+	}
 	var read *query.Read
-	end = func(response *graphql.Response) {
+	end := func(response *graphql.Response) {
 		if read != nil {
-			read.EndAt(size.looks + fieldsOf(response))
+			read.EndAt(size.ActualPrice(fieldsOf(response)))
 		}
 	}
 	if op.Operation.Operation == ast.Subscription {
 		await := sync.OnceValues(func() (reads context.Context, err error) {
-			reads, read, err = r.Reader.Shares.Await(ctx, p, size.price+size.looks)
+			reads, read, err = r.Reader.Shares.Await(ctx, p, size.Price())
 			return reads, err
 		})
-		made.reads = func(context.Context) (context.Context, error) { return await() }
-		return ctx, end, nil
+		return readShare{ctx, func(context.Context) (context.Context, error) { return await() }, end}, nil
 	}
-	reads, read, err = r.Reader.Shares.Admit(ctx, p, size.price+size.looks)
-	op.Stats.SetExtension(sizeOf, nil) // a stream asks for a second response, to learn that there is none
-	return reads, end, err
+	reads, read, err := r.Reader.Shares.Admit(ctx, p, size.Price())
+	limit.ClearSize(op) // over a stream a second response says that there are no more
+	return readShare{ctx: reads, end: func(response *graphql.Response) {
+		read.EndAt(size.ActualPrice(fieldsOf(response)))
+	}}, err
 }
 
-// fieldBytes is how long a field of an answer is, with its name.
+// fieldBytes is the assumed size of a field in an answer, with its name.
 const fieldBytes = 20
 
-// fieldsOf is about how many fields a response has.
+// fieldsOf estimates the number of fields in a response.
 func fieldsOf(response *graphql.Response) int {
 	if response == nil {
 		return 0
@@ -49,21 +63,8 @@ func fieldsOf(response *graphql.Response) int {
 	return len(response.Data) / fieldBytes
 }
 
-// sizeOf names the size of an operation's answer among its statistics.
-const sizeOf = "size"
-
-func sizeOfOperation(op *graphql.OperationContext) size {
-	s, _ := op.Stats.GetExtension(sizeOf).(size)
-	return s
-}
-
-// isFree tells whether the operation that ctx is of waits for no share.
-func isFree(ctx context.Context) bool {
-	s := sizeOfOperation(graphql.GetOperationContext(ctx))
-	return s.price+s.looks <= query.FreePrice
-}
-
-// writeApart keeps a mutation's own statements from those that read for its answer.
+// writeApart keeps the statements of a mutation out of the share that its answer reads
+// under.
 func writeApart(ctx context.Context, next graphql.Resolver) (any, error) {
 	if graphql.GetFieldContext(ctx).Object == "Mutation" {
 		ctx = models.WithoutRead(ctx)

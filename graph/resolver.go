@@ -1,10 +1,20 @@
-// Package graph is the GraphQL API. A resolver reads its arguments, calls one
-// verb of the domain (jobs), and returns what it answers.
+// Package graph is the GraphQL API. A resolver reads its arguments, calls one method of
+// the domain (package jobs and the packages below it), and returns the result.
 //
-// What a caller may reach is decided in three places: whose key it is, before
-// anything runs (handler.go, socket.go); which root fields its role may call (the
-// schema's @auth, auth.go); and which fields of a type it is shown
-// (visibility.go). Whose rows they are is for jobs to decide.
+// An operation passes these packages and files:
+//
+//   - handler.go authenticates the caller, except on a WebSocket, which
+//     transport/protocol.go authenticates.
+//   - Package transport reads the operation and sends its responses.
+//   - Package limit refuses operations that would cost too much.
+//   - response.go makes a response, within the caller's share of reads (read_share.go).
+//   - The resolvers (*.resolvers.go) call the domain, and package loader reads the edges
+//     between rows in batches.
+//   - Package failure turns errors into what the caller reads.
+//
+// Three checks decide what a caller can reach: the key, before anything runs; the role
+// that a root field requires (the directive @auth, auth.go); and the fields of a type
+// that the role can see (visibility.go). The domain decides whose rows they are.
 package graph
 
 import (
@@ -17,7 +27,7 @@ import (
 	"github.com/reelay/reelay/jobs/webhook"
 )
 
-// Resolver holds the roles of the domain that the API calls.
+// Resolver holds the parts of the domain that the API calls.
 type Resolver struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller

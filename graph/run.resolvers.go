@@ -12,7 +12,7 @@ import (
 )
 
 func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error) {
-	return load(ctx).parents.load(ctx, obj.ID)
+	return load(ctx).Parents.Load(ctx, obj.ID)
 }
 
 func (r *mutationResolver) RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error) {

@@ -18,7 +18,7 @@ func (r *queryResolver) Viewer(ctx context.Context) (*jobs.Principal, error) {
 }
 
 func (r *viewerResolver) Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error) {
-	return load(ctx).accounts.load(ctx, obj.AccountID)
+	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
 func (r *Resolver) Mutation() MutationResolver { return &mutationResolver{r} }

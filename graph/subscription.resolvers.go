@@ -16,7 +16,7 @@ func (r *subscriptionResolver) JobEvents(ctx context.Context, jobID string, afte
 	if err != nil {
 		return nil, err
 	}
-	return followStream(ctx, events), nil
+	return follow(ctx, events), nil
 }
 
 func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error) {
@@ -24,5 +24,5 @@ func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.Jo
 	if err != nil {
 		return nil, err
 	}
-	return followStream(ctx, changes), nil
+	return follow(ctx, changes), nil
 }

@@ -55,7 +55,7 @@ func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, en
 }
 
 func (r *webhookDeliveryResolver) Tries(ctx context.Context, obj *models.WebhookDelivery) ([]*models.WebhookTry, error) {
-	return load(ctx).tries.load(ctx, obj.ID)
+	return load(ctx).WebhookTries.Load(ctx, obj.ID)
 }
 
 func (r *Resolver) WebhookDelivery() WebhookDeliveryResolver { return &webhookDeliveryResolver{r} }

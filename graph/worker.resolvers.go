@@ -114,11 +114,11 @@ func (r *queryResolver) Worker(ctx context.Context, id string) (*models.Worker, 
 }
 
 func (r *workerResolver) Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error) {
-	return load(ctx).pools.load(ctx, obj.PoolID)
+	return load(ctx).Pools.Load(ctx, obj.PoolID)
 }
 
 func (r *workerResolver) CurrentJob(ctx context.Context, obj *models.Worker) (*models.Job, error) {
-	return load(ctx).held.load(ctx, obj.ID)
+	return load(ctx).CurrentJobs.Load(ctx, obj.ID)
 }
 
 func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerConnection) (int, error) {

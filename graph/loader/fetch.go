@@ -1,0 +1,123 @@
+package loader
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+)
+
+// keyed returns a fetch over list, whose rows come in any order.
+func keyed[K comparable, V any](list func(context.Context, []K) ([]V, error), key func(V) K) fetch[K, V] {
+	return func(ctx context.Context, keys []K) (map[K]V, error) {
+		rows, err := list(ctx, keys)
+		found := make(map[K]V, len(rows))
+		for _, row := range rows {
+			found[key(row)] = row
+		}
+		return found, err
+	}
+}
+
+// grouped returns a fetch over list, which returns many rows for a key. It keeps their
+// order.
+func grouped[K comparable, V any](list func(context.Context, []K) ([]V, error), key func(V) K) fetch[K, []V] {
+	return func(ctx context.Context, keys []K) (map[K][]V, error) {
+		rows, err := list(ctx, keys)
+		found := make(map[K][]V, len(keys))
+		for _, row := range rows {
+			found[key(row)] = append(found[key(row)], row)
+		}
+		return found, err
+	}
+}
+
+// EventPage is a page of one job's events.
+type EventPage struct {
+	Job  models.JobID
+	Page paging.Request
+}
+
+// eventPages reads pages of many jobs' events, with one query for all jobs of which the
+// same page is asked for.
+func eventPages(r *query.Reader) fetch[EventPage, *paging.Page[*models.JobEvent]] {
+	return func(ctx context.Context, keys []EventPage) (map[EventPage]*paging.Page[*models.JobEvent], error) {
+		byPage := map[paging.Request][]models.JobID{}
+		for _, key := range keys {
+			byPage[key.Page] = append(byPage[key.Page], key.Job)
+		}
+		found := make(map[EventPage]*paging.Page[*models.JobEvent], len(keys))
+		for page, ids := range byPage {
+			pages, err := r.EventPages(ctx, ids, page)
+			if err != nil {
+				return nil, err
+			}
+			for id, events := range pages {
+				found[EventPage{id, page}] = events
+			}
+		}
+		return found, nil
+	}
+}
+
+// ScalingPage is the newest scaling decisions of one pool.
+type ScalingPage struct {
+	Pool  models.PoolID
+	First int // how many
+}
+
+// scalingPages reads the newest decisions of many pools, with one query for all pools of
+// which the same number is asked for.
+func scalingPages(r *query.Reader) fetch[ScalingPage, []*models.ScalingDecision] {
+	return func(ctx context.Context, keys []ScalingPage) (map[ScalingPage][]*models.ScalingDecision, error) {
+		bySize := map[int][]models.PoolID{}
+		for _, key := range keys {
+			bySize[key.First] = append(bySize[key.First], key.Pool)
+		}
+		found := make(map[ScalingPage][]*models.ScalingDecision, len(keys))
+		for first, ids := range bySize {
+			histories, err := r.ScalingHistories(ctx, ids, first)
+			if err != nil {
+				return nil, err
+			}
+			for id, history := range histories {
+				found[ScalingPage{id, first}] = history
+			}
+		}
+		return found, nil
+	}
+}
+
+// estimates reads the estimates of unfinished jobs.
+func estimates(r *query.Reader) fetch[*models.Job, estimate.JobEstimate] {
+	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {
+		byID, err := r.EstimateJobs(ctx, rows)
+		found := make(map[*models.Job]estimate.JobEstimate, len(byID))
+		for _, row := range rows {
+			if e, ok := byID[row.ID]; ok {
+				found[row] = e
+			}
+		}
+		return found, err
+	}
+}
+
+// Queue names a queue: a lane, and a model or "" for all models.
+type Queue struct {
+	Lane  models.Tier
+	Model string
+}
+
+// queueWaits reads how long jobs waited in each queue.
+func queueWaits(r *query.Reader) fetch[Queue, models.QueueWait] {
+	return func(ctx context.Context, _ []Queue) (map[Queue]models.QueueWait, error) {
+		all, err := r.QueueWaits(ctx)
+		found := make(map[Queue]models.QueueWait, len(all))
+		for _, wait := range all {
+			found[Queue{wait.Lane, wait.Model}] = wait
+		}
+		return found, err
+	}
+}

@@ -1,0 +1,122 @@
+// Package loader reads the edges between rows in batches. gqlgen resolves each field of
+// each object on its own; a loader collects the keys that fields ask for within a moment
+// and reads them with one query.
+package loader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/reelay/reelay/graph/failure"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/vikstrous/dataloadgen"
+)
+
+// Wait is how long a batch collects keys. The fields of a page ask within a fraction of
+// it. A field that asks later, on a busy machine, costs a second query.
+const Wait = 2 * time.Millisecond
+
+// Loader reads values by key. It reads each key once.
+type Loader[K comparable, V any] struct {
+	batches *dataloadgen.Loader[K, V]
+}
+
+// Load returns the value of a key, or V's zero value if there is none. The zero key has
+// no value.
+func (l Loader[K, V]) Load(ctx context.Context, key K) (value V, err error) {
+	var zero K
+	if key == zero {
+		return value, nil
+	}
+	value, err = l.batches.Load(ctx, key)
+	if errors.Is(err, dataloadgen.ErrNotFound) {
+		err = nil
+	}
+	return value, err
+}
+
+// fetch reads the values of many keys. It leaves out keys that have no value.
+type fetch[K comparable, V any] func(context.Context, []K) (map[K]V, error)
+
+// Options are the settings of the loaders of one response.
+type Options struct {
+	// Principal is the caller whom the response is for.
+	Principal jobs.Principal
+	// Reads returns the context for the query of one batch. Batches read with their own
+	// context if it is nil.
+	Reads func(context.Context) (context.Context, error)
+	// Wait is how long a batch collects keys: the constant Wait if it is 0.
+	Wait time.Duration
+}
+
+// newLoader returns a loader over fetch.
+func newLoader[K comparable, V any](o Options, f fetch[K, V]) Loader[K, V] {
+	return Loader[K, V]{dataloadgen.NewMappedLoader(func(ctx context.Context, keys []K) (values map[K]V, err error) {
+		defer func() { // dataloadgen would hide the stack
+			if p := recover(); p != nil {
+				err = failure.FromPanic(ctx, p)
+			}
+		}()
+		if o.Reads != nil {
+			if ctx, err = o.Reads(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return f(ctx, keys)
+	}, dataloadgen.WithWait(o.Wait))}
+}
+
+// Loaders are the loaders of one response. A later response gets new ones, because what
+// an earlier one read may have changed.
+type Loaders struct {
+	Prompts        Loader[models.JobID, query.Prompt]
+	WaitingFor     Loader[models.JobID, []query.WaitingReason]
+	Attempts       Loader[models.JobID, []*models.Attempt]
+	Events         Loader[EventPage, *paging.Page[*models.JobEvent]]
+	JobArtifacts   Loader[models.JobID, []*models.Artifact]
+	Artifacts      Loader[models.ArtifactID, *models.Artifact]
+	Workers        Loader[models.WorkerID, *models.Worker]
+	Accounts       Loader[models.AccountID, *models.Account]
+	Pools          Loader[models.PoolID, *query.PoolStatus]
+	CurrentJobs    Loader[models.WorkerID, *models.Job]
+	Parents        Loader[models.JobID, []*models.Job]
+	Jobs           Loader[models.JobID, *models.Job]
+	KeyNames       Loader[models.KeyID, string]
+	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
+	Estimates      Loader[*models.Job, estimate.JobEstimate]
+	QueueWaits     Loader[Queue, models.QueueWait]
+	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
+}
+
+// New returns the loaders of one response, which read through r.
+func New(r *query.Reader, o Options) *Loaders {
+	if o.Wait == 0 {
+		o.Wait = Wait
+	}
+	return &Loaders{
+		Prompts:      newLoader(o, r.Prompts),
+		WaitingFor:   newLoader(o, r.WaitingFor),
+		Attempts:     newLoader(o, grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })),
+		Events:       newLoader(o, eventPages(r)),
+		JobArtifacts: newLoader(o, grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })),
+		Artifacts:    newLoader(o, keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
+		Workers:      newLoader(o, keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
+		Accounts:     newLoader(o, keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
+		Pools:        newLoader(o, keyed(r.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
+		CurrentJobs:  newLoader(o, r.CurrentJobs),
+		Parents:      newLoader(o, r.Parents),
+		Jobs:         newLoader(o, keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })),
+		KeyNames: newLoader(o, func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
+			return r.KeyNames(ctx, o.Principal, ids)
+		}),
+		WebhookTries:   newLoader(o, grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
+		Estimates:      newLoader(o, estimates(r)),
+		QueueWaits:     newLoader(o, queueWaits(r)),
+		ScalingHistory: newLoader(o, scalingPages(r)),
+	}
+}

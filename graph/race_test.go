@@ -1,6 +1,0 @@
-//go:build race
-
-package graph
-
-// raceFactor is how many times as much processor time the race detector takes.
-const raceFactor = 10
