@@ -1,15 +1,13 @@
 package watch
 
 import (
-	"maps"
-	"runtime"
 	"slices"
 	"sync"
 )
 
-// ring holds the newest items of a stream that many follow, each at his own
-// pace. Items are numbered, upwards. Who is further behind than the ring reaches
-// has to read elsewhere: nobody makes it grow.
+// ring holds the newest items of a stream that many subscribers follow, each at its own
+// pace. Items have ascending numbers. A subscriber that is further behind than the ring
+// reaches must read the missing items elsewhere: a slow one does not make the ring grow.
 type ring[T any] struct {
 	most   int // items held
 	number func(T) int
@@ -17,12 +15,13 @@ type ring[T any] struct {
 	mu    sync.Mutex
 	items []T
 	floor int   // the number before the first item
-	head  int   // the number of the newest item there ever was
-	aged  int   // how many of the items were there when age was last called
-	over  bool  // nothing comes after head
-	err   error // why nothing comes any more, if it failed
+	head  int   // the number of the newest item that was ever added
+	aged  int   // how many of the items were there at the last call of age
+	over  bool  // no item comes after head
+	err   error // why the stream failed, if it did
 
-	// waiting are whom to call, once, when something of the above changes.
+	// waiting are the functions to call, once, at the next change. The keys are the
+	// subscribers.
 	waiting map[any]func()
 }
 
@@ -30,19 +29,19 @@ func newRing[T any](most int, number func(T) int) *ring[T] {
 	return &ring[T]{most: most, number: number}
 }
 
-// heard is what a ring says to one who has everything up to a number.
+// heard is what a ring has for a subscriber that has read everything up to a number.
 type heard[T any] struct {
 	items  []T
-	behind bool // what comes next is no longer, or not yet, in the ring
-	floor  int  // up to here it has to be read elsewhere
+	behind bool // the next item is no longer, or not yet, in the ring
+	floor  int  // items up to here must be read elsewhere
 	over   bool
 	err    error
 }
 
-// isNothing tells whether there is nothing to say yet.
+// isNothing reports whether the subscriber must wait.
 func (h heard[T]) isNothing() bool { return len(h.items) == 0 && !h.behind && !h.over && h.err == nil }
 
-// after returns what comes after a number.
+// after returns what the ring has after a number.
 func (r *ring[T]) after(at int) heard[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,39 +58,38 @@ func (r *ring[T]) afterLocked(at int) heard[T] {
 	return h
 }
 
-// wake has f called once there may be something after a number: at once if there
-// is. It is called on a goroutine of its own. Who waits already under the same name
-// waits for this instead.
+// wake calls f once there may be something after a number: immediately if there is. f
+// must not block. A later call for the same subscriber replaces an earlier one.
 func (r *ring[T]) wake(who any, at int, f func()) {
 	r.mu.Lock()
-	if r.afterLocked(at).isNothing() {
+	waits := r.afterLocked(at).isNothing()
+	if waits {
 		if r.waiting == nil {
 			r.waiting = map[any]func(){}
 		}
 		r.waiting[who] = f
-		f = nil
 	}
 	r.mu.Unlock()
-	if f != nil {
-		go f()
+	if !waits {
+		f()
 	}
 }
 
-// forget has nobody called who waits under that name.
+// forget undoes wake for a subscriber.
 func (r *ring[T]) forget(who any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, who)
 }
 
-// newest is the number of the newest item.
+// newest returns the number of the newest item.
 func (r *ring[T]) newest() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.head
 }
 
-// begin sets where a stream begins here.
+// begin sets the number after which the stream begins in this ring.
 func (r *ring[T]) begin(at int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +108,8 @@ func (r *ring[T]) add(items ...T) {
 	})
 }
 
-// age drops the items that were there when it was last called: those who keep
-// up have them.
+// age drops the items that were there at its last call. Subscribers that keep up have
+// read them.
 func (r *ring[T]) age() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +117,8 @@ func (r *ring[T]) age() {
 	r.aged = len(r.items)
 }
 
-// drop forgets the first n items. Others may still read them.
+// drop removes the first n items. It copies the others, because subscribers may still
+// read the old array.
 func (r *ring[T]) drop(n int) {
 	if n <= 0 {
 		return
@@ -129,42 +128,29 @@ func (r *ring[T]) drop(n int) {
 	r.items = slices.Clone(r.items[n:])
 }
 
-// end notes whether the stream is over at its head, and how far that is.
+// end records whether the stream is over at its head, and the number of the head.
 func (r *ring[T]) end(head int, over bool) {
 	r.mu.Lock()
 	same := over == r.over && head <= r.head
 	r.mu.Unlock()
-	if !same { // only the ring's writer changes them
+	if !same { // only one goroutine writes to the ring
 		r.change(func() { r.over, r.head = over, max(head, r.head) })
 	}
 }
 
-// fail ends the stream for all who follow it.
+// fail ends the stream with an error.
 func (r *ring[T]) fail(err error) {
 	r.change(func() { r.err = err })
 }
 
-// change does something to the ring and calls those who wait.
+// change changes the ring and wakes the subscribers that wait.
 func (r *ring[T]) change(do func()) {
 	r.mu.Lock()
 	do()
 	waiting := r.waiting
 	r.waiting = nil
 	r.mu.Unlock()
-	if len(waiting) == 0 {
-		return
+	for _, wake := range waiting {
+		wake()
 	}
-	call := slices.Collect(maps.Values(waiting))
-	for some := range slices.Chunk(call, 1+(len(call)-1)/runtime.GOMAXPROCS(0)) {
-		go callEach(some)
-	}
-}
-
-// callEach calls each of them on a goroutine of its own, that the one before begins: none
-// waits for another, and thousands are not begun before the first is done.
-func callEach(call []func()) {
-	if len(call) > 1 {
-		go callEach(call[1:])
-	}
-	call[0]()
 }
