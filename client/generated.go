@@ -2269,7 +2269,7 @@ type SubmitJobInput struct {
 	Region    *string  `json:"region,omitempty"`
 	// region is a wish; with this it is a demand.
 	RequireRegion *bool `json:"requireRegion,omitempty"`
-	// Narrows the retry table of docs/developers/states.md; never makes a class retry that must not.
+	// Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
 }
 

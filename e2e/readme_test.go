@@ -52,3 +52,23 @@ func TestReadme(t *testing.T) {
 		}
 	})
 }
+
+func TestQuickStart(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsWithAVideo", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		dir := s.stand(t)
+		blocks := s.blocks(t, "users/quick-start.md")
+		require.Len(t, blocks, 1)
+
+		out := shell(t, dir, blocks[0])
+
+		require.Contains(t, out, `"status":"COMPLETED"`)
+		video, err := os.ReadFile(filepath.Join(dir, "quick-start.mp4"))
+		require.NoError(t, err)
+		require.Contains(t, string(video[:16]), "ftyp")
+	})
+}

@@ -31,7 +31,7 @@ func TestREST(t *testing.T) {
 		require.Contains(t, outputs[0], `"status":"completed"`)
 		require.Contains(t, outputs[0], `"type":"COMPLETED"`)
 		require.Regexp(t, `\n\{"jobs":\[\{"job_id":"job_[^\n]*\}\],"next":null\}\n\{"models":\[\{"name":"testcard",`, outputs[0])
-		film, err := os.ReadFile(filepath.Join(dir, "film.mp4"))
+		film, err := os.ReadFile(filepath.Join(dir, "video.mp4"))
 		require.NoError(t, err)
 		require.Contains(t, string(film[:16]), "ftyp")
 		require.Contains(t, outputs[1], `"status":"scheduled"`)

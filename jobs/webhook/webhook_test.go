@@ -95,7 +95,7 @@ func TestWebhook(t *testing.T) {
 	t.Run("HasTheFieldsThatItsPageShows", func(t *testing.T) {
 		t.Parallel()
 
-		page, err := os.ReadFile("../docs/users/webhooks.md")
+		page, err := os.ReadFile("../../docs/users/webhooks.md")
 		require.NoError(t, err)
 		_, example, _ := strings.Cut(string(page), "```json\n")
 		example, _, _ = strings.Cut(example, "```")

@@ -179,7 +179,7 @@ export type SubmitJobInput = {
   region?: InputMaybe<Scalars['String']['input']>;
   /** region is a wish; with this it is a demand. */
   requireRegion?: InputMaybe<Scalars['Boolean']['input']>;
-  /** Narrows the retry table of docs/developers/states.md; never makes a class retry that must not. */
+  /** Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry. */
   retry?: InputMaybe<RetryPolicyInput>;
 };
 

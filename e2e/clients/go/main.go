@@ -32,12 +32,12 @@ func main() {
 		log.Fatal(err)
 	}
 	defer content.Body.Close()
-	film, err := os.Create("boat.mp4")
+	file, err := os.Create("boat.mp4")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer film.Close()
-	if _, err := io.Copy(film, content.Body); err != nil {
+	defer file.Close()
+	if _, err := io.Copy(file, content.Body); err != nil {
 		log.Fatal(err)
 	}
 }
