@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 				shared.stack.end()
 			}
 		}()
+		testrun.AtOnce(6)
 		return m.Run()
 	})
 }

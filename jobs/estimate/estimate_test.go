@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -422,6 +423,14 @@ var scenarios = []scenario{
 	{name: "AllAtOnce", workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 }
 
+// worlds is how many are simulated. A world with many workers has enough jobs alone.
+func (s scenario) worlds() int {
+	if s.workers > 10 && !testrun.Nightly() {
+		return 1
+	}
+	return 3
+}
+
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 
@@ -429,7 +438,7 @@ func TestEstimate(t *testing.T) {
 		t.Run("IsRightInSteadyStateWith"+s.name, func(t *testing.T) {
 			t.Parallel()
 			var all world
-			for seed := range uint64(3) {
+			for seed := range uint64(s.worlds()) {
 				w := s.world(seed)
 
 				w.run(2*3600, 8*3600)
