@@ -48,8 +48,8 @@ type AccountEdge struct {
 // GetNode returns AccountEdge.Node, and is useful for accessing the field via an interface.
 func (v *AccountEdge) GetNode() Account { return v.Node }
 
-// What an account shall be; what is left out stays as it is. Limits are 0 to 1,000,000; a new account needs name and tier, and has
-// its tier's limits. CRITICAL, the operators' own tier, is an ADMIN's to give.
+// Settings of an account. Omitted fields stay as they are. Limits are 0 to 1,000,000. A new account needs name and tier, and
+// gets its tier's limits. Only an ADMIN may give CRITICAL, the operators' own tier.
 type AccountInput struct {
 	Name             *string `json:"name,omitempty"`
 	Tier             *Tier   `json:"tier,omitempty"`
@@ -88,7 +88,7 @@ func (v *AccountPage) GetPageInfo() PageInfo { return v.PageInfo }
 // ApiKey includes the GraphQL fields of ApiKey requested by the fragment ApiKey.
 // The GraphQL type's documentation follows.
 //
-// The prefix is how the secret begins, which is not kept. A key is good until it expires or is revoked.
+// The secret itself is not stored; prefix is its beginning. A key is valid until it expires or is revoked.
 type ApiKey struct {
 	Id        string     `json:"id"`
 	Account   KeyAccount `json:"account"`
@@ -96,7 +96,7 @@ type ApiKey struct {
 	Role      Role       `json:"role"`
 	Prefix    string     `json:"prefix"`
 	CreatedAt time.Time  `json:"createdAt"`
-	// To the hour.
+	// Recorded to the hour.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
 	ExpiresAt  *time.Time `json:"expiresAt"`
 	RevokedAt  *time.Time `json:"revokedAt"`
@@ -137,7 +137,7 @@ type Artifact struct {
 	// CRC32C as the object store computes it, base64.
 	Checksum    string `json:"checksum"`
 	ContentType string `json:"contentType"`
-	// A signed link, good for the given seconds (60 to 86400).
+	// A signed link that is valid for this many seconds (60 to 86400).
 	Url       string           `json:"url"`
 	Metadata  *json.RawMessage `json:"metadata"`
 	CreatedAt time.Time        `json:"createdAt"`
@@ -251,7 +251,7 @@ func (v *Artifact) __premarshalJSON() (*__premarshalArtifact, error) {
 	return &retval, nil
 }
 
-// PREVIEW: a key frame sent up while the render goes on.
+// PREVIEW is a key frame that is uploaded during the render.
 type ArtifactType string
 
 const (
@@ -285,7 +285,7 @@ type Attempt struct {
 	ResumedFromStep *int           `json:"resumedFromStep"`
 	FailureClass    *FailureClass  `json:"failureClass"`
 	FailureReason   *string        `json:"failureReason"`
-	// The last output of the runtime (64 kB), if the worker sent it.
+	// The last 64 kB of the runtime's output, if the worker sent it.
 	Log              *Artifact  `json:"log"`
 	GpuSeconds       float64    `json:"gpuSeconds"`
 	WastedGpuSeconds float64    `json:"wastedGpuSeconds"`
@@ -384,12 +384,12 @@ func (v *AuditEdge) GetNode() AuditEntry { return v.Node }
 // AuditEntry includes the requested fields of the GraphQL type AuditEntry.
 // The GraphQL type's documentation follows.
 //
-// One act of an operator. action is the name of the mutation, or logIn or logOut (of the console); target is the id that it was
-// about; actor is the key's name at that time. payload has ids and values before and after, never a prompt or a secret.
+// One action of an operator. action is the name of the mutation, or logIn or logOut (of the console). target is the id of the
+// object. actor is the name of the key at that time. payload has ids and values before and after, never a prompt or a secret.
 type AuditEntry struct {
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor"`
-	// Null for what was done from beside the database, without a key.
+	// Null for actions beside the database, without a key.
 	KeyId   *string          `json:"keyId"`
 	Action  string           `json:"action"`
 	Target  *string          `json:"target"`
@@ -443,9 +443,9 @@ type Cancellation struct {
 	By          string    `json:"by"`
 	Reason      *string   `json:"reason"`
 	RequestedAt time.Time `json:"requestedAt"`
-	// The worker was told.
+	// When the worker received the cancel.
 	DeliveredAt *time.Time `json:"deliveredAt"`
-	// The worker said that it stopped, or its lease was over.
+	// When the worker confirmed that it stopped, or its lease ended.
 	StoppedAt *time.Time `json:"stoppedAt"`
 }
 
@@ -541,7 +541,7 @@ func (v *CompleteJobInput) GetLeaseNext() *bool { return v.LeaseNext }
 // CreatedApiKey includes the requested fields of the GraphQL type CreatedApiKey.
 type CreatedApiKey struct {
 	Id string `json:"id"`
-	// Shown this once.
+	// Shown only once.
 	Secret string `json:"secret"`
 	Role   Role   `json:"role"`
 }
@@ -558,7 +558,7 @@ func (v *CreatedApiKey) GetRole() Role { return v.Role }
 // CreatedWebhookEndpoint includes the requested fields of the GraphQL type CreatedWebhookEndpoint.
 type CreatedWebhookEndpoint struct {
 	Endpoint WebhookEndpoint `json:"endpoint"`
-	// Shown this once.
+	// Shown only once.
 	Secret string `json:"secret"`
 }
 
@@ -657,15 +657,15 @@ func (v *EndedJob) GetStatus() JobStatus { return v.Status }
 // Estimate includes the requested fields of the GraphQL type Estimate.
 // The GraphQL type's documentation follows.
 //
-// A best guess, from the queue and the fleet as they are now. What is null is not known.
+// An estimate from the current queue and fleet. Null values are unknown.
 type Estimate struct {
-	// Until a worker would start it; null where there is no capacity to reckon with, or the queue is paused.
+	// Seconds until a worker would start the job. Null if no worker can run it, or the queue is paused.
 	WaitSeconds *float64 `json:"waitSeconds"`
-	// One time in ten it takes longer.
+	// In one of ten cases the wait is longer than this.
 	WaitSecondsP90 *float64 `json:"waitSecondsP90"`
-	// How long it would keep a worker busy.
+	// Seconds that the job would keep a worker busy.
 	RenderSeconds *float64 `json:"renderSeconds"`
-	// The place it would have among the queued jobs that the same workers can run: 1 is the next.
+	// The job's place among the queued jobs that the same workers can run. 1 is next.
 	Position int `json:"position"`
 }
 
@@ -689,7 +689,7 @@ type FailJobInput struct {
 	RetryAfterSeconds *int            `json:"retryAfterSeconds,omitempty"`
 	Log               *UploadedObject `json:"log,omitempty"`
 	LeaseNext         *bool           `json:"leaseNext,omitempty"`
-	// A stack trace, or the runtime's own last words, without secrets; at most 16 kB of it are kept.
+	// A stack trace or the runtime's last output, without secrets. At most 16 kB are kept.
 	ErrorDetail *string `json:"errorDetail,omitempty"`
 }
 
@@ -717,7 +717,7 @@ func (v *FailJobInput) GetLeaseNext() *bool { return v.LeaseNext }
 // GetErrorDetail returns FailJobInput.ErrorDetail, and is useful for accessing the field via an interface.
 func (v *FailJobInput) GetErrorDetail() *string { return v.ErrorDetail }
 
-// Why an attempt ended badly; it decides what happens next.
+// Why an attempt failed. The class decides whether and when the job is retried (docs/users/jobs.md).
 type FailureClass string
 
 const (
@@ -756,7 +756,7 @@ var AllFailureClass = []FailureClass{
 	FailureClassPoison,
 }
 
-// One GPU at this moment; utilization from 0 to 1.
+// One GPU's current state. utilization is 0 to 1.
 type GpuSample struct {
 	Index           int      `json:"index"`
 	Utilization     float64  `json:"utilization"`
@@ -900,48 +900,48 @@ func (v *InputUpload) GetTarget() UploadTarget { return v.Target }
 // Job includes the GraphQL fields of Job requested by the fragment Job.
 type Job struct {
 	Id string `json:"id"`
-	// What kind of work: video.generate, … (the model catalogue defines them).
+	// The kind of work, such as video.generate. The model catalogue defines the types.
 	Type     string    `json:"type"`
 	Model    string    `json:"model"`
 	Status   JobStatus `json:"status"`
 	Progress Progress  `json:"progress"`
-	// What was bought.
+	// The service class.
 	Tier Tier `json:"tier"`
-	// Where it queues now: its tier, or above after waiting past its patience or a redrive.
+	// The queue that the job is in: its tier's, or a higher one after a long wait or a redrive.
 	Lane Tier `json:"lane"`
-	// Counts from 1; a retry or redrive after the end opens the next.
+	// Counts from 1. A retry or redrive of a job that has ended starts the next run.
 	Run int `json:"run"`
-	// Order among one account's own jobs of the same tier, from -100 to 100; higher runs first.
+	// Order among the account's jobs of the same tier, from -100 to 100. Higher values start first.
 	Priority int              `json:"priority"`
 	Params   json.RawMessage  `json:"params"`
 	Metadata *json.RawMessage `json:"metadata"`
-	// The platform's own name for its end user, if it gave one.
+	// The account's own name for its end user, if the submit had one.
 	UserId      *string `json:"userId"`
 	AttemptNo   int     `json:"attemptNo"`
 	MaxAttempts int     `json:"maxAttempts"`
-	// The finished video; null until COMPLETED.
+	// The finished video. Null until COMPLETED.
 	Result *Artifact `json:"result"`
-	// What the runtime returned as data (a transcript, a score); null until COMPLETED.
+	// Data that the runtime returned, such as a transcript or a score. Null until COMPLETED.
 	Output *json.RawMessage `json:"output"`
-	// Proof of a cancel, step by step; null if nobody asked for one.
+	// The steps of a cancel. Null if none was requested.
 	Cancellation  *Cancellation `json:"cancellation"`
 	FailureClass  *FailureClass `json:"failureClass"`
 	FailureReason *string       `json:"failureReason"`
-	// GPU seconds paid for and thrown away because a worker went.
+	// GPU seconds of work that was lost with a worker and had to be repeated.
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
-	// While SCHEDULED: when it is due.
+	// While SCHEDULED: the time at which the job is queued.
 	RunAt *time.Time `json:"runAt"`
-	// By when a worker must have started it, if the submit said so; a retry or redrive drops it.
+	// The time by which a worker must have started the job, if the submit set one. A retry or redrive removes it.
 	ExpiresAt *time.Time `json:"expiresAt"`
-	// Seconds that the current run has been QUEUED, all its waits together: not the time before runAt, while it was
-	// BLOCKED, or between a failure and its retry. Null if it is not known.
+	// Seconds that the current run has been QUEUED, all its waits together. Leaves out the time before runAt, while
+	// BLOCKED, and between a failure and its retry. Null if unknown.
 	WaitedSeconds *float64 `json:"waitedSeconds"`
-	// Seconds that workers have held the current run's lease, all its attempts together. Null if it is not known.
+	// Seconds that workers have held the current run, all its attempts together. Null if unknown.
 	RanSeconds  *float64   `json:"ranSeconds"`
 	CreatedAt   time.Time  `json:"createdAt"`
 	StartedAt   *time.Time `json:"startedAt"`
 	CompletedAt *time.Time `json:"completedAt"`
-	// When its prompt and artifacts were deleted for good.
+	// When the prompt and artifacts were permanently deleted.
 	DeletedAt *time.Time `json:"deletedAt"`
 }
 
@@ -1039,7 +1039,7 @@ func (v *JobEdge) GetNode() Job { return v.Node }
 
 // JobEvent includes the GraphQL fields of JobEvent requested by the fragment JobEvent.
 type JobEvent struct {
-	// Grows by one per job without a gap: what a subscription resumes from.
+	// Grows by one per job, without a gap. Pass it as afterSeq to resume a subscription.
 	Seq       int             `json:"seq"`
 	Run       int             `json:"run"`
 	AttemptId *string         `json:"attemptId"`
@@ -1136,8 +1136,8 @@ type JobFilter struct {
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
-	// Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
-	// the metadata; prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+	// Words and key:value terms, all of which a job must match (docs/users/search.md). A word is the beginning of an id, an
+	// idempotency key, or a value in the metadata. Prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
 	Search *string `json:"search,omitempty"`
 }
 
@@ -1174,11 +1174,11 @@ func (v *JobFilter) GetSearch() *string { return v.Search }
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {
 	Job `json:"-"`
-	// While it waits: everything that holds it back, most telling first. Empty once it runs.
+	// All reasons why the job waits, the most important first. Empty once it runs.
 	WaitingFor []WaitingReason `json:"waitingFor"`
-	// Best guess of seconds until a worker starts it; null once one has, or where nobody can say.
+	// Estimated seconds until a worker starts the job. Null once one has, or if unknown.
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
-	// Best guess of when it is done; null once it is over or where nobody can say.
+	// Estimated time of completion. Null once the job has ended, or if unknown.
 	EstimatedCompletionAt *time.Time `json:"estimatedCompletionAt"`
 	Attempts              []Attempt  `json:"attempts"`
 	Artifacts             []Artifact `json:"artifacts"`
@@ -1433,7 +1433,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 // JobPage includes the requested fields of the GraphQL type JobConnection.
 // The GraphQL type's documentation follows.
 //
-// totalCount is exact up to 10,000; 10,001 means more.
+// totalCount is exact up to 10,000. 10,001 means more.
 type JobPage struct {
 	Edges      []JobEdge `json:"edges"`
 	PageInfo   PageInfo  `json:"pageInfo"`
@@ -1452,15 +1452,15 @@ func (v *JobPage) GetTotalCount() int { return v.TotalCount }
 type JobStatus string
 
 const (
-	// Waits for runAt (a retry's backoff).
+	// Waits for runAt, or for the end of the pause before a retry.
 	JobStatusScheduled JobStatus = "SCHEDULED"
-	// Waits for jobs that it depends on.
+	// Waits for the jobs in dependsOn, or for an image that is being fetched.
 	JobStatusBlocked JobStatus = "BLOCKED"
 	JobStatusQueued  JobStatus = "QUEUED"
 	// A worker holds the lease and has not reported yet.
 	JobStatusAssigned JobStatus = "ASSIGNED"
 	JobStatusRunning  JobStatus = "RUNNING"
-	// Rendered; the artifact is being uploaded and verified.
+	// The worker uploads the result.
 	JobStatusCompleting JobStatus = "COMPLETING"
 	JobStatusCompleted  JobStatus = "COMPLETED"
 	JobStatusFailed     JobStatus = "FAILED"
@@ -1498,11 +1498,11 @@ type Lease struct {
 	AttemptNo      int       `json:"attemptNo"`
 	LeaseExpiresAt time.Time `json:"leaseExpiresAt"`
 	Job            LeasedJob `json:"job"`
-	// Newest first, at most two; empty on a fresh start.
+	// Newest first, at most two. Empty on a fresh start.
 	Checkpoints []Artifact `json:"checkpoints"`
-	// What the job begins from: the image that params.referenceImage names.
+	// Files that the job begins with: the image that params.referenceImage names.
 	Inputs []Artifact `json:"inputs"`
-	// Seconds between checkpoints, chosen by the control plane.
+	// Seconds between checkpoints.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
 }
@@ -1546,7 +1546,7 @@ func (v *LeaseAnswer) GetLease() *Lease { return v.Lease }
 // GetDirective returns LeaseAnswer.Directive, and is useful for accessing the field via an interface.
 func (v *LeaseAnswer) GetDirective() *Directive { return v.Directive }
 
-// The same requestId gives the same lease again while it lives (a lost answer); another one, or none, while an attempt lives: lease is null.
+// Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt.
 type LeaseJobInput struct {
 	WorkerId    string   `json:"workerId"`
 	WaitSeconds *int     `json:"waitSeconds,omitempty"`
@@ -1569,10 +1569,10 @@ func (v *LeaseJobInput) GetRequestId() *string { return v.RequestId }
 // LeasedJob includes the requested fields of the GraphQL type Job.
 type LeasedJob struct {
 	Id string `json:"id"`
-	// What kind of work: video.generate, … (the model catalogue defines them).
+	// The kind of work, such as video.generate. The model catalogue defines the types.
 	Type  string `json:"type"`
 	Model string `json:"model"`
-	// For its owner, operators, and the worker that holds the live lease; null once it was purged.
+	// Readable by the job's owner, by operators, and by the worker that holds the lease. Null after the job was deleted.
 	Prompt    *string         `json:"prompt"`
 	Params    json.RawMessage `json:"params"`
 	AttemptNo int             `json:"attemptNo"`
@@ -1601,10 +1601,10 @@ type Model struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Description string `json:"description"`
-	// JSON Schema of params, with the defaults.
+	// The JSON Schema of params, with defaults.
 	ParamsSchema json.RawMessage `json:"paramsSchema"`
 	GpuTypes     []string        `json:"gpuTypes"`
-	// A worker that can run it is there now.
+	// Whether a worker that can run it is registered now.
 	Available bool `json:"available"`
 }
 
@@ -1638,7 +1638,7 @@ func (v *PageInfo) GetHasNextPage() bool { return v.HasNextPage }
 // GetEndCursor returns PageInfo.EndCursor, and is useful for accessing the field via an interface.
 func (v *PageInfo) GetEndCursor() *string { return v.EndCursor }
 
-// What the person watching should read: progress may go back, and phase says why.
+// What the job is doing. If the progress goes back, the phase says why.
 type Phase string
 
 const (
@@ -1668,7 +1668,7 @@ type Progress struct {
 	// 0 to 100.
 	Percent float64 `json:"percent"`
 	Phase   Phase   `json:"phase"`
-	// A sentence for people, for example: resuming from checkpoint at 62 %.
+	// A sentence for people, such as: resuming from checkpoint at 62 %.
 	Message     *string    `json:"message"`
 	Step        *int       `json:"step"`
 	TotalSteps  *int       `json:"totalSteps"`
@@ -1716,7 +1716,7 @@ type ProgressInput struct {
 	TotalFrames  *int     `json:"totalFrames,omitempty"`
 	Message      *string  `json:"message,omitempty"`
 	EtaSeconds   *float64 `json:"etaSeconds,omitempty"`
-	// The checkpoint that it resumed from, once.
+	// The checkpoint from which the attempt resumed. Sent once.
 	ResumedFrom *string `json:"resumedFrom,omitempty"`
 }
 
@@ -1756,16 +1756,16 @@ func (v *ProgressInput) GetResumedFrom() *string { return v.ResumedFrom }
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
 // The GraphQL type's documentation follows.
 //
-// The jobs that wait and run in one lane, for one model or for all (model null).
+// The waiting and running jobs of one lane, for one model or for all (model null).
 type Queue struct {
 	Tier              Tier     `json:"tier"`
 	Model             *string  `json:"model"`
 	Depth             int      `json:"depth"`
 	Running           int      `json:"running"`
 	OldestWaitSeconds *float64 `json:"oldestWaitSeconds"`
-	// Workers are given none of its jobs; those that run continue.
+	// While paused, workers get none of its jobs. Running jobs continue.
 	Paused bool `json:"paused"`
-	// The pause of the whole lane or, without one, that of the model in it; null if neither is paused.
+	// The pause of the lane or, if there is none, of the model in it. Null if neither is paused.
 	Pause *QueuePause `json:"pause"`
 }
 
@@ -1821,7 +1821,7 @@ func (v *QueuePause) GetReason() *string { return v.Reason }
 type RegisterWorkerInput struct {
 	Provider           string `json:"provider"`
 	ProviderInstanceId string `json:"providerInstanceId"`
-	// Which of a machine's workers, and how many GPUs it has.
+	// The number of this worker on its machine, and the number of its GPUs.
 	Slot           *int          `json:"slot,omitempty"`
 	GpuCount       *int          `json:"gpuCount,omitempty"`
 	PoolId         *string       `json:"poolId,omitempty"`
@@ -1830,7 +1830,7 @@ type RegisterWorkerInput struct {
 	GpuType        string        `json:"gpuType"`
 	GpuMemoryBytes *int64        `json:"-"`
 	CapacityClass  CapacityClass `json:"capacityClass"`
-	// Models that this worker can run, and those that it holds in GPU memory now.
+	// The models that this worker can run, and those that it has loaded now.
 	Models       []string `json:"models"`
 	WarmModels   []string `json:"warmModels"`
 	AgentVersion string   `json:"agentVersion"`
@@ -1988,7 +1988,7 @@ func (v *RegisteredWorker) GetId() string { return v.Id }
 // Registration includes the requested fields of the GraphQL type RegisterWorkerPayload.
 type Registration struct {
 	Worker RegisteredWorker `json:"worker"`
-	// A token of this worker's own, to be used from here on; good until it is terminated.
+	// The worker's own token, to be used for all further calls. Valid until the worker is terminated.
 	WorkerToken      string `json:"workerToken"`
 	HeartbeatSeconds int    `json:"heartbeatSeconds"`
 	LeaseSeconds     int    `json:"leaseSeconds"`
@@ -2138,7 +2138,7 @@ func (v *RequestUploadInput) __premarshalJSON() (*__premarshalRequestUploadInput
 	return &retval, nil
 }
 
-// How the delay between attempts grows: from initialDelaySeconds (0.1 to 86400; 10 by default), doubled each time or fixed, up to maxDelaySeconds (300 by default).
+// The delay between attempts: initialDelaySeconds (0.1 to 86400, default 10), doubled each time or fixed, up to maxDelaySeconds (default 300).
 type RetryPolicyInput struct {
 	Backoff             *Backoff `json:"backoff,omitempty"`
 	InitialDelaySeconds *float64 `json:"initialDelaySeconds,omitempty"`
@@ -2173,7 +2173,7 @@ var AllRole = []Role{
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
 type Submission struct {
 	Job Job `json:"job"`
-	// True when the idempotency key named a job that exists already.
+	// True if the idempotency key belongs to a job that existed already.
 	Deduplicated bool `json:"deduplicated"`
 }
 
@@ -2202,7 +2202,7 @@ func (v *SubmissionRefusal) GetField() []string { return v.Field }
 // SubmissionResult includes the requested fields of the GraphQL type SubmitJobResult.
 // The GraphQL type's documentation follows.
 //
-// Either job or error.
+// Either job or error is set.
 type SubmissionResult struct {
 	Job          *Job               `json:"job"`
 	Deduplicated bool               `json:"deduplicated"`
@@ -2221,7 +2221,7 @@ func (v *SubmissionResult) GetError() *SubmissionRefusal { return v.Error }
 // Submissions includes the requested fields of the GraphQL type SubmitJobsPayload.
 // The GraphQL type's documentation follows.
 //
-// One result for each input, in their order. accepted counts the jobs, those that a repeated key named too; rejected the others.
+// One result for each input, in the same order. accepted counts the inputs that have a job, including repeated keys; rejected counts the others.
 type Submissions struct {
 	Results  []SubmissionResult `json:"results"`
 	Accepted int                `json:"accepted"`
@@ -2242,32 +2242,32 @@ type SubmitJobInput struct {
 	Model string  `json:"model"`
 	// 1 to 10,000 characters, at most 40,000 bytes.
 	Prompt *string `json:"prompt,omitempty"`
-	// Model parameters, checked against the model's JSON Schema (see the models query).
+	// The model's parameters, validated against its JSON Schema (see the models query).
 	Params *json.RawMessage `json:"params,omitempty"`
-	// At most the account's own tier, which is the default.
+	// The account's tier (the default) or a lower one.
 	Tier *Tier `json:"tier,omitempty"`
 	// -100 to 100.
 	Priority *int `json:"priority,omitempty"`
-	// 1 to 255 printable characters. The same key with the same request gives the same job.
+	// 1 to 255 printable characters. The same key with the same request returns the same job.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// 1 to 20; the tier's own number by default.
+	// 1 to 20. The default depends on the tier.
 	MaxAttempts *int `json:"maxAttempts,omitempty"`
-	// Seconds of running that one attempt may take, 1 to 18000.
+	// Seconds that one attempt may run, 1 to 18000.
 	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
-	// The end user behind this account.
+	// The account's own name for its end user.
 	UserId *string `json:"userId,omitempty"`
-	// Up to 64 keys of yours, kept with the job.
+	// Up to 64 keys of your own, stored with the job.
 	Metadata *json.RawMessage `json:"metadata,omitempty"`
-	// An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret).
+	// An https URL that receives a webhook when a run of this job ends, in addition to the account's endpoints. It is signed with the account's secret (rotateAccountWebhookSecret).
 	CallbackUrl *string `json:"callbackUrl,omitempty"`
-	// Not before this time, at most 366 days ahead.
+	// The earliest start, at most 366 days ahead.
 	RunAt *time.Time `json:"runAt,omitempty"`
-	// Not worth starting later than this: it then fails with TIMEOUT.
+	// The latest start: if no worker has started the job by then, it fails with TIMEOUT.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	// Up to 100 jobs of the same account that must be COMPLETED before.
+	// Up to 100 jobs of the same account that must be COMPLETED first.
 	DependsOn []string `json:"dependsOn,omitempty"`
 	Region    *string  `json:"region,omitempty"`
-	// region is a wish; with this it is a demand.
+	// Run the job only in region. Without this, region is a preference.
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
@@ -2327,7 +2327,7 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
 
-// Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's.
+// Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
 
 const (
@@ -2512,10 +2512,10 @@ var AllWaitingCode = []WaitingCode{
 // WaitingReason includes the GraphQL fields of WaitingReason requested by the fragment WaitingReason.
 // The GraphQL type's documentation follows.
 //
-// One thing that holds a job back; until is when it will be over, if that is known.
+// One reason why a job waits. until is when it ends, if known.
 type WaitingReason struct {
 	Code WaitingCode `json:"code"`
-	// For example: 14 jobs ahead in the pro lane.
+	// A sentence for people, such as: 14 jobs ahead in the pro lane.
 	Message string     `json:"message"`
 	Until   *time.Time `json:"until"`
 }
@@ -2532,28 +2532,28 @@ func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
 // WebhookDelivery includes the GraphQL fields of WebhookDelivery requested by the fragment WebhookDelivery.
 // The GraphQL type's documentation follows.
 //
-// An event on its way to one endpoint, or to a job's own callbackUrl.
+// The delivery of an event to one endpoint, or to a job's callbackUrl.
 type WebhookDelivery struct {
 	Id string `json:"id"`
-	// Of a webhook.test: an id that no job has.
+	// For a webhook.test, an id that belongs to no job.
 	JobId string `json:"jobId"`
-	// Which of the job's runs ended.
+	// The run of the job that ended.
 	Run int `json:"run"`
-	// The webhook-id header: the event's, the same at every try and for every endpoint.
+	// The id of the event, sent as webhook-id. The same in every try and for every endpoint.
 	EventId   string `json:"eventId"`
 	Event     string `json:"event"`
 	Url       string `json:"url"`
 	Attempts  int    `json:"attempts"`
 	Delivered bool   `json:"delivered"`
-	// Of the newest try; null if it got no answer.
+	// The status of the newest try. Null if there was no response.
 	LastStatusCode *int `json:"lastStatusCode"`
-	// Why it is not delivered, or was not.
+	// Why the event is not delivered.
 	LastError *string `json:"lastError"`
-	// Null once it is delivered or given up.
+	// Null once the delivery succeeded or was given up.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 	CreatedAt     time.Time  `json:"createdAt"`
 	DeliveredAt   *time.Time `json:"deliveredAt"`
-	// Each try, oldest first.
+	// All tries, oldest first.
 	Tries []WebhookTry `json:"tries"`
 }
 
@@ -2622,14 +2622,14 @@ func (v *WebhookDeliveryPage) GetPageInfo() PageInfo { return v.PageInfo }
 // WebhookEndpoint includes the GraphQL fields of WebhookEndpoint requested by the fragment WebhookEndpoint.
 // The GraphQL type's documentation follows.
 //
-// Where an account's jobs' ends are told; docs/users/webhooks.md says how.
+// A URL that receives a webhook when a run of the account's jobs ends (docs/users/webhooks.md).
 type WebhookEndpoint struct {
 	Id     string        `json:"id"`
 	Url    string        `json:"url"`
 	Format WebhookFormat `json:"format"`
-	// job.completed, job.failed, job.cancelled; of the format OPENAI video.completed, video.failed.
+	// job.completed, job.failed, job.cancelled. In the format OPENAI: video.completed, video.failed.
 	Events []string `json:"events"`
-	// Nothing is sent any more: it answered 410, or every try failed for 24 hours. enableWebhookEndpoint ends that.
+	// Nothing is sent to a disabled endpoint. It is disabled after a response 410, or if every try failed for 24 hours. enableWebhookEndpoint enables it.
 	Disabled       bool      `json:"disabled"`
 	DisabledReason *string   `json:"disabledReason"`
 	CreatedAt      time.Time `json:"createdAt"`
@@ -2656,7 +2656,7 @@ func (v *WebhookEndpoint) GetDisabledReason() *string { return v.DisabledReason 
 // GetCreatedAt returns WebhookEndpoint.CreatedAt, and is useful for accessing the field via an interface.
 func (v *WebhookEndpoint) GetCreatedAt() time.Time { return v.CreatedAt }
 
-// STANDARD is {type, timestamp, data}; OPENAI is the body of OpenAI's webhooks, for receivers written for its Videos API.
+// STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API.
 type WebhookFormat string
 
 const (
@@ -2672,9 +2672,9 @@ var AllWebhookFormat = []WebhookFormat{
 // WebhookTry includes the requested fields of the GraphQL type WebhookTry.
 type WebhookTry struct {
 	At time.Time `json:"at"`
-	// Null if there was no answer.
+	// Null if there was no response.
 	StatusCode *int `json:"statusCode"`
-	// Null if it went well.
+	// Null if the try succeeded.
 	Error      *string `json:"error"`
 	DurationMs int     `json:"durationMs"`
 }
@@ -3443,7 +3443,7 @@ func (v *accountsResponse) GetAccounts() AccountPage { return v.Accounts }
 
 // apiKeysResponse is returned by apiKeys on success.
 type apiKeysResponse struct {
-	// Newest first, those that are over too, at most 1,000.
+	// Newest first, at most 1,000, including expired and revoked keys.
 	ApiKeys []ApiKey `json:"apiKeys"`
 }
 
@@ -3452,7 +3452,7 @@ func (v *apiKeysResponse) GetApiKeys() []ApiKey { return v.ApiKeys }
 
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
-	// Newest first; with target only what was done to that.
+	// Newest first. target narrows it to one object.
 	AuditLog AuditPage `json:"auditLog"`
 }
 
@@ -3461,7 +3461,7 @@ func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
 
 // cancelJobResponse is returned by cancelJob on success.
 type cancelJobResponse struct {
-	// A waiting job is CANCELLED at once; a running one when its worker has stopped.
+	// A waiting job is CANCELLED at once, a running one when its worker has stopped.
 	CancelJob Job `json:"cancelJob"`
 }
 
@@ -3470,7 +3470,7 @@ func (v *cancelJobResponse) GetCancelJob() Job { return v.CancelJob }
 
 // commitArtifactResponse is returned by commitArtifact on success.
 type commitArtifactResponse struct {
-	// PREVIEW and LOG objects, while the job runs.
+	// Publishes a PREVIEW or LOG object while the job runs.
 	CommitArtifact HeartbeatPayload `json:"commitArtifact"`
 }
 
@@ -3487,7 +3487,7 @@ func (v *commitCheckpointResponse) GetCommitCheckpoint() HeartbeatPayload { retu
 
 // completeJobResponse is returned by completeJob on success.
 type completeJobResponse struct {
-	// With leaseNext the answer carries the next job at once, if there is one: one request per job. A repeated call gets the same lease again, and none once the worker has ended that one.
+	// With leaseNext, the response contains the next lease if a job is available, so that a job needs one request. A repeated call returns the same lease, or none once that attempt has ended.
 	CompleteJob EndPayload `json:"completeJob"`
 }
 
@@ -3512,7 +3512,7 @@ func (v *createApiKeyResponse) GetCreateApiKey() CreatedApiKey { return v.Create
 
 // createWebhookEndpointResponse is returned by createWebhookEndpoint on success.
 type createWebhookEndpointResponse struct {
-	// At most 20 for an account. No events are all of the format's.
+	// An account may have 20. Without events, all events of the format are sent.
 	CreateWebhookEndpoint CreatedWebhookEndpoint `json:"createWebhookEndpoint"`
 }
 
@@ -3523,7 +3523,7 @@ func (v *createWebhookEndpointResponse) GetCreateWebhookEndpoint() CreatedWebhoo
 
 // deleteJobResponse is returned by deleteJob on success.
 type deleteJobResponse struct {
-	// Deletes the job's prompt and artifacts for good; the row stays, redacted. A job that waits or runs is a CONFLICT; a deleted one is returned as it is.
+	// Permanently deletes the job's prompt and artifacts. The row stays, redacted. CONFLICT if the job has not ended. A job that is already deleted is returned as it is.
 	DeleteJob Job `json:"deleteJob"`
 }
 
@@ -3552,7 +3552,7 @@ func (v *deregisterWorkerResponse) GetDeregisterWorker() DeregisteredWorker {
 
 // drainSelfResponse is returned by drainSelf on success.
 type drainSelfResponse struct {
-	// The worker's own word that it takes no more work; deadline is when it will be gone.
+	// The worker takes no more jobs. deadline is when its machine will be gone.
 	DrainSelf DrainedWorker `json:"drainSelf"`
 }
 
@@ -3569,7 +3569,7 @@ func (v *drainWorkerResponse) GetDrainWorker() Worker { return v.DrainWorker }
 
 // enableWebhookEndpointResponse is returned by enableWebhookEndpoint on success.
 type enableWebhookEndpointResponse struct {
-	// Has an endpoint be told again that was disabled.
+	// Enables a disabled endpoint.
 	EnableWebhookEndpoint WebhookEndpoint `json:"enableWebhookEndpoint"`
 }
 
@@ -3580,7 +3580,7 @@ func (v *enableWebhookEndpointResponse) GetEnableWebhookEndpoint() WebhookEndpoi
 
 // estimateResponse is returned by estimate on success.
 type estimateResponse struct {
-	// What submitJob with this input would have to expect; nothing is submitted.
+	// Estimates a submit with this input. Nothing is submitted.
 	Estimate Estimate `json:"estimate"`
 }
 
@@ -3605,9 +3605,9 @@ func (v *heartbeatResponse) GetHeartbeat() HeartbeatPayload { return v.Heartbeat
 
 // jobChangesResponse is returned by jobChanges on success.
 type jobChangesResponse struct {
-	// Every status change of the caller's jobs from now on, those of all accounts for operators: the job as it is then, with
-	// the status that it came to. Nothing is kept for later: after a break, read the list of jobs. Who reads too slowly is
-	// told so (UNAVAILABLE).
+	// Every change of status of the account's jobs (for operators: of all jobs) from now on: the job in its current state, with
+	// the new status. Changes are not stored: after a lost connection, read the list of jobs. Ends with UNAVAILABLE if changes
+	// were lost to a slow reader.
 	JobChanges Job `json:"jobChanges"`
 }
 
@@ -3616,8 +3616,8 @@ func (v *jobChangesResponse) GetJobChanges() Job { return v.JobChanges }
 
 // jobEventsResponse is returned by jobEvents on success.
 type jobEventsResponse struct {
-	// Every event of one job after afterSeq, first those of the past, then live; ends after the event that ended the job.
-	// No gap and no repeat, across reconnects and replicas: after a break, go on from the last seq that you have.
+	// Every event of one job after afterSeq: first past events, then live ones. Ends after the event that ended the job. After a
+	// lost connection, pass the seq of the last event that you have: no event is missing or repeated, at any replica.
 	JobEvents JobEvent `json:"jobEvents"`
 }
 
@@ -3634,7 +3634,7 @@ func (v *jobHistoryResponse) GetJob() *JobHistory { return v.Job }
 
 // jobProgressResponse is returned by jobProgress on success.
 type jobProgressResponse struct {
-	// The newest progress, at most one message every intervalMs (50 to 60000); ends at a terminal status.
+	// The newest state of a job, at most one message per intervalMs (50 to 60000). Ends when the job ends.
 	JobProgress Job `json:"jobProgress"`
 }
 
@@ -3659,7 +3659,7 @@ func (v *jobsResponse) GetJobs() JobPage { return v.Jobs }
 
 // leaseJobResponse is returned by leaseJob on success.
 type leaseJobResponse struct {
-	// Waits up to waitSeconds (0 to 25) for a job that this worker can run; lease is null when there was none.
+	// Waits up to waitSeconds (0 to 25) for a job that this worker can run. lease is null if there was none.
 	LeaseJob LeaseAnswer `json:"leaseJob"`
 }
 
@@ -3676,7 +3676,7 @@ func (v *modelsResponse) GetModels() []Model { return v.Models }
 
 // pauseQueueResponse is returned by pauseQueue on success.
 type pauseQueueResponse struct {
-	// Stops giving workers jobs of this lane, or of one model in it; jobs are accepted as before. Operators see the reason (up to 200 characters).
+	// Stops giving jobs of this lane, or of one model in it, to workers. New jobs are still accepted. Operators see the reason (up to 200 characters).
 	PauseQueue Queue `json:"pauseQueue"`
 }
 
@@ -3685,7 +3685,7 @@ func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
 
 // preemptWorkerResponse is returned by preemptWorker on success.
 type preemptWorkerResponse struct {
-	// What a cloud does to a spot machine: notice now, the end after noticeSeconds (0 to 120). For pools whose provider can, such as local.
+	// Preempts the worker like a cloud preempts a spot machine: notice now, the end after noticeSeconds (0 to 120). Only for pools whose provider supports it, such as local.
 	PreemptWorker Worker `json:"preemptWorker"`
 }
 
@@ -3702,7 +3702,7 @@ func (v *queuesResponse) GetQueues() []Queue { return v.Queues }
 
 // redeliverWebhookResponse is returned by redeliverWebhook on success.
 type redeliverWebhookResponse struct {
-	// Sends it once more, under the same webhook-id. CONFLICT if its endpoint is deleted or disabled, or its job deleted.
+	// Sends the event again, with the same webhook-id. CONFLICT if the endpoint is deleted or disabled, or the job deleted.
 	RedeliverWebhook WebhookDelivery `json:"redeliverWebhook"`
 }
 
@@ -3719,7 +3719,7 @@ func (v *registerWorkerResponse) GetRegisterWorker() Registration { return v.Reg
 
 // rejectCheckpointResponse is returned by rejectCheckpoint on success.
 type rejectCheckpointResponse struct {
-	// This checkpoint did not restore; it is never handed out again.
+	// Reports that a checkpoint did not restore. It is not handed out again.
 	RejectCheckpoint HeartbeatPayload `json:"rejectCheckpoint"`
 }
 
@@ -3728,7 +3728,7 @@ func (v *rejectCheckpointResponse) GetRejectCheckpoint() HeartbeatPayload { retu
 
 // releaseJobResponse is returned by releaseJob on success.
 type releaseJobResponse struct {
-	// Hands the job back at once (preemption, drain): it is queued again from its newest checkpoint.
+	// Releases the job (preemption, drain). It is queued again at once, and resumes from its newest checkpoint.
 	ReleaseJob ReleasedJob `json:"releaseJob"`
 }
 
@@ -3745,7 +3745,7 @@ func (v *reportProgressResponse) GetReportProgress() HeartbeatPayload { return v
 
 // requestInputUploadResponse is returned by requestInputUpload on success.
 type requestInputUploadResponse struct {
-	// A link to upload an image to (JPEG, PNG or WebP, up to 20 MB); the artifact's id then goes into params.referenceImage. What no job uses within a day is deleted.
+	// Returns a link to upload an image to (JPEG, PNG or WebP, up to 20 MB). Then pass the artifact's id as params.referenceImage. An image that no job uses within a day is deleted.
 	RequestInputUpload InputUpload `json:"requestInputUpload"`
 }
 
@@ -3754,7 +3754,7 @@ func (v *requestInputUploadResponse) GetRequestInputUpload() InputUpload { retur
 
 // requestUploadResponse is returned by requestUpload on success.
 type requestUploadResponse struct {
-	// A link to upload one object to; the key is the server's choice and is used once.
+	// Returns a link to upload one object to. The server chooses the key, which is used once.
 	RequestUpload UploadTarget `json:"requestUpload"`
 }
 
@@ -3763,7 +3763,7 @@ func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.Reque
 
 // resumeQueueResponse is returned by resumeQueue on success.
 type resumeQueueResponse struct {
-	// Ends the pause of just this lane, or of one model in it.
+	// Ends the pause of this lane, or of one model in it.
 	ResumeQueue Queue `json:"resumeQueue"`
 }
 
@@ -3772,7 +3772,7 @@ func (v *resumeQueueResponse) GetResumeQueue() Queue { return v.ResumeQueue }
 
 // retryJobResponse is returned by retryJob on success.
 type retryJobResponse struct {
-	// A new run of a FAILED or CANCELLED job, from its newest checkpoint unless told otherwise.
+	// Starts a new run of a FAILED or CANCELLED job, from its newest checkpoint or from scratch.
 	RetryJob Job `json:"retryJob"`
 }
 
@@ -3781,7 +3781,7 @@ func (v *retryJobResponse) GetRetryJob() Job { return v.RetryJob }
 
 // revokeApiKeyResponse is returned by revokeApiKey on success.
 type revokeApiKeyResponse struct {
-	// Takes effect within 5 seconds everywhere, also on open streams and on the console's logins by that key. Workers that it
+	// Takes effect within 5 seconds everywhere, also on open streams and on console logins with that key. Workers that it
 	// enrolled keep their own tokens. CONFLICT for the last valid ADMIN key.
 	RevokeApiKey string `json:"revokeApiKey"`
 }
@@ -3791,7 +3791,7 @@ func (v *revokeApiKeyResponse) GetRevokeApiKey() string { return v.RevokeApiKey 
 
 // rotateAccountWebhookSecretResponse is returned by rotateAccountWebhookSecret on success.
 type rotateAccountWebhookSecretResponse struct {
-	// The secret that signs per-job callbacks; the old one stays valid for 24 h.
+	// Makes a new secret for callbacks of single jobs. The old one stays valid for 24 hours.
 	RotateAccountWebhookSecret string `json:"rotateAccountWebhookSecret"`
 }
 
@@ -3802,7 +3802,7 @@ func (v *rotateAccountWebhookSecretResponse) GetRotateAccountWebhookSecret() str
 
 // rotateWebhookSecretResponse is returned by rotateWebhookSecret on success.
 type rotateWebhookSecretResponse struct {
-	// The old secret stays valid for 24 h.
+	// Makes a new secret. The old one stays valid for 24 hours.
 	RotateWebhookSecret CreatedWebhookEndpoint `json:"rotateWebhookSecret"`
 }
 
@@ -3813,7 +3813,7 @@ func (v *rotateWebhookSecretResponse) GetRotateWebhookSecret() CreatedWebhookEnd
 
 // sendTestWebhookResponse is returned by sendTestWebhook on success.
 type sendTestWebhookResponse struct {
-	// Sends a signed webhook.test, in one try, of which the delivery tells. CONFLICT if the endpoint is disabled, or while another test of it is on its way.
+	// Sends a signed webhook.test, in a single try. The delivery shows the result. CONFLICT if the endpoint is disabled, or while another test of it is pending.
 	SendTestWebhook WebhookDelivery `json:"sendTestWebhook"`
 }
 
@@ -3830,8 +3830,9 @@ func (v *submitJobResponse) GetSubmitJob() Submission { return v.SubmitJob }
 
 // submitJobsResponse is returned by submitJobs on success.
 type submitJobsResponse struct {
-	// 1 to 1000 jobs in one transaction. A bad input fails alone. Of two inputs with the same idempotency key the second gets the
-	// first one's job. Jobs that do not fit into the account's limits fail, those that come first pass.
+	// Submits 1 to 1000 jobs in one transaction. A bad input does not affect the others. If two inputs have the same
+	// idempotency key, the second gets the job of the first. If not all jobs fit into the account's limits, the first ones
+	// are accepted.
 	SubmitJobs Submissions `json:"submitJobs"`
 }
 
@@ -3840,7 +3841,7 @@ func (v *submitJobsResponse) GetSubmitJobs() Submissions { return v.SubmitJobs }
 
 // terminateWorkerResponse is returned by terminateWorker on success.
 type terminateWorkerResponse struct {
-	// Ends the worker's machine now, without notice.
+	// Ends the worker's machine at once, without notice.
 	TerminateWorker Worker `json:"terminateWorker"`
 }
 
@@ -3849,8 +3850,8 @@ func (v *terminateWorkerResponse) GetTerminateWorker() Worker { return v.Termina
 
 // updateAccountResponse is returned by updateAccount on success.
 type updateAccountResponse struct {
-	// Jobs that were accepted keep their tier. With a new tier go its limits, but for those that are given or were not the old
-	// tier's. A maxRunning below what runs now ends nothing.
+	// Accepted jobs keep their tier. A new tier brings its limits, except for those that are given here or differed from the old
+	// tier's. A maxRunning below the number of running jobs ends none of them.
 	UpdateAccount Account `json:"updateAccount"`
 }
 
@@ -3859,7 +3860,7 @@ func (v *updateAccountResponse) GetUpdateAccount() Account { return v.UpdateAcco
 
 // viewerResponse is returned by viewer on success.
 type viewerResponse struct {
-	// Whose key this is, and what it may do. Any valid key may ask.
+	// The account and role of the caller's key. Any valid key may call this.
 	Viewer Viewer `json:"viewer"`
 }
 
@@ -3868,7 +3869,7 @@ func (v *viewerResponse) GetViewer() Viewer { return v.Viewer }
 
 // webhookDeliveriesResponse is returned by webhookDeliveries on success.
 type webhookDeliveriesResponse struct {
-	// Newest first; a client sees its own, an operator all. failedOnly: those that failed so far, or for good.
+	// Newest first. A client sees its account's, an operator all. failedOnly: those whose tries failed so far, or that were given up.
 	WebhookDeliveries WebhookDeliveryPage `json:"webhookDeliveries"`
 }
 
@@ -3879,7 +3880,7 @@ func (v *webhookDeliveriesResponse) GetWebhookDeliveries() WebhookDeliveryPage {
 
 // webhookEndpointsResponse is returned by webhookEndpoints on success.
 type webhookEndpointsResponse struct {
-	// The caller's own, oldest first; an operator may name another account.
+	// The account's own, oldest first. An operator may name another account.
 	WebhookEndpoints []WebhookEndpoint `json:"webhookEndpoints"`
 }
 
@@ -3888,8 +3889,8 @@ func (v *webhookEndpointsResponse) GetWebhookEndpoints() []WebhookEndpoint { ret
 
 // workerDirectivesResponse is returned by workerDirectives on success.
 type workerDirectivesResponse struct {
-	// What the control plane wants of one worker now, CONTINUE if nothing; beside the answer to each heartbeat. First what is
-	// wanted already, then each new wish. Ends after TERMINATE. Takes the worker's own token.
+	// The directives for one worker, CONTINUE if there is none: first the current one, then each new one. The answer to each
+	// heartbeat carries them too. Ends after TERMINATE. Requires the worker's own token.
 	WorkerDirectives Directive `json:"workerDirectives"`
 }
 

@@ -15,13 +15,13 @@ export type Scalars = {
   Float: { input: number; output: number; }
   Time: { input: string; output: string; }
   JSON: { input: unknown; output: unknown; }
-  /** A signed 64-bit integer, as a JSON number below 2^53 and as a string above. */
+  /** A signed 64-bit integer: a JSON number below 2^53, a string above. */
   Int64: { input: number | string; output: number | string; }
 };
 
 /**
- * What an account shall be; what is left out stays as it is. Limits are 0 to 1,000,000; a new account needs name and tier, and has
- * its tier's limits. CRITICAL, the operators' own tier, is an ADMIN's to give.
+ * Settings of an account. Omitted fields stay as they are. Limits are 0 to 1,000,000. A new account needs name and tier, and
+ * gets its tier's limits. Only an ADMIN may give CRITICAL, the operators' own tier.
  */
 export type AccountInput = {
   name?: InputMaybe<Scalars['String']['input']>;
@@ -31,7 +31,7 @@ export type AccountInput = {
   submitsPerMinute?: InputMaybe<Scalars['Int']['input']>;
 };
 
-/** What a bulk operation does to each job. REDRIVE and SET_TIER (to the tier that is given) are the operators' alone. */
+/** What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. */
 export type BulkAction =
   | 'CANCEL'
   | 'RETRY'
@@ -39,13 +39,13 @@ export type BulkAction =
   | 'DELETE'
   | 'SET_TIER';
 
-/** The party that must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused; OPERATOR for all other classes. */
+/** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused. OPERATOR for all other classes. */
 export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
 
 export type FailJobInput = {
-  /** A stack trace, or the runtime's own last words, without secrets; at most 16 kB of it are kept. */
+  /** A stack trace or the runtime's last output, without secrets. At most 16 kB are kept. */
   errorDetail?: InputMaybe<Scalars['String']['input']>;
   attemptId: Scalars['ID']['input'];
   fencingToken: Scalars['ID']['input'];
@@ -56,7 +56,7 @@ export type FailJobInput = {
   leaseNext?: InputMaybe<Scalars['Boolean']['input']>;
 };
 
-/** Lanes, highest first. An account's own tier is the highest it may use; CRITICAL is the operator's. */
+/** Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators. */
 export type Tier =
   | 'CRITICAL'
   | 'ENTERPRISE'
@@ -65,15 +65,15 @@ export type Tier =
   | 'BATCH';
 
 export type JobStatus =
-  /** Waits for runAt (a retry's backoff). */
+  /** Waits for runAt, or for the end of the pause before a retry. */
   | 'SCHEDULED'
-  /** Waits for jobs that it depends on. */
+  /** Waits for the jobs in dependsOn, or for an image that is being fetched. */
   | 'BLOCKED'
   | 'QUEUED'
   /** A worker holds the lease and has not reported yet. */
   | 'ASSIGNED'
   | 'RUNNING'
-  /** Rendered; the artifact is being uploaded and verified. */
+  /** The worker uploads the result. */
   | 'COMPLETING'
   | 'COMPLETED'
   | 'FAILED'
@@ -88,7 +88,7 @@ export type AttemptStatus =
   | 'RELEASED'
   | 'CANCELLED';
 
-/** PREVIEW: a key frame sent up while the render goes on. */
+/** PREVIEW is a key frame that is uploaded during the render. */
 export type ArtifactType =
   | 'INPUT'
   | 'CHECKPOINT'
@@ -98,7 +98,7 @@ export type ArtifactType =
   | 'SPRITESHEET'
   | 'LOG';
 
-/** What the person watching should read: progress may go back, and phase says why. */
+/** What the job is doing. If the progress goes back, the phase says why. */
 export type Phase =
   | 'WAITING'
   | 'STARTING'
@@ -109,7 +109,7 @@ export type Phase =
   | 'UPLOADING'
   | 'DONE';
 
-/** Why an attempt ended badly; it decides what happens next. */
+/** Why an attempt failed. The class decides whether and when the job is retried (docs/users/jobs.md). */
 export type FailureClass =
   | 'TRANSIENT'
   | 'RATE_LIMITED'
@@ -152,32 +152,32 @@ export type SubmitJobInput = {
   model: Scalars['String']['input'];
   /** 1 to 10,000 characters, at most 40,000 bytes. */
   prompt?: InputMaybe<Scalars['String']['input']>;
-  /** Model parameters, checked against the model's JSON Schema (see the models query). */
+  /** The model's parameters, validated against its JSON Schema (see the models query). */
   params?: InputMaybe<Scalars['JSON']['input']>;
-  /** At most the account's own tier, which is the default. */
+  /** The account's tier (the default) or a lower one. */
   tier?: InputMaybe<Tier>;
   /** -100 to 100. */
   priority?: InputMaybe<Scalars['Int']['input']>;
-  /** 1 to 255 printable characters. The same key with the same request gives the same job. */
+  /** 1 to 255 printable characters. The same key with the same request returns the same job. */
   idempotencyKey?: InputMaybe<Scalars['String']['input']>;
-  /** 1 to 20; the tier's own number by default. */
+  /** 1 to 20. The default depends on the tier. */
   maxAttempts?: InputMaybe<Scalars['Int']['input']>;
-  /** Seconds of running that one attempt may take, 1 to 18000. */
+  /** Seconds that one attempt may run, 1 to 18000. */
   timeoutSeconds?: InputMaybe<Scalars['Int']['input']>;
-  /** The end user behind this account. */
+  /** The account's own name for its end user. */
   userId?: InputMaybe<Scalars['String']['input']>;
-  /** Up to 64 keys of yours, kept with the job. */
+  /** Up to 64 keys of your own, stored with the job. */
   metadata?: InputMaybe<Scalars['JSON']['input']>;
-  /** An https URL to be told of this job's ends, beside the account's webhook endpoints; signed with the account's own secret (rotateAccountWebhookSecret). */
+  /** An https URL that receives a webhook when a run of this job ends, in addition to the account's endpoints. It is signed with the account's secret (rotateAccountWebhookSecret). */
   callbackUrl?: InputMaybe<Scalars['String']['input']>;
-  /** Not before this time, at most 366 days ahead. */
+  /** The earliest start, at most 366 days ahead. */
   runAt?: InputMaybe<Scalars['Time']['input']>;
-  /** Not worth starting later than this: it then fails with TIMEOUT. */
+  /** The latest start: if no worker has started the job by then, it fails with TIMEOUT. */
   expiresAt?: InputMaybe<Scalars['Time']['input']>;
-  /** Up to 100 jobs of the same account that must be COMPLETED before. */
+  /** Up to 100 jobs of the same account that must be COMPLETED first. */
   dependsOn?: InputMaybe<Array<Scalars['ID']['input']>>;
   region?: InputMaybe<Scalars['String']['input']>;
-  /** region is a wish; with this it is a demand. */
+  /** Run the job only in region. Without this, region is a preference. */
   requireRegion?: InputMaybe<Scalars['Boolean']['input']>;
   /** Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry. */
   retry?: InputMaybe<RetryPolicyInput>;
@@ -194,8 +194,8 @@ export type JobFilter = {
   createdAfter?: InputMaybe<Scalars['Time']['input']>;
   createdBefore?: InputMaybe<Scalars['Time']['input']>;
   /**
-   * Words and key:value terms, all of which a job must meet. A word is the beginning of an id, an idempotency key, or a value in
-   * the metadata; prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
+   * Words and key:value terms, all of which a job must match (docs/users/search.md). A word is the beginning of an id, an
+   * idempotency key, or a value in the metadata. Prompts are not searched. For example: status:failed model:ltx tier:free,batch -class:poison age:>1h waste:>60 account:acme worker:wrk_…
    */
   search?: InputMaybe<Scalars['String']['input']>;
 };
@@ -215,7 +215,7 @@ export type Backoff =
   | 'EXPONENTIAL'
   | 'FIXED';
 
-/** How the delay between attempts grows: from initialDelaySeconds (0.1 to 86400; 10 by default), doubled each time or fixed, up to maxDelaySeconds (300 by default). */
+/** The delay between attempts: initialDelaySeconds (0.1 to 86400, default 10), doubled each time or fixed, up to maxDelaySeconds (default 300). */
 export type RetryPolicyInput = {
   backoff?: InputMaybe<Backoff>;
   initialDelaySeconds?: InputMaybe<Scalars['Float']['input']>;
@@ -228,7 +228,7 @@ export type Role =
   | 'OPERATOR'
   | 'ADMIN';
 
-/** STANDARD is {type, timestamp, data}; OPENAI is the body of OpenAI's webhooks, for receivers written for its Videos API. */
+/** STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API. */
 export type WebhookFormat =
   | 'STANDARD'
   | 'OPENAI';
@@ -248,7 +248,7 @@ export type CapacityClass =
 export type RegisterWorkerInput = {
   provider: Scalars['String']['input'];
   providerInstanceId: Scalars['String']['input'];
-  /** Which of a machine's workers, and how many GPUs it has. */
+  /** The number of this worker on its machine, and the number of its GPUs. */
   slot?: InputMaybe<Scalars['Int']['input']>;
   gpuCount?: InputMaybe<Scalars['Int']['input']>;
   poolId?: InputMaybe<Scalars['ID']['input']>;
@@ -257,13 +257,13 @@ export type RegisterWorkerInput = {
   gpuType: Scalars['String']['input'];
   gpuMemoryBytes?: InputMaybe<Scalars['Int64']['input']>;
   capacityClass?: CapacityClass;
-  /** Models that this worker can run, and those that it holds in GPU memory now. */
+  /** The models that this worker can run, and those that it has loaded now. */
   models: Array<Scalars['String']['input']>;
   warmModels?: InputMaybe<Array<Scalars['String']['input']>>;
   agentVersion: Scalars['String']['input'];
 };
 
-/** The same requestId gives the same lease again while it lives (a lost answer); another one, or none, while an attempt lives: lease is null. */
+/** Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. */
 export type LeaseJobInput = {
   workerId: Scalars['ID']['input'];
   waitSeconds?: InputMaybe<Scalars['Int']['input']>;
@@ -277,7 +277,7 @@ export type HeartbeatInput = {
   gpus?: InputMaybe<Array<GpuSample>>;
 };
 
-/** One GPU at this moment; utilization from 0 to 1. */
+/** One GPU's current state. utilization is 0 to 1. */
 export type GpuSample = {
   index: Scalars['Int']['input'];
   utilization: Scalars['Float']['input'];
@@ -304,7 +304,7 @@ export type ProgressInput = {
   totalFrames?: InputMaybe<Scalars['Int']['input']>;
   message?: InputMaybe<Scalars['String']['input']>;
   etaSeconds?: InputMaybe<Scalars['Float']['input']>;
-  /** The checkpoint that it resumed from, once. */
+  /** The checkpoint from which the attempt resumed. Sent once. */
   resumedFrom?: InputMaybe<Scalars['ID']['input']>;
 };
 
