@@ -50,8 +50,8 @@ const (
 	maxUnanswered = 2
 )
 
-// socket is one connection. It has one goroutine that reads, and two for each operation
-// that runs: its source, and the one that writes its responses.
+// socket is one connection. One goroutine reads its messages, and one runs each of its
+// operations. An operation that uses Follow has another one for its source.
 type socket struct {
 	server   *Sockets
 	ws       *websocket.Conn

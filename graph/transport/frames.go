@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -18,6 +19,10 @@ const (
 	// fragments of messages and control frames count alike.
 	maxFrames       = 200
 	framesPerSecond = 50
+
+	// socketBuffer is the size of each of a socket's two buffers. Those of net/http have
+	// 4 KiB, which is too much for thousands of sockets that are silent most of the time.
+	socketBuffer = 512
 
 	// What a client sends after too many frames is discarded within these bounds, so that
 	// the client can read why its socket is closed.
@@ -64,7 +69,9 @@ func (w framedHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // came with the request
 	w.conn.Conn = conn
 	w.conn.frames.spend(early, time.Now())
-	return w.conn, buffered, nil
+	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn), max(socketBuffer, len(early)))
+	_, err = reader.Peek(len(early)) // the library takes what is buffered, and then reads from w.conn
+	return w.conn, bufio.NewReadWriter(reader, bufio.NewWriterSize(conn, socketBuffer)), err
 }
 
 // frameBudget counts the frames in a stream of bytes.

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ var ErrRestart = errors.New("this process ends")
 // stream is the state of one operation that may answer many times.
 type stream struct {
 	running sync.WaitGroup // the goroutine of Follow
+	next    func()         // of Pull: waits for the next event, or ends the events
+	end     func()         // of Pull: ends the source
 	err     error          // why the operation failed; read it after running.Wait
 }
 
@@ -53,11 +56,33 @@ func Follow[T any](ctx context.Context, source func(send func(T) error) error) <
 	return events
 }
 
+// Pull answers a subscription with the events that next returns, until next returns
+// io.EOF or another error, which becomes the last response. The goroutine of the
+// operation calls next, so that a silent subscription costs no second goroutine, and
+// calls end when the operation is over.
+func Pull[T any](ctx context.Context, next func(context.Context) (T, error), end func()) <-chan T {
+	events := make(chan T, 1)
+	s, _ := ctx.Value(streamKey{}).(*stream)
+	s.end = end
+	s.next = func() {
+		event, err := next(ctx)
+		if err == nil {
+			events <- event // gqlgen has read the one before
+			return
+		}
+		close(events)
+		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+			s.err = err
+		}
+	}
+	return events
+}
+
 // run executes an operation and passes each response to send, until the operation is
 // over or send fails. It returns the response to an operation that is refused, which
 // did not run. Nothing of the operation runs after it returns.
 func run(ctx context.Context, executor graphql.GraphExecutor, params *graphql.RawParams, send func(*graphql.Response) error) (refused *graphql.Response, err error) {
-	s := &stream{}
+	s := &stream{end: func() {}}
 	ctx = graphql.StartOperationTrace(context.WithValue(ctx, streamKey{}, s))
 	operation, errs := executor.CreateOperationContext(ctx, params)
 	ctx = graphql.WithOperationContext(ctx, operation)
@@ -66,9 +91,13 @@ func run(ctx context.Context, executor graphql.GraphExecutor, params *graphql.Ra
 	}
 	running, cancel := context.WithCancel(ctx)
 	defer s.running.Wait()
+	defer func() { s.end() }()
 	defer cancel()
 	responses, running := executor.DispatchOperation(running, operation)
 	for {
+		if s.next != nil {
+			s.next()
+		}
 		response := responses(running)
 		if response == nil {
 			break
