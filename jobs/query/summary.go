@@ -15,25 +15,25 @@ import (
 // is not known is null.
 type Summary struct {
 	JobID                models.JobID `json:"job_id" doc:"The job's id." example:"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"`
-	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"Where the job is; completed, failed and cancelled are its ends."`
-	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"How much of the work is done. It may go back, when a worker is lost and another goes on from a checkpoint."`
-	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What is being done. done is the phase of every job that has ended: status tells how."`
+	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"The job's status. completed, failed and cancelled are final."`
+	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"The progress in percent. It may go back if a worker is lost and another one resumes from a checkpoint."`
+	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What the job is doing. The phase of every job that has ended is done."`
 	ProgressMessage      *string      `json:"progress_message" doc:"A sentence for people."`
-	ETASeconds           *float64     `json:"eta_seconds" doc:"Seconds until the work should be done."`
-	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin, while the job waits; null once one has."`
-	AttemptNo            int          `json:"attempt_no" doc:"How many workers have tried it."`
-	MaxAttempts          int          `json:"max_attempts" doc:"How many attempts may fail. Preempted and lost ones do not count."`
-	ResultURL            *string      `json:"result_url" doc:"A signed link to the film."`
-	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still of the film."`
-	DurationSec          *float64     `json:"duration_sec" doc:"Length of the film in seconds: the one asked for, until there is one."`
-	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"From the first start to the end, in milliseconds."`
-	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together; a wait that has not ended is added when it does."`
-	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together; an attempt that has not ended is added when it does."`
-	CostUSD              *float64     `json:"cost_usd" doc:"What the job cost, in US dollars."`
-	FailureReason        *string      `json:"failure_reason" doc:"Why it failed, in a sentence."`
+	ETASeconds           *float64     `json:"eta_seconds" doc:"Estimated seconds until the job is done."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has."`
+	AttemptNo            int          `json:"attempt_no" doc:"The number of attempts so far."`
+	MaxAttempts          int          `json:"max_attempts" doc:"The number of attempts that may fail. Preempted and lost ones do not count."`
+	ResultURL            *string      `json:"result_url" doc:"A signed link to the video."`
+	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still image of the video."`
+	DurationSec          *float64     `json:"duration_sec" doc:"The length of the video in seconds; before it exists, the requested length."`
+	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"Milliseconds from the first start to the end."`
+	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
+	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	CostUSD              *float64     `json:"cost_usd" doc:"The cost of the job in US dollars."`
+	FailureReason        *string      `json:"failure_reason" doc:"A sentence that says why the job failed."`
 	CreatedAt            time.Time    `json:"created_at"`
-	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run began."`
-	CompletedAt          *time.Time   `json:"completed_at" doc:"When it ended, however it did."`
+	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run started."`
+	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
 }
 
 // Summarize describes jobs that the caller was shown before, in their order.

@@ -10,10 +10,10 @@ import (
 
 // estimate is a forecast for a job that is not submitted.
 type estimate struct {
-	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start it; null where no worker can run it, or its queue is paused."`
-	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"One time in ten the wait is longer than this."`
-	RenderSeconds  *float64 `json:"render_seconds" doc:"How long it would keep a worker busy; null where no worker can run it."`
-	Position       int      `json:"position" minimum:"1" doc:"Its place among the queued jobs that the same workers can run: 1 is the next."`
+	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start the job. Null if no worker can run it, or its queue is paused."`
+	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"In one of ten cases the wait is longer than this."`
+	RenderSeconds  *float64 `json:"render_seconds" doc:"Seconds that the job would keep a worker busy. Null if no worker can run it."`
+	Position       int      `json:"position" minimum:"1" doc:"The job's place among the queued jobs that the same workers can run. 1 is next."`
 }
 
 type estimateOutput struct {
@@ -22,7 +22,7 @@ type estimateOutput struct {
 }
 
 func (s *service) registerEstimates(api huma.API) {
-	const description = "Takes the body of a submit and submits nothing: the answer is a forecast from the queue and the workers as they are now. Invalid input is refused as a submit refuses it."
+	const description = "Takes the body of a submit, but submits nothing. The response is an estimate from the current queue and workers. Invalid input is refused like at a submit."
 	refusals := []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 	serve(api, huma.Operation{
 		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a video",

@@ -29,7 +29,7 @@ const (
 
 // event is one entry of a job's history.
 type event struct {
-	Seq       int       `json:"seq" doc:"Grows by one per job without a gap."`
+	Seq       int       `json:"seq" doc:"Grows by one per job, without a gap."`
 	Type      string    `json:"type" doc:"What happened: QUEUED, LEASED, STARTED, PROGRESS, CHECKPOINTED, COMPLETED …"`
 	AttemptID *string   `json:"attempt_id"`
 	Payload   object    `json:"payload"`
@@ -38,13 +38,13 @@ type event struct {
 
 type events struct {
 	Events []event `json:"events" nullable:"false"`
-	More   bool    `json:"more" doc:"There are more: ask again with after, the last seq of these."`
+	More   bool    `json:"more" doc:"Whether there are more events. Pass the last seq of these as after."`
 }
 
 type eventsInput struct {
 	JobInput
-	After       int64  `query:"after" minimum:"0" doc:"Only events with a greater seq."`
-	LastEventID string `header:"Last-Event-ID" doc:"For streams: the seq of the last event that was read; it goes before after."`
+	After       int64  `query:"after" minimum:"0" doc:"Return only events with a greater seq."`
+	LastEventID string `header:"Last-Event-ID" doc:"For streams: the seq of the last event that was read. It takes precedence over after."`
 }
 
 func (s *service) registerEvents(api huma.API) {
@@ -52,15 +52,15 @@ func (s *service) registerEvents(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "getVideoEvents", Method: http.MethodGet, Path: videosPath + "/{id}/events",
 		Summary: "Read or follow a job's history",
-		Description: "Up to 1000 events as JSON. With Accept: text/event-stream the events of the past and then the live ones come as they are stored, " +
-			"each once, with their seq as id, until the job's last; a reader who comes back with Last-Event-ID misses none.",
+		Description: "Up to 1000 events as JSON. With Accept: text/event-stream, past events and then live ones are sent, each once, with their seq as id. " +
+			"The stream ends with the job. Last-Event-ID continues it without a gap.",
 		Errors: []int{http.StatusNotFound, http.StatusNotAcceptable, http.StatusTooManyRequests},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The events", Content: map[string]*huma.MediaType{
 				"application/json": {Schema: schema.Schema(reflect.TypeFor[events](), true, "Events")},
 				eventStream:        {Schema: &huma.Schema{Type: huma.TypeString, Description: "id: seq, event: type, data: one event as JSON"}},
 			}},
-			"204": {Description: "A stream to come back to has nothing more: the job's last event was read."},
+			"204": {Description: "The stream has nothing more: the job's last event was read."},
 		},
 	}, s.getEvents)
 }

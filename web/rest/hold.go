@@ -16,7 +16,7 @@ import (
 
 // HoldInput is for how long an answer is held.
 type HoldInput struct {
-	Wait int `query:"wait" minimum:"0" maximum:"60" doc:"Seconds to hold the answer for until the job has ended."`
+	Wait int `query:"wait" minimum:"0" maximum:"60" doc:"Seconds to wait for the end of the job before responding."`
 }
 
 const (
@@ -62,7 +62,7 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 
 // IfNoneMatch is what the caller knows already.
 type IfNoneMatch struct {
-	Tags string `header:"If-None-Match" doc:"The ETag of an earlier answer: 304 if the job is still the same."`
+	Tags string `header:"If-None-Match" doc:"The ETag of an earlier response: 304 if the job has not changed."`
 }
 
 func (m IfNoneMatch) matches(tag string) bool {

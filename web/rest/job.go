@@ -19,18 +19,18 @@ const jobsPath = "/api/v1/jobs"
 
 // jobRequest asks for work of any kind.
 type jobRequest struct {
-	JobType        *string      `json:"job_type,omitempty" doc:"By default the model's own, which is the only one that it does." example:"video.generate"`
-	Model          *string      `json:"model,omitempty" doc:"By default the first of the catalogue that does such work."`
-	ExecuteAt      *time.Time   `json:"execute_at,omitempty" doc:"Not to be started before; one year ahead at most. By default at once."`
-	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators; high goes before the account's normal jobs; low is the tier BATCH."`
-	Payload        object       `json:"payload" doc:"prompt, and the model's parameters."`
+	JobType        *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
+	Model          *string      `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
+	ExecuteAt      *time.Time   `json:"execute_at,omitempty" doc:"The earliest start, at most one year ahead. The default is at once."`
+	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators. high starts before the account's normal jobs. low is the tier BATCH."`
+	Payload        object       `json:"payload" doc:"The prompt and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
-	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/users/webhooks.md."`
-	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
+	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 }
 
 type retryPolicy struct {
-	MaxRetries      *int     `json:"max_retries,omitempty" minimum:"0" maximum:"19" doc:"How many failures are tried again. Losses of workers do not count. By default the tier's number."`
+	MaxRetries      *int     `json:"max_retries,omitempty" minimum:"0" maximum:"19" doc:"The number of failures that are retried. Lost workers do not count. The default depends on the tier."`
 	Backoff         *string  `json:"backoff,omitempty" enum:"exponential,fixed"`
 	InitialDelaySec *float64 `json:"initial_delay_sec,omitempty" minimum:"0.1" maximum:"86400"`
 }
@@ -39,23 +39,23 @@ type retryPolicy struct {
 type scheduled struct {
 	JobID     models.JobID `json:"job_id"`
 	Status    string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
-	ExecuteAt *time.Time   `json:"execute_at" doc:"When it may start, if that is not at once."`
-	StatusURL string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
+	ExecuteAt *time.Time   `json:"execute_at" doc:"The earliest start, if it is not at once."`
+	StatusURL string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
 // jobView is a job of any kind.
 type jobView struct {
 	JobID       models.JobID `json:"job_id"`
-	JobType     string       `json:"job_type" doc:"What kind of work, such as video.generate."`
+	JobType     string       `json:"job_type" doc:"The type of the job, such as video.generate."`
 	Model       string       `json:"model"`
 	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
-	ExecuteAt   *time.Time   `json:"execute_at" doc:"When it may start, or could."`
+	ExecuteAt   *time.Time   `json:"execute_at" doc:"The earliest start."`
 	StartedAt   *time.Time   `json:"started_at"`
-	CompletedAt *time.Time   `json:"completed_at" doc:"When it ended, however it did."`
-	Retries     int          `json:"retries" doc:"Attempts after the first."`
-	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together; a wait that has not ended is added when it does."`
-	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together; an attempt that has not ended is added when it does."`
-	Result      object       `json:"result" doc:"Of a completed job: result_url, thumbnail_url, duration_sec, and output, what its worker answered."`
+	CompletedAt *time.Time   `json:"completed_at" doc:"When the job ended."`
+	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
+	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
+	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	Result      object       `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
 
 type scheduledOutput struct {
@@ -74,7 +74,7 @@ type jobOutput struct {
 
 func (s *service) registerJobs(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Ask for work of any kind",
+		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job of any type",
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A film with two retries", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "priority": "high", "idempotency_key": "order-1235",
@@ -83,12 +83,12 @@ func (s *service) registerJobs(api huma.API) {
 		}),
 	}, s.createJob)
 	serve(api, huma.Operation{
-		OperationID: "getJob", Method: http.MethodGet, Path: jobsPath + "/{id}", Summary: "Read a job of any kind",
-		Description: "With wait, the answer is held until the job has ended, or so many seconds.",
+		OperationID: "getJob", Method: http.MethodGet, Path: jobsPath + "/{id}", Summary: "Read a job of any type",
+		Description: "With wait, the response comes when the job has ended, or after that many seconds.",
 		Errors:      []int{http.StatusNotFound}, Responses: notModified(),
 	}, s.getJob)
 	serve(api, huma.Operation{
-		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any kind",
+		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any type",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.cancelJob)
 }

@@ -14,15 +14,15 @@ import (
 
 // ListInput narrows a list of jobs and asks for one page of it.
 type ListInput struct {
-	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must meet: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
-	Status        string    `query:"status" doc:"States with commas between them, in any case of letters." example:"queued,running"`
+	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must match: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
+	Status        string    `query:"status" doc:"Statuses separated by commas, in any case." example:"queued,running"`
 	Model         string    `query:"model" doc:"A model's name."`
-	Tier          string    `query:"tier" doc:"Tiers with commas between them, in any case of letters: critical, enterprise, pro, free, batch."`
+	Tier          string    `query:"tier" doc:"Tiers separated by commas, in any case: critical, enterprise, pro, free, batch."`
 	UserID        string    `query:"user_id" doc:"The user_id that the job was submitted with."`
-	CreatedAfter  time.Time `query:"created_after" doc:"Only jobs that were submitted after this time."`
-	CreatedBefore time.Time `query:"created_before" doc:"Only jobs that were submitted before this time."`
-	Limit         int       `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The most jobs that a page has."`
-	After         string    `query:"after" doc:"next of the page before. The other parameters must be the same as for that page."`
+	CreatedAfter  time.Time `query:"created_after" doc:"Return only jobs that were submitted after this time."`
+	CreatedBefore time.Time `query:"created_before" doc:"Return only jobs that were submitted before this time."`
+	Limit         int       `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of jobs on a page."`
+	After         string    `query:"after" doc:"The next of the page before. All other parameters must be the same as for that page."`
 }
 
 // listNames are the request's words for the domain's.
@@ -73,7 +73,7 @@ func readName[T ~string](field, text string, known []T) (T, error) {
 // list is one page of jobs.
 type list[T any] struct {
 	Jobs []T     `json:"jobs" nullable:"false" doc:"Newest first."`
-	Next *string `json:"next" doc:"Send it as after to read the next page; null after the last one. A page may have fewer jobs than limit, or none, and still have a next."`
+	Next *string `json:"next" doc:"Pass it as after to read the next page. Null after the last page. A page may have fewer jobs than limit, or none, and still have a next."`
 }
 
 type listOutput[T any] struct {
@@ -88,7 +88,7 @@ func (s *service) registerLists(api huma.API) {
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, s.listVideos)
 	serve(api, huma.Operation{
-		OperationID: "listJobs", Method: http.MethodGet, Path: jobsPath, Summary: "List jobs of any kind", Description: description,
+		OperationID: "listJobs", Method: http.MethodGet, Path: jobsPath, Summary: "List jobs of any type", Description: description,
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, s.listJobs)
 }
@@ -109,7 +109,7 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*q
 
 func (s *service) listJobs(ctx context.Context, in *struct {
 	ListInput
-	JobType string `query:"job_type" doc:"What kind of work, such as video.generate."`
+	JobType string `query:"job_type" doc:"The type of the jobs, such as video.generate."`
 }) (*listOutput[*jobView], error) {
 	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {

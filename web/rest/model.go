@@ -9,12 +9,12 @@ import (
 
 // modelView is a model of the catalogue.
 type modelView struct {
-	Name         string   `json:"name" doc:"What model_version and model name it by."`
-	JobType      string   `json:"job_type" doc:"The kind of work that it does."`
+	Name         string   `json:"name" doc:"The name to use in model_version and model."`
+	JobType      string   `json:"job_type" doc:"The type of its jobs."`
 	Description  string   `json:"description"`
-	ParamsSchema object   `json:"params_schema" doc:"JSON Schema of its parameters, with the defaults."`
-	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The types of GPU that can run it."`
-	Available    bool     `json:"available" doc:"A worker that can run it is there now."`
+	ParamsSchema object   `json:"params_schema" doc:"The JSON Schema of its parameters, with defaults."`
+	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
+	Available    bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
 }
 
 type modelList struct {

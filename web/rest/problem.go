@@ -22,11 +22,11 @@ type problem struct {
 	Title  string        `json:"title" doc:"The status in words."`
 	Status int           `json:"status"`
 	Detail string        `json:"detail" doc:"What is wrong, and what to do."`
-	Code   apierror.Code `json:"code" doc:"What programs can go by." example:"INVALID_INPUT"`
+	Code   apierror.Code `json:"code" doc:"The error code for programs." example:"INVALID_INPUT"`
 	// Field is a name in the request.
-	Field             string `json:"field,omitempty" doc:"The part of the request that is to blame."`
-	RetryAfterSeconds int    `json:"retry_after_seconds,omitempty" doc:"When to try again, if that helps; the header Retry-After says it too."`
-	RequestID         string `json:"request_id,omitempty" doc:"Finds an error of ours in the server's log."`
+	Field             string `json:"field,omitempty" doc:"The part of the request that is wrong."`
+	RetryAfterSeconds int    `json:"retry_after_seconds,omitempty" doc:"When to retry, if a retry can help. Also in the header Retry-After."`
+	RequestID         string `json:"request_id,omitempty" doc:"Identifies an internal error in the server's log."`
 }
 
 // statuses is how each of the domain's codes is answered; others are 500.

@@ -12,22 +12,22 @@ import (
 
 // queueStats is how the whole queue stands.
 type queueStats struct {
-	Waiting   int `json:"waiting" doc:"Queued for a worker, in paused queues too."`
-	Active    int `json:"active" doc:"Held by a worker."`
-	Completed int `json:"completed" doc:"Completed, of the jobs that are kept."`
-	Failed    int `json:"failed" doc:"Failed, of the jobs that are kept."`
-	Delayed   int `json:"delayed" doc:"Scheduled for later, or blocked by other jobs."`
-	Paused    int `json:"paused" doc:"How many queues operators paused: lanes, and models of lanes."`
+	Waiting   int `json:"waiting" doc:"Jobs that wait for a worker, including those in paused queues."`
+	Active    int `json:"active" doc:"Jobs that a worker holds."`
+	Completed int `json:"completed" doc:"Completed jobs that are still kept."`
+	Failed    int `json:"failed" doc:"Failed jobs that are still kept."`
+	Delayed   int `json:"delayed" doc:"Jobs that are scheduled for later, or blocked."`
+	Paused    int `json:"paused" doc:"The number of paused queues: lanes, and models in a lane."`
 	// PausedQueues are those queues.
-	PausedQueues []queuePause `json:"paused_queues" nullable:"false" doc:"The queues that operators paused."`
+	PausedQueues []queuePause `json:"paused_queues" nullable:"false" doc:"The paused queues."`
 }
 
 type queuePause struct {
 	Tier   models.Tier `json:"tier" doc:"The lane."`
-	Model  *string     `json:"model" doc:"The model whose jobs do not start in this lane; null: all of the lane's."`
+	Model  *string     `json:"model" doc:"The paused model in this lane. Null if the whole lane is paused."`
 	By     string      `json:"paused_by" doc:"The name of the operator's key."`
 	At     time.Time   `json:"paused_at" doc:"When it was paused."`
-	Reason *string     `json:"reason" doc:"What the operator gave as the reason, or null."`
+	Reason *string     `json:"reason" doc:"The operator's reason, or null."`
 }
 
 type queueOutput struct {
@@ -38,7 +38,7 @@ type queueOutput struct {
 func (s *service) registerQueue(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "getQueueStats", Method: http.MethodGet, Path: "/api/v1/queue/stats", Summary: "Count the jobs of all accounts",
-		Description: "For operators. Counts are exact up to 100,000 each; beyond that they are PostgreSQL's estimates.",
+		Description: "For operators. Each count is exact up to 100,000, and PostgreSQL's estimate beyond that.",
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*queueOutput, error) {
 		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*query.CountPrice)

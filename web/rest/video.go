@@ -20,26 +20,26 @@ const (
 
 // videoRequest asks for a film.
 type videoRequest struct {
-	Prompt         string  `json:"prompt" doc:"What the film shall show: 1 to 10,000 characters, at most 40,000 bytes."`
-	ModelVersion   *string `json:"model_version,omitempty" doc:"A model's name; by default the first of the catalogue."`
-	DurationSec    *number `json:"duration_sec,omitempty" doc:"Length in seconds; the model's parameter durationSeconds."`
-	Resolution     *string `json:"resolution,omitempty" doc:"Such as 720p; what the model offers."`
-	AspectRatio    *string `json:"aspect_ratio,omitempty" doc:"Such as 16:9; the model's parameter aspectRatio."`
+	Prompt         string  `json:"prompt" doc:"What the video should show: 1 to 10,000 characters, at most 40,000 bytes."`
+	ModelVersion   *string `json:"model_version,omitempty" doc:"A model's name. The default is the first model of the catalogue."`
+	DurationSec    *number `json:"duration_sec,omitempty" doc:"The length in seconds (the model's parameter durationSeconds)."`
+	Resolution     *string `json:"resolution,omitempty" doc:"For example 720p. The model's schema lists the values."`
+	AspectRatio    *string `json:"aspect_ratio,omitempty" doc:"For example 16:9 (the model's parameter aspectRatio)."`
 	FPS            *number `json:"fps,omitempty" doc:"Frames per second."`
-	Seed           *number `json:"seed,omitempty" doc:"Another seed gives another film of the same prompt."`
-	Style          *string `json:"style,omitempty" doc:"For models that know styles."`
-	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"For models that begin from an image: an https URL, or the id of an uploaded input; the model's parameter referenceImage."`
-	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that is told of the job's end: see docs/users/webhooks.md."`
-	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters; the header Idempotency-Key does the same. The same key with the same request gives the same job."`
-	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: at most the account's own tier, which is the default."`
-	UserID         *string `json:"user_id,omitempty" doc:"The end user behind this account."`
-	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of yours, kept with the job: see docs/users/limits.md."`
-	Params         object  `json:"params,omitempty" doc:"Further parameters, as the model's schema has them. None may be one of the fields above."`
+	Seed           *number `json:"seed,omitempty" doc:"Another seed makes another video from the same prompt."`
+	Style          *string `json:"style,omitempty" doc:"For models with the parameter style."`
+	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"An image with which the video begins: an https URL, or the id of an uploaded input. For models with the parameter referenceImage."`
+	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
+	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
+	UserID         *string `json:"user_id,omitempty" doc:"The account's own name for its end user."`
+	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of your own, stored with the job: see docs/users/limits.md."`
+	Params         object  `json:"params,omitempty" doc:"Further parameters of the model. None may be one of the fields above."`
 }
 
 // IdempotencyHeader is the part of a request that has a field's meaning, too.
 type IdempotencyHeader struct {
-	Key string `header:"Idempotency-Key" doc:"As idempotency_key in the body; if both are there, they must be equal."`
+	Key string `header:"Idempotency-Key" doc:"The same as idempotency_key in the body. If both are sent, they must be equal."`
 	// sent tells an empty key from none.
 	sent bool
 }
@@ -78,9 +78,9 @@ func (h *IdempotencyHeader) with(body *string) (*string, error) {
 // accepted answers a request for a film.
 type accepted struct {
 	JobID                models.JobID `json:"job_id"`
-	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the picture at reference_image_url is fetched; of a repeated request what became of it."`
-	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Seconds until a worker should begin; null once one has, or where nobody can say."`
-	StatusURL            string       `json:"status_url" format:"uri" doc:"Where the job can be read; the header Location says it too."`
+	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the image at reference_image_url is fetched. For a repeated request, the job's current status."`
+	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has, or if unknown."`
+	StatusURL            string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
 type acceptedOutput struct {
@@ -112,8 +112,8 @@ type readInput struct {
 func (s *service) registerVideos(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createVideo", Method: http.MethodPost, Path: videosPath, DefaultStatus: http.StatusAccepted,
-		Summary:     "Ask for a film",
-		Description: "Once this answers, the job is durable. Send an idempotency key with it, so that it can be sent again when an answer is lost.",
+		Summary:     "Submit a video job",
+		Description: "When the response arrives, the job is stored durably. Send an idempotency key, so that you can repeat the request if the response is lost.",
 		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A film of four seconds", map[string]any{
 			"prompt": "A lighthouse in the fog, waves below", "duration_sec": 4, "resolution": "720p", "aspect_ratio": "16:9",
@@ -122,24 +122,24 @@ func (s *service) registerVideos(api huma.API) {
 	}, s.createVideo)
 	serve(api, huma.Operation{
 		OperationID: "getVideo", Method: http.MethodGet, Path: videosPath + "/{id}", Summary: "Read a job",
-		Description: "With wait, the answer is held until the job has ended, or so many seconds.",
+		Description: "With wait, the response comes when the job has ended, or after that many seconds.",
 		Errors:      []int{http.StatusNotFound}, Responses: notModified(),
 	}, s.getVideo)
 	serve(api, huma.Operation{
 		OperationID: "cancelVideo", Method: http.MethodDelete, Path: videosPath + "/{id}", Summary: "Cancel a job",
-		Description: "A waiting job is cancelled at once, a running one when its worker has stopped: read it again. A job that has completed or failed is a conflict.",
+		Description: "A waiting job is cancelled at once, a running one when its worker has stopped. A completed or failed job is a conflict.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, s.cancelVideo)
 	serve(api, huma.Operation{
 		OperationID: "getVideoFile", Method: http.MethodGet, Path: videosPath + "/{id}/video", DefaultStatus: http.StatusFound,
-		Summary:     "Go to the film",
-		Description: "Redirects to a signed link. Send no key to where it leads.",
+		Summary:     "Download the video",
+		Description: "Redirects to a signed link. Do not send the key to that link.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, s.linkVideo)
 }
 
 func notModified() map[string]*huma.Response {
-	return map[string]*huma.Response{"304": {Description: "The job is as the tag in If-None-Match has it."}}
+	return map[string]*huma.Response{"304": {Description: "The job has not changed since the ETag in If-None-Match."}}
 }
 
 // submitNames are the request's words for the domain's.
@@ -305,7 +305,7 @@ func (s *service) summary(ctx context.Context, job *models.Job) (*query.Summary,
 }
 
 type linkOutput struct {
-	Location     string `header:"Location" doc:"A signed link to the film."`
+	Location     string `header:"Location" doc:"A signed link to the video."`
 	CacheControl string `header:"Cache-Control"`
 }
 

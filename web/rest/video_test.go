@@ -157,7 +157,7 @@ func TestCreateVideo(t *testing.T) {
 
 		require.Equal(t, http.StatusAccepted, got.status, got.raw)
 		require.Equal(t, "blocked", got.body["status"])
-		require.Contains(t, string(document(t, a)), "queued, or blocked until the picture at reference_image_url is fetched")
+		require.Contains(t, string(document(t, a)), "queued, or blocked until the image at reference_image_url is fetched")
 	})
 
 	t.Run("RefusesAnEmptyKeyOrCallback", func(t *testing.T) {
