@@ -39,24 +39,16 @@ func (r *mutationResolver) RevokeAPIKey(ctx context.Context, id string) (string,
 	return id, r.Keys.Revoke(ctx, principal(ctx), models.KeyID(id))
 }
 
-func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string) (*AccountConnection, error) {
-	page, err := r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after))
-	if err != nil {
-		return nil, err
-	}
-	return accountConnection(page), nil
+func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error) {
+	return connected(r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after)))
 }
 
 func (r *queryResolver) APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error) {
 	return r.Keys.List(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
-func (r *queryResolver) AuditLog(ctx context.Context, target *string, first *int, after *string) (*AuditConnection, error) {
-	page, err := r.Reader.AuditLog(ctx, principal(ctx), valueOr(target, ""), pageOf(first, after))
-	if err != nil {
-		return nil, err
-	}
-	return auditConnection(page), nil
+func (r *queryResolver) AuditLog(ctx context.Context, target *string, first *int, after *string) (*Connection[models.AuditEntry], error) {
+	return connected(r.Reader.AuditLog(ctx, principal(ctx), valueOr(target, ""), pageOf(first, after)))
 }
 
 func (r *Resolver) ApiKey() ApiKeyResolver { return &apiKeyResolver{r} }

@@ -35,10 +35,6 @@ func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*models.B
 	return r.Bulk.Get(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*BulkOperationConnection, error) {
-	page, err := r.Bulk.List(ctx, principal(ctx), valueOr(open, false), pageOf(first, after))
-	if err != nil {
-		return nil, err
-	}
-	return bulkConnection(page), nil
+func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation], error) {
+	return connected(r.Bulk.List(ctx, principal(ctx), valueOr(open, false), pageOf(first, after)))
 }

@@ -72,7 +72,7 @@ func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, fa
 	if err != nil {
 		return nil, err
 	}
-	return deadLetterConnection(page, only), nil
+	return &DeadLetterConnection{*connect(page), only}, nil
 }
 
 func (r *Resolver) DeadLetter() DeadLetterResolver { return &deadLetterResolver{r} }

@@ -98,7 +98,7 @@ type JobResolver interface {
 	Prompt(ctx context.Context, obj *models.Job) (*string, error)
 
 	Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error)
-	Events(ctx context.Context, obj *models.Job, first *int, after *string) (*JobEventConnection, error)
+	Events(ctx context.Context, obj *models.Job, first *int, after *string) (*Connection[models.JobEvent], error)
 	Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error)
 	Result(ctx context.Context, obj *models.Job) (*models.Artifact, error)
 
@@ -169,11 +169,11 @@ type PoolResolver interface {
 }
 type QueryResolver interface {
 	Viewer(ctx context.Context) (*jobs.Principal, error)
-	Accounts(ctx context.Context, first *int, after *string) (*AccountConnection, error)
+	Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error)
 	APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error)
-	AuditLog(ctx context.Context, target *string, first *int, after *string) (*AuditConnection, error)
+	AuditLog(ctx context.Context, target *string, first *int, after *string) (*Connection[models.AuditEntry], error)
 	BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
-	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*BulkOperationConnection, error)
+	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation], error)
 	DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error)
 	DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error)
 	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error)
@@ -186,7 +186,7 @@ type QueryResolver interface {
 	Pools(ctx context.Context) ([]*query.PoolStatus, error)
 	Pool(ctx context.Context, id string) (*query.PoolStatus, error)
 	WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error)
-	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*WebhookDeliveryConnection, error)
+	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error)
 	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error)
 	Worker(ctx context.Context, id string) (*models.Worker, error)
 }
@@ -3160,7 +3160,7 @@ func (ec *executionContext) fieldContext_Account_submitsPerMinute(_ context.Cont
 	return graphql.NewScalarFieldContext("Account", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _AccountConnection_edges(ctx context.Context, field graphql.CollectedField, obj *AccountConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _AccountConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.Account]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3172,8 +3172,8 @@ func (ec *executionContext) _AccountConnection_edges(ctx context.Context, field 
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*AccountEdge) graphql.Marshaler {
-			return ec.marshalNAccountEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.Account]) graphql.Marshaler {
+			return ec.marshalNAccountEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3192,7 +3192,7 @@ func (ec *executionContext) fieldContext_AccountConnection_edges(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _AccountConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *AccountConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _AccountConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.Account]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3224,7 +3224,7 @@ func (ec *executionContext) fieldContext_AccountConnection_pageInfo(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _AccountEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *AccountEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _AccountEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Account]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3247,7 +3247,7 @@ func (ec *executionContext) fieldContext_AccountEdge_cursor(_ context.Context, f
 	return graphql.NewScalarFieldContext("AccountEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AccountEdge_node(ctx context.Context, field graphql.CollectedField, obj *AccountEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _AccountEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Account]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4141,7 +4141,7 @@ func (ec *executionContext) fieldContext_Attempt_errorDetail(_ context.Context, 
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field graphql.CollectedField, obj *AuditConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.AuditEntry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4153,8 +4153,8 @@ func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field gr
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*AuditEdge) graphql.Marshaler {
-			return ec.marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.AuditEntry]) graphql.Marshaler {
+			return ec.marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4173,7 +4173,7 @@ func (ec *executionContext) fieldContext_AuditConnection_edges(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *AuditConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.AuditEntry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4205,7 +4205,7 @@ func (ec *executionContext) fieldContext_AuditConnection_pageInfo(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *AuditEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.AuditEntry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4228,7 +4228,7 @@ func (ec *executionContext) fieldContext_AuditEdge_cursor(_ context.Context, fie
 	return graphql.NewScalarFieldContext("AuditEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.CollectedField, obj *AuditEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.AuditEntry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4637,7 +4637,7 @@ func (ec *executionContext) fieldContext_BulkOperation_errors(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *BulkOperationConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4649,8 +4649,8 @@ func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, 
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*BulkOperationEdge) graphql.Marshaler {
-			return ec.marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.BulkOperation]) graphql.Marshaler {
+			return ec.marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4669,7 +4669,7 @@ func (ec *executionContext) fieldContext_BulkOperationConnection_edges(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *BulkOperationConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4701,7 +4701,7 @@ func (ec *executionContext) fieldContext_BulkOperationConnection_pageInfo(_ cont
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *BulkOperationEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4724,7 +4724,7 @@ func (ec *executionContext) fieldContext_BulkOperationEdge_cursor(_ context.Cont
 	return graphql.NewScalarFieldContext("BulkOperationEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field graphql.CollectedField, obj *BulkOperationEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -5425,8 +5425,8 @@ func (ec *executionContext) _DeadLetterConnection_edges(ctx context.Context, fie
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*DeadLetterEdge) graphql.Marshaler {
-			return ec.marshalNDeadLetterEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐDeadLetterEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.DeadLetter]) graphql.Marshaler {
+			return ec.marshalNDeadLetterEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5500,7 +5500,7 @@ func (ec *executionContext) fieldContext_DeadLetterConnection_totalCount(_ conte
 	return graphql.NewScalarFieldContext("DeadLetterConnection", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _DeadLetterEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *DeadLetterEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _DeadLetterEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.DeadLetter]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -5523,7 +5523,7 @@ func (ec *executionContext) fieldContext_DeadLetterEdge_cursor(_ context.Context
 	return graphql.NewScalarFieldContext("DeadLetterEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _DeadLetterEdge_node(ctx context.Context, field graphql.CollectedField, obj *DeadLetterEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _DeadLetterEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.DeadLetter]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6611,8 +6611,8 @@ func (ec *executionContext) _Job_events(ctx context.Context, field graphql.Colle
 			return ec.Resolvers.Job().Events(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *JobEventConnection) graphql.Marshaler {
-			return ec.marshalNJobEventConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.JobEvent]) graphql.Marshaler {
+			return ec.marshalNJobEventConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7281,8 +7281,8 @@ func (ec *executionContext) _JobConnection_edges(ctx context.Context, field grap
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*JobEdge) graphql.Marshaler {
-			return ec.marshalNJobEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.Job]) graphql.Marshaler {
+			return ec.marshalNJobEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7356,7 +7356,7 @@ func (ec *executionContext) fieldContext_JobConnection_totalCount(_ context.Cont
 	return graphql.NewScalarFieldContext("JobConnection", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _JobEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *JobEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7379,7 +7379,7 @@ func (ec *executionContext) fieldContext_JobEdge_cursor(_ context.Context, field
 	return graphql.NewScalarFieldContext("JobEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobEdge_node(ctx context.Context, field graphql.CollectedField, obj *JobEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7572,7 +7572,7 @@ func (ec *executionContext) fieldContext_JobEvent_createdAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("JobEvent", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _JobEventConnection_edges(ctx context.Context, field graphql.CollectedField, obj *JobEventConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEventConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.JobEvent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7584,8 +7584,8 @@ func (ec *executionContext) _JobEventConnection_edges(ctx context.Context, field
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*JobEventEdge) graphql.Marshaler {
-			return ec.marshalNJobEventEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.JobEvent]) graphql.Marshaler {
+			return ec.marshalNJobEventEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7604,7 +7604,7 @@ func (ec *executionContext) fieldContext_JobEventConnection_edges(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _JobEventConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *JobEventConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEventConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.JobEvent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7636,7 +7636,7 @@ func (ec *executionContext) fieldContext_JobEventConnection_pageInfo(_ context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _JobEventEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *JobEventEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEventEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.JobEvent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7659,7 +7659,7 @@ func (ec *executionContext) fieldContext_JobEventEdge_cursor(_ context.Context, 
 	return graphql.NewScalarFieldContext("JobEventEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobEventEdge_node(ctx context.Context, field graphql.CollectedField, obj *JobEventEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEventEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.JobEvent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11441,11 +11441,11 @@ func (ec *executionContext) _Query_accounts(ctx context.Context, field graphql.C
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *AccountConnection
+					var zeroVal *Connection[models.Account]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *AccountConnection
+					var zeroVal *Connection[models.Account]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11454,8 +11454,8 @@ func (ec *executionContext) _Query_accounts(ctx context.Context, field graphql.C
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *AccountConnection) graphql.Marshaler {
-			return ec.marshalNAccountConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.Account]) graphql.Marshaler {
+			return ec.marshalNAccountConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11565,11 +11565,11 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal *AuditConnection
+					var zeroVal *Connection[models.AuditEntry]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *AuditConnection
+					var zeroVal *Connection[models.AuditEntry]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11578,8 +11578,8 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *AuditConnection) graphql.Marshaler {
-			return ec.marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.AuditEntry]) graphql.Marshaler {
+			return ec.marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11689,11 +11689,11 @@ func (ec *executionContext) _Query_bulkOperations(ctx context.Context, field gra
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *BulkOperationConnection
+					var zeroVal *Connection[models.BulkOperation]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *BulkOperationConnection
+					var zeroVal *Connection[models.BulkOperation]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11702,8 +11702,8 @@ func (ec *executionContext) _Query_bulkOperations(ctx context.Context, field gra
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *BulkOperationConnection) graphql.Marshaler {
-			return ec.marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.BulkOperation]) graphql.Marshaler {
+			return ec.marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12459,11 +12459,11 @@ func (ec *executionContext) _Query_webhookDeliveries(ctx context.Context, field 
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *WebhookDeliveryConnection
+					var zeroVal *Connection[models.WebhookDelivery]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *WebhookDeliveryConnection
+					var zeroVal *Connection[models.WebhookDelivery]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -12472,8 +12472,8 @@ func (ec *executionContext) _Query_webhookDeliveries(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *WebhookDeliveryConnection) graphql.Marshaler {
-			return ec.marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.WebhookDelivery]) graphql.Marshaler {
+			return ec.marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -14426,7 +14426,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_tries(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *WebhookDeliveryConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.WebhookDelivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14438,8 +14438,8 @@ func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*WebhookDeliveryEdge) graphql.Marshaler {
-			return ec.marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.WebhookDelivery]) graphql.Marshaler {
+			return ec.marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -14458,7 +14458,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryConnection_edges(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *WebhookDeliveryConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.WebhookDelivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14490,7 +14490,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryConnection_pageInfo(_ co
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *WebhookDeliveryEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.WebhookDelivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14513,7 +14513,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryEdge_cursor(_ context.Co
 	return graphql.NewScalarFieldContext("WebhookDeliveryEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDeliveryEdge_node(ctx context.Context, field graphql.CollectedField, obj *WebhookDeliveryEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.WebhookDelivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15265,8 +15265,8 @@ func (ec *executionContext) _WorkerConnection_edges(ctx context.Context, field g
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*WorkerEdge) graphql.Marshaler {
-			return ec.marshalNWorkerEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWorkerEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.Worker]) graphql.Marshaler {
+			return ec.marshalNWorkerEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15340,7 +15340,7 @@ func (ec *executionContext) fieldContext_WorkerConnection_totalCount(_ context.C
 	return graphql.NewScalarFieldContext("WorkerConnection", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WorkerEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *WorkerEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _WorkerEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Worker]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15363,7 +15363,7 @@ func (ec *executionContext) fieldContext_WorkerEdge_cursor(_ context.Context, fi
 	return graphql.NewScalarFieldContext("WorkerEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WorkerEdge_node(ctx context.Context, field graphql.CollectedField, obj *WorkerEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _WorkerEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Worker]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17751,7 +17751,7 @@ func (ec *executionContext) _Account(ctx context.Context, sel ast.SelectionSet, 
 
 var accountConnectionImplementors = []string{"AccountConnection"}
 
-func (ec *executionContext) _AccountConnection(ctx context.Context, sel ast.SelectionSet, obj *AccountConnection) graphql.Marshaler {
+func (ec *executionContext) _AccountConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.Account]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, accountConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -17794,7 +17794,7 @@ func (ec *executionContext) _AccountConnection(ctx context.Context, sel ast.Sele
 
 var accountEdgeImplementors = []string{"AccountEdge"}
 
-func (ec *executionContext) _AccountEdge(ctx context.Context, sel ast.SelectionSet, obj *AccountEdge) graphql.Marshaler {
+func (ec *executionContext) _AccountEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.Account]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, accountEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -18276,7 +18276,7 @@ func (ec *executionContext) _Attempt(ctx context.Context, sel ast.SelectionSet, 
 
 var auditConnectionImplementors = []string{"AuditConnection"}
 
-func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.SelectionSet, obj *AuditConnection) graphql.Marshaler {
+func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.AuditEntry]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -18319,7 +18319,7 @@ func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.Select
 
 var auditEdgeImplementors = []string{"AuditEdge"}
 
-func (ec *executionContext) _AuditEdge(ctx context.Context, sel ast.SelectionSet, obj *AuditEdge) graphql.Marshaler {
+func (ec *executionContext) _AuditEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.AuditEntry]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -18508,7 +18508,7 @@ func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.Selectio
 
 var bulkOperationConnectionImplementors = []string{"BulkOperationConnection"}
 
-func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel ast.SelectionSet, obj *BulkOperationConnection) graphql.Marshaler {
+func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.BulkOperation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -18551,7 +18551,7 @@ func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel as
 
 var bulkOperationEdgeImplementors = []string{"BulkOperationEdge"}
 
-func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.SelectionSet, obj *BulkOperationEdge) graphql.Marshaler {
+func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.BulkOperation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -19074,7 +19074,7 @@ func (ec *executionContext) _DeadLetterConnection(ctx context.Context, sel ast.S
 
 var deadLetterEdgeImplementors = []string{"DeadLetterEdge"}
 
-func (ec *executionContext) _DeadLetterEdge(ctx context.Context, sel ast.SelectionSet, obj *DeadLetterEdge) graphql.Marshaler {
+func (ec *executionContext) _DeadLetterEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.DeadLetter]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, deadLetterEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -20264,7 +20264,7 @@ func (ec *executionContext) _JobConnection(ctx context.Context, sel ast.Selectio
 
 var jobEdgeImplementors = []string{"JobEdge"}
 
-func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, obj *JobEdge) graphql.Marshaler {
+func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.Job]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -20375,7 +20375,7 @@ func (ec *executionContext) _JobEvent(ctx context.Context, sel ast.SelectionSet,
 
 var jobEventConnectionImplementors = []string{"JobEventConnection"}
 
-func (ec *executionContext) _JobEventConnection(ctx context.Context, sel ast.SelectionSet, obj *JobEventConnection) graphql.Marshaler {
+func (ec *executionContext) _JobEventConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.JobEvent]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobEventConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -20418,7 +20418,7 @@ func (ec *executionContext) _JobEventConnection(ctx context.Context, sel ast.Sel
 
 var jobEventEdgeImplementors = []string{"JobEventEdge"}
 
-func (ec *executionContext) _JobEventEdge(ctx context.Context, sel ast.SelectionSet, obj *JobEventEdge) graphql.Marshaler {
+func (ec *executionContext) _JobEventEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.JobEvent]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobEventEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -22691,7 +22691,7 @@ func (ec *executionContext) _WebhookDelivery(ctx context.Context, sel ast.Select
 
 var webhookDeliveryConnectionImplementors = []string{"WebhookDeliveryConnection"}
 
-func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel ast.SelectionSet, obj *WebhookDeliveryConnection) graphql.Marshaler {
+func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.WebhookDelivery]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookDeliveryConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -22734,7 +22734,7 @@ func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel 
 
 var webhookDeliveryEdgeImplementors = []string{"WebhookDeliveryEdge"}
 
-func (ec *executionContext) _WebhookDeliveryEdge(ctx context.Context, sel ast.SelectionSet, obj *WebhookDeliveryEdge) graphql.Marshaler {
+func (ec *executionContext) _WebhookDeliveryEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.WebhookDelivery]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookDeliveryEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -23173,7 +23173,7 @@ func (ec *executionContext) _WorkerConnection(ctx context.Context, sel ast.Selec
 
 var workerEdgeImplementors = []string{"WorkerEdge"}
 
-func (ec *executionContext) _WorkerEdge(ctx context.Context, sel ast.SelectionSet, obj *WorkerEdge) graphql.Marshaler {
+func (ec *executionContext) _WorkerEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.Worker]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, workerEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -23616,7 +23616,7 @@ func (ec *executionContext) marshalNAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋ
 	return ec._Account(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAccountConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountConnection(ctx context.Context, sel ast.SelectionSet, v *AccountConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNAccountConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.Account]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23626,11 +23626,11 @@ func (ec *executionContext) marshalNAccountConnection2ᚖgithubᚗcomᚋreelay�
 	return ec._AccountConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAccountEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*AccountEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNAccountEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.Account]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountEdge(ctx, sel, v[i])
+		return ec.marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -23642,7 +23642,7 @@ func (ec *executionContext) marshalNAccountEdge2ᚕᚖgithubᚗcomᚋreelayᚋre
 	return ret
 }
 
-func (ec *executionContext) marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAccountEdge(ctx context.Context, sel ast.SelectionSet, v *AccountEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.Account]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23769,7 +23769,7 @@ func (ec *executionContext) marshalNAttemptStatus2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditConnection(ctx context.Context, sel ast.SelectionSet, v *AuditConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.AuditEntry]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23779,11 +23779,11 @@ func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._AuditConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*AuditEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.AuditEntry]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditEdge(ctx, sel, v[i])
+		return ec.marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -23795,7 +23795,7 @@ func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐAuditEdge(ctx context.Context, sel ast.SelectionSet, v *AuditEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.AuditEntry]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23858,7 +23858,7 @@ func (ec *executionContext) marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋree
 	return ec._BulkOperation(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationConnection(ctx context.Context, sel ast.SelectionSet, v *BulkOperationConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.BulkOperation]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23868,11 +23868,11 @@ func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋre
 	return ec._BulkOperationConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*BulkOperationEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.BulkOperation]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdge(ctx, sel, v[i])
+		return ec.marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -23884,7 +23884,7 @@ func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐBulkOperationEdge(ctx context.Context, sel ast.SelectionSet, v *BulkOperationEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.BulkOperation]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23978,11 +23978,11 @@ func (ec *executionContext) marshalNDeadLetterConnection2ᚖgithubᚗcomᚋreela
 	return ec._DeadLetterConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNDeadLetterEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐDeadLetterEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*DeadLetterEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNDeadLetterEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.DeadLetter]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNDeadLetterEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐDeadLetterEdge(ctx, sel, v[i])
+		return ec.marshalNDeadLetterEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -23994,7 +23994,7 @@ func (ec *executionContext) marshalNDeadLetterEdge2ᚕᚖgithubᚗcomᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNDeadLetterEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐDeadLetterEdge(ctx context.Context, sel ast.SelectionSet, v *DeadLetterEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNDeadLetterEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.DeadLetter]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24486,11 +24486,11 @@ func (ec *executionContext) marshalNJobConnection2ᚖgithubᚗcomᚋreelayᚋree
 	return ec._JobConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNJobEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*JobEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.Job]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNJobEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEdge(ctx, sel, v[i])
+		return ec.marshalNJobEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -24502,7 +24502,7 @@ func (ec *executionContext) marshalNJobEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelay
 	return ret
 }
 
-func (ec *executionContext) marshalNJobEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEdge(ctx context.Context, sel ast.SelectionSet, v *JobEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.Job]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24522,7 +24522,7 @@ func (ec *executionContext) marshalNJobEvent2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._JobEvent(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNJobEventConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventConnection(ctx context.Context, sel ast.SelectionSet, v *JobEventConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEventConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.JobEvent]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -24532,11 +24532,11 @@ func (ec *executionContext) marshalNJobEventConnection2ᚖgithubᚗcomᚋreelay�
 	return ec._JobEventConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNJobEventEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*JobEventEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEventEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.JobEvent]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNJobEventEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventEdge(ctx, sel, v[i])
+		return ec.marshalNJobEventEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -24548,7 +24548,7 @@ func (ec *executionContext) marshalNJobEventEdge2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNJobEventEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐJobEventEdge(ctx context.Context, sel ast.SelectionSet, v *JobEventEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEventEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.JobEvent]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -25046,7 +25046,7 @@ func (ec *executionContext) marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._WebhookDelivery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryConnection(ctx context.Context, sel ast.SelectionSet, v *WebhookDeliveryConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.WebhookDelivery]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -25056,11 +25056,11 @@ func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋ
 	return ec._WebhookDeliveryConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*WebhookDeliveryEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.WebhookDelivery]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryEdge(ctx, sel, v[i])
+		return ec.marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -25072,7 +25072,7 @@ func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWebhookDeliveryEdge(ctx context.Context, sel ast.SelectionSet, v *WebhookDeliveryEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.WebhookDelivery]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -25171,11 +25171,11 @@ func (ec *executionContext) marshalNWorkerConnection2ᚖgithubᚗcomᚋreelayᚋ
 	return ec._WorkerConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWorkerEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWorkerEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*WorkerEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkerEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.Worker]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWorkerEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWorkerEdge(ctx, sel, v[i])
+		return ec.marshalNWorkerEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -25187,7 +25187,7 @@ func (ec *executionContext) marshalNWorkerEdge2ᚕᚖgithubᚗcomᚋreelayᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNWorkerEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐWorkerEdge(ctx context.Context, sel ast.SelectionSet, v *WorkerEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkerEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.Worker]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

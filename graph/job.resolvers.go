@@ -55,12 +55,8 @@ func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.
 	return load(ctx).Attempts.Load(ctx, obj.ID)
 }
 
-func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, after *string) (*JobEventConnection, error) {
-	page, err := load(ctx).Events.Load(ctx, loader.EventPage{Job: obj.ID, Page: pageOf(first, after)})
-	if err != nil {
-		return nil, err
-	}
-	return eventConnection(page), nil
+func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, after *string) (*Connection[models.JobEvent], error) {
+	return connected(load(ctx).Events.Load(ctx, loader.EventPage{Job: obj.ID, Page: pageOf(first, after)}))
 }
 
 func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error) {
@@ -131,7 +127,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	if err != nil {
 		return nil, err
 	}
-	return jobConnection(page, only), nil
+	return &JobConnection{*connect(page), only}, nil
 }
 
 func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {

@@ -5,118 +5,84 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// defaultPage is the size of a page when the caller does not say.
+// defaultPage is the size of a page if the caller does not choose one.
 const defaultPage = 50
 
-// PageInfo tells how a list goes on.
+// PageInfo says how a list continues after a page.
 type PageInfo struct {
 	HasNextPage bool
 	EndCursor   *string
 }
 
-// JobEdge is one job of a list.
-type JobEdge struct {
+// Edge is one row of a page.
+type Edge[T any] struct {
 	Cursor string
-	Node   *models.Job
+	Node   *T
 }
 
-// JobConnection is one page of jobs. The filter is kept for its totalCount,
-// which is counted only if it is asked for.
-type JobConnection struct {
-	Edges    []*JobEdge
-	PageInfo *PageInfo
-	filter   models.JobFilter
-}
-
-// JobEventEdge is one event of a job's history.
-type JobEventEdge struct {
-	Cursor string
-	Node   *models.JobEvent
-}
-
-// JobEventConnection is one page of a job's history.
-type JobEventConnection struct {
-	Edges    []*JobEventEdge
+// Connection is one page of a list.
+type Connection[T any] struct {
+	Edges    []*Edge[T]
 	PageInfo *PageInfo
 }
 
-// WorkerEdge is one worker of a list.
-type WorkerEdge struct {
-	Cursor string
-	Node   *models.Worker
-}
+// The edges and connections of the schema.
+type (
+	AccountEdge               = Edge[models.Account]
+	AccountConnection         = Connection[models.Account]
+	AuditEdge                 = Edge[models.AuditEntry]
+	AuditConnection           = Connection[models.AuditEntry]
+	BulkOperationEdge         = Edge[models.BulkOperation]
+	BulkOperationConnection   = Connection[models.BulkOperation]
+	JobEventEdge              = Edge[models.JobEvent]
+	JobEventConnection        = Connection[models.JobEvent]
+	WebhookDeliveryEdge       = Edge[models.WebhookDelivery]
+	WebhookDeliveryConnection = Connection[models.WebhookDelivery]
+	DeadLetterEdge            = Edge[models.DeadLetter]
+	JobEdge                   = Edge[models.Job]
+	WorkerEdge                = Edge[models.Worker]
+)
 
-// WorkerConnection is one page of workers.
-type WorkerConnection struct {
-	Edges    []*WorkerEdge
-	PageInfo *PageInfo
-	filter   models.WorkerFilter
-}
-
-// DeadLetterEdge is one dead letter of a list.
-type DeadLetterEdge struct {
-	Cursor string
-	Node   *models.DeadLetter
-}
-
-// DeadLetterConnection is one page of dead letters.
-type DeadLetterConnection struct {
-	Edges    []*DeadLetterEdge
-	PageInfo *PageInfo
-	filter   models.DeadLetterFilter
-}
-
-// BulkOperationEdge is one bulk operation of a list.
-type BulkOperationEdge struct {
-	Cursor string
-	Node   *models.BulkOperation
-}
-
-// BulkOperationConnection is one page of bulk operations.
-type BulkOperationConnection struct {
-	Edges    []*BulkOperationEdge
-	PageInfo *PageInfo
-}
+// The connections that have a totalCount. They keep their filter, because rows are
+// counted only if the caller asks for it.
+type (
+	// DeadLetterConnection is one page of dead letters.
+	DeadLetterConnection struct {
+		Connection[models.DeadLetter]
+		filter models.DeadLetterFilter
+	}
+	// JobConnection is one page of jobs.
+	JobConnection struct {
+		Connection[models.Job]
+		filter models.JobFilter
+	}
+	// WorkerConnection is one page of workers.
+	WorkerConnection struct {
+		Connection[models.Worker]
+		filter models.WorkerFilter
+	}
+)
 
 func pageOf(first *int, after *string) paging.Request {
 	return paging.Request{First: valueOr(first, defaultPage), After: valueOr(after, "")}
 }
 
-// connect makes the edges of a page, and tells how the list goes on.
-func connect[T, E any](page *paging.Page[T], edge func(cursor string, node T) E) ([]E, *PageInfo) {
-	edges, info := make([]E, 0, len(page.Items)), &PageInfo{HasNextPage: page.More}
-	for i, item := range page.Items {
-		edges = append(edges, edge(page.Cursors[i], item))
+// connect makes the connection of a page.
+func connect[T any](page *paging.Page[*T]) *Connection[T] {
+	c := &Connection[T]{Edges: make([]*Edge[T], 0, len(page.Items)), PageInfo: &PageInfo{HasNextPage: page.More}}
+	for i, row := range page.Items {
+		c.Edges = append(c.Edges, &Edge[T]{page.Cursors[i], row})
 	}
 	if page.End != "" {
-		info.EndCursor = &page.End
+		c.PageInfo.EndCursor = &page.End
 	}
-	return edges, info
+	return c
 }
 
-func jobConnection(page *paging.Page[*models.Job], filter models.JobFilter) *JobConnection {
-	edges, info := connect(page, func(cursor string, j *models.Job) *JobEdge { return &JobEdge{cursor, j} })
-	return &JobConnection{edges, info, filter}
-}
-
-func eventConnection(page *paging.Page[*models.JobEvent]) *JobEventConnection {
-	edges, info := connect(page, func(cursor string, e *models.JobEvent) *JobEventEdge { return &JobEventEdge{cursor, e} })
-	return &JobEventConnection{edges, info}
-}
-
-func workerConnection(page *paging.Page[*models.Worker], filter models.WorkerFilter) *WorkerConnection {
-	edges, info := connect(page, func(cursor string, w *models.Worker) *WorkerEdge { return &WorkerEdge{cursor, w} })
-	return &WorkerConnection{edges, info, filter}
-}
-
-func deadLetterConnection(page *paging.Page[*models.DeadLetter], filter models.DeadLetterFilter) *DeadLetterConnection {
-	edges, info := connect(page, func(cursor string, d *models.DeadLetter) *DeadLetterEdge { return &DeadLetterEdge{cursor, d} })
-	return &DeadLetterConnection{edges, info, filter}
-}
-
-func bulkConnection(page *paging.Page[*models.BulkOperation]) *BulkOperationConnection {
-	edges, info := connect(page, func(cursor string, op *models.BulkOperation) *BulkOperationEdge {
-		return &BulkOperationEdge{cursor, op}
-	})
-	return &BulkOperationConnection{edges, info}
+// connected is connect for a page that may have failed.
+func connected[T any](page *paging.Page[*T], err error) (*Connection[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return connect(page), nil
 }

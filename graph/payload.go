@@ -10,8 +10,28 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Node is any row that has an id of its own on the wire.
+// Node is any row that has an id of its own in the API.
 type Node any
+
+// CreatedAPIKey is a key and its secret, which no later answer shows.
+type CreatedAPIKey struct {
+	ID     models.KeyID
+	Secret string
+	Role   models.Role
+}
+
+// CreatedWebhookEndpoint is an endpoint and its secret, which no later answer shows.
+type CreatedWebhookEndpoint struct {
+	Endpoint *models.WebhookEndpoint
+	Secret   string
+}
+
+func createdEndpoint(endpoint *models.WebhookEndpoint, secret string, err error) (*CreatedWebhookEndpoint, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &CreatedWebhookEndpoint{endpoint, secret}, nil
+}
 
 // SubmitJobPayload answers submitJob.
 type SubmitJobPayload struct {
@@ -25,7 +45,7 @@ type SubmitJobsPayload struct {
 	Accepted, Rejected int
 }
 
-// SubmitJobResult is what became of one input of submitJobs.
+// SubmitJobResult is the result of one input of submitJobs: a job or an error.
 type SubmitJobResult struct {
 	Job          *models.Job
 	Deduplicated bool
@@ -50,7 +70,7 @@ func newSubmitJobs(all []jobs.Submitted) *SubmitJobsPayload {
 	return payload
 }
 
-// RegisterWorkerPayload answers registerWorker. WorkerToken is shown only here.
+// RegisterWorkerPayload answers registerWorker. No later answer shows WorkerToken.
 type RegisterWorkerPayload struct {
 	Worker           *models.Worker
 	WorkerToken      string
@@ -58,7 +78,7 @@ type RegisterWorkerPayload struct {
 	LeaseSeconds     int
 }
 
-// LeaseJobPayload answers leaseJob; both parts may be missing.
+// LeaseJobPayload answers leaseJob. Both parts may be nil.
 type LeaseJobPayload struct {
 	Lease     *Lease
 	Directive *jobs.Directive
@@ -70,7 +90,7 @@ type EndPayload struct {
 	Next *Lease
 }
 
-// Lease is a lease as its worker reads it.
+// Lease is a lease in the form that its worker reads.
 type Lease struct {
 	*models.Attempt
 	Job               *models.Job
@@ -97,7 +117,7 @@ func newEnd(end *jobs.End, err error) (*EndPayload, error) {
 	return &EndPayload{Job: end.Job, Next: newLease(end.Next)}, nil
 }
 
-// UploadTarget is where and how to send one object.
+// UploadTarget says where and how to upload one object.
 type UploadTarget struct {
 	ObjectKey string
 	URL       string

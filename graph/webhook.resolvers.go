@@ -43,15 +43,11 @@ func (r *queryResolver) WebhookEndpoints(ctx context.Context, accountID *string)
 	return r.Reader.WebhookEndpoints(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
-func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*WebhookDeliveryConnection, error) {
-	page, err := r.Reader.WebhookDeliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
+func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error) {
+	return connected(r.Reader.WebhookDeliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
 		JobID: models.JobID(valueOr(jobID, "")), EndpointID: models.WebhookEndpointID(valueOr(endpointID, "")),
 		FailedOnly: valueOr(failedOnly, false),
-	}, pageOf(first, after))
-	if err != nil {
-		return nil, err
-	}
-	return deliveryConnection(page), nil
+	}, pageOf(first, after)))
 }
 
 func (r *webhookDeliveryResolver) Tries(ctx context.Context, obj *models.WebhookDelivery) ([]*models.WebhookTry, error) {

@@ -106,7 +106,7 @@ func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []mo
 	if err != nil {
 		return nil, err
 	}
-	return workerConnection(page, only), nil
+	return &WorkerConnection{*connect(page), only}, nil
 }
 
 func (r *queryResolver) Worker(ctx context.Context, id string) (*models.Worker, error) {
