@@ -7,15 +7,10 @@ package graph
 
 import (
 	"context"
-	"time"
 
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
-
-func (r *apiKeyResolver) Account(ctx context.Context, obj *models.APIKey) (*models.Account, error) {
-	return load(ctx).Accounts.Load(ctx, obj.AccountID)
-}
 
 func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Update(ctx, principal(ctx), models.AccountID(id), input)
@@ -25,32 +20,10 @@ func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.Account
 	return r.Resolver.Accounts.Create(ctx, principal(ctx), input)
 }
 
-func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error) {
-	key, secret, err := r.Keys.Create(ctx, principal(ctx), auth.NewKey{
-		AccountID: models.AccountID(accountID), Role: role, Name: name, ExpiresAt: expiresAt,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &CreatedAPIKey{ID: key.ID, Secret: secret, Role: key.Role}, nil
-}
-
-func (r *mutationResolver) RevokeAPIKey(ctx context.Context, id string) (string, error) {
-	return id, r.Keys.Revoke(ctx, principal(ctx), models.KeyID(id))
-}
-
 func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error) {
 	return connected(r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after)))
-}
-
-func (r *queryResolver) APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error) {
-	return r.Keys.List(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
 func (r *queryResolver) AuditLog(ctx context.Context, target *string, first *int, after *string) (*Connection[models.AuditEntry], error) {
 	return connected(r.Reader.AuditLog(ctx, principal(ctx), valueOr(target, ""), pageOf(first, after)))
 }
-
-func (r *Resolver) ApiKey() ApiKeyResolver { return &apiKeyResolver{r} }
-
-type apiKeyResolver struct{ *Resolver }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
@@ -94,6 +94,31 @@ func (r *jobResolver) RanSeconds(ctx context.Context, obj *models.Job) (*float64
 	return obj.Ran(r.Reader.Clock.Now()), nil
 }
 
+func (r *jobResolver) EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
+	e, err := load(ctx).Estimates.Load(ctx, obj)
+	return e.WaitSeconds, err
+}
+
+func (r *jobResolver) EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error) {
+	e, err := load(ctx).Estimates.Load(ctx, obj)
+	if err != nil || e.CompletionAt.IsZero() {
+		return nil, err
+	}
+	return &e.CompletionAt, nil
+}
+
+func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query.WaitingReason, error) {
+	if !obj.Status.Waiting() {
+		return []*query.WaitingReason{}, nil
+	}
+	reasons, err := load(ctx).WaitingFor.Load(ctx, obj.ID)
+	return pointers(reasons), err
+}
+
+func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error) {
+	return load(ctx).Parents.Load(ctx, obj.ID)
+}
+
 func (r *jobConnectionResolver) TotalCount(ctx context.Context, obj *JobConnection) (int, error) {
 	return r.Reader.CountJobs(ctx, principal(ctx), obj.filter)
 }
@@ -108,6 +133,39 @@ func (r *mutationResolver) SubmitJob(ctx context.Context, input jobs.Submission)
 
 func (r *mutationResolver) CancelJob(ctx context.Context, id string) (*models.Job, error) {
 	return r.Canceller.Cancel(ctx, principal(ctx), models.JobID(id))
+}
+
+func (r *mutationResolver) DeleteJob(ctx context.Context, id string) (*models.Job, error) {
+	return r.Deleter.Delete(ctx, principal(ctx), models.JobID(id))
+}
+
+func (r *mutationResolver) RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error) {
+	return r.Retrier.Retry(ctx, principal(ctx), models.JobID(id), valueOr(fromScratch, false))
+}
+
+func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*jobs.Submission) (*SubmitJobsPayload, error) {
+	all := make([]jobs.Submission, len(inputs))
+	for i, in := range inputs {
+		all[i] = *in
+	}
+	submitted, err := r.Submitter.SubmitMany(ctx, principal(ctx), all)
+	if err != nil {
+		return nil, err
+	}
+	return newSubmitJobs(submitted), nil
+}
+
+func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
+	upload, err := r.Inputs.Request(ctx, principal(ctx), contentType, sizeBytes, checksum)
+	if err != nil {
+		return nil, err
+	}
+	target, err := newUploadTarget(base(ctx), upload.ObjectKey, upload.Link)
+	return &InputUpload{ArtifactID: upload.ArtifactID, Target: target}, err
+}
+
+func (r *mutationResolver) SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error) {
+	return r.Operator.SetJobTier(ctx, principal(ctx), models.JobID(id), tier)
 }
 
 func (r *queryResolver) Node(ctx context.Context, id string) (Node, error) {
@@ -135,11 +193,16 @@ func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error
 	return pointers(all), err
 }
 
-func (r *subscriptionResolver) JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error) {
-	p, every := principal(ctx), time.Duration(valueOr(intervalMs, 500))*time.Millisecond
-	return transport.Follow(ctx, func(send func(*models.Job) error) error {
-		return r.Watcher.Job(ctx, p, models.JobID(jobID), every, send)
-	}), nil
+func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error) {
+	return r.Submitter.Estimate(ctx, principal(ctx), input)
+}
+
+func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj *SubmitJobPayload) (*float64, error) {
+	if !obj.Deduplicated {
+		return obj.Job.PredictedWaitSeconds, nil
+	}
+	e, err := load(ctx).Estimates.Load(ctx, obj.Job)
+	return e.WaitSeconds, err
 }
 
 func (r *Resolver) Artifact() ArtifactResolver { return &artifactResolver{r} }

@@ -8,17 +8,9 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/models"
 )
-
-func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query.WaitingReason, error) {
-	if !obj.Status.Waiting() {
-		return []*query.WaitingReason{}, nil
-	}
-	reasons, err := load(ctx).WaitingFor.Load(ctx, obj.ID)
-	return pointers(reasons), err
-}
 
 func (r *mutationResolver) PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*models.QueueCount, error) {
 	return r.Operator.PauseQueue(ctx, principal(ctx), tier, valueOr(model, ""), valueOr(reason, ""))
@@ -28,6 +20,31 @@ func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, mo
 	return r.Operator.ResumeQueue(ctx, principal(ctx), tier, valueOr(model, ""))
 }
 
-func (r *mutationResolver) SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error) {
-	return r.Operator.SetJobTier(ctx, principal(ctx), models.JobID(id), tier)
+func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {
+	all, err := r.Reader.Queues(ctx)
+	return pointers(all), err
 }
+
+func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
+	if err != nil || wait.Lane == "" {
+		return nil, err
+	}
+	return &wait.P50, nil
+}
+
+func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
+	if err != nil || wait.Lane == "" {
+		return nil, err
+	}
+	return &wait.P95, nil
+}
+
+func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+	return r.Reader.Estimates.Drain(obj.Lane, obj.Model, obj.Depth), nil
+}
+
+func (r *Resolver) Queue() QueueResolver { return &queueResolver{r} }
+
+type queueResolver struct{ *Resolver }

@@ -7,7 +7,10 @@ package graph
 
 import (
 	"context"
+	"time"
 
+	"github.com/reelay/reelay/graph/transport"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -25,4 +28,18 @@ func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.Jo
 		return nil, err
 	}
 	return follow(ctx, changes), nil
+}
+
+func (r *subscriptionResolver) JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error) {
+	p, every := principal(ctx), time.Duration(valueOr(intervalMs, 500))*time.Millisecond
+	return transport.Follow(ctx, func(send func(*models.Job) error) error {
+		return r.Watcher.Job(ctx, p, models.JobID(jobID), every, send)
+	}), nil
+}
+
+func (r *subscriptionResolver) WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error) {
+	p := principal(ctx)
+	return transport.Follow(ctx, func(send func(*jobs.Directive) error) error {
+		return r.Watcher.Directives(ctx, p, models.WorkerID(workerID), send)
+	}), nil
 }

@@ -44,18 +44,6 @@ export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
 
-export type FailJobInput = {
-  /** A stack trace or the runtime's last output, without secrets. At most 16 kB are kept. */
-  errorDetail?: InputMaybe<Scalars['String']['input']>;
-  attemptId: Scalars['ID']['input'];
-  fencingToken: Scalars['ID']['input'];
-  class: FailureClass;
-  message: Scalars['String']['input'];
-  retryAfterSeconds?: InputMaybe<Scalars['Int']['input']>;
-  log?: InputMaybe<UploadedObject>;
-  leaseNext?: InputMaybe<Scalars['Boolean']['input']>;
-};
-
 /** Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators. */
 export type Tier =
   | 'CRITICAL'
@@ -200,17 +188,6 @@ export type JobFilter = {
   search?: InputMaybe<Scalars['String']['input']>;
 };
 
-export type WaitingCode =
-  | 'NOT_BEFORE'
-  | 'DEPENDENCY'
-  | 'INPUT'
-  | 'QUEUE_PAUSED'
-  | 'NO_POOL'
-  | 'CAPACITY_BOOTING'
-  | 'CAPACITY_EXHAUSTED'
-  | 'ACCOUNT_RUNNING_CAP'
-  | 'QUEUE_AHEAD';
-
 export type Backoff =
   | 'EXPONENTIAL'
   | 'FIXED';
@@ -221,6 +198,17 @@ export type RetryPolicyInput = {
   initialDelaySeconds?: InputMaybe<Scalars['Float']['input']>;
   maxDelaySeconds?: InputMaybe<Scalars['Float']['input']>;
 };
+
+export type WaitingCode =
+  | 'NOT_BEFORE'
+  | 'DEPENDENCY'
+  | 'INPUT'
+  | 'QUEUE_PAUSED'
+  | 'NO_POOL'
+  | 'CAPACITY_BOOTING'
+  | 'CAPACITY_EXHAUSTED'
+  | 'ACCOUNT_RUNNING_CAP'
+  | 'QUEUE_AHEAD';
 
 export type Role =
   | 'CLIENT'
@@ -343,6 +331,18 @@ export type CompleteJobInput = {
   log?: InputMaybe<UploadedObject>;
   result?: InputMaybe<Scalars['JSON']['input']>;
   leaseNext?: InputMaybe<Scalars['Boolean']['input']>;
+};
+
+export type FailJobInput = {
+  attemptId: Scalars['ID']['input'];
+  fencingToken: Scalars['ID']['input'];
+  class: FailureClass;
+  message: Scalars['String']['input'];
+  retryAfterSeconds?: InputMaybe<Scalars['Int']['input']>;
+  log?: InputMaybe<UploadedObject>;
+  leaseNext?: InputMaybe<Scalars['Boolean']['input']>;
+  /** A stack trace or the runtime's last output, without secrets. At most 16 kB are kept. */
+  errorDetail?: InputMaybe<Scalars['String']['input']>;
 };
 
 export type ReleaseJobInput = {

@@ -17,11 +17,6 @@ func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus
 	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})
 }
 
-func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {
-	all, err := r.Reader.Queues(ctx)
-	return pointers(all), err
-}
-
 func (r *queryResolver) Pools(ctx context.Context) ([]*query.PoolStatus, error) {
 	return r.Reader.Pools(ctx)
 }
@@ -32,9 +27,4 @@ func (r *queryResolver) Pool(ctx context.Context, id string) (*query.PoolStatus,
 
 func (r *Resolver) Pool() PoolResolver { return &poolResolver{r} }
 
-func (r *Resolver) Queue() QueueResolver { return &queueResolver{r} }
-
-type (
-	poolResolver  struct{ *Resolver }
-	queueResolver struct{ *Resolver }
-)
+type poolResolver struct{ *Resolver }
