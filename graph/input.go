@@ -5,15 +5,15 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// The inputs of a worker's calls are the domain's own, behind the fence that
-// each of them carries.
+// The inputs of a worker's calls combine an input of the domain with the fence of the
+// attempt.
 type (
-	// HeartbeatInput is a sign of life, with the newest sample of each GPU.
+	// HeartbeatInput says that an attempt is alive. It has the newest sample of each GPU.
 	HeartbeatInput struct {
 		jobs.Fence
 		GPUs []jobs.GPUSample
 	}
-	// ProgressInput is what a worker says of its work.
+	// ProgressInput reports the progress of an attempt.
 	ProgressInput struct {
 		jobs.Fence
 		jobs.ProgressReport
@@ -28,17 +28,17 @@ type (
 		jobs.Fence
 		jobs.Checkpoint
 	}
-	// CompleteJobInput is what a worker brings at the end.
+	// CompleteJobInput names the artifacts of a completed job.
 	CompleteJobInput struct {
 		jobs.Fence
 		jobs.Completion
 	}
-	// FailJobInput is how an attempt went wrong.
+	// FailJobInput says how an attempt failed.
 	FailJobInput struct {
 		jobs.Fence
 		jobs.Failure
 	}
-	// ReleaseJobInput hands a job back.
+	// ReleaseJobInput returns a job to its queue.
 	ReleaseJobInput struct {
 		jobs.Fence
 		Reason models.FailureClass
@@ -57,7 +57,7 @@ func newFence(attempt, token string) jobs.Fence {
 	return jobs.Fence{AttemptID: models.AttemptID(attempt), Token: models.FencingToken(token)}
 }
 
-// valueOr is an argument's value, or its default where the caller sent null.
+// valueOr returns the value of an argument, or a default if the caller sent null.
 func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -6,8 +6,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// asksForState tells whether of the job of the field that is being resolved no more
-// is asked for than models.GetJobStates reads: that is how clients wait for one.
+// asksForState reports whether the field that is being resolved selects only what
+// models.GetJobStates reads of a job. Clients that wait for a job do so.
 func asksForState(ctx context.Context) bool {
 	field := graphql.GetFieldContext(ctx).Field
 	for _, f := range graphql.CollectFields(graphql.GetOperationContext(ctx), field.Selections, jobImplementors) {

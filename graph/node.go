@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// node finds a row by an id of any kind. Keys and sessions cannot be found so.
+// node finds a row by an id of any kind but keys and sessions.
 func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node, error) {
 	switch models.IDKind(id) {
 	case "job":
@@ -49,8 +49,8 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 	return nil, orNotFound(nil)
 }
 
-// found keeps a failed look-up from becoming a node that is not nil. That there
-// is no such row is said in the same words for every kind.
+// found returns a row as a Node. A failed look-up returns a Node that is nil, and the
+// same NOT_FOUND for every kind of row.
 func found[T any](row *T, err error) (Node, error) {
 	if err == nil {
 		return row, nil

@@ -11,14 +11,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// shown lists the fields that a role is shown of a type; a type that is not
-// listed for the role is shown whole. Operators are shown everything.
+// shown lists the fields of a type that a role can see. A role sees all fields of a type
+// that is not listed for it. Operators see everything.
 //
-// A prompt has a rule more: mayReadPrompt.
+// mayReadPrompt is a further rule for prompts.
 var shown = map[models.Role]map[string][]string{
 	models.RoleClient: {
 		"Worker": {"id", "region", "gpuType", "status"},
-		// What is not for clients at all.
+		// Clients see no field of these.
 		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {},
 	},
 	models.RoleWorker: {
@@ -30,8 +30,8 @@ var shown = map[models.Role]map[string][]string{
 	},
 }
 
-// showField resolves a field if the caller may see it. Otherwise it is null, or
-// FORBIDDEN where it cannot be null.
+// showField resolves a field if the caller can see it. Otherwise the field is null, or
+// FORBIDDEN if it cannot be null.
 func showField(ctx context.Context, next graphql.Resolver) (any, error) {
 	field := graphql.GetFieldContext(ctx)
 	nullable := !field.Field.Definition.Type.NonNull
@@ -49,22 +49,22 @@ func showField(ctx context.Context, next graphql.Resolver) (any, error) {
 	return value, err
 }
 
-// mayReadPrompt tells whether the caller may read the prompt of the job whose
-// field is being resolved: whoever was shown the job may, but a worker only in
-// the lease that it was just given.
+// mayReadPrompt reports whether the caller may read the prompt of the job whose field is
+// being resolved. A caller that can see the job may, but a worker only within the lease
+// that it just received.
 func mayReadPrompt(ctx context.Context, p jobs.Principal) bool {
 	parent := graphql.GetFieldContext(ctx).Parent
 	return p.Role != models.RoleWorker || parent != nil && parent.Object == "Lease"
 }
 
-// isEmptyText tells whether a value is text of any type that holds nothing: a
-// row's empty text is the API's null.
+// isEmptyText reports whether a value is an empty string of any type. The API returns
+// the empty text of a row as null.
 func isEmptyText(value any) bool {
 	v := reflect.ValueOf(value)
 	return v.Kind() == reflect.String && v.Len() == 0
 }
 
-// promptOf is a prompt as it is served: null if there is none.
+// promptOf returns a prompt, or null if there is none.
 func promptOf(p query.Prompt, err error) (*string, error) {
 	if err == nil {
 		err = p.Err
