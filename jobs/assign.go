@@ -19,9 +19,9 @@ type assignment struct {
 	change *Change
 }
 
-// assignAll makes the attempts by which workers get jobs, with the last statement of
-// the transaction. It returns models.ErrTurn if the lane's turns are no longer as they
-// were seen.
+// assignAll makes the attempts by which workers get jobs. It returns models.ErrTurn if the
+// lane's turns are no longer as they were seen, and models.ErrNoRoom if an account is at
+// its cap by now.
 func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment, starts models.Starts) error {
 	var attempts []*models.Attempt
 	var workers []models.Changed[models.Worker]
@@ -37,7 +37,7 @@ func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment,
 		attempts, changes = append(attempts, a.lease.Attempt), append(changes, a.change)
 		workers = append(workers, models.Changed[models.Worker]{Was: &was, Is: a.worker})
 	}
-	return saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers, Starts: starts, Last: !starts.Counted()})
+	return saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers, Starts: starts})
 }
 
 // make makes the lease, in memory.

@@ -28,6 +28,8 @@ type Change struct {
 	dead *models.DeadLetter
 	// others are the changes of jobs that waited for this one.
 	others []*Change
+	// bounded tells that the account must have room in its queue for the job.
+	bounded bool
 
 	// ready is set by save if the job is queued now.
 	ready *ReadyJob
@@ -159,60 +161,53 @@ func (c *Change) save(ctx context.Context) error {
 }
 
 // saveAll is save for many changes of one transaction, with what else it writes: it
-// takes the same few statements for one as for a hundred, and a few more for each
-// that enters a lane, failed for good, or is awaited by others. If that is the last
-// of it, the transaction is committed: nothing of that may be then, and nobody may
-// want to hear of an end.
+// takes the same few statements for one as for a hundred, and a few more for each that
+// enters a lane, failed for good, or is awaited by others. Accounts are locked last: by
+// the statement that counts on them, after the jobs that wait for these are written.
 func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
 	}
-	for _, c := range changes {
-		if c.ended() {
-			w.Over = append(w.Over, c.job)
-		}
+	if err := settleAll(ctx, tx, changes); err != nil {
+		return err
 	}
 	w.Count = countersOf(changes)
 	if err := w.Write(ctx, tx); err != nil {
 		return fmt.Errorf("write the jobs, their events and the counters: %w", err)
 	}
 	counted(changes, w.Count)
-	if w.Last {
-		return nil
-	}
 	for _, c := range changes {
-		if c.dead == nil {
-			continue
+		if c.dead != nil {
+			if err := models.InsertDeadLetter(ctx, tx, c.dead); err != nil {
+				return fmt.Errorf("write the dead letter: %w", err)
+			}
 		}
-		if err := models.InsertDeadLetter(ctx, tx, c.dead); err != nil {
-			return fmt.Errorf("write the dead letter: %w", err)
+		if c.enters() {
+			ready, err := enterLane(ctx, tx, c.job)
+			if err != nil {
+				return err
+			}
+			c.ready = ready
 		}
-	}
-	if err := announceAll(ctx, tx, changes); err != nil {
-		return err
-	}
-	for _, c := range changes {
-		if !c.enters() {
-			continue
-		}
-		ready, err := enterLane(ctx, tx, c.job)
-		if err != nil {
+		if err := enterLanes(ctx, tx, c.job.AccountID, c.others); err != nil {
 			return err
 		}
-		c.ready = ready
 	}
-	return settleAll(ctx, changes, w.Awaited)
+	return announceAll(ctx, tx, changes)
 }
 
 // ended tells whether the change is the end of the job's run.
 func (c *Change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
 
-// announceAll tells of the ends among changes.
+// announceAll writes webhooks' events of the ends among changes, and of the jobs that
+// failed with them.
 func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var over []*models.Job
 	for _, c := range changes {
-		if c.ended() {
-			over = append(over, c.job)
+		for _, one := range append([]*Change{c}, c.others...) {
+			if one.ended() {
+				over = append(over, one.job)
+			}
 		}
 	}
 	return announce(ctx, tx, over, changes[0].now)
@@ -223,19 +218,31 @@ func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 func countersOf(changes []*Change) models.Count {
 	var count models.Count
 	for _, c := range changes {
-		to := c.job.Status
-		queued, running := lo.Ternary(to.Waiting(), 1, 0)-lo.Ternary(c.from.Waiting(), 1, 0), lo.Ternary(to.Live(), 1, 0)-lo.Ternary(c.from.Live(), 1, 0)
-		count.Accounts = addToAccount(count.Accounts, models.AccountCount{ID: c.job.AccountID, Queued: queued, Running: running})
-		if c.leaves() {
-			left := models.LineCount{AccountID: c.job.AccountID, Line: c.was.Line, Jobs: 1}
-			if to.Live() {
-				left.GPUSeconds += c.job.EstimatedGPUSeconds
-			}
-			count.Left = addToLine(count.Left, left)
+		c.countOn(&count)
+		for _, other := range c.others {
+			other.countOn(&count)
 		}
 	}
 	count.Accounts = slices.DeleteFunc(count.Accounts, func(a models.AccountCount) bool { return a.Queued == 0 && a.Running == 0 })
 	return count
+}
+
+// countOn adds to the counters what the change does to them.
+func (c *Change) countOn(count *models.Count) {
+	to := c.job.Status
+	count.Accounts = addToAccount(count.Accounts, models.AccountCount{
+		ID: c.job.AccountID, Bounded: c.bounded,
+		Queued:  lo.Ternary(to.Waiting(), 1, 0) - lo.Ternary(c.from.Waiting(), 1, 0),
+		Running: lo.Ternary(to.Live(), 1, 0) - lo.Ternary(c.from.Live(), 1, 0),
+	})
+	if !c.leaves() {
+		return
+	}
+	left := models.LineCount{AccountID: c.job.AccountID, Line: c.was.Line, Jobs: 1}
+	if to.Live() {
+		left.GPUSeconds += c.job.EstimatedGPUSeconds
+	}
+	count.Left = addToLine(count.Left, left)
 }
 
 // counted notes in changes what became of the counters.
@@ -258,7 +265,7 @@ func addToAccount(all []models.AccountCount, more models.AccountCount) []models.
 	if i < 0 {
 		return append(all, more)
 	}
-	all[i].Queued, all[i].Running = all[i].Queued+more.Queued, all[i].Running+more.Running
+	all[i].Queued, all[i].Running, all[i].Bounded = all[i].Queued+more.Queued, all[i].Running+more.Running, all[i].Bounded || more.Bounded
 	return all
 }
 
@@ -279,32 +286,6 @@ func (c *Change) leaves() bool {
 // enters tells whether the job is queued now, or elsewhere than it was.
 func (c *Change) enters() bool {
 	return c.job.Status == models.JobQueued && (c.from != models.JobQueued || c.leaves())
-}
-
-// settleAll settles what waits for the jobs that ended and are awaited.
-func settleAll(ctx context.Context, changes []*Change, awaited []models.JobID) error {
-	for _, c := range changes {
-		if slices.Contains(awaited, c.job.ID) {
-			if err := c.settle(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *Change) countOnAccount(ctx context.Context, queued, running int) error {
-	if queued == 0 && running == 0 {
-		return nil
-	}
-	counted, err := models.AddToAccount(ctx, c.tx, c.job.AccountID, queued, running)
-	if err != nil {
-		return fmt.Errorf("count on the account: %w", err)
-	}
-	if stands := Standing(c.job.AccountID, counted); stands != nil {
-		c.standing = stands
-	}
-	return nil
 }
 
 // Standing is what became of an account that came to its cap or left it, and nil for

@@ -68,31 +68,27 @@ func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool
 	return s.found.lease, s.found.passed, s.found.err
 }
 
-// lookAll runs the searches of one kind of worker, and leaves the others. alone
-// are those behind which nobody waits.
-func (l *Leaser) lookAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
+// lookAll runs the searches of one kind of worker, and leaves the others.
+func (l *Leaser) lookAll(ctx context.Context, all []*search, _ bool) (left [][]*search) {
 	kinds := lo.GroupBy(all, func(s *search) string { return s.kind })
 	first := kinds[all[0].kind]
 	delete(kinds, all[0].kind)
-	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first, alone)...)
+	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first)...)
 }
 
 // claimAll gives jobs to workers of one kind in the order in which they asked. It
-// returns those that go on beside others: all, with nobody behind them, if somebody
-// else held a row for long; each by itself that may not have what the others may;
-// and the first without the others, if they fail together.
-func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left [][]*search) {
+// returns those that go on by themselves: each that may not have what the others may, and
+// the first without the others if they fail together.
+func (l *Leaser) claimAll(ctx context.Context, all []*search) (left [][]*search) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
-		rest, apart, err := l.claimSome(ctx, all, lockingOf(alone), rounds >= claimRounds)
+		rest, apart, err := l.claimSome(ctx, all, rounds >= claimRounds)
 		switch {
 		case err == nil:
 			left = append(left, apart...)
 			if len(rest) < len(all) {
 				all, rounds = rest, 0
 			}
-		case errors.Is(err, models.ErrTurn):
-		case !alone && (models.IsLockTimeout(err) || errors.Is(err, sql.ErrNoRows)): // or an account came to its cap
-			return append(left, all)
+		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom): // it is otherwise by now: look again
 		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
 				s.found = found{err: err}
@@ -111,8 +107,8 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search, alone bool) (left 
 
 // claimSome gives what can be given in one transaction. It returns the searches
 // that found nothing yet, and those that have to go on by themselves.
-func (l *Leaser) claimSome(ctx context.Context, all []*search, how models.Locking, asked bool) (rest []*search, apart [][]*search, err error) {
-	b := &claimBatch{Leaser: l, how: how}
+func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, apart [][]*search, err error) {
+	b := &claimBatch{Leaser: l}
 	if err := b.find(ctx, all, asked); err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,6 @@ import (
 // events.
 type claimBatch struct {
 	*Leaser
-	how models.Locking
 
 	lane   models.LaneState
 	claims []*claim // of one line
@@ -143,9 +142,9 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 	for i, c := range b.claims {
 		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID}
 	}
-	now, all, err := models.LockPicks(ctx, tx, picks, b.how)
+	now, all, err := models.LockPicks(ctx, tx, picks)
 	if err != nil {
-		return fmt.Errorf("lock the accounts, workers and jobs: %w", err)
+		return fmt.Errorf("lock the workers and jobs: %w", err)
 	}
 	b.now, b.room = now, map[models.AccountID]int{}
 	b.workers, b.jobs = map[models.WorkerID]*models.Worker{}, map[models.JobID]*models.Job{}

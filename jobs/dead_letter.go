@@ -50,9 +50,6 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 	}
 	var done *Change
 	err = InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
-			return err
-		}
 		job, err := models.LockJob(ctx, tx, seen.ID)
 		if err != nil {
 			return apierror.OrNotFound(err, "dead letter")

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/reelay/reelay/jobs/apierror"
@@ -14,11 +15,34 @@ import (
 // settleBatch is how many rows one statement writes.
 const settleBatch = 500
 
-// settle tells the jobs that wait for one that is over, in the transaction that
-// ends it: one that is COMPLETED releases those that waited for nothing else, and
-// the others take all with them that hangs on them. They are of the same account,
-// whose row is locked: nobody else can be at them. There may be thousands, so
-// they are written together.
+// settleAll settles what waits for the jobs that end by changes. Their rows are locked,
+// and written later.
+func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
+	over := map[models.JobID]*Change{}
+	for _, c := range changes {
+		if c.ended() {
+			over[c.job.ID] = c
+		}
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	awaited, err := models.ListAwaited(ctx, tx, slices.Collect(maps.Keys(over)))
+	if err != nil {
+		return fmt.Errorf("find the jobs that others wait for: %w", err)
+	}
+	for _, id := range awaited {
+		if err := over[id].settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle changes the jobs that wait for one that is over, in the transaction that ends
+// it: one that is COMPLETED releases those that waited for nothing else, and the others
+// take all with them that depends on them. There may be thousands, so they are written
+// together. What they do to counters and lanes is left to the caller.
 func (c *Change) settle(ctx context.Context) error {
 	lock := models.LockDescendants
 	if c.job.Status == models.JobCompleted {
@@ -29,7 +53,7 @@ func (c *Change) settle(ctx context.Context) error {
 		return fmt.Errorf("find the jobs that wait for job %s: %w", c.job.ID, err)
 	}
 	for _, dependent := range waiting {
-		child := &Change{now: c.now, job: &dependent.Job} // written by writeOthers
+		child := changeAt(c.tx, c.now, &dependent.Job)
 		if err := child.parentOver(c.job, dependent.Parent); err != nil {
 			return err
 		}
@@ -38,15 +62,16 @@ func (c *Change) settle(ctx context.Context) error {
 	return apierror.Wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
 }
 
-// writeOthers is write for all that waited for the job.
+// writeOthers writes the jobs that waited for this one, with their events and dead
+// letters.
 func (c *Change) writeOthers(ctx context.Context) error {
-	var jobs, failed []*models.Job
+	var jobs []*models.Job
 	var events []*models.JobEvent
 	var dead []*models.DeadLetter
 	for _, child := range c.others {
 		jobs, events = append(jobs, child.job), append(events, child.events...)
-		if child.job.Status == models.JobFailed {
-			dead, failed = append(dead, child.dead), append(failed, child.job)
+		if child.dead != nil {
+			dead = append(dead, child.dead)
 		}
 	}
 	if err := inBatches(jobs, func(some []*models.Job) error { return models.UpdateDependents(ctx, c.tx, some) }); err != nil {
@@ -60,13 +85,7 @@ func (c *Change) writeOthers(ctx context.Context) error {
 	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
 	}
-	if err := announce(ctx, c.tx, failed, c.now); err != nil {
-		return err
-	}
-	if err := enterLanes(ctx, c.tx, c.job.AccountID, c.others); err != nil {
-		return err
-	}
-	return c.countOnAccount(ctx, -len(dead), 0)
+	return nil
 }
 
 // enterLanes is enterLane for those of an account's jobs that are queued from now

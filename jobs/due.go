@@ -66,7 +66,7 @@ func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*Chan
 	var changed int
 	var failed []error
 	for _, id := range ids {
-		done, err := changeFreeJob(ctx, s.DB, id, act)
+		done, err := changeDueJob(ctx, s.DB, id, act)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("job %s: %w", id, err))
 			continue

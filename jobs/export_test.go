@@ -1,7 +1,5 @@
 package jobs
 
-import "time"
-
 // Waiting is how many lease calls wait in this process.
 func (w *Waiters) Waiting() int {
 	w.mu.Lock()
@@ -14,9 +12,6 @@ func Looking(l *Leaser) int { return l.looks.Waiting() }
 
 // Submitting is how many calls wait for their jobs to be written, or write them.
 func Submitting(s *Submitter) int { return s.writes.Calls() }
-
-// Patient has calls wait for an account that is held, all together.
-func Patient(s *Submitter) { s.patience = time.Minute }
 
 // HoldTogether has calls over leases wait, as if others were at work, until run runs
 // those that wait: what keeps a lease together, what ends one, and what beats.

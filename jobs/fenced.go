@@ -2,11 +2,8 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -34,7 +31,7 @@ type fencedCall struct {
 // fenced runs a call in a transaction, with others that come at the same time: it
 // extends the lease, lets act change it, and saves it.
 func (h *Holder) fenced(ctx context.Context, c *fencedCall) (*held, error) {
-	return h.run(ctx, &h.keeping, c, false)
+	return h.run(ctx, &h.keeping, c)
 }
 
 // finish is fenced for a call that ends the attempt. If a cancel was asked for,
@@ -48,15 +45,15 @@ func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 		}
 		return act(ctx, l)
 	}
-	return h.run(ctx, &h.ending, c, true)
+	return h.run(ctx, &h.ending, c)
 }
 
-func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fencedCall, ends bool) (*held, error) {
+func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fencedCall) (*held, error) {
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
-	err := with.Do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, alone bool) [][]*fencedCall {
-		return h.together(ctx, calls, ends, alone)
+	err := with.Do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, _ bool) [][]*fencedCall {
+		return h.together(ctx, calls)
 	})
 	if err != nil {
 		return nil, err
@@ -64,10 +61,9 @@ func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fen
 	return c.l, c.err
 }
 
-// together runs calls in one transaction, and returns those that need another: all
-// of them, with nobody behind them, if somebody else held a row of one for long,
-// and one by one if it failed.
-func (h *Holder) together(ctx context.Context, calls []*fencedCall, ends, alone bool) (left [][]*fencedCall) {
+// together runs calls in one transaction, and returns those that need one of their own:
+// those that write other rows, too, and each of them if the transaction failed.
+func (h *Holder) together(ctx context.Context, calls []*fencedCall) (left [][]*fencedCall) {
 	if len(calls) > 1 {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
 			if c.writes {
@@ -79,10 +75,8 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, ends, alone 
 	if len(calls) == 0 {
 		return left
 	}
-	switch err := h.transact(ctx, calls, ends, lockingOf(alone)); {
+	switch err := h.transact(ctx, calls); {
 	case err == nil:
-	case models.IsLockTimeout(err) && !alone:
-		left = append(left, calls)
 	case len(calls) == 1:
 		calls[0].l, calls[0].err = nil, err
 	default:
@@ -93,17 +87,15 @@ func (h *Holder) together(ctx context.Context, calls []*fencedCall, ends, alone 
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
 // and stops no other. Rows are locked for those alone that have a lease.
-func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, how models.Locking) error {
-	how.Accounts = ends && (how.Accounts || calls[0].writes)
+func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 	holds := make([]models.Hold, len(calls))
 	for i, c := range calls {
 		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
 	}
 	var changed []*held
 	var lost []*fencedCall
-	last := true
-	act := func(ctx context.Context, tx bun.Tx) error {
-		all, err := lockAll(ctx, tx, holds, ends, how)
+	err := InTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
+		all, err := lockAll(ctx, tx, holds)
 		if err != nil {
 			return err
 		}
@@ -128,18 +120,8 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, h
 		if len(changed) == 0 {
 			return nil
 		}
-		if ends && !how.Accounts && (!last || slices.ContainsFunc(changed, (*held).followed)) {
-			if err := lockAccounts(ctx, tx, changed, how.Patience); err != nil {
-				return err
-			}
-		}
-		return saveHeld(ctx, tx, changed, last)
-	}
-	err := InTx(ctx, h.DB, act)
-	if errors.Is(err, sql.ErrNoRows) { // who has to hear of an end came while it was waited for
-		last = false
-		err = InTx(ctx, h.DB, act)
-	}
+		return saveHeld(ctx, tx, changed)
+	})
 	if err != nil {
 		return err
 	}
@@ -149,23 +131,6 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall, ends bool, h
 	}
 	h.Leaser.Notifier.After(ctx, changes...)
 	h.explain(ctx, lost)
-	return nil
-}
-
-// lockAccounts locks the accounts of jobs about whose end there is more to do than to
-// count it: that happens at the time at which it has them.
-func lockAccounts(ctx context.Context, tx bun.Tx, all []*held, patience time.Duration) error {
-	var ids []models.AccountID
-	for _, l := range all {
-		ids = append(ids, l.job.AccountID)
-	}
-	_, now, err := models.LockAccounts(ctx, tx, ids, patience)
-	if err != nil {
-		return fmt.Errorf("lock the accounts: %w", err)
-	}
-	for _, l := range all {
-		l.change.now = now
-	}
 	return nil
 }
 

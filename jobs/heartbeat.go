@@ -70,19 +70,18 @@ func (h *Holder) begin(ctx context.Context, p Principal, f Fence) error {
 }
 
 // beatAll extends the leases of heartbeats that came together, and keeps the progress
-// that they report. If somebody else holds a row of one for long, or one fails, each goes
-// on by itself: none waits for another's row, and none fails for another.
-func (h *Holder) beatAll(ctx context.Context, all []*beat, alone bool) [][]*beat {
+// that they report. If one fails, each goes on by itself: none fails for another.
+func (h *Holder) beatAll(ctx context.Context, all []*beat, _ bool) [][]*beat {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
 	var found map[models.Hold]*models.Beat
 	err := anew(ctx, func() (err error) {
-		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, patienceOf(alone), progressEvents)
+		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, progressEvents)
 		return err
 	})
-	if err != nil && (len(all) > 1 || models.IsLockTimeout(err) && !alone) {
+	if err != nil && len(all) > 1 {
 		return slices.Collect(slices.Chunk(all, 1))
 	}
 	var news []string

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/batch"
@@ -69,8 +68,6 @@ type held struct {
 
 	wasWorker  models.Worker
 	wasAttempt models.Attempt
-	// awaited and heard tell who may have to hear of the job's end: see models.Held.
-	awaited, heard bool
 
 	// objects is what is known of those that calls name.
 	objects map[string]models.KnownObject
@@ -123,20 +120,10 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	return attempt, err
 }
 
-// lockingOf is how a batch of claims or ends locks rows. Each account is locked last, as
-// long as that goes well: its row is everybody's who submits, claims, or ends a job of
-// it, and each round trip for which one holds it is a time in which all others wait.
-// Who locks it in its order may meanwhile hold it and wait for what the batch holds:
-// whichever of them is out of patience makes room, and a batch that did not get it goes
-// on alone, in the order.
-func lockingOf(alone bool) models.Locking {
-	return models.Locking{Accounts: alone, Patience: patienceOf(alone)}
-}
-
 // lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}}, true, models.Locking{Accounts: true})
+	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +133,9 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, apierror.ErrLeaseLost
 }
 
-// lockAll locks all rows of leases; ends tells that their jobs may end. One that is
-// over, or another's, is not in the answer.
-func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, ends bool, how models.Locking) (map[models.AttemptID]*held, error) {
-	now, locked, err := models.LockHeld(ctx, tx, holds, ends, how)
+// lockAll locks all rows of leases. One that is over, or another's, is not in the answer.
+func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.AttemptID]*held, error) {
+	now, locked, err := models.LockHeld(ctx, tx, holds)
 	if err != nil {
 		return nil, fmt.Errorf("lock the leases: %w", err)
 	}
@@ -158,7 +144,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold, ends bool, how
 		if !row.Attempt.EndedAt.IsZero() {
 			continue // while it was waited for
 		}
-		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt, awaited: row.Awaited, heard: row.Heard}
+		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt}
 		l.change = changeAt(tx, now, l.job)
 		all[l.attempt.ID] = l
 	}
@@ -219,13 +205,11 @@ func (h *held) requeue(message string) error {
 }
 
 // save writes every row of the lease.
-func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.tx, []*held{h}, false) }
+func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.tx, []*held{h}) }
 
-// saveHeld is save for many leases. If that is the last of the transaction, it is
-// committed in the same round trip where that can be; sql.ErrNoRows if it turned out
-// that it cannot.
-func saveHeld(ctx context.Context, tx bun.Tx, all []*held, last bool) error {
-	w := models.Writes{Last: last && !slices.ContainsFunc(all, (*held).followed)}
+// saveHeld is save for many leases.
+func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
+	var w models.Writes
 	var changes []*Change
 	for _, h := range all {
 		if was := h.wasWorker.Status; h.worker.Status != was && !CanWorkerMove(was, h.worker.Status) {
@@ -237,11 +221,6 @@ func saveHeld(ctx context.Context, tx bun.Tx, all []*held, last bool) error {
 		changes = append(changes, h.change)
 	}
 	return saveAll(ctx, tx, changes, w)
-}
-
-// followed tells whether more is to be written once the rows of the lease are.
-func (h *held) followed() bool {
-	return h.change.dead != nil || h.change.enters() || h.change.ended() && (h.awaited || h.heard)
 }
 
 func (h *held) answer() *Answer {

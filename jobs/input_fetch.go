@@ -178,9 +178,6 @@ func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, see
 	var done *Change
 	err := InTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
-		if _, err := models.LockAccount(ctx, tx, seen.AccountID); err != nil {
-			return err
-		}
 		job, err := models.LockJob(ctx, tx, seen.ID)
 		if err != nil {
 			return err

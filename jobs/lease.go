@@ -128,21 +128,17 @@ type touch struct {
 	err    error
 }
 
-// touchAll touches workers. If somebody else holds the row of one for long, they go
-// on beside the others.
-func (l *Leaser) touchAll(ctx context.Context, all []*touch, alone bool) [][]*touch {
+// touchAll notes that workers asked.
+func (l *Leaser) touchAll(ctx context.Context, all []*touch, _ bool) [][]*touch {
 	newest := map[models.WorkerID]models.Touch{}
 	for _, t := range all {
 		newest[t.WorkerID] = t.Touch
 	}
 	var rows []*models.Worker
 	err := anew(ctx, func() (err error) {
-		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)), patienceOf(alone))
+		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)))
 		return err
 	})
-	if models.IsLockTimeout(err) && !alone {
-		return [][]*touch{all}
-	}
 	found := lo.KeyBy(rows, func(w *models.Worker) models.WorkerID { return w.ID })
 	for _, t := range all {
 		t.worker, t.err = found[t.WorkerID], err

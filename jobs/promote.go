@@ -71,7 +71,7 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 }
 
 func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*Change, error) {
-	return changeFreeJob(ctx, p.DB, id, func(c *Change) error {
+	return changeDueJob(ctx, p.DB, id, func(c *Change) error {
 		job := c.job
 		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier || c.now.Sub(job.QueuedAt) < up.after {
 			return nil // it moved meanwhile

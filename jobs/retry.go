@@ -28,16 +28,11 @@ type Retrier struct {
 // that was deleted, or one that depends on a job that failed, and QUOTA_EXCEEDED
 // if the account has as many waiting jobs as it may have.
 func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
-	seen, err := VisibleJob(ctx, r.DB, p, id)
-	if err != nil {
+	if _, err := VisibleJob(ctx, r.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *Change
-	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		account, err := models.LockAccount(ctx, tx, seen.AccountID)
-		if err != nil {
-			return err
-		}
+	err := InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		job, err := models.LockJob(ctx, tx, id)
 		if err != nil {
 			return err
@@ -45,16 +40,18 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		if done, err = newChange(ctx, tx, job); err != nil {
 			return err
 		}
-		if job.Status.Terminal() && account.Queued >= account.MaxQueued {
-			return errQueueFull
-		}
+		done.bounded = true
 		if err := p.auditJob(ctx, tx, "retryJob", job); err != nil {
 			return err
 		}
 		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		return done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch})
+		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch})
+		if errors.Is(err, models.ErrNoRoom) {
+			return errQueueFull
+		}
+		return err
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "retry job %s", id)
@@ -80,8 +77,7 @@ type edit struct {
 	input *models.JobInput // the sealed prompt; nil: as before
 }
 
-// reopen opens the next run of a job that is over, and saves it. The job and its
-// account are locked.
+// reopen opens the next run of a job that is over, and saves it. The job is locked.
 func (c *Change) reopen(ctx context.Context, o opening) error {
 	job := c.job
 	switch {
@@ -101,7 +97,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	if err := c.apply(ctx, o); err != nil {
 		return err
 	}
-	parents, err := models.ListParents(ctx, c.tx, job.ID)
+	parents, err := models.ShareParents(ctx, c.tx, job.ID)
 	if err != nil {
 		return err
 	}

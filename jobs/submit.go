@@ -74,8 +74,6 @@ type Submitter struct {
 	// other's.
 	writes batch.Group[*submitCall]
 	many   [2]batch.Group[*submitCall]
-	// patience is batchPatience, unless a test says otherwise.
-	patience time.Duration
 }
 
 const (

@@ -23,9 +23,8 @@ import (
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
-	// patience is how long it waits for what somebody else holds; 0 is as long as
-	// that takes: nobody waits behind it.
-	patience time.Duration
+	// alone tells that nobody waits behind it, so that it may wait for an equal request.
+	alone bool
 	// left are the calls that it does not decide on, in the groups in which they are
 	// to be tried again.
 	left [][]*submitCall
@@ -56,44 +55,38 @@ type accepted struct {
 	failed *models.Job
 }
 
-// batchPatience is how long a batch waits for an account that somebody else holds:
-// nobody shall wait for a stranger's account. Transactions hold one for less.
-const batchPatience = 20 * time.Millisecond
-
 // writeCalls carries out calls: those that are plain by one statement, the others
-// in one transaction. It leaves those that it could not: those of each account, if
-// one of the accounts was not to be had, and each call if one of them spoils it.
+// in one transaction for each account. It leaves those that it could not: each call, if
+// one of them spoils it, and those of an account that others had locked.
 func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall, after func()) {
 	var written []*Change
 	run := func(calls []*submitCall, write func(context.Context, *submitBatch) error) {
 		if len(calls) == 0 {
 			return
 		}
-		b := &submitBatch{calls: calls, patience: cmp.Or(s.patience, batchPatience)}
-		if alone {
-			b.patience = 0
-		}
+		b := &submitBatch{calls: calls, alone: alone}
 		err := write(ctx, b)
 		if err == nil {
 			b.tell(&s.Admission)
 			left, written = append(left, b.left...), append(written, b.changes...)
 			return
 		}
-		left = append(left, leftBy(err, calls, alone)...)
+		left = append(left, leftBy(err, calls)...)
 	}
 	plain, others := parted(calls, s.plain)
 	run(plain, s.writePlain)
-	run(others, s.writeRead)
+	if groups := byAccount(others); len(groups) > 1 {
+		left = append(left, slices.Collect(maps.Values(groups))...) // nobody waits for a stranger's account
+	} else {
+		run(others, s.writeRead)
+	}
 	return left, func() { s.Notifier.submitted(ctx, written) }
 }
 
 // leftBy is what a batch that failed leaves to others. If that would fail again,
 // its calls have the error.
-func leftBy(err error, calls []*submitCall, alone bool) [][]*submitCall {
-	switch {
-	case models.IsLockTimeout(err) && !alone:
-		return slices.Collect(maps.Values(byAccount(calls)))
-	case len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)):
+func leftBy(err error, calls []*submitCall) [][]*submitCall {
+	if len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)) {
 		return slices.Collect(slices.Chunk(calls, 1))
 	}
 	for _, call := range calls {
@@ -138,7 +131,8 @@ func (b *submitBatch) leaveUnwritten() {
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
 	for _, call := range left {
-		call.read = true
+		// Among others, its account may only have been locked.
+		call.read = call.read || len(b.accounts) == 1
 	}
 	b.left = append(b.left, slices.Collect(maps.Values(byAccount(left)))...)
 }
@@ -147,7 +141,7 @@ func (b *submitBatch) leaveUnwritten() {
 // to.
 func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
 	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*b = submitBatch{tx: tx, calls: b.calls, start: Change{tx: tx}, patience: b.patience, users: userQueues{share: s.UserShare}}
+		*b = submitBatch{tx: tx, calls: b.calls, start: Change{tx: tx}, alone: b.alone, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 }
@@ -158,7 +152,7 @@ func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {
 
 func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	if err := b.lock(ctx); err != nil {
-		return fmt.Errorf("lock the accounts: %w", err)
+		return fmt.Errorf("lock the accounts and what the jobs refer to: %w", err)
 	}
 	if err := b.read(ctx); err != nil {
 		return err
@@ -169,13 +163,17 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock locks the accounts.
+// lock locks what the calls refer to, in the one order of locks: requests of the Videos
+// API, parents, images, and the accounts last.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if err := b.lockVideos(ctx); err != nil || len(b.calls) == 0 {
 		return err
 	}
+	if err := b.lockReferences(ctx); err != nil {
+		return err
+	}
 	ids := slices.Collect(maps.Keys(byAccount(b.calls)))
-	locked, now, err := models.LockAccounts(ctx, b.tx, ids, b.patience)
+	locked, now, err := models.LockAccounts(ctx, b.tx, ids)
 	if err != nil {
 		return err
 	}
@@ -184,6 +182,35 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	}
 	b.start.now = now
 	b.accounts = lo.KeyBy(locked, func(a *models.Account) models.AccountID { return a.ID })
+	return nil
+}
+
+// lockReferences locks the jobs that the calls' jobs depend on, and the images that they
+// name.
+func (b *submitBatch) lockReferences(ctx context.Context) error {
+	var on []models.JobID
+	var images []models.ArtifactID
+	for _, one := range b.open() {
+		on = append(on, one.in.DependsOn...)
+		if id, uploaded := one.image.artifact(); uploaded && one.badImage == nil {
+			images = append(images, id)
+		}
+	}
+	if len(on) > 0 {
+		slices.Sort(on)
+		found, err := models.ShareJobs(ctx, b.tx, slices.Compact(on))
+		if err != nil {
+			return fmt.Errorf("read what the jobs depend on: %w", err)
+		}
+		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
+	}
+	if len(images) > 0 {
+		found, err := models.LockInputs(ctx, b.tx, images)
+		if err != nil {
+			return fmt.Errorf("lock the images: %w", err)
+		}
+		b.images = lo.SliceToMap(found, func(a *models.Artifact) (models.ArtifactID, models.AccountID) { return a.ID, a.AccountID })
+	}
 	return nil
 }
 
@@ -203,7 +230,7 @@ func (b *submitBatch) lockVideos(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if len(b.calls) == 1 && b.patience == 0 {
+	if len(b.calls) == 1 && b.alone {
 		return models.Lock(ctx, b.tx, keys[0])
 	}
 	slices.Sort(keys)
@@ -229,16 +256,10 @@ func (b *submitBatch) lockVideos(ctx context.Context) error {
 // read reads what the submissions refer to.
 func (b *submitBatch) read(ctx context.Context) error {
 	var keys []models.JobKey
-	var on []models.JobID
-	var images []models.ArtifactID
 	var videos []videoAsked
 	for call, one := range b.open() {
-		on = append(on, one.in.DependsOn...)
 		if one.asked.IdempotencyKey != "" {
 			keys = append(keys, call.key(one))
-		}
-		if id, uploaded := one.image.artifact(); uploaded && one.badImage == nil {
-			images = append(images, id)
 		}
 		if one.in.Video != nil {
 			videos = append(videos, videoAsked{one.in.Video, call.key(one)})
@@ -251,24 +272,6 @@ func (b *submitBatch) read(ctx context.Context) error {
 	b.used = lo.KeyBy(before, func(j *models.Job) models.JobKey { return models.JobKey{Account: j.AccountID, Key: j.IdempotencyKey} })
 	if b.repeated, err = madeBefore(ctx, b.tx, videos, b.used); err != nil {
 		return fmt.Errorf("look for repeated requests: %w", err)
-	}
-	if len(on) > 0 {
-		slices.Sort(on)
-		found, err := models.GetJobs(ctx, b.tx, slices.Compact(on))
-		if err != nil {
-			return fmt.Errorf("read what the jobs depend on: %w", err)
-		}
-		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
-	}
-	if len(images) > 0 {
-		found, err := models.LockInputs(ctx, b.tx, images)
-		if err != nil {
-			return fmt.Errorf("lock the images: %w", err)
-		}
-		b.images = map[models.ArtifactID]models.AccountID{}
-		for _, image := range found {
-			b.images[image.ID] = image.AccountID
-		}
 	}
 	return b.readUsers(ctx)
 }

@@ -197,7 +197,6 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		jobs.Patient(s.Submitter)
 		s.Exec(t, "UPDATE accounts SET max_queued = 5 WHERE id = ?", s.Account.ID)
 		const callers = 12
 		found, errs := make([]*models.Job, callers), make([]error, callers)
@@ -275,7 +274,7 @@ func TestSubmits(t *testing.T) {
 		submits.Go(func() { s.Submit(t) })
 
 		var waiting string
-		testrun.Eventually(t, "the calls wait for locks", func() bool { // past a batch's patience
+		testrun.Eventually(t, "the calls wait for locks", func() bool {
 			return s.DB.NewRaw(`SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 				AND query_start < clock_timestamp() - interval '0.2 s'`).Scan(t.Context(), &waiting) == nil
 		})
@@ -290,7 +289,6 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		jobs.Patient(s.Submitter)
 		const tries = 3
 		ids := make([]models.JobID, tries)
 		calls := []func(){func() { s.Submit(t) }}
@@ -313,7 +311,6 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		jobs.Patient(s.Submitter)
 		s.Exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poisoned'; END $$`)
 		s.Exec(t, `CREATE TRIGGER refuse AFTER INSERT ON jobs FOR EACH ROW WHEN (NEW.user_id = 'poison') EXECUTE FUNCTION refuse()`)
 		const callers = 6

@@ -34,7 +34,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
 		Jobs: make([]*models.NewJob, len(b.changes)), Tiers: map[models.AccountID]models.Tier{},
-		Judged: !b.start.now.IsZero(), Now: b.start.now, Patience: b.patience,
+		Judged: !b.start.now.IsZero(), Now: b.start.now, Wait: len(b.accounts) == 1 || !b.start.now.IsZero(),
 	}
 	var queued []*models.Job
 	for i, c := range b.changes {

@@ -177,14 +177,6 @@ RETURNS TABLE (id uuid, start float8, queue_order bigint) LANGUAGE sql STABLE AS
     JOIN accounts a ON a.id = account
 $$;
 
--- A statement that commits its own transaction calls this if its rows are not as it requires:
--- the error rolls everything back.
-CREATE FUNCTION refuse_write() RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'The rows are not as they have to be: nothing was written, and whoever asked for it tries again.' USING ERRCODE = 'RL001';
-END
-$$;
-
 -- The prompt, encrypted under a key of its own. Without wrapped_key nobody can read it.
 CREATE TABLE job_inputs (
     job_id      uuid    NOT NULL REFERENCES jobs ON DELETE CASCADE,

@@ -105,17 +105,3 @@ CREATE TABLE webhook_tries (
     duration_ms integer     NOT NULL CHECK (duration_ms >= 0),
     PRIMARY KEY (delivery_id, try_no)
 );
-
--- Returns whether no job depends on these ended jobs and these accounts have no endpoint. It is
--- VOLATILE to see everything committed until the call, and not only what the calling statement
--- sees.
-CREATE FUNCTION unheard(ended uuid[], accounts uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN NOT EXISTS (
-            SELECT FROM unnest(ended) AS o (id)
-            WHERE EXISTS (SELECT FROM job_dependencies WHERE depends_on = o.id OFFSET 0))
-        AND NOT EXISTS (
-            SELECT FROM unnest(accounts) AS o (id)
-            WHERE EXISTS (SELECT FROM webhook_endpoints WHERE account_id = o.id AND deleted_at IS NULL OFFSET 0));
-END
-$$;

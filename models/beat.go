@@ -61,7 +61,7 @@ const extendLeasesSQL = `
 			worker_id, id, token, gpus, percent, phase, message, step, total_steps, frame, total_frames, eta, place)),
 	workers_held AS MATERIALIZED (
 		SELECT w.id FROM workers w
-		WHERE w.id = ANY ($1::uuid[]) AND (SELECT set_config('lock_timeout', $14, true)) IS NOT NULL
+		WHERE w.id = ANY ($1::uuid[])
 		ORDER BY w.id FOR NO KEY UPDATE),
 	reports AS MATERIALIZED (
 		SELECT b.*, a.job_id FROM (SELECT * FROM beats WHERE (SELECT count(*) FROM workers_held) > 0 AND percent IS NOT NULL) b
@@ -97,8 +97,8 @@ const extendLeasesSQL = `
 		WHERE w.id = ANY (ARRAY(SELECT worker_id FROM newest)) AND w.status || '' <> 'TERMINATED'
 		RETURNING w.id, w.status, w.drain_reason, w.drain_deadline),
 	told AS MATERIALIZED (
-		SELECT r.*, j.run, j.event_seq, coalesce(j.progress_event_percent IS NULL OR abs(r.percent - j.progress_event_percent) >= $15
-			OR (SELECT now FROM clock) >= j.progress_event_at + make_interval(secs => $16), true) AS due
+		SELECT r.*, j.run, j.event_seq, coalesce(j.progress_event_percent IS NULL OR abs(r.percent - j.progress_event_percent) >= $14
+			OR (SELECT now FROM clock) >= j.progress_event_at + make_interval(secs => $15), true) AS due
 		FROM (SELECT DISTINCT ON (job_id) * FROM reports WHERE id = ANY (ARRAY(SELECT id FROM beat)) ORDER BY job_id, place DESC) r
 		JOIN jobs_held j ON j.id = r.job_id),
 	progressed AS (
@@ -128,9 +128,8 @@ const extendLeasesSQL = `
 // that worker under that token, notes that sign of their workers' life with the
 // newest of each one's samples, keeps the newest progress that is reported of each job
 // that is RUNNING or COMPLETING, with an event of it by thinning, and returns what it
-// extended. It locks them in the order of locks; if a wait for one is longer than
-// patience, it fails as IsLockTimeout says; 0 is any wait.
-func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, patience time.Duration, thin Thinning) (map[Hold]*Beat, error) {
+// extended. It locks them in the order of locks.
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.Duration, thin Thinning) (map[Hold]*Beat, error) {
 	extended := make(map[Hold]*Beat, len(beats))
 	reports := make([]Progress, len(beats))
 	for i, b := range beats {
@@ -156,7 +155,7 @@ func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, patie
 		column(reports, func(p Progress) *int { return p.Frame }),
 		column(reports, func(p Progress) *int { return p.TotalFrames }),
 		column(reports, func(p Progress) *float64 { return p.ETASeconds }),
-		ttl.Seconds(), milliseconds(patience), thin.Percent, thin.After.Seconds())
+		ttl.Seconds(), thin.Percent, thin.After.Seconds())
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var hold Hold
 		var b Beat
@@ -185,7 +184,6 @@ const touchWorkersSQL = `
 		WHERE w.id = ANY ($1::uuid[]) AND w.status || '' <> 'TERMINATED' AND (w.status = 'LOST'
 				OR (SELECT warm::text[] FROM signs WHERE signs.id = w.id) <> w.warm_models
 				OR w.last_heartbeat_at > clock_timestamp() - interval '5 seconds' IS NOT TRUE)
-			AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
 		ORDER BY w.id FOR NO KEY UPDATE),
 	written AS (
 		UPDATE workers w SET ` + aliveSQL + `,
@@ -197,9 +195,8 @@ const touchWorkersSQL = `
 
 // TouchWorkers notes signs of workers' life, each of which is there once, and what
 // they hold warm, and returns the workers: of a sign that is hardly newer than the
-// last, nothing is written. If a wait for a row is longer than patience, it fails as
-// IsLockTimeout says; 0 is any wait.
-func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch, patience time.Duration) ([]*Worker, error) {
+// last, nothing is written.
+func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch) ([]*Worker, error) {
 	return readRows[Worker](ctx, db, fmt.Sprintf(touchWorkersSQL, columnsSQL(tableOf[Worker](db))),
 		column(touches, func(t Touch) *[16]byte { return uuidOf(t.WorkerID) }),
 		column(touches, func(t Touch) *string {
@@ -207,5 +204,5 @@ func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch, patience tim
 				return nil
 			}
 			return new(stringsText(t.Warm))
-		}), milliseconds(patience))
+		}))
 }

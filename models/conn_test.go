@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,24 +31,23 @@ func lone(t *testing.T, dsn string) *bun.DB {
 	return db
 }
 
-// renamed has a locked job be of another type, with the last statement of its
-// transaction.
+// renamed changes the type of a locked job.
 func renamed(job *models.Job) models.Writes {
 	is := *job
 	is.Type += "!"
-	return models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}, Last: true}
+	return models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}}
 }
 
-// lastOf locks a queued job and hands it to make, whose writes are the last of the
+// changed locks a queued job, hands it to make, and writes what that returns, in one
 // transaction.
-func lastOf(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes) (models.JobID, error) {
+func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes) (models.JobID, error) {
 	t.Helper()
 	var account models.AccountID
 	var id models.JobID
 	worker := liveHolds(t, db, 1)[0].WorkerID
 	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account, &id))
 	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}}, models.Locking{Accounts: true})
+		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}})
 		if err != nil {
 			return err
 		}
@@ -68,47 +65,6 @@ func requireType(t *testing.T, db *bun.DB, id models.JobID, name string) {
 
 func TestTransaction(t *testing.T) {
 	t.Parallel()
-
-	t.Run("TakesARoundTripForEachPreparedStatementAndNoOther", func(t *testing.T) {
-		t.Parallel()
-		dsn, proxy := modelstest.Proxied(t)
-		db := lone(t, dsn)
-		var trips atomic.Int32
-		worker := liveHolds(t, db, 1)[0].WorkerID
-		work := func(ctx context.Context, tx bun.Tx) error {
-			_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, models.Locking{Accounts: true})
-			if err != nil {
-				return err
-			}
-			was := picked[0].Worker
-			is := *was
-			is.JobsCompleted++
-			w := models.Writes{Workers: []models.Changed[models.Worker]{{Was: was, Is: &is}}, Last: true}
-			return w.Write(ctx, tx)
-		}
-		require.NoError(t, db.RunInTx(t.Context(), nil, work)) // it prepares the statements
-		proxy.Lose(func(answer []byte) bool {
-			trips.Add(int32(bytes.Count(answer, []byte("Z\x00\x00\x00\x05")))) // ready for the next
-			return false
-		})
-
-		require.NoError(t, db.RunInTx(t.Context(), nil, work))
-		two := trips.Swap(0)
-		require.NoError(t, db.RunInTx(t.Context(), nil, func(context.Context, bun.Tx) error { return nil }))
-
-		require.EqualValues(t, 2, two)
-		require.Zero(t, trips.Load(), "of a transaction that does nothing")
-	})
-
-	t.Run("IsCommittedWithItsLastStatement", func(t *testing.T) {
-		t.Parallel()
-		db := lone(t, modelstest.DSN(t))
-
-		id, err := lastOf(t, db, renamed)
-
-		require.NoError(t, err)
-		requireType(t, db, id, "video.generate!")
-	})
 
 	for what, c := range map[string]struct {
 		make  func(*models.Job) models.Writes
@@ -150,14 +106,14 @@ func TestTransaction(t *testing.T) {
 			t.Parallel()
 			db := lone(t, modelstest.DSN(t))
 
-			id, err := lastOf(t, db, c.make)
+			id, err := changed(t, db, c.make)
 
 			c.check(t, err)
 			requireType(t, db, id, "video.generate")
 			var events int
 			require.NoError(t, db.NewRaw("SELECT count(*) FROM job_events WHERE seq = 99").Scan(t.Context(), &events))
 			require.Zero(t, events)
-			_, err = lastOf(t, db, renamed)
+			_, err = changed(t, db, renamed)
 			require.NoError(t, err, "the connection goes on")
 		})
 	}
@@ -168,79 +124,13 @@ func TestTransaction(t *testing.T) {
 		db := lone(t, dsn)
 		proxy.Lose(func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) })
 
-		id, err := lastOf(t, db, renamed)
+		id, err := changed(t, db, renamed)
 		proxy.Lose(nil)
 
 		require.True(t, models.IsOutage(err), "%v", err)
 		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return ask(db)() == nil })
 		requireType(t, db, id, "video.generate!")
 	})
-
-	t.Run("BeginsBeforeAnyOtherStatement", func(t *testing.T) {
-		t.Parallel()
-		boom := errors.New("boom")
-		for what, do := range map[string]func(ctx context.Context, tx bun.Tx) error{
-			"an Exec": func(ctx context.Context, tx bun.Tx) error { return nil },
-			"a Query": func(ctx context.Context, tx bun.Tx) error { return ask(tx)() },
-			"a savepoint": func(ctx context.Context, tx bun.Tx) error {
-				return tx.RunInTx(ctx, nil, func(context.Context, bun.Tx) error { return nil })
-			},
-			"a statement": func(ctx context.Context, tx bun.Tx) error {
-				statement, err := tx.PrepareContext(ctx, "SELECT 1")
-				require.NoError(t, err)
-				return statement.Close()
-			},
-		} {
-			db := lone(t, modelstest.DSN(t))
-
-			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				require.NoError(t, do(ctx, tx), what)
-				_, err := tx.ExecContext(ctx, "UPDATE jobs SET type = 'undone'")
-				require.NoError(t, err)
-				return boom
-			})
-
-			require.ErrorIs(t, err, boom)
-			var undone int
-			require.NoError(t, db.NewRaw("SELECT count(*) FROM jobs WHERE type = 'undone'").Scan(t.Context(), &undone))
-			require.Zero(t, undone, what)
-		}
-	})
-
-	for what, c := range map[string]struct {
-		path   string // where tables are looked for
-		before func(ctx context.Context, tx bun.Tx) error
-		begins bool
-	}{
-		"ItIsCommitted": {"public", func(ctx context.Context, tx bun.Tx) error {
-			event := &models.JobEvent{JobID: models.NewJobID(), Seq: 99, Run: 1, Type: models.EventProgress, Payload: []byte("{}"), CreatedAt: time.Now()}
-			w := models.Writes{Events: []*models.JobEvent{event}, Last: true}
-			return w.Write(ctx, tx)
-		}, true},
-		"ItsFirstStatementCouldNotBePrepared": {"nowhere", func(ctx context.Context, tx bun.Tx) error {
-			_, _, err := models.LockPicks(ctx, tx, []models.Pick{{}}, models.Locking{Accounts: true})
-			return err
-		}, false},
-	} {
-		t.Run("LetsNothingRunByItselfOnce"+what, func(t *testing.T) {
-			t.Parallel()
-			db := lone(t, modelstest.DSN(t))
-			_, err := db.ExecContext(t.Context(), "SET search_path = "+c.path) // of the one connection
-			require.NoError(t, err)
-
-			ended := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				require.Equal(t, c.begins, c.before(ctx, tx) == nil)
-				_, err := tx.ExecContext(ctx, "UPDATE public.jobs SET type = 'alone'")
-				require.Error(t, err)
-				return nil
-			})
-
-			require.Equal(t, c.begins, ended == nil, "%v", ended)
-			var alone int
-			require.NoError(t, db.NewRaw("SELECT count(*) FROM public.jobs WHERE type = 'alone'").Scan(t.Context(), &alone))
-			require.Zero(t, alone)
-		})
-	}
 
 	t.Run("IsOfTheKindThatWasAskedFor", func(t *testing.T) {
 		t.Parallel()
@@ -263,7 +153,7 @@ func TestTransaction(t *testing.T) {
 
 			err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				if locked {
-					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, models.Locking{Accounts: true})
+					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}})
 					require.NoError(t, err)
 				}
 				cancel()

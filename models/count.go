@@ -2,6 +2,7 @@ package models
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,6 +21,8 @@ type Count struct {
 type AccountCount struct {
 	ID              AccountID
 	Queued, Running int
+	// Bounded tells that the account must have room in its queue for Queued more.
+	Bounded bool
 	// Counted is what that did, once it is written.
 	Counted Counted
 }
@@ -35,9 +38,8 @@ type LineCount struct {
 	VirtualTime float64
 }
 
-// count counts on accounts as AddToAccount does: none comes to run more jobs than it
-// may. It takes them in the order of their ids, of which each is looked for by index, if
-// the transaction did not lock them before: see Locking. An account's virtual time
+// count counts on accounts: none comes to run more jobs than it may. It locks them in the
+// order of their ids, and their places in the lines after them. An account's virtual time
 // advances by what it was given: estimated GPU seconds over its weight, or nothing for
 // jobs that left without being leased.
 func (s *statement) count(c *Count) {
@@ -46,12 +48,16 @@ func (s *statement) count(c *Count) {
 		slices.SortFunc(c.Accounts, func(a, b AccountCount) int { return bytes.Compare(uuidOf(a.ID)[:], uuidOf(b.ID)[:]) })
 		s.addRead(fmt.Sprintf(`
 			UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
-			FROM unnest(%s, %s, %s) AS n (id, queued, running)
+			FROM unnest(%s, %s, %s, %s) AS n (id, queued, running, bounded)
+			JOIN (SELECT id FROM accounts WHERE id = ANY (%s) ORDER BY id FOR NO KEY UPDATE) held USING (id)
 			WHERE a.id = n.id AND (n.running <= 0 OR a.running + n.running <= a.max_running)
+				AND (NOT n.bounded OR a.queued + n.queued <= a.max_queued)
 			RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped`,
 			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]"),
 			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Queued }), "integer[]"),
-			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]")), len(c.Accounts), c.counted)
+			s.arg(column(c.Accounts, func(a AccountCount) int { return a.Running }), "integer[]"),
+			s.arg(column(c.Accounts, func(a AccountCount) bool { return a.Bounded }), "boolean[]"),
+			s.arg(column(c.Accounts, func(a AccountCount) *[16]byte { return uuidOf(a.ID) }), "uuid[]")), len(c.Accounts), ErrNoRoom, c.counted)
 	}
 	if len(c.Left) > 0 {
 		s.addRead(fmt.Sprintf(`
@@ -64,7 +70,7 @@ func (s *statement) count(c *Count) {
 			s.arg(column(c.Left, func(l LineCount) string { return string(l.Lane) }), "text[]"),
 			s.arg(column(c.Left, func(l LineCount) bool { return l.Promoted }), "boolean[]"),
 			s.arg(column(c.Left, func(l LineCount) int { return l.Jobs }), "integer[]"),
-			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]"), s.counted), len(c.Left), c.left)
+			s.arg(column(c.Left, func(l LineCount) float64 { return l.GPUSeconds }), "float8[]"), s.counted), len(c.Left), sql.ErrNoRows, c.left)
 	}
 }
 

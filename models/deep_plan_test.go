@@ -97,19 +97,18 @@ func TestPicks(t *testing.T) {
 		require.NotZero(t, partitions)
 	})
 
-	t.Run("LookForWhoHasToHearOfAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
+	t.Run("LookForWhoWaitsForAnEndByIndexEvenIfThereWasNobody", func(t *testing.T) {
 		t.Parallel()
 		conn := planner(t)
-		_, err := conn.ExecContext(t.Context(), "PREPARE held (text, uuid[], uuid[], uuid[], boolean, boolean) AS "+models.LockHeldSQL(conn))
+		_, err := conn.ExecContext(t.Context(), "PREPARE awaited (uuid[]) AS "+models.ListAwaitedSQL)
 		require.NoError(t, err)
 		var lines []string
 
-		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE held('0', '{}', '{}', '{}', true, true)").Scan(t.Context(), &lines))
+		require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE awaited('{}')").Scan(t.Context(), &lines))
 
 		plan := strings.Join(lines, "\n")
 		require.NotContains(t, plan, "hashed SubPlan")
-		require.Regexp(t, `job_dependencies_on on .*\n +Index Cond: \(depends_on = j.id\)`, plan)
-		require.Regexp(t, `webhook_endpoints_of_account on .*\n +Index Cond: \(account_id = j.account_id\)`, plan)
+		require.Regexp(t, `job_dependencies_on on .*\n +Index Cond: \(depends_on = o.id\)`, plan)
 	})
 }
 
@@ -123,13 +122,13 @@ func TestBeats(t *testing.T) {
 			`INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
 				SELECT md5('w' || i)::uuid, 'p', 'w' || i, 'r', 'g', 'SPOT', '{testcard}', 'TERMINATED', now() FROM generate_series(1, 1000) i`,
 			`ANALYZE workers`,
-			`PREPARE extend (uuid[], uuid[], uuid[], text[], float8[], text[], text[], int[], int[], int[], int[], float8[], float8, text, float8, float8) AS ` + models.ExtendLeasesSQL,
-			`PREPARE touch (uuid[], text[], text) AS ` + models.TouchWorkersSQL(conn),
+			`PREPARE extend (uuid[], uuid[], uuid[], text[], float8[], text[], text[], int[], int[], int[], int[], float8[], float8, float8, float8) AS ` + models.ExtendLeasesSQL,
+			`PREPARE touch (uuid[], text[]) AS ` + models.TouchWorkersSQL(conn),
 		} {
 			_, err := conn.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		for _, call := range []string{"extend('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 30, '0', 1, 5)", "touch('{}', '{}', '0')"} {
+		for _, call := range []string{"extend('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 30, 1, 5)", "touch('{}', '{}')"} {
 			var lines []string
 			require.NoError(t, conn.NewRaw("EXPLAIN EXECUTE "+call).Scan(t.Context(), &lines))
 

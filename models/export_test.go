@@ -16,6 +16,7 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 const (
 	CountUserQueuesSQL = countUserQueuesSQL
 	ExtendLeasesSQL    = extendLeasesSQL
+	ListAwaitedSQL     = listAwaitedSQL
 	NextInOrderSQL     = nextInOrderSQL
 	NextJobsSQL        = nextJobsSQL
 )
@@ -23,11 +24,6 @@ const (
 // ListEventsAfterSQL is what ListEventsAfter asks.
 func ListEventsAfterSQL(db bun.IDB) string {
 	return fmt.Sprintf(listEventsAfterSQL, columnsSQL(tableOf[JobEvent](db)))
-}
-
-// LockHeldSQL is what LockHeld asks.
-func LockHeldSQL(db bun.IDB) string {
-	return fmt.Sprintf(lockHeldSQL, columnsSQL(tableOf[Worker](db)), columnsSQL(tableOf[Job](db)), columnsSQL(tableOf[Attempt](db)))
 }
 
 // TouchWorkersSQL is what TouchWorkers asks.

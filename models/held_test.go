@@ -59,27 +59,25 @@ func TestLockHeld(t *testing.T) {
 			before[table] = free(t, db, table)
 		}
 
-		for _, withAccounts := range []bool{false, true} {
-			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				now, locked, err := models.LockHeld(ctx, tx, asked, true, models.Locking{Accounts: withAccounts})
+		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			now, locked, err := models.LockHeld(ctx, tx, asked)
 
-				require.NoError(t, err)
-				require.WithinDuration(t, time.Now(), now, time.Minute)
-				require.Len(t, locked, 1)
-				require.Equal(t, right.AttemptID, locked[0].Attempt.ID)
-				require.Equal(t, right.Token, locked[0].Attempt.FencingToken)
-				require.Equal(t, right.WorkerID, locked[0].Worker.ID)
-				require.Equal(t, locked[0].Attempt.JobID, locked[0].Job.ID)
-				for table, n := range before {
-					taken := 1
-					if table == "accounts" && !withAccounts {
-						taken = 0
-					}
-					require.Equal(t, n-taken, free(t, db, table), table)
+			require.NoError(t, err)
+			require.WithinDuration(t, time.Now(), now, time.Minute)
+			require.Len(t, locked, 1)
+			require.Equal(t, right.AttemptID, locked[0].Attempt.ID)
+			require.Equal(t, right.Token, locked[0].Attempt.FencingToken)
+			require.Equal(t, right.WorkerID, locked[0].Worker.ID)
+			require.Equal(t, locked[0].Attempt.JobID, locked[0].Job.ID)
+			for table, n := range before {
+				taken := 1
+				if table == "accounts" {
+					taken = 0 // accounts are locked last, by whoever writes
 				}
-				return nil
-			}))
-		}
+				require.Equal(t, n-taken, free(t, db, table), table)
+			}
+			return nil
+		}))
 	})
 
 	t.Run("FindsRowsAsTheyAreOnceTheyAreHad", func(t *testing.T) {
@@ -102,7 +100,7 @@ func TestLockHeld(t *testing.T) {
 			go func() {
 				var a answer
 				a.err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
-					a.now, a.locked, err = models.LockHeld(ctx, tx, holds, true, models.Locking{Accounts: true})
+					a.now, a.locked, err = models.LockHeld(ctx, tx, holds)
 					return err
 				})
 				answers <- a
@@ -129,28 +127,6 @@ func TestLockHeld(t *testing.T) {
 			} else {
 				require.Equal(t, models.WorkerBusy, h.Worker.Status)
 			}
-		}
-	})
-
-	t.Run("WaitsNoLongerThanItsPatience", func(t *testing.T) {
-		t.Parallel()
-
-		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
-		holds := liveHolds(t, db, 1)
-		for _, table := range []string{"accounts", "workers", "jobs", "job_attempts"} {
-			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewRaw("SELECT FROM ? FOR NO KEY UPDATE", bun.Ident(table)).Exec(ctx)
-				require.NoError(t, err)
-
-				err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := models.LockHeld(ctx, tx, holds, true, models.Locking{Accounts: true, Patience: time.Millisecond})
-					return err
-				})
-
-				require.True(t, models.IsLockTimeout(err), "%s: %v", table, err)
-				return nil
-			}))
 		}
 	})
 }
@@ -191,7 +167,7 @@ func TestLockPicks(t *testing.T) {
 
 		var all []models.Picked
 		accounts := free(t, db, "accounts")
-		for _, first := range []bool{true, false} {
+		{
 			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
 				now, all, err = models.LockPicks(ctx, tx, []models.Pick{
 					{AccountID: queued[0].AccountID, WorkerID: worker, JobID: over.ID},
@@ -199,8 +175,8 @@ func TestLockPicks(t *testing.T) {
 					{AccountID: models.NewAccountID(), WorkerID: models.NewWorkerID(), JobID: models.NewJobID()},
 					{AccountID: queued[1].AccountID, WorkerID: worker, JobID: queued[1].ID},
 					{},
-				}, models.Locking{Accounts: first, Patience: time.Second})
-				require.Equal(t, first, free(t, db, "accounts") < accounts)
+				})
+				require.Equal(t, accounts, free(t, db, "accounts"), "accounts are locked last")
 				return err
 			}))
 
@@ -216,30 +192,6 @@ func TestLockPicks(t *testing.T) {
 			require.NotNil(t, all[3].Room)
 			require.Nil(t, all[3].Job, "somebody else is leasing it")
 			require.Equal(t, models.Picked{}, all[4])
-		}
-	})
-
-	t.Run("WaitsNoLongerThanItsPatience", func(t *testing.T) {
-		t.Parallel()
-
-		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
-		job := new(models.Job)
-		require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Limit(1).Scan(t.Context()))
-		worker := liveHolds(t, db, 1)[0].WorkerID
-		for _, table := range []string{"accounts", "workers"} {
-			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewRaw("SELECT FROM ? FOR NO KEY UPDATE", bun.Ident(table)).Exec(ctx)
-				require.NoError(t, err)
-
-				err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: job.AccountID, WorkerID: worker, JobID: job.ID}}, models.Locking{Accounts: true, Patience: time.Millisecond})
-					return err
-				})
-
-				require.True(t, models.IsLockTimeout(err), "%s: %v", table, err)
-				return nil
-			}))
 		}
 	})
 }

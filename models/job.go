@@ -299,19 +299,17 @@ func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
 // LockJob returns a job and keeps it still until the transaction ends, or
 // sql.ErrNoRows.
 func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
-	return lockJob(ctx, tx, id, "NO KEY UPDATE")
-}
-
-// LockFreeJob is LockJob for who need not have it now: sql.ErrNoRows if somebody else
-// holds it, a claim above all. That one may be waiting for the job's account.
-func LockFreeJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
-	return lockJob(ctx, tx, id, "NO KEY UPDATE SKIP LOCKED")
-}
-
-func lockJob(ctx context.Context, tx bun.Tx, id JobID, how string) (*Job, error) {
 	j := new(Job)
-	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For(how).Scan(ctx)
+	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
 	return j, err
+}
+
+// ShareJobs returns jobs in the order of their ids and keeps them as they are until the
+// transaction ends: others may read them, and share them as well. One that is not there
+// is not among them.
+func ShareJobs(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
+	err = tx.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Order("j.id").For("SHARE").Scan(ctx)
+	return found, err
 }
 
 // EditJobParams writes the params of a job's next run.

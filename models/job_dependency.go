@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,12 +26,29 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 	return err
 }
 
-// ListParents returns the jobs that a job depends on, by their ids.
-func ListParents(ctx context.Context, db bun.IDB, job JobID) ([]*Job, error) {
-	var parents []*Job
-	err := db.NewSelect().Model(&parents).
-		Where("j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ?)", job).Order("j.id").Scan(ctx)
+// ShareParents returns the jobs that a job depends on, as ShareJobs does.
+func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Job, err error) {
+	err = tx.NewSelect().Model(&parents).
+		Where("j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ?)", job).Order("j.id").For("SHARE").Scan(ctx)
 	return parents, err
+}
+
+const listAwaitedSQL = `
+	SELECT o.id FROM unnest($1::uuid[]) AS o (id)
+	WHERE EXISTS (SELECT FROM job_dependencies WHERE depends_on = o.id OFFSET 0)
+	ORDER BY o.id`
+
+// ListAwaited returns those of the given jobs that others depend on. The caller has
+// locked them, so that whoever submits a job that depends on one was seen, or waits.
+func ListAwaited(ctx context.Context, tx bun.Tx, jobs []JobID) (awaited []JobID, err error) {
+	rows, err := prepared(ctx, tx, listAwaitedSQL, column(jobs, uuidOf))
+	err = scan(rows, err, func(rows *sql.Rows) error {
+		var id JobID
+		err := rows.Scan(&id)
+		awaited = append(awaited, id)
+		return err
+	})
+	return awaited, err
 }
 
 // ListDependencies returns what these jobs depend on, in order.

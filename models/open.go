@@ -71,7 +71,9 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 	cfg.MaxConns = int32(maxConns)
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // of batches; see asItStands
+	// bun writes the arguments into each statement, so that no two are the same: to prepare
+	// and keep them would cost a second round trip and help nobody. See prepared for others.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cfg.ConnConfig.StatementCacheCapacity = maxPrepared
 	cfg.ConnConfig.OnPgError = keepsConnection
 	limit(cfg.ConnConfig)
@@ -140,6 +142,18 @@ func bounded(cfg *pgx.ConnConfig) {
 // as a primary does that another took over from.
 func keepsConnection(_ *pgconn.PgConn, e *pgconn.PgError) bool {
 	return !strings.EqualFold(e.SeverityUnlocalized, "FATAL") && !strings.EqualFold(e.Severity, "FATAL") && e.Code != codeReadOnly
+}
+
+// conn is a connection that tells when it is given back.
+type conn struct {
+	*stdlib.Conn
+	end func()
+}
+
+// Close implements driver.Conn.
+func (c *conn) Close() error {
+	defer c.end()
+	return c.Conn.Close()
 }
 
 // connector hands out connections of a pool, and bounds the wait for one.

@@ -29,12 +29,6 @@ func prepared(ctx context.Context, db bun.IDB, query string, args ...any) (*sql.
 	return nil, fmt.Errorf("no statements with arguments on a %T", db)
 }
 
-// preparedLast is prepared for the last statement of a transaction: it is committed
-// with it. A statement that fails takes everything back.
-func preparedLast(ctx context.Context, tx bun.IDB, query string, args ...any) (*sql.Rows, error) {
-	return prepared(ctx, tx, query, append([]any{last{}}, args...)...)
-}
-
 // scan reads all rows. each may be nil, of a statement that returns none.
 func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	if err != nil {

@@ -25,16 +25,13 @@ func ReadShares(ctx context.Context, db bun.IDB, ids []AccountID) (found []*Acco
 
 // LockAccounts is LockAccount for several, in the order of their ids, with what
 // decides on a submit: their tier and how many jobs wait and may. now is
-// PostgreSQL's clock after that. From here to the end of the transaction no wait
-// for a lock is longer than patience, or it fails as IsLockTimeout says; 0 is any
-// wait.
-func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID, patience time.Duration) (locked []*Account, now time.Time, err error) {
+// PostgreSQL's clock after that.
+func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Account, now time.Time, err error) {
 	rows, err := prepared(ctx, tx, `
 		WITH locked AS MATERIALIZED (
-			SELECT id, tier, max_queued, queued FROM accounts
-			WHERE id = ANY ($1::uuid[]) AND (SELECT set_config('lock_timeout', $2, true)) IS NOT NULL
+			SELECT id, tier, max_queued, queued FROM accounts WHERE id = ANY ($1::uuid[])
 			ORDER BY id FOR NO KEY UPDATE)
-		SELECT id, tier, max_queued, queued, clock_timestamp() FROM locked`, column(ids, uuidOf), fmt.Sprint(patience.Milliseconds()))
+		SELECT id, tier, max_queued, queued, clock_timestamp() FROM locked`, column(ids, uuidOf))
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		a := new(Account)
 		locked = append(locked, a)
@@ -67,10 +64,11 @@ type NewJobs struct {
 	// says that the accounts are locked, and that this was looked at.
 	Tiers  map[AccountID]Tier
 	Judged bool
+	// Wait waits for accounts that others have locked. Without it, their jobs are not
+	// written.
+	Wait bool
 	// Now is PostgreSQL's clock, if it was read.
 	Now time.Time
-	// Patience is as in LockAccounts.
-	Patience time.Duration
 }
 
 // insertJobsSQL enters lanes as EnterLane does, and counts as AddToAccount. An
@@ -79,9 +77,9 @@ type NewJobs struct {
 const insertJobsSQL = `
 	WITH locked AS MATERIALIZED (
 		SELECT id, tier, queued, max_queued, running, max_running FROM accounts
-		WHERE id = ANY ($32::uuid[]) AND (SELECT set_config('lock_timeout', $34, true)) IS NOT NULL
-		ORDER BY id FOR NO KEY UPDATE),
-	clock AS MATERIALIZED (SELECT coalesce($35::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l),
+		WHERE id = ANY ($32::uuid[])
+		ORDER BY id FOR NO KEY UPDATE %s),
+	clock AS MATERIALIZED (SELECT coalesce($34::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l),
 	asked AS (
 		SELECT * FROM unnest(
 			$1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
@@ -97,7 +95,7 @@ const insertJobsSQL = `
 		SELECT l.id FROM locked l
 		JOIN unnest($32::uuid[], $33::text[]) AS t (id, tier) USING (id)
 		JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
-		WHERE $36 OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued),
+		WHERE $35 OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued),
 	written AS (
 		INSERT INTO jobs (
 			id, account_id, created_by, type, model, status, tier, lane, priority,
@@ -138,7 +136,7 @@ const insertJobsSQL = `
 // InsertJobs writes new jobs in the lanes of their tiers, with their first events,
 // counts them on their accounts, and notes which were written and what the database
 // chose for those. Not written are those of accounts that are not as was taken, see
-// NewJobs, and those whose idempotency key was used before. It locks the accounts
+// NewJobs, or that others have locked, unless Wait is set, and those whose idempotency key was used before. It locks the accounts
 // in the order of their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
@@ -149,7 +147,11 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	for id, tier := range n.Tiers {
 		accounts, tiers = append(accounts, id), append(tiers, tier)
 	}
-	rows, err := prepared(ctx, db, insertJobsSQL,
+	how := "SKIP LOCKED"
+	if n.Wait {
+		how = ""
+	}
+	rows, err := prepared(ctx, db, fmt.Sprintf(insertJobsSQL, how),
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.ID) }),
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.AccountID) }),
 		column(all, func(j *NewJob) *[16]byte { return uuidOf(j.CreatedBy) }),
@@ -182,7 +184,7 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 		column(all, func(j *NewJob) string { return string(j.Event.Payload) }),
 		column(n.Ready, func(m json.RawMessage) string { return string(m) }),
 		column(accounts, uuidOf), column(tiers, func(t Tier) string { return string(t) }),
-		fmt.Sprint(n.Patience.Milliseconds()), nullTime(n.Now), n.Judged)
+		nullTime(n.Now), n.Judged)
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {
 		byID[j.ID] = j

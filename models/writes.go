@@ -1,10 +1,8 @@
 package models
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/schema"
 )
@@ -40,19 +37,14 @@ type Writes struct {
 	Count Count
 	// Starts are the turns of a lane that the attempts which begin take.
 	Starts Starts
-	// Over are locked jobs that end.
-	Over []*Job
-	// Last commits the transaction with them: nothing may follow. Not if the lane's
-	// turns may be refused, as they often are: see Starts.
-	Last bool
-
-	// Awaited are those of Over that others depend on, once it is written.
-	Awaited []JobID
 }
 
-// Write writes it all in one statement, or returns ErrTurn, or sql.ErrNoRows if
-// another row is not as it has to be. The last of a transaction returns that, too, if
-// somebody has to hear of one of those that are over: other jobs, or a webhook.
+// ErrNoRoom means that an account has no room for what Count adds to it.
+var ErrNoRoom = errors.New("the account has no room")
+
+// Write writes it all in one statement. It returns ErrTurn, ErrNoRoom, or sql.ErrNoRows
+// if another row is not as it has to be. The accounts are locked with it, after all
+// other rows.
 //
 // The statement says which columns and tables those are and nothing else, so that
 // there are few, and each connection plans one once.
@@ -73,12 +65,7 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	s.tell(w.Events)
 	s.count(&w.Count)
 	s.start(w.Starts)
-	if w.Last {
-		s.leave(w.Over)
-	} else {
-		s.await(w.Over, &w.Awaited)
-	}
-	return s.run(ctx, tx, w.Last)
+	return s.run(ctx, tx)
 }
 
 // statement is several, as one.
@@ -88,8 +75,6 @@ type statement struct {
 	// counted is a condition that holds once it has counted on the accounts, if there are
 	// any.
 	counted string
-	// unheard is, of one that commits, the condition that nobody has to hear of an end.
-	unheard string
 }
 
 // part is one of a statement.
@@ -110,50 +95,35 @@ func (s *statement) arg(value any, as string) string {
 }
 
 // add adds a part that writes size rows.
-func (s *statement) add(sql string, size int) {
-	s.addRead(sql+" RETURNING true", size, nil)
+func (s *statement) add(text string, size int) {
+	s.addRead(text+" RETURNING true", size, sql.ErrNoRows, nil)
 }
 
-// addRead is add for a part that says what it returns: read gets its rows, as JSON
-// objects, once all is written.
-func (s *statement) addRead(text string, size int, read func(rows []byte) error) {
-	s.parts = append(s.parts, part{text, ">= " + s.arg(size, "bigint"), sql.ErrNoRows, read})
+// addRead is add for a part that says what it returns and what it fails with: read gets
+// its rows, as JSON objects, once all is written.
+func (s *statement) addRead(text string, size int, failure error, read func(rows []byte) error) {
+	s.parts = append(s.parts, part{text, ">= " + s.arg(size, "bigint"), failure, read})
 }
 
-// codeRefused is what refuse_write fails with.
-const codeRefused = "RL001"
-
-// run runs the statement. If that commits its transaction, it is PostgreSQL that looks
-// whether each part has the rows that it must have, before it does.
-func (s *statement) run(ctx context.Context, tx bun.Tx, last bool) error {
+// run runs the statement.
+func (s *statement) run(ctx context.Context, tx bun.Tx) error {
 	if len(s.parts) == 0 {
 		return nil
 	}
 	holds, read, into := make([]bool, len(s.parts)), make([][]byte, len(s.parts)), []any(nil)
-	var parts, all, results []string
+	var parts, results []string
 	for i, part := range s.parts {
 		name := fmt.Sprintf("part_%d", i)
 		parts = append(parts, name+" AS ("+part.sql+")")
 		if holds[i] = part.must == ""; !holds[i] {
-			all = append(all, "(SELECT count(*) FROM "+name+") "+part.must)
-			results, into = append(results, all[len(all)-1]), append(into, &holds[i])
+			results, into = append(results, "(SELECT count(*) FROM "+name+") "+part.must), append(into, &holds[i])
 		}
 		if part.read != nil {
 			results, into = append(results, "(SELECT coalesce(jsonb_agg("+name+"), '[]') FROM "+name+")"), append(into, &read[i])
 		}
 	}
-	send := prepared
-	if last {
-		var sound bool
-		sole := "CASE WHEN " + strings.Join(all, " AND ") + " THEN " + cmp.Or(s.unheard, "true") + " ELSE false END"
-		results, into = append(results, "CASE WHEN "+sole+" THEN true ELSE refuse_write() END"), append(into, &sound)
-		send = preparedLast
-	}
-	rows, err := send(ctx, tx, "WITH "+strings.Join(parts, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
+	rows, err := prepared(ctx, tx, "WITH "+strings.Join(parts, ", ")+" SELECT "+strings.Join(results, ", "), s.args...)
 	err = scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(into...) })
-	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == codeRefused {
-		return sql.ErrNoRows
-	}
 	if err != nil {
 		return err
 	}
@@ -349,40 +319,4 @@ func (s *statement) tell(events []*JobEvent) {
 		s.arg(column(events, func(e *JobEvent) string { return string(e.Type) }), "text[]"),
 		s.arg(column(events, func(e *JobEvent) string { return string(e.Payload) }), "text[]"),
 		s.arg(column(events, func(e *JobEvent) time.Time { return e.CreatedAt }), "timestamptz[]")), len(events))
-}
-
-// await reads which of the jobs that end others depend on. Their accounts were locked
-// by a statement before this one, as who submits a job that depends on one does: he
-// was seen, or waits.
-func (s *statement) await(over []*Job, awaited *[]JobID) {
-	if len(over) == 0 {
-		return
-	}
-	s.parts = append(s.parts, part{sql: s.awaited(over), read: func(rows []byte) error {
-		var found []struct{ ID string }
-		err := json.Unmarshal(rows, &found)
-		*awaited = make([]JobID, len(found))
-		for i, row := range found {
-			err = errors.Join(err, (*awaited)[i].Scan(row.ID))
-		}
-		return err
-	}})
-}
-
-// leave looks, once all is written, that nobody has to hear of the jobs that end: no
-// other that depends on one, and no webhook. For either, somebody has to lock their
-// account, which the statement may have waited for: what it saw before is not enough.
-func (s *statement) leave(over []*Job) {
-	if len(over) == 0 {
-		return
-	}
-	s.unheard = fmt.Sprintf("unheard(%s, %s)", s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.ID) }), "uuid[]"),
-		s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.AccountID) }), "uuid[]"))
-}
-
-// awaited selects those of the jobs that others depend on. OFFSET 0 has each be looked
-// for by itself: for all at once a whole index seems as good while it is small.
-func (s *statement) awaited(over []*Job) string {
-	return "SELECT o.id FROM unnest(" + s.arg(column(over, func(j *Job) *[16]byte { return uuidOf(j.ID) }), "uuid[]") + `) AS o (id)
-		WHERE EXISTS (SELECT FROM job_dependencies WHERE depends_on = o.id OFFSET 0)`
 }

@@ -163,12 +163,28 @@ func TestWritesAtOnce(t *testing.T) {
 			return models.Writes{Count: models.Count{Accounts: []models.AccountCount{{ID: job.AccountID, Running: running}}}}
 		}
 
-		require.ErrorIs(t, written(t, db, more(3)), sql.ErrNoRows)
+		require.ErrorIs(t, written(t, db, more(3)), models.ErrNoRoom)
 		require.NoError(t, written(t, db, more(2)))
-		require.ErrorIs(t, written(t, db, more(1)), sql.ErrNoRows)
+		require.ErrorIs(t, written(t, db, more(1)), models.ErrNoRoom)
 		_, err = db.NewRaw("UPDATE accounts SET max_running = 1 WHERE id = ?", job.AccountID).Exec(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, written(t, db, more(-1)), "those that run end, whatever the cap is by now")
+	})
+
+	t.Run("PutNoMoreJobsIntoABoundedQueueThanItMayHave", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		job, _ := leasable(t, db)
+		_, err := db.NewRaw("UPDATE accounts SET max_queued = queued + 1 WHERE id = ?", job.AccountID).Exec(t.Context())
+		require.NoError(t, err)
+		more := func(bounded bool) models.Writes {
+			return models.Writes{Count: models.Count{Accounts: []models.AccountCount{{ID: job.AccountID, Queued: 1, Bounded: bounded}}}}
+		}
+
+		require.NoError(t, written(t, db, more(true)))
+		require.ErrorIs(t, written(t, db, more(true)), models.ErrNoRoom)
+		require.NoError(t, written(t, db, more(false)), "a job that was queued before comes back")
 	})
 
 	t.Run("TakeAccountsInTheirOrder", func(t *testing.T) {
@@ -190,7 +206,7 @@ func TestWritesAtOnce(t *testing.T) {
 		wrote := make(chan error, 1)
 		go func() {
 			wrote <- db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				if _, _, err := models.LockHeld(ctx, tx, nil, true, models.Locking{}); err != nil {
+				if _, _, err := models.LockHeld(ctx, tx, nil); err != nil {
 					return err
 				}
 				w := models.Writes{Count: models.Count{Accounts: counts}}

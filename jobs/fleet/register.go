@@ -143,25 +143,21 @@ func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Wo
 	return apierror.Forbidden("This instance is registered under another enrolment key: revoke that one first.")
 }
 
-// terminate ends a worker for good and requeues the job that it holds. The
-// change is nil if it held none.
+// terminate ends a worker for good and requeues the job that it holds. The change is nil
+// if it held none. The worker's row is locked first: nobody gives it another job.
 func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost jobs.Loss) (*jobs.Change, error) {
+	w, err := models.LockWorker(ctx, tx, id)
+	if err != nil || w.Status == models.WorkerTerminated {
+		return nil, err
+	}
 	var done *jobs.Change
 	attempt, err := models.FindLiveAttempt(ctx, tx, id)
 	if err == nil {
-		done, err = jobs.EndHeld(ctx, tx, attempt, lost)
+		if done, err = jobs.EndHeld(ctx, tx, attempt, lost); err == nil {
+			w, err = models.LockWorker(ctx, tx, id) // as it is now
+		}
 	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
-	}
-	w, err := models.LockWorker(ctx, tx, id)
-	if err != nil || w.Status == models.WorkerTerminated {
-		return done, err
-	}
-	if _, err := models.FindLiveAttempt(ctx, tx, id); !errors.Is(err, sql.ErrNoRows) {
-		if err == nil {
-			err = errLeasedMeanwhile
-		}
 		return nil, err
 	}
 	was := w.Status
@@ -178,10 +174,6 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost jobs.Los
 	}
 	return done, nil
 }
-
-// errLeasedMeanwhile says that the worker was given a job between two looks: its
-// account's row must be locked before the worker's, so all begins anew.
-var errLeasedMeanwhile = apierror.Later(apierror.CodeUnavailable, time.Second, "This worker was just given a job.")
 
 func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
@@ -256,16 +248,10 @@ func (r *Registrar) Deregister(ctx context.Context, p jobs.Principal, id models.
 
 func terminateWorker(ctx context.Context, db *bun.DB, n *jobs.Notifier, id models.WorkerID, lost jobs.Loss) (*models.Worker, error) {
 	var done *jobs.Change
-	var err error
-	for range terminateTries {
-		err = jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-			done, err = terminate(ctx, tx, id, lost)
-			return err
-		})
-		if err != errLeasedMeanwhile {
-			break
-		}
-	}
+	err := jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) (err error) {
+		done, err = terminate(ctx, tx, id, lost)
+		return err
+	})
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "worker"), "end worker %s", id)
 	}
@@ -273,9 +259,6 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *jobs.Notifier, id model
 	n.Worker(ctx, id)
 	return jobs.GetWorker(ctx, db, id)
 }
-
-// terminateTries is how often a worker may be given a job in between.
-const terminateTries = 5
 
 // drain makes a worker take no more jobs. One that drains or is over already is
 // left as it is. note, if there is one, is called in the transaction.
