@@ -84,13 +84,13 @@ func TestChange(t *testing.T) {
 		require.Equal(t, before, dumpJobs(t, s), "reap")
 	})
 
-	t.Run("IsOfTheTimeAtWhichItsLocksWereHad", func(t *testing.T) {
+	t.Run("IsOfTheTimeAtWhichItsJobWasLocked", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
 		holder := begin(t, s)
-		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
+		_, err := models.LockJob(t.Context(), holder, job.ID)
 		require.NoError(t, err)
 		cancelled := make(chan error, 1)
 		go func() {

@@ -92,10 +92,10 @@ func TestReap(t *testing.T) {
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
-		// The reaper has found the lease expired, and waits for the account.
+		// The reaper has found the lease expired, and waits for a heartbeat's transaction.
 		tx, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
+		_, err = models.LockWorker(t.Context(), tx, worker.WorkerID)
 		require.NoError(t, err)
 		done := make(chan error, 1)
 		var reaped int
@@ -106,9 +106,11 @@ func TestReap(t *testing.T) {
 		}()
 		s.WaitForLocks(t, 1)
 
-		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		hold := models.Hold{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
+		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, jobs.LeaseTTL, models.Thinning{})
 		require.NoError(t, err)
-		require.NoError(t, tx.Rollback())
+		require.Len(t, extended, 1)
+		require.NoError(t, tx.Commit())
 
 		require.NoError(t, <-done)
 		require.Zero(t, reaped)

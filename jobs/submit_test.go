@@ -375,7 +375,7 @@ func TestSubmit(t *testing.T) {
 				})
 			}
 		}
-		s.WaitForLocks(t, callers)
+		s.WaitForLocks(t, processes) // the other callers wait for those
 		require.NoError(t, tx.Rollback())
 		calls.Wait()
 		close(refused)
