@@ -78,7 +78,7 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.aspectRatio, "aspect-ratio", "", "for example 16:9")
 	f.Int64Var(&o.fps, "fps", 0, "frames per second")
 	f.Int64Var(&o.seed, "seed", 0, "the same seed and prompt give the same film")
-	f.Float64Var(&o.pace, "pace", 0, "testcard: seconds of work per second of film; 0 is as fast as it can")
+	f.Float64Var(&o.pace, "pace", 0, "testcard: seconds of work per second of video; 0 is as fast as possible")
 	f.StringVar(&o.tier, "tier", "", "lane to queue in, at most the account's own: "+strings.ToLower(oneOf(client.AllTier)))
 	f.IntVar(&o.priority, "priority", 0, "order among your own jobs, -100 to 100")
 	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same request gives the same job (default: a new one)")
