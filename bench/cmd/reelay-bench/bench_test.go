@@ -93,19 +93,24 @@ func TestBench(t *testing.T) {
 	t.Run("LeavesNothingWhenItIsInterrupted", func(t *testing.T) {
 		t.Parallel()
 
-		temporary := t.TempDir()
+		// A PostgreSQL that root starts runs as another user, who has to pass.
+		temporary, err := os.MkdirTemp("", "bench-")
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(temporary) })
+		require.NoError(t, os.Chmod(temporary, 0o711))
 		cmd := command(t, "heartbeat", "--rounds", "100", "--seconds", "5", "--peers", "")
 		cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 		said, err := cmd.StderrPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		_, err = said.Read(make([]byte, 1)) // it has begun
+		begun := make([]byte, 1000)
+		n, err := said.Read(begun)
 		require.NoError(t, err)
 
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		_ = cmd.Wait()
 
-		require.Equal(t, 128+int(syscall.SIGINT), cmd.ProcessState.ExitCode())
+		require.Equal(t, 128+int(syscall.SIGINT), cmd.ProcessState.ExitCode(), "%s", begun[:n])
 		left, err := os.ReadDir(temporary)
 		require.NoError(t, err)
 		require.Empty(t, left)
