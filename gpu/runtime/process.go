@@ -1,28 +1,19 @@
 package runtime
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 )
 
 const (
-	// What a runtime may say within one second. Honest ones say a few lines.
-	maxLinesPerSecond = 5000
-	maxBytesPerSecond = 8 << 20
-
 	commandLimit = 10 * time.Second // for the runtime to read a command
 	drainLimit   = time.Second      // for the output of a process that has ended
 )
@@ -257,81 +248,6 @@ func (p *Process) order(c command, move func() error) error {
 	return nil
 }
 
-// run starts the program and stays until it has ended. It keeps its thread:
-// Linux sends the parent's death signal when the thread that started the child
-// ends, not when the process does.
-func (p *Process) run(config Config, started chan<- error) {
-	goruntime.LockOSThread()
-	defer goruntime.UnlockOSThread()
-
-	stdout, stderr, err := p.start(config)
-	started <- err
-	if err != nil {
-		return
-	}
-	var readers sync.WaitGroup
-	readers.Go(func() { p.read(stdout) })
-	readers.Go(func() { _, _ = io.Copy(&p.tail, stderr) })
-	go p.mailbox.deliver(p.abandoned)
-
-	err = p.cmd.Wait()
-	p.mu.Lock()
-	p.killGroup() // what it started and left behind
-	p.exited = true
-	p.mu.Unlock()
-
-	// A process that left the group may hold the pipes open for ever.
-	_ = stdout.SetReadDeadline(time.Now().Add(drainLimit))
-	_ = stderr.SetReadDeadline(time.Now().Add(drainLimit))
-	readers.Wait()
-	p.stdin.Close()
-	stdout.Close()
-	stderr.Close()
-
-	p.conclude(err)
-	close(p.done)
-	p.mailbox.end()
-}
-
-// start starts the program with pipes of our own: those of os/exec are closed
-// when the program ends, whether its last words were read or not.
-func (p *Process) start(config Config) (stdout, stderr *os.File, err error) {
-	if len(config.Command) == 0 {
-		return nil, nil, errors.New("its command is empty")
-	}
-	var files []*os.File
-	defer func() {
-		if err != nil {
-			closeAll(files)
-		}
-	}()
-	for range 3 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, r, w)
-	}
-
-	p.cmd = exec.Command(config.Command[0], config.Command[1:]...)
-	p.cmd.Dir, p.cmd.Env = config.Dir, config.Env
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = files[0], files[3], files[5]
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(p.cmd.SysProcAttr)
-	if err := p.cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	closeAll([]*os.File{files[0], files[3], files[5]})
-	p.stdin = files[1]
-	return files[2], files[4], nil
-}
-
-func closeAll(files []*os.File) {
-	for _, file := range files {
-		file.Close()
-	}
-}
-
 // conclude says why the runtime has ended, if nothing else has yet.
 func (p *Process) conclude(exit error) {
 	p.mu.Lock()
@@ -353,146 +269,4 @@ func (p *Process) quoteTail() string {
 		return ""
 	}
 	return " Its last words: " + words
-}
-
-// read takes the runtime's lines until its output ends or one of them breaks the
-// protocol.
-func (p *Process) read(stdout io.Reader) {
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(make([]byte, 0, 16<<10), maxLine)
-	lines.Split(wholeLines)
-
-	var second time.Time
-	var count, size int
-	for lines.Scan() {
-		if now := time.Now(); now.Sub(second) > time.Second {
-			second, count, size = now, 0, 0
-		}
-		count++
-		size += len(lines.Bytes()) + 1
-		if count > maxLinesPerSecond || size > maxBytesPerSecond {
-			p.flooded()
-			return
-		}
-		if !p.take(lines.Bytes()) {
-			return
-		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		p.fail(Failf(ModelCrash, "The runtime broke the protocol: a line is longer than %d bytes.", maxLine))
-	}
-}
-
-// wholeLines splits at newlines. What follows the last of them is no line: its
-// writer died in the middle of it.
-func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
-	if end := bytes.IndexByte(data, '\n'); end >= 0 {
-		return end + 1, data[:end], nil
-	}
-	if atEOF {
-		return len(data), nil, nil
-	}
-	return 0, nil, nil
-}
-
-func (p *Process) flooded() {
-	p.fail(Failf(ModelCrash, "The runtime floods stdout: more than %d lines or %d bytes within a second.",
-		maxLinesPerSecond, maxBytesPerSecond))
-}
-
-// take reads one line. It reports false if that was the runtime's last.
-func (p *Process) take(line []byte) bool {
-	message, err := parseMessage(line)
-	if err == nil {
-		err = p.accept(message)
-	}
-	if err != nil {
-		if len(line) > 200 {
-			line = line[:200]
-		}
-		p.fail(Failf(ModelCrash, "The runtime broke the protocol: %v. The line begins: %q.", err, line))
-		return false
-	}
-
-	switch message := message.(type) {
-	case *Log:
-		fmt.Fprintf(&p.tail, "%s: %s\n", message.Level, message.Message)
-	case *Ready:
-		p.announce = *message
-		p.ready <- message
-	default:
-		if !p.mailbox.put(message) {
-			p.flooded()
-			return false
-		}
-	}
-	return true
-}
-
-// accept moves the state by a message, or says why it may not come now.
-func (p *Process) accept(message Message) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	switch m := message.(type) {
-	case *Log:
-		return nil
-	case *Ready:
-		if p.state == starting {
-			p.state = idle
-			return nil
-		}
-	case *Loaded:
-		if p.state == loading && m.Model == p.loading {
-			p.state = idle
-			return nil
-		}
-	case *Progress:
-		if p.state == running || p.state == loading {
-			return nil
-		}
-	case *Failure:
-		if p.state == running || p.state == loading {
-			p.state = idle
-			return nil
-		}
-	default:
-		if p.state == running {
-			return p.acceptOfJob(message)
-		}
-	}
-	return fmt.Errorf("%s must not come while it is %s", message.name(), p.state)
-}
-
-// acceptOfJob is accept for the messages that only a job has.
-func (p *Process) acceptOfJob(message Message) error {
-	switch m := message.(type) {
-	case *Checkpoint:
-		return checkFile(p.job.Workdir, m.Path)
-	case *CheckpointRejected:
-		return p.checkGiven(m.Path)
-	case *Resumed:
-		return p.checkGiven(m.Path)
-	case *Result:
-		for _, path := range []string{m.Video, m.Thumbnail, m.Spritesheet} {
-			if err := checkFile(p.job.Workdir, path); err != nil {
-				return err
-			}
-		}
-		p.state = idle
-	case *Cancelled:
-		if !p.wish.cancel {
-			return errors.New("cancelled, and nobody asked for it")
-		}
-		p.state = idle
-	}
-	return nil
-}
-
-func (p *Process) checkGiven(path string) error {
-	given := func(c Restorable) bool { return c.Path == path }
-	if !slices.ContainsFunc(p.job.Checkpoints, given) {
-		return fmt.Errorf("no checkpoint %q was given", path)
-	}
-	return nil
 }
