@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // faktoryStart is how long a Faktory, and the Redis that it starts, may take.
@@ -33,7 +33,7 @@ func (s *Site) startFaktory(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name: "faktory", Path: s.Peers.Faktory, Log: filepath.Join(dir, "faktory.log"), Grace: faktoryStart,
 		Args: []string{"-b", address, "-w", web, "-d", filepath.Join(dir, "db"), "-l", "error"},
 		Env:  append(os.Environ(), "HOME="+dir),

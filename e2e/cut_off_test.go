@@ -15,7 +15,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
@@ -91,8 +91,8 @@ type servers struct {
 	db       *bun.DB
 	account  models.AccountID
 	dir, dsn string
-	redis    *services.Redis
-	objects  *services.Objects
+	redis    *localstack.Redis
+	objects  *localstack.Objects
 }
 
 func newServers(t *testing.T) *servers {
@@ -107,10 +107,10 @@ func newServers(t *testing.T) *servers {
 	s.account = account.ID
 	_, err = seal.LoadOrCreate(s.secrets())
 	require.NoError(t, err)
-	s.redis, err = services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	s.redis, err = localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.redis.Stop(context.Background()) })
-	s.objects, err = services.StartObjects(services.ObjectsConfig{Dir: filepath.Join(s.dir, "objects"), Bucket: "reelay"})
+	s.objects, err = localstack.StartObjects(localstack.ObjectsConfig{Dir: filepath.Join(s.dir, "objects"), Bucket: "reelay"})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.objects.Stop(context.Background()) })
 	s.run(t, "control", s.environment(s.dsn, s.redis.URL()))
@@ -170,7 +170,7 @@ func (s *servers) run(t *testing.T, command string, env []string, files ...*os.F
 	t.Helper()
 	output, err := os.CreateTemp(s.dir, command+"-*.log")
 	require.NoError(t, err)
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name: command, Path: reelay, Args: []string{command}, Env: env, Log: output.Name(), Files: files, Grace: time.Minute,
 	})
 	require.NoError(t, err)

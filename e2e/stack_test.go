@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 
 // stack is a running `reelay up`.
 type stack struct {
-	*services.Child
+	*localstack.Child
 	data string
 	log  *strings.Builder
 	mu   sync.Mutex
@@ -71,7 +71,7 @@ func launchWith(env []string, data string, args ...string) (*stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Child, err = services.StartChild(services.ChildConfig{
+	s.Child, err = localstack.StartChild(localstack.ChildConfig{
 		Name: "reelay up", Path: reelay, Args: append([]string{"up", "--listen", "127.0.0.1:0", "--data", data}, args...),
 		Env: append(os.Environ(), env...), Output: write, Stop: syscall.SIGINT, Grace: 2 * time.Minute,
 	})

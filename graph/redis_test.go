@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -22,12 +22,12 @@ import (
 // that the test may break.
 type cluster struct {
 	*jobstest.Stack
-	redis *services.Redis
+	redis *localstack.Redis
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	c := &cluster{jobstest.New(t), server}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/migrations"
@@ -35,7 +35,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 
 	disk := smallDisk(t)
-	server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: filepath.Join(disk, "postgres"), Test: true})
+	server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: filepath.Join(disk, "postgres"), Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
 	patient, done, err := models.OpenPatient(t.Context(), server.DSN(), 2)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -58,8 +58,8 @@ func TestOpen(t *testing.T) {
 		dir, err := os.MkdirTemp("", "reelay-pg-")
 		require.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		start := func() *services.Postgres {
-			server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+		start := func() *localstack.Postgres {
+			server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir, Test: true})
 			require.NoError(t, err)
 			t.Cleanup(func() { server.Stop(context.Background()) })
 			return server

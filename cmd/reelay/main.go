@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
 )
@@ -72,7 +72,7 @@ func processContext() (context.Context, func(), error) {
 	const follow = "REELAY_FOLLOW"
 	pids := os.Getenv(follow)
 	os.Unsetenv(follow) // not for our children: they follow us
-	followed, err := services.Follow(ctx, pids)
+	followed, err := localstack.Follow(ctx, pids)
 	if err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("%s: %w", follow, err)

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"golang.org/x/sync/errgroup"
 )
 
 // ownServices are the stores that `up` started itself.
 type ownServices struct {
-	postgres *services.Postgres
-	redis    *services.Redis
+	postgres *localstack.Postgres
+	redis    *localstack.Redis
 	store    *store
 }
 
@@ -23,13 +23,13 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 	var starting errgroup.Group
 	if cfg.databaseURL == "" {
 		starting.Go(func() (err error) {
-			own.postgres, err = services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(data, "postgres")})
+			own.postgres, err = localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(data, "postgres")})
 			return err
 		})
 	}
 	if cfg.redisURL == "" {
 		starting.Go(func() (err error) {
-			own.redis, err = services.StartRedis(ctx, services.RedisConfig{Dir: filepath.Join(data, "redis")})
+			own.redis, err = localstack.StartRedis(ctx, localstack.RedisConfig{Dir: filepath.Join(data, "redis")})
 			return err
 		})
 	}
@@ -71,8 +71,8 @@ func (o *ownServices) list(r *roster) {
 // address, until ctx ends. It returns an error when no try can succeed.
 func (o *ownServices) keep(ctx context.Context, r *roster) error {
 	group, ctx := errgroup.WithContext(ctx)
-	keep := func(name string, child *services.Child, restart func(context.Context) (*services.Child, error)) {
-		keeper := services.Keeper{Name: name, Permanent: services.Permanent, Start: func(ctx context.Context) (*services.Child, error) {
+	keep := func(name string, child *localstack.Child, restart func(context.Context) (*localstack.Child, error)) {
+		keeper := localstack.Keeper{Name: name, Permanent: localstack.Permanent, Start: func(ctx context.Context) (*localstack.Child, error) {
 			again, err := restart(ctx)
 			if err == nil {
 				r.set(name, again.Pid())

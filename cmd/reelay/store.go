@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/spf13/cobra"
 )
 
@@ -24,8 +24,8 @@ const storeBucket = "reelay"
 // store is the object store of `up`: this program again, as a child that keeps its
 // address for as long as `up` runs.
 type store struct {
-	*services.Child
-	config  services.ChildConfig
+	*localstack.Child
+	config  localstack.ChildConfig
 	socket  *os.File
 	address string
 	secret  string // the password of its callers
@@ -61,7 +61,7 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 	if s.socket, err = handDown(listener); err != nil {
 		return nil, fmt.Errorf("hand the object store's socket down: %w", err)
 	}
-	s.config = services.ChildConfig{
+	s.config = localstack.ChildConfig{
 		Name: "the object store", Path: self, Args: []string{"store", "--data", dir},
 		Env: append(os.Environ(), "REELAY_LISTEN=fd:3", storeSecret+"="+s.secret), Files: []*os.File{s.socket},
 		Log: filepath.Join(dir, "store.log"), Grace: processGrace,
@@ -76,8 +76,8 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 const storeStart = 30 * time.Second
 
 // restart starts it, again on the same objects, and returns once it answers.
-func (s *store) restart(ctx context.Context) (*services.Child, error) {
-	child, err := services.StartChild(s.config)
+func (s *store) restart(ctx context.Context) (*localstack.Child, error) {
+	child, err := localstack.StartChild(s.config)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func storeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: storeBucket, Secret: os.Getenv(storeSecret), Listener: listener})
+			objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: storeBucket, Secret: os.Getenv(storeSecret), Listener: listener})
 			if err != nil {
 				return errors.Join(err, listener.Close())
 			}

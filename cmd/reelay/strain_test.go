@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
@@ -47,10 +47,10 @@ type strained struct {
 func newStrained(t *testing.T) *strained {
 	t.Helper()
 	ctx := t.Context()
-	objects, err := services.StartObjects(services.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay-test"})
+	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay-test"})
 	require.NoError(t, err)
 	t.Cleanup(func() { objects.Stop(context.Background()) })
-	cache, err := services.StartRedis(ctx, services.RedisConfig{Test: true})
+	cache, err := localstack.StartRedis(ctx, localstack.RedisConfig{Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { cache.Stop(context.Background()) })
 	secrets := filepath.Join(t.TempDir(), "secrets.json")

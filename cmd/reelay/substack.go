@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // substack is a `reelay up` of our own, in a process of its own.
 type substack struct {
 	credentials
-	child  *services.Child
+	child  *localstack.Child
 	data   string
 	remove bool
 }
@@ -47,7 +47,7 @@ func startSubstack(ctx context.Context, data string, agents int) (_ *substack, e
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("write the stack's log: %w", err)
 	}
-	s.child, err = services.StartChild(services.ChildConfig{
+	s.child, err = localstack.StartChild(localstack.ChildConfig{
 		Name: "reelay up", Path: program, Log: log, Grace: 30 * time.Second,
 		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", strconv.Itoa(agents)},
 	})

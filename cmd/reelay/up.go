@@ -9,7 +9,7 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -133,7 +133,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 		return err
 	}
 	defer listener.Close()
-	lock, err := services.LockDir(o.data)
+	lock, err := localstack.LockDir(o.data)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/gpu/provider/local"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/models"
 )
 
@@ -20,7 +20,7 @@ import (
 // process asks over its socket.
 type localAgents struct {
 	provider *local.Provider
-	socket   *services.Socket
+	socket   *localstack.Socket
 	served   chan error
 }
 
@@ -44,7 +44,7 @@ func openAgents(data, endpoint string, keys credentials, roster *roster) (*local
 			}
 		},
 	})
-	socket, err := services.ListenPrivate(data)
+	socket, err := localstack.ListenPrivate(data)
 	if err != nil {
 		return nil, fmt.Errorf("open the socket of the local provider: %w", err)
 	}

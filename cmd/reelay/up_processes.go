@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -25,8 +25,8 @@ type processes struct {
 
 // process is one of them, now and after each restart.
 type process struct {
-	config services.ChildConfig
-	child  *services.Child
+	config localstack.ChildConfig
+	child  *localstack.Child
 }
 
 // processGrace is how long an api or control process may take to end: it drains.
@@ -40,7 +40,7 @@ func newProcesses(cfg config, o upOptions, socket *os.File, roster *roster) *pro
 	add := func(command string, n int, files ...*os.File) {
 		for i := range n {
 			name := fmt.Sprintf("%s-%d", command, i+1)
-			all.all = append(all.all, &process{config: services.ChildConfig{
+			all.all = append(all.all, &process{config: localstack.ChildConfig{
 				Name: name, Args: []string{command}, Output: os.Stderr, Grace: processGrace, Files: files,
 				Env: append(os.Environ(), cfg.environment(name)...),
 			}})
@@ -67,8 +67,8 @@ func (a *processes) start(ctx context.Context, address string) error {
 	return a.answer(ctx, address)
 }
 
-func (a *processes) startOne(p *process) (*services.Child, error) {
-	child, err := services.StartChild(p.config)
+func (a *processes) startOne(p *process) (*localstack.Child, error) {
+	child, err := localstack.StartChild(p.config)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func answers(ctx context.Context, address string) bool {
 func (a *processes) keep(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range a.all {
-		keeper := services.Keeper{Name: p.config.Name, Start: func(context.Context) (*services.Child, error) { return a.startOne(p) }}
+		keeper := localstack.Keeper{Name: p.config.Name, Start: func(context.Context) (*localstack.Child, error) { return a.startOne(p) }}
 		group.Go(func() error { return keeper.Run(ctx, p.child) })
 	}
 	return group.Wait()

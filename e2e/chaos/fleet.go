@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // fleet keeps a number of agents there: one that goes is replaced, as a provider
@@ -32,7 +32,7 @@ type fleet struct {
 type machine struct {
 	instance string
 	group    int
-	child    *services.Child
+	child    *localstack.Child
 
 	mu     sync.Mutex
 	doomed bool // somebody is about to do something to it, or has
@@ -68,7 +68,7 @@ func (f *fleet) add(instance string, group int) error {
 	agent := filepath.Join(f.stack.bin, "reelay-agent")
 	env := append(plainEnvironment(),
 		"REELAY_API_KEY="+f.stack.enrolment, "REELAY_ENDPOINT="+f.stack.agentsAt[group], "GOGC=50")
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name: instance, Path: agent, Env: env, Grace: 5 * time.Second,
 		Log: filepath.Join(f.stack.dir, fmt.Sprintf("agents-%d.log", group)),
 		Args: []string{

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // options is what the soak may be told.
@@ -44,8 +44,8 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
-	// The task runner passes no signal on: see internal/services.
-	ctx, err = services.Follow(ctx, os.Getenv("REELAY_FOLLOW"))
+	// The task runner passes no signal on: see internal/localstack.
+	ctx, err = localstack.Follow(ctx, os.Getenv("REELAY_FOLLOW"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: REELAY_FOLLOW:", err)
 		return 2

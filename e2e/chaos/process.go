@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // stopping bounds the end of things that the soak started.
@@ -143,7 +143,7 @@ func (p *process) away() []outage {
 
 // startRedis starts a Redis that remembers nothing, always at the same address
 // under the same password.
-func startRedis(dir string, port int, password string) (*services.Child, error) {
+func startRedis(dir string, port int, password string) (*localstack.Child, error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("redis-server is missing: run `go tool task setup`: %w", err)
@@ -152,7 +152,7 @@ func startRedis(dir string, port int, password string) (*services.Child, error) 
 		"bind 127.0.0.1", "port " + strconv.Itoa(port), "requirepass " + password,
 		"daemonize no", `save ""`, "appendonly no", "maxmemory-policy noeviction",
 	}
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name: "redis-server", Path: program, Args: []string{"-"}, Dir: dir,
 		Input: strings.Join(settings, "\n") + "\n", Log: filepath.Join(dir, "redis.log"),
 	})

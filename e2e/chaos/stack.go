@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/seal"
@@ -82,7 +82,7 @@ func (s *stack) startPostgres(ctx context.Context) error {
 	var err error
 	s.postgres, err = supervise(ctx, "postgres", func() (child, error) {
 		// With all its safety: what it acknowledged must survive a kill.
-		p, err := services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(s.dir, "postgres")})
+		p, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(s.dir, "postgres")})
 		if err != nil {
 			return nil, err
 		}
@@ -289,8 +289,8 @@ func (s *stack) dialAPI() (net.Conn, error) {
 }
 
 // run starts one of Reelay's programs.
-func (s *stack) run(name, program string, env []string, args ...string) (*services.Child, error) {
-	return services.StartChild(services.ChildConfig{
+func (s *stack) run(name, program string, env []string, args ...string) (*localstack.Child, error) {
+	return localstack.StartChild(localstack.ChildConfig{
 		Name: name, Path: filepath.Join(s.bin, program), Args: args, Env: env,
 		Log: filepath.Join(s.dir, name+".log"), Grace: 15 * time.Second,
 	})

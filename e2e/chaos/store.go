@@ -15,12 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // store is the object store behind a layer that can be told to fail.
 type store struct {
-	objects  *services.Objects
+	objects  *localstack.Objects
 	dir      string
 	listener net.Listener
 	server   *http.Server
@@ -56,7 +56,7 @@ var storeFaults = []*storeFault{
 const bucket = "reelay-chaos"
 
 func startStore(dir string) (*store, error) {
-	objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: bucket})
+	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: bucket})
 	if err != nil {
 		return nil, err
 	}

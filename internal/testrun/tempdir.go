@@ -6,14 +6,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // tempDirs are the folders of temporary files that test binaries make, each with
 // a lock that its owner holds while it lives.
 const tempDirs = "reelay-test-"
 
-// lockFile is what services.LockDir writes the owner's process id to.
+// lockFile is what localstack.LockDir writes the owner's process id to.
 const lockFile = "lock"
 
 // ownTempDir makes a folder for all temporary files of this process and of those
@@ -31,7 +31,7 @@ func ownTempDir() (remove func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := services.LockDir(dir)
+	lock, err := localstack.LockDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func removeAbandoned(parent string) {
 		if info, err := os.Stat(filepath.Join(dir, lockFile)); err != nil || info.Size() == 0 {
 			continue // its owner has not locked it yet
 		}
-		lock, err := services.LockDir(dir)
+		lock, err := localstack.LockDir(dir)
 		if err != nil {
 			continue
 		}

@@ -8,16 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 func TestRemoveAbandoned(t *testing.T) {
 	t.Parallel()
 
 	parent := t.TempDir()
-	prepare := func(name string) (dir string, lock *services.DirLock) {
+	prepare := func(name string) (dir string, lock *localstack.DirLock) {
 		dir = filepath.Join(parent, tempDirs+name)
-		lock, err := services.LockDir(dir)
+		lock, err := localstack.LockDir(dir)
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "TestOne", "001"), 0o700))
 		return dir, lock

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // Tests change these.
@@ -47,7 +47,7 @@ func run(args []string) (bool, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
-	ctx, err := services.Follow(ctx, os.Getenv("REELAY_FOLLOW")+" "+strconv.Itoa(os.Getppid()))
+	ctx, err := localstack.Follow(ctx, os.Getenv("REELAY_FOLLOW")+" "+strconv.Itoa(os.Getppid()))
 	if err != nil {
 		return false, fmt.Errorf("REELAY_FOLLOW: %w", err)
 	}
@@ -85,7 +85,7 @@ func goTest(ctx context.Context, args []string) (*report, error) {
 		return nil, err
 	}
 	defer events.Close()
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name: "go test", Path: program, Args: append([]string{"test", "-json"}, args...),
 		Output: output, Stop: syscall.SIGINT, Grace: stopGrace,
 	})
@@ -117,7 +117,7 @@ func goTest(ctx context.Context, args []string) (*report, error) {
 
 // endHung ends go test. Its test binaries print first what each of their
 // goroutines does, which go test reports.
-func endHung(child *services.Child) {
+func endHung(child *localstack.Child) {
 	fmt.Printf("hang: no test began, ended or printed anything for %s\n", hangTime)
 	_ = syscall.Kill(-child.Pid(), syscall.SIGQUIT)
 	select {

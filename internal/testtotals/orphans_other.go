@@ -5,7 +5,7 @@ package main
 import "time"
 
 // Orphans are adopted on Linux only. Elsewhere guards alone end what was started:
-// see internal/services.
+// see internal/localstack.
 
 func adoptOrphans() error { return nil }
 

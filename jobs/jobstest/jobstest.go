@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/internal/services"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/blob"
@@ -155,7 +155,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 
 func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	t.Helper()
-	emulator, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
+	emulator, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
 	require.NoError(t, err)
 	t.Cleanup(func() { emulator.Stop(context.Background()) })
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/rate"
@@ -17,12 +17,12 @@ import (
 )
 
 // shared is the Redis of all tests that do not break theirs.
-var shared *services.Redis
+var shared *localstack.Redis
 
 func TestMain(m *testing.M) {
 	testrun.Main(func() int {
 		var err error
-		if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+		if shared, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
 			return 1
 		}

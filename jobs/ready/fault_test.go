@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -23,7 +23,7 @@ import (
 // broken is a stack over a Redis of its own, whose way there a test may break.
 type broken struct {
 	*jobstest.Stack
-	server *services.Redis
+	server *localstack.Redis
 	proxy  *faultproxy.Proxy
 	direct *redis.Client
 }

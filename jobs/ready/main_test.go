@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/ready"
@@ -20,12 +20,12 @@ import (
 )
 
 // shared is the Redis of all tests that do not break theirs.
-var shared *services.Redis
+var shared *localstack.Redis
 
 func TestMain(m *testing.M) {
 	modelstest.Main(func() int {
 		var err error
-		if shared, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+		if shared, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -35,15 +35,15 @@ func TestMain(m *testing.M) {
 }
 
 // ownRedis starts a Redis that the test may break.
-func ownRedis(t *testing.T) *services.Redis {
-	server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+func ownRedis(t *testing.T) *localstack.Redis {
+	server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	return server
 }
 
 // connect returns a client as the control plane has it.
-func connect(t *testing.T, server *services.Redis) *redis.Client {
+func connect(t *testing.T, server *localstack.Redis) *redis.Client {
 	return connectTo(t, server.URL())
 }
 

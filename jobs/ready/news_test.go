@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/ready"
 )
 
-func newNews(t *testing.T, server *services.Redis) *ready.News {
+func newNews(t *testing.T, server *localstack.Redis) *ready.News {
 	news := ready.NewNews(connect(t, server), t.Name())
 	t.Cleanup(news.Close)
 	return news

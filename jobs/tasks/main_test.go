@@ -8,7 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/tasks"
@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var server *services.Redis
+var server *localstack.Redis
 
 func TestMain(m *testing.M) {
 	modelstest.Main(func() int {
 		var err error
-		if server, err = services.StartRedis(context.Background(), services.RedisConfig{Test: true}); err != nil {
+		if server, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
 			return 1
 		}

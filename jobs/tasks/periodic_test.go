@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/tasks"
@@ -79,7 +79,7 @@ func TestPass(t *testing.T) {
 	t.Run("RunsOnceAPeriodInAllProcessesWhateverRedisDoes", func(t *testing.T) {
 		t.Parallel()
 
-		server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+		server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 		require.NoError(t, err)
 		t.Cleanup(func() { server.Stop(context.Background()) })
 		options, err := redis.ParseURL(server.URL())

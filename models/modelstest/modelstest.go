@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
@@ -31,7 +31,7 @@ const template = "reelay_template"
 var server struct {
 	once     sync.Once
 	err      error
-	postgres *services.Postgres
+	postgres *localstack.Postgres
 	admin    *bun.DB
 	stop     func()
 }
@@ -103,7 +103,7 @@ func DSNOf(t testing.TB, db *bun.DB) string {
 
 func start() error {
 	ctx := context.Background()
-	postgres, err := services.StartPostgres(ctx, services.PostgresConfig{Test: true})
+	postgres, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Test: true})
 	if err != nil {
 		return err
 	}

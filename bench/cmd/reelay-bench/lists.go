@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/history"
@@ -80,7 +80,7 @@ func (o *listsOptions) run(cmd *cobra.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	// Nothing of it is worth a wait for the disk: a history that was cut short is made anew.
-	postgres, err := services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(data, "postgres"), Test: true})
+	postgres, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(data, "postgres"), Test: true})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 // Exit statuses.
@@ -37,7 +37,7 @@ func processContext() (context.Context, func(), error) {
 	const follow = "REELAY_FOLLOW"
 	pids := os.Getenv(follow)
 	os.Unsetenv(follow) // children follow this process
-	followed, err := services.Follow(ctx, pids)
+	followed, err := localstack.Follow(ctx, pids)
 	if err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("%s: %w", follow, err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/bench"
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // stack is a `reelay up` without agents, on a temporary data folder.
 type stack struct {
-	child *services.Child
+	child *localstack.Child
 	data  string
 	// objects is the folder in memory that its object store writes to: on most sites the
 	// store is elsewhere, and here each upload would have the disk that commits wait for
@@ -67,7 +67,7 @@ func startStack(ctx context.Context, reelay string) (_ *stack, err error) {
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("write the stack's log: %w", err)
 	}
-	s.child, err = services.StartChild(services.ChildConfig{
+	s.child, err = localstack.StartChild(localstack.ChildConfig{
 		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: append(os.Environ(), "REELAY_MODELS="+models),
 		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0"},
 	})

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -59,7 +59,7 @@ type Provider struct {
 // instance is one agent, the leader of its process group. process is a handle
 // that cannot come to mean another one.
 type instance struct {
-	child     *services.Child
+	child     *localstack.Child
 	process   *os.Process
 	reclaimed bool
 	notices   []*time.Timer
@@ -127,7 +127,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 	if p.config.CAFile != "" {
 		env = append(env, "REELAY_CA_FILE="+p.config.CAFile)
 	}
-	child, err := services.StartChild(services.ChildConfig{
+	child, err := localstack.StartChild(localstack.ChildConfig{
 		Name:  "agent " + instanceID,
 		Path:  p.config.Command[0],
 		Args:  append(slices.Clone(p.config.Command[1:]), p.arguments(pool, instanceID)...),

@@ -11,16 +11,16 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 )
 
 func TestMain(m *testing.M) { testrun.Main(m.Run) }
 
 func TestVictim(t *testing.T) {
-	_, err := services.StartPostgres(t.Context(), services.PostgresConfig{Test: true})
+	_, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Test: true})
 	require.NoError(t, err)
-	_, err = services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	_, err = localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 	require.NoError(t, err)
 	require.NoError(t, testrun.Command(t, "sleep", "1000").Start())
 	require.NoError(t, testrun.Command(t, "bash", "-c", "(while true; do sleep 0.1; done) & wait").Start())

@@ -1,4 +1,4 @@
-package services_test
+package localstack_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func TestObjectsGuard(t *testing.T) {
 	t.Parallel()
 
 	const key, secret = "films%2Fvictim", "a secret"
-	objects, err := services.StartObjects(services.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay", Secret: secret})
+	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay", Secret: secret})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, objects.Stop(context.Background())) })
 	call := func(t *testing.T, method, path, password, body string) (int, string) {

@@ -1,13 +1,14 @@
-package services
+//go:build unix && !linux
+
+package localstack
 
 import (
-	"os"
-	"path/filepath"
+	"os/exec"
 	"strconv"
 )
 
 // commandLine is the program and arguments of a process; empty if it is gone.
 func commandLine(pid int) string {
-	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	line, _ := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 	return string(line)
 }

@@ -1,4 +1,4 @@
-package services_test
+package localstack_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 )
 
 func TestPostgres(t *testing.T) {
@@ -28,7 +28,7 @@ func TestPostgres(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
-		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+		first, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir})
 		require.NoError(t, err)
 		keep(t, first.DSN(), "kept")
 		require.NoError(t, first.Stop(t.Context()))
@@ -42,7 +42,7 @@ func TestPostgres(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
-		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+		first, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir})
 		require.NoError(t, err)
 		keep(t, first.DSN(), "kept")
 		require.NoError(t, syscall.Kill(first.Pid(), syscall.SIGKILL))
@@ -58,7 +58,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("IsStartedAgainUnderTheSameAddress", func(t *testing.T) {
 		t.Parallel()
 
-		server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: shortTempDir(t)})
+		server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: shortTempDir(t)})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 		keep(t, server.DSN(), "kept")
@@ -78,10 +78,10 @@ func TestPostgres(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
-		first, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+		first, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir, Test: true})
 		require.NoError(t, err)
 		require.NoError(t, first.Stop(t.Context()))
-		bystander, err := services.StartChild(services.ChildConfig{Name: "sleep", Path: "/bin/sleep", Args: []string{"1000"}})
+		bystander, err := localstack.StartChild(localstack.ChildConfig{Name: "sleep", Path: "/bin/sleep", Args: []string{"1000"}})
 		require.NoError(t, err)
 		t.Cleanup(bystander.Kill)
 		stale := strconv.Itoa(bystander.Pid()) + "\n" + filepath.Join(dir, "data") + "\n1700000000\n5432\n\n\n        0         0\n"
@@ -119,12 +119,12 @@ func TestPostgres(t *testing.T) {
 		dir := shortTempDir(t)
 		var (
 			starters sync.WaitGroup
-			servers  [2]*services.Postgres
+			servers  [2]*localstack.Postgres
 			errs     [2]error
 		)
 		for i := range servers {
 			starters.Go(func() {
-				servers[i], errs[i] = services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+				servers[i], errs[i] = localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir, Test: true})
 			})
 		}
 		starters.Wait()
@@ -159,7 +159,7 @@ func TestPostgres(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("7\n"), 0o600))
 
-		_, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir})
+		_, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir})
 
 		require.ErrorContains(t, err, "written by PostgreSQL 7, which is not installed")
 	})
@@ -167,7 +167,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("LeavesNothingInATemporaryDirectory", func(t *testing.T) {
 		t.Parallel()
 
-		server, err := services.StartPostgres(t.Context(), services.PostgresConfig{Test: true})
+		server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Test: true})
 		require.NoError(t, err)
 		dir := filepath.Dir(query(t, server.DSN(), `SHOW data_directory`))
 
@@ -184,7 +184,7 @@ func TestRedis(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
-		first, err := services.StartRedis(t.Context(), services.RedisConfig{Dir: dir})
+		first, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Dir: dir})
 		require.NoError(t, err)
 		require.NoError(t, redisClient(t, first.URL()).Set(t.Context(), "film", "kept", 0).Err())
 		require.NoError(t, first.Stop(t.Context()))
@@ -213,7 +213,7 @@ func TestRedis(t *testing.T) {
 	t.Run("ServesAsynqByTheSameAddress", func(t *testing.T) {
 		t.Parallel()
 
-		server, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+		server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 
@@ -359,7 +359,7 @@ func TestObjects(t *testing.T) {
 		dir := t.TempDir()
 		first := startObjects(t, dir)
 
-		_, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay"})
+		_, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: "reelay"})
 
 		require.ErrorContains(t, err, "is in use by process")
 		require.NoError(t, first.Stop(t.Context()))
@@ -372,26 +372,26 @@ func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 
 	var names []string
-	for _, missing := range services.Missing() {
+	for _, missing := range localstack.Missing() {
 		names = append(names, missing.Name)
 	}
-	_, err := services.StartRedis(t.Context(), services.RedisConfig{Test: true})
+	_, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
 
 	require.Contains(t, names, "FFmpeg", "FFmpeg is looked for on the PATH only")
-	var missing *services.MissingError
+	var missing *localstack.MissingError
 	require.ErrorAs(t, err, &missing)
 	require.EqualError(t, err, "Redis was not found: there is no redis-server on the PATH nor where packages put it. "+
 		"Install it with `go tool task setup`, `apt-get install redis-server` or `brew install redis`")
 }
 
-func startObjects(t *testing.T, dir string) *services.Objects {
+func startObjects(t *testing.T, dir string) *localstack.Objects {
 	t.Helper()
-	objects, err := services.StartObjects(services.ObjectsConfig{Dir: dir, Bucket: "reelay"})
+	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: "reelay"})
 	require.NoError(t, err)
 	return objects
 }
 
-func objectsClient(t *testing.T, objects *services.Objects) *storage.Client {
+func objectsClient(t *testing.T, objects *localstack.Objects) *storage.Client {
 	t.Helper()
 	client, err := storage.NewClient(t.Context(), option.WithoutAuthentication(),
 		option.WithEndpoint("http://"+objects.Host()+"/storage/v1/"), storage.WithJSONReads())

@@ -1,4 +1,4 @@
-package services_test
+package localstack_test
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 )
 
@@ -43,15 +43,15 @@ func TestMain(m *testing.M) {
 func beParent(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	postgres, err := services.StartPostgres(ctx, services.PostgresConfig{Dir: filepath.Join(dir, "postgres")})
+	postgres, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(dir, "postgres")})
 	if err != nil {
 		return err
 	}
-	redis, err := services.StartRedis(ctx, services.RedisConfig{Dir: filepath.Join(dir, "redis")})
+	redis, err := localstack.StartRedis(ctx, localstack.RedisConfig{Dir: filepath.Join(dir, "redis")})
 	if err != nil {
 		return err
 	}
-	shell, err := services.StartChild(services.ChildConfig{
+	shell, err := localstack.StartChild(localstack.ChildConfig{
 		Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >grandchild.new; mv grandchild.new grandchild; wait; wait"},
 		Dir: dir, Grace: 200 * time.Millisecond,
 	})
@@ -91,17 +91,17 @@ func requireGone(t *testing.T, pid int) {
 	testrun.Eventually(t, fmt.Sprintf("process %d must end", pid), func() bool { return gone(pid) })
 }
 
-func startPostgres(t *testing.T, dir string) *services.Postgres {
+func startPostgres(t *testing.T, dir string) *localstack.Postgres {
 	t.Helper()
-	postgres, err := services.StartPostgres(t.Context(), services.PostgresConfig{Dir: dir, Test: true})
+	postgres, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir, Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, postgres.Stop(context.Background())) })
 	return postgres
 }
 
-func startRedis(t *testing.T, dir string) *services.Redis {
+func startRedis(t *testing.T, dir string) *localstack.Redis {
 	t.Helper()
-	server, err := services.StartRedis(t.Context(), services.RedisConfig{Dir: dir})
+	server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Dir: dir})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	return server

@@ -1,14 +1,13 @@
-//go:build unix && !linux
-
-package services
+package localstack
 
 import (
-	"os/exec"
+	"os"
+	"path/filepath"
 	"strconv"
 )
 
 // commandLine is the program and arguments of a process; empty if it is gone.
 func commandLine(pid int) string {
-	line, _ := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return string(line)
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package services
+package localstack
 
 import "syscall"
 

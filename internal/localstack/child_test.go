@@ -1,4 +1,4 @@
-package services_test
+package localstack_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/reelay/reelay/internal/services"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 )
 
@@ -44,7 +44,7 @@ func TestChild(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		require.NoError(t, os.WriteFile(log, []byte("words of an earlier run\n"), 0o600))
 
-		child, err := services.StartChild(services.ChildConfig{
+		child, err := localstack.StartChild(localstack.ChildConfig{
 			Name: "shell", Path: "/bin/sh", Args: []string{"-c", "read word; echo no $word here; exit 3"}, Input: "disk\n", Log: log,
 		})
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestChild(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
-		child, err := services.StartChild(services.ChildConfig{
+		child, err := localstack.StartChild(localstack.ChildConfig{
 			Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >pid.new; mv pid.new pid; wait; wait"}, Dir: dir,
 			Grace: 50 * time.Millisecond,
 		})
@@ -78,7 +78,7 @@ func TestChild(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
-		child, err := services.StartChild(services.ChildConfig{
+		child, err := localstack.StartChild(localstack.ChildConfig{
 			Name: "shell", Path: "/bin/sh", Args: []string{"-c", "sleep 1000 & echo $! >pid"}, Dir: dir,
 		})
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestChild(t *testing.T) {
 		require.NoError(t, os.WriteFile(log, []byte("an older run\n"), 0o600))
 		require.NoError(t, os.Truncate(log, 17<<20))
 
-		child, err := services.StartChild(services.ChildConfig{Name: "echo", Path: "/bin/sh", Args: []string{"-c", "echo this run"}, Log: log})
+		child, err := localstack.StartChild(localstack.ChildConfig{Name: "echo", Path: "/bin/sh", Args: []string{"-c", "echo this run"}, Log: log})
 		require.NoError(t, err)
 		<-child.Done()
 
@@ -109,7 +109,7 @@ func TestChild(t *testing.T) {
 	t.Run("CannotBeAProgramThatIsNotThere", func(t *testing.T) {
 		t.Parallel()
 
-		_, err := services.StartChild(services.ChildConfig{Name: "ghost", Path: "/nowhere/ghost"})
+		_, err := localstack.StartChild(localstack.ChildConfig{Name: "ghost", Path: "/nowhere/ghost"})
 
 		require.ErrorIs(t, err, os.ErrNotExist)
 		require.ErrorContains(t, err, "start ghost")
@@ -119,9 +119,9 @@ func TestChild(t *testing.T) {
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 
-	start := func(script string) func(context.Context) (*services.Child, error) {
-		return func(context.Context) (*services.Child, error) {
-			return services.StartChild(services.ChildConfig{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script}})
+	start := func(script string) func(context.Context) (*localstack.Child, error) {
+		return func(context.Context) (*localstack.Child, error) {
+			return localstack.StartChild(localstack.ChildConfig{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script}})
 		}
 	}
 
@@ -131,9 +131,9 @@ func TestKeeper(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first, err := start("exit 3")(ctx)
 		require.NoError(t, err)
-		started := make(chan *services.Child, 1)
+		started := make(chan *localstack.Child, 1)
 		ended := make(chan error, 1)
-		keeper := services.Keeper{Name: "shell", Start: func(ctx context.Context) (*services.Child, error) {
+		keeper := localstack.Keeper{Name: "shell", Start: func(ctx context.Context) (*localstack.Child, error) {
 			child, err := start("sleep 1000")(ctx)
 			started <- child
 			return child, err
@@ -155,7 +155,7 @@ func TestKeeper(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, child.Stop(t.Context()))
 
-		require.NoError(t, services.Keeper{Name: "shell"}.Run(t.Context(), child))
+		require.NoError(t, localstack.Keeper{Name: "shell"}.Run(t.Context(), child))
 	})
 
 	t.Run("TriesAgainUntilTheCauseHasPassed", func(t *testing.T) {
@@ -164,10 +164,10 @@ func TestKeeper(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first, err := start("exit 3")(ctx)
 		require.NoError(t, err)
-		started := make(chan *services.Child, 1)
+		started := make(chan *localstack.Child, 1)
 		ended := make(chan error, 1)
 		tries := 0
-		keeper := services.Keeper{Name: "shell", Permanent: services.Permanent, Start: func(ctx context.Context) (*services.Child, error) {
+		keeper := localstack.Keeper{Name: "shell", Permanent: localstack.Permanent, Start: func(ctx context.Context) (*localstack.Child, error) {
 			if tries++; tries == 1 {
 				return nil, fmt.Errorf("postgres does not answer: %w", &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)})
 			}
@@ -193,11 +193,11 @@ func TestKeeper(t *testing.T) {
 		for _, cause := range []error{
 			fmt.Errorf("start postgres: %w", &os.PathError{Op: "fork/exec", Path: "/nowhere/postgres", Err: os.ErrNotExist}),
 			errors.New("postgres ended unexpectedly: PANIC:  could not locate a valid checkpoint record"),
-			&services.MissingError{Name: "Redis"},
+			&localstack.MissingError{Name: "Redis"},
 		} {
 			child, err := start("exit 3")(t.Context())
 			require.NoError(t, err)
-			keeper := services.Keeper{Name: "shell", Permanent: services.Permanent, Start: func(context.Context) (*services.Child, error) {
+			keeper := localstack.Keeper{Name: "shell", Permanent: localstack.Permanent, Start: func(context.Context) (*localstack.Child, error) {
 				return nil, cause
 			}}
 
@@ -218,11 +218,11 @@ func TestListenPrivate(t *testing.T) {
 
 			dir := filepath.Join(shortTempDir(t), dir)
 			require.NoError(t, os.Mkdir(dir, 0o711))
-			killed, err := services.ListenPrivate(dir)
+			killed, err := localstack.ListenPrivate(dir)
 			require.NoError(t, err)
 			t.Cleanup(func() { killed.Close() })
 
-			socket, err := services.ListenPrivate(dir)
+			socket, err := localstack.ListenPrivate(dir)
 
 			require.NoError(t, err, "what a killed process left is no hindrance")
 			info, err := os.Stat(filepath.Dir(socket.Path()))
@@ -240,9 +240,9 @@ func TestFollow(t *testing.T) {
 	t.Run("EndsWithAProcessItFollows", func(t *testing.T) {
 		t.Parallel()
 
-		child, err := services.StartChild(services.ChildConfig{Name: "cat", Path: "/bin/sleep", Args: []string{"1000"}})
+		child, err := localstack.StartChild(localstack.ChildConfig{Name: "cat", Path: "/bin/sleep", Args: []string{"1000"}})
 		require.NoError(t, err)
-		ctx, err := services.Follow(t.Context(), strconv.Itoa(os.Getpid())+" "+strconv.Itoa(child.Pid()))
+		ctx, err := localstack.Follow(t.Context(), strconv.Itoa(os.Getpid())+" "+strconv.Itoa(child.Pid()))
 		require.NoError(t, err)
 		require.NoError(t, ctx.Err())
 
@@ -255,7 +255,7 @@ func TestFollow(t *testing.T) {
 	t.Run("RefusesWhatIsNoProcess", func(t *testing.T) {
 		t.Parallel()
 
-		_, err := services.Follow(t.Context(), "12 x")
+		_, err := localstack.Follow(t.Context(), "12 x")
 
 		require.ErrorContains(t, err, `"x" is not a process id`)
 	})
@@ -268,14 +268,14 @@ func TestLockDir(t *testing.T) {
 		t.Parallel()
 
 		dir := filepath.Join(t.TempDir(), "data")
-		lock, err := services.LockDir(dir)
+		lock, err := localstack.LockDir(dir)
 		require.NoError(t, err)
 
-		_, err = services.LockDir(dir)
+		_, err = localstack.LockDir(dir)
 
 		require.ErrorContains(t, err, dir+" is in use by process "+strconv.Itoa(os.Getpid()))
 		require.NoError(t, lock.Release())
-		again, err := services.LockDir(dir)
+		again, err := localstack.LockDir(dir)
 		require.NoError(t, err)
 		require.NoError(t, again.Release())
 	})
@@ -286,7 +286,7 @@ func TestLockDir(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 
-		_, err := services.LockDir(filepath.Join(file, "data"))
+		_, err := localstack.LockDir(filepath.Join(file, "data"))
 
 		require.ErrorIs(t, err, syscall.ENOTDIR)
 		require.ErrorContains(t, err, "Give this user the right to write there, or choose another directory")
