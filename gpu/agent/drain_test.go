@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+func TestNotice(t *testing.T) {
+	t.Parallel()
+
+	t.Run("HandsTheJobOverAtItsNewestState", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			time.Sleep(3 * time.Second)
+			f.notices <- Notice{Reason: "spot", Deadline: time.Now().Add(30 * time.Second)}
+			require.Equal(t, "checkpoint", <-f.model.orders)
+			f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+
+			require.NoError(t, <-f.ended)
+			told := names(f.of("PUT/CHECKPOINT/1", "PUT/CHECKPOINT/2", "commitCheckpoint", "releaseJob", "deregisterWorker"))
+			require.Regexp(t, "^PUT/CHECKPOINT/[12] commitCheckpoint releaseJob deregisterWorker$", strings.Join(told, " "))
+			require.Equal(t, 3*time.Second, f.of("releaseJob")[0].at)
+		})
+	})
+
+	t.Run("IsKeptByARuntimeThatDoesNot", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			f.leave(t)
+
+			require.Equal(t, time.Duration(0), f.of("drainSelf")[0].at)
+			require.Equal(t, 28*time.Second, f.of("releaseJob")[0].at)
+			require.Empty(t, f.of("commitCheckpoint"))
+		})
+	})
+
+	t.Run("GivenTwiceMeansNow", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			f.notices <- Notice{Reason: "first", Deadline: time.Now().Add(30 * time.Second)}
+			time.Sleep(time.Second)
+			f.leave(t)
+
+			require.Equal(t, time.Second, f.of("deregisterWorker")[0].at)
+		})
+	})
+
+	t.Run("LetsAFinishedFilmGoOut", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.notices <- Notice{Reason: "spot", Deadline: time.Now().Add(30 * time.Second)}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+
+			require.NoError(t, <-f.ended)
+			require.Len(t, f.of("completeJob"), 1)
+			require.Empty(t, f.of("releaseJob"))
+		})
+	})
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LetsTheJobFinish", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.set("heartbeat", func(object) (object, client.Code) { return heartbeatAnswer("DRAIN"), "" })
+			time.Sleep(45 * time.Second)
+			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+
+			require.NoError(t, <-f.ended)
+			require.Equal(t, []string{"completeJob", "deregisterWorker"}, names(f.of("completeJob", "releaseJob", "deregisterWorker")))
+			require.Equal(t, false, f.of("completeJob")[0].in["leaseNext"])
+		})
+	})
+
+	t.Run("HandsTheJobOverBeforeTheDeadline", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			deadline := time.Now().Add(135 * time.Second)
+			f.set("heartbeat", func(object) (object, client.Code) {
+				return object{"leaseExpiresAt": time.Now(), "directive": object{"action": "DRAIN", "deadline": deadline}}, ""
+			})
+			for range 4 { // at 30, 60 and 90 s by the lease's pace, at 105 s for the deadline
+				require.Equal(t, "checkpoint", <-f.model.orders)
+				f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+			}
+
+			require.NoError(t, <-f.ended)
+			require.Equal(t, 105*time.Second, f.of("releaseJob")[0].at)
+		})
+	})
+}
