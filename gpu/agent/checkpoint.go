@@ -55,19 +55,6 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 	return fetched, nil
 }
 
-// fetch downloads one artifact, however long the store is away.
-func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) error {
-	for failures := 1; ; failures++ {
-		err := t.agent.api.Download(ctx, a, path, nil)
-		if err == nil || ctx.Err() != nil || !theirFault(err) {
-			return err
-		}
-		if err := pause(ctx, delay(err, failures)); err != nil {
-			return err
-		}
-	}
-}
-
 func (t *attempt) rejectCheckpoint(ctx context.Context, artifactID, reason string) error {
 	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		return t.agent.api.RejectCheckpoint(ctx, t.hold, artifactID, reason)

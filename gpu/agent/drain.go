@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/reelay/reelay/client"
 )
 
 // departure is whether, and how urgently, the agent has to go. It only ever gets
@@ -105,36 +103,4 @@ func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context
 		}
 	}()
 	return ctx, func() { cancel(nil) }
-}
-
-// obey does what the control plane asks of the worker. What it asks about a job
-// is the attempt's to do.
-func (a *Agent) obey(d client.Directive) {
-	reason := "the control plane asked for it"
-	if d.Reason != nil {
-		reason = *d.Reason
-	}
-	switch d.Action {
-	case client.DirectiveActionDrain:
-		var deadline time.Time
-		if d.Deadline != nil {
-			deadline = *d.Deadline
-		}
-		if !closed(a.going.draining) {
-			a.log.Info("draining", "reason", reason, "deadline", deadline)
-		}
-		a.going.drain(deadline)
-	case client.DirectiveActionTerminate:
-		a.going.hurry(time.Now())
-	}
-}
-
-// leave ends the worker. Nobody waits for a machine that is going, so a control
-// plane that is away is not waited for either.
-func (a *Agent) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-	defer cancel()
-	if err := a.api.DeregisterWorker(ctx, a.worker); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
-		a.log.Warn("could not say goodbye", "error", err)
-	}
 }

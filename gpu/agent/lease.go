@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,17 +9,8 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-const (
-	// leaseWait is how long one ask for a job waits, in seconds.
-	leaseWait = 20
-	// callTimeout bounds one call, not counting the wait that it asks for, so that
-	// a dead connection is found while a lease lasts.
-	callTimeout = 10 * time.Second
-	// beatTimeout bounds a heartbeat, and a report of progress, which extends the lease
-	// as well. Several fit into one lease, each on another connection: the api process
-	// at the end of the first one may be the only one that does not answer.
-	beatTimeout = 5 * time.Second
-)
+// leaseWait is how long one request for a job waits on the server, in seconds.
+const leaseWait = 20
 
 // ask waits for a job. It returns nil once the worker is draining. A request
 // whose answer was lost is repeated under its id, and so gives the same lease.
@@ -73,7 +63,7 @@ func (a *Agent) askOnce(ctx context.Context, id string) (*client.LeaseAnswer, er
 // refuse gives back the job that an ask may have been granted while it was broken
 // off: a draining worker gets no new one, but the same request the same lease.
 func (a *Agent) refuse(ctx context.Context, requestID string) {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	answer, err := a.api.LeaseJob(ctx, client.LeaseJobInput{WorkerId: a.worker, WaitSeconds: new(0), RequestId: &requestID})
 	if err == nil && answer.Lease != nil {
@@ -83,7 +73,7 @@ func (a *Agent) refuse(ctx context.Context, requestID string) {
 
 // giveBack returns a job that was not begun.
 func (a *Agent) giveBack(ctx context.Context, g *grant) {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	if _, err := a.api.ReleaseJob(ctx, g.Hold(), client.FailureClassPreempted); err != nil {
 		a.log.Warn("could not give back a job", "job", g.Job.Id, "error", err)
@@ -94,75 +84,4 @@ func (a *Agent) giveBack(ctx context.Context, g *grant) {
 type grant struct {
 	*client.Lease
 	asked time.Time
-}
-
-// clock is the agent's own reckoning of one lease, on the monotonic clock.
-type clock struct {
-	ttl time.Duration
-
-	mu       sync.Mutex
-	since    time.Time     // before the last successful ask
-	released bool          // the attempt is ending: the server alone decides
-	renewed  chan struct{} // closed, and replaced, by each renewal
-	// expired is sent to when somebody waits for a renewal.
-	expired chan struct{}
-}
-
-func newClock(asked time.Time, ttl time.Duration) *clock {
-	return &clock{ttl: ttl, since: asked, renewed: make(chan struct{}), expired: make(chan struct{}, 1)}
-}
-
-// renew notes that a call begun at asked has extended the lease.
-func (c *clock) renew(asked time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if asked.After(c.since) {
-		c.since = asked
-	}
-	c.wakeAll()
-}
-
-// letGo ends all waiting: nothing is known of the lease any more, and the one
-// call that is left, which ends the attempt, is safe to repeat.
-func (c *clock) letGo() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.released = true
-	c.wakeAll()
-}
-
-func (c *clock) wakeAll() {
-	close(c.renewed)
-	c.renewed = make(chan struct{})
-}
-
-// age is how long ago the lease was last known to be extended.
-func (c *clock) age() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Since(c.since)
-}
-
-// await returns at once while the lease is surely held, and else when a
-// heartbeat has renewed it. Its error is the cause of ctx's end.
-func (c *clock) await(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		held, renewed := c.released || time.Since(c.since) < c.ttl, c.renewed
-		c.mu.Unlock()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if held {
-			return nil
-		}
-		select {
-		case c.expired <- struct{}{}:
-		default:
-		}
-		select {
-		case <-renewed:
-		case <-ctx.Done():
-		}
-	}
 }

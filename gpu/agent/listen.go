@@ -35,3 +35,25 @@ func (a *Agent) hear(d client.Directive) {
 	}
 	a.obey(d)
 }
+
+// obey does what the control plane asks of the worker. What it asks about a job
+// is the attempt's to do.
+func (a *Agent) obey(d client.Directive) {
+	reason := "the control plane asked for it"
+	if d.Reason != nil {
+		reason = *d.Reason
+	}
+	switch d.Action {
+	case client.DirectiveActionDrain:
+		var deadline time.Time
+		if d.Deadline != nil {
+			deadline = *d.Deadline
+		}
+		if !closed(a.going.draining) {
+			a.log.Info("draining", "reason", reason, "deadline", deadline)
+		}
+		a.going.drain(deadline)
+	case client.DirectiveActionTerminate:
+		a.going.hurry(time.Now())
+	}
+}

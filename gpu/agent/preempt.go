@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// farewell bounds each of the calls that an agent makes because it goes.
-const farewell = 5 * time.Second
-
 // watchNotices passes on what is said about the machine's end. The first notice
 // tells the control plane too, so that it gives this worker nothing more; the
 // second one means now.
@@ -40,7 +37,7 @@ func (a *Agent) sayDraining(ctx context.Context, n Notice) {
 	default:
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	err := a.api.DrainSelf(ctx, a.worker, n.Reason, n.Deadline)
 	// an agent with nothing to hand over may have left before this was through

@@ -104,12 +104,3 @@ func (r *reporter) run(ctx context.Context) {
 		}
 	}
 }
-
-// optional leaves out what is not known.
-func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}

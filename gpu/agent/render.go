@@ -12,25 +12,6 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// work does one job, from its lease to its end, and returns the next one if the
-// control plane gave it along. Nothing that it started is left when it returns.
-func (a *Agent) work(ctx context.Context, g *grant) *grant {
-	t := a.newAttempt(ctx, g)
-	a.runtimes.turn()
-	a.current.Store(t)
-	defer a.current.Store(nil)
-	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
-	var background sync.WaitGroup
-	background.Go(t.keepLease)
-	background.Go(func() { t.progress.run(t.rendering) })
-	defer background.Wait()
-	defer t.disown(nil)
-	defer os.RemoveAll(t.dir)
-
-	result, err := t.render()
-	return t.end(result, err)
-}
-
 // render has the runtime do the job. Its error is one of the reasons to stop, or
 // a *runtime.Failure, or a fault of this machine.
 func (t *attempt) render() (*runtime.Result, error) {

@@ -9,6 +9,18 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
+const (
+	// callTimeout limits one call, besides the time that the call itself asks to
+	// wait, so that a dead connection is found while a lease lasts.
+	callTimeout = 10 * time.Second
+	// beatTimeout limits a heartbeat, and a progress report, which also extends the
+	// lease. Several fit into one lease, each on another connection: the api process
+	// behind the first connection may be the only one that does not answer.
+	beatTimeout = 5 * time.Second
+	// farewellTimeout limits each call that an agent makes while it leaves.
+	farewellTimeout = 5 * time.Second
+)
+
 // backoff is how long to wait after so many failures in a row: 0.25 s, 0.5 s, …
 // 8 s, each shortened by up to a half, so that a fleet does not come back at once.
 func backoff(failures int) time.Duration {
@@ -54,4 +66,13 @@ func gone(err error) bool {
 		return true
 	}
 	return false
+}
+
+// optional leaves out what is not known.
+func optional[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"github.com/reelay/reelay/client"
 )
 
 // referenceImage is the parameter that names a job's only input.
@@ -21,4 +23,17 @@ func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 		return nil, fmt.Errorf("fetch the image that the job begins from: %w", err)
 	}
 	return map[string]string{referenceImage: path}, nil
+}
+
+// fetch downloads one artifact, however long the store is away.
+func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) error {
+	for failures := 1; ; failures++ {
+		err := t.agent.api.Download(ctx, a, path, nil)
+		if err == nil || ctx.Err() != nil || !theirFault(err) {
+			return err
+		}
+		if err := pause(ctx, delay(err, failures)); err != nil {
+			return err
+		}
+	}
 }

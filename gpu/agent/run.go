@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/reelay/reelay/client"
+)
+
+// Run works until the machine goes away, or the control plane asks it to leave,
+// and then returns nil: its job is handed over and its worker deregistered. It
+// returns an error if the configuration is wrong, a runtime does not start, or
+// the control plane refuses the worker. If ctx ends, everything stops where it
+// is, and nothing is handed over.
+func Run(ctx context.Context, config Config) error {
+	config = config.withDefaults()
+	if err := config.check(); err != nil {
+		return err
+	}
+	return newAgent(config, launch).run(ctx)
+}
+
+func (a *Agent) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watchNotices(ctx) })
+	defer watching.Wait()
+	defer cancel()
+	defer a.going.stop()
+
+	// what a killed agent of this name left
+	if err := os.RemoveAll(a.dir); err != nil {
+		return fmt.Errorf("clear the work directory: %w", err)
+	}
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return fmt.Errorf("make the work directory: %w", err)
+	}
+	defer os.RemoveAll(a.dir)
+	defer a.runtimes.kill()
+
+	starting, stop := until(ctx, a.going.urgent, errHandOver)
+	defer stop()
+	models, err := a.runtimes.survey(starting, a.config.Models)
+	if err == nil {
+		err = a.register(starting, models)
+	}
+	if starting.Err() != nil && errors.Is(context.Cause(starting), errHandOver) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	watching.Go(func() { a.listen(ctx) })
+	return a.serve(ctx)
+}
+
+// serve does one job after the other.
+func (a *Agent) serve(ctx context.Context) error {
+	for {
+		g, err := a.ask(ctx)
+		if client.ErrorCode(err) == client.CodeUnauthenticated {
+			return fmt.Errorf("the control plane has ended this worker: %w", err)
+		}
+		if err != nil {
+			return fmt.Errorf("ask for a job: %w", err)
+		}
+		if g == nil {
+			break
+		}
+		for g != nil && !closed(a.going.draining) {
+			g = a.work(ctx, g)
+		}
+		if g != nil {
+			a.giveBack(ctx, g)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	a.leave(ctx)
+	a.log.Info("agent left")
+	return nil
+}
+
+// work does one job, from its lease to its end, and returns the next one if the
+// control plane gave it along. Nothing that it started is left when it returns.
+func (a *Agent) work(ctx context.Context, g *grant) *grant {
+	t := a.newAttempt(ctx, g)
+	a.runtimes.turn()
+	a.current.Store(t)
+	defer a.current.Store(nil)
+	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
+	var background sync.WaitGroup
+	background.Go(t.keepLease)
+	background.Go(func() { t.progress.run(t.rendering) })
+	defer background.Wait()
+	defer t.disown(nil)
+	defer os.RemoveAll(t.dir)
+
+	result, err := t.render()
+	return t.end(result, err)
+}
+
+// leave ends the worker. Nobody waits for a machine that is going, so a control
+// plane that is away is not waited for either.
+func (a *Agent) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	defer cancel()
+	if err := a.api.DeregisterWorker(ctx, a.worker); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
+		a.log.Warn("could not say goodbye", "error", err)
+	}
+}
