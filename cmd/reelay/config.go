@@ -111,36 +111,13 @@ func (c *config) check() error {
 	if c.log != "text" && c.log != "json" {
 		bad("REELAY_LOG", c.log, "text or json")
 	}
-	if max := env("REELAY_DATABASE_CONNECTIONS", "32"); c.databaseMax < 0 {
-		n, err := strconv.Atoi(max)
-		if err != nil || n < 4 || n > 1000 {
-			bad("REELAY_DATABASE_CONNECTIONS", max, "a number from 4 to 1000")
-		}
-		c.databaseMax = n
-	}
-	c.userShare = jobs.DefaultUserShare
-	if share := os.Getenv("REELAY_USER_QUEUE_PERCENT"); share != "" {
-		n, err := strconv.Atoi(share)
-		if err != nil || n < 1 || n > 100 {
-			bad("REELAY_USER_QUEUE_PERCENT", share, "a number from 1 to 100")
-		}
-		c.userShare = n
-	}
+	c.checkNumbers(bad)
 	names := os.Getenv("REELAY_HOSTS")
 	var err error
 	if c.hosts, err = readHosts(names); err != nil {
 		bad("REELAY_HOSTS", names, "host names without scheme and port, separated by commas")
 	}
-	c.own = nil
-	for address := range strings.SplitSeq(os.Getenv("REELAY_OUTBOUND_EXCEPT"), ",") {
-		if address = strings.TrimSpace(address); address == "" {
-			continue
-		}
-		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) {
-			bad("REELAY_OUTBOUND_EXCEPT", address, "host:port, several of them separated by commas")
-		}
-		c.own = append(c.own, address)
-	}
+	c.checkOwn(bad)
 	pages := os.Getenv("REELAY_ORIGINS")
 	if c.origins, err = readOrigins(pages); err != nil {
 		bad("REELAY_ORIGINS", pages, "hosts of pages, without scheme, such as app.example,*.studio.example,localhost:5173")
@@ -156,7 +133,44 @@ func (c *config) check() error {
 		*is = value == "true"
 	}
 	wrong = append(wrong, c.tls.check(), c.checkModels())
-	// These hold passwords: they are named, not shown.
+	wrong = append(wrong, c.checkStores(bad))
+	return errors.Join(wrong...)
+}
+
+// checkNumbers reads the limits that are numbers.
+func (c *config) checkNumbers(bad func(name, value, may string)) {
+	number := func(name, fallback string, least, most int) int {
+		value := env(name, fallback)
+		n, err := strconv.Atoi(value)
+		if err != nil || n < least || n > most {
+			bad(name, value, fmt.Sprintf("a number from %d to %d", least, most))
+		}
+		return n
+	}
+	if c.databaseMax < 0 {
+		c.databaseMax = number("REELAY_DATABASE_CONNECTIONS", "32", 4, 1000)
+	}
+	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(jobs.DefaultUserShare), 1, 100)
+}
+
+// checkOwn reads the addresses that no customer's URL may reach.
+func (c *config) checkOwn(bad func(name, value, may string)) {
+	c.own = nil
+	for address := range strings.SplitSeq(os.Getenv("REELAY_OUTBOUND_EXCEPT"), ",") {
+		if address = strings.TrimSpace(address); address == "" {
+			continue
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) {
+			bad("REELAY_OUTBOUND_EXCEPT", address, "host:port, several of them separated by commas")
+		}
+		c.own = append(c.own, address)
+	}
+}
+
+// checkStores checks how the stores are reached. The URLs hold passwords: an error
+// names them and does not show them.
+func (c *config) checkStores(bad func(name, value, may string)) error {
+	var wrong []error
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
 	}
