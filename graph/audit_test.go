@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
 // willing is a provider that does as it is told.
-type willing struct{ jobs.Provider }
+type willing struct{ fleet.Provider }
 
 func (willing) Preempt(context.Context, string, time.Duration) error { return nil }
 func (willing) Kill(context.Context, string) error                   { return nil }

@@ -138,27 +138,6 @@ type News interface {
 	Subscribe(ctx context.Context, id string, told func()) (stop func())
 }
 
-// ErrProviderGone means that a provider is shutting down: its pools are left as
-// they are.
-var ErrProviderGone = errors.New("the provider is shutting down")
-
-// Provider is where a pool's workers come from.
-type Provider interface {
-	// Start boots one worker of the pool, whose agent will register under the
-	// given instance id.
-	Start(ctx context.Context, pool *models.Pool, instanceID string) error
-	// Instances lists the ids of those that run now, or returns
-	// ErrProviderGone.
-	Instances(ctx context.Context) ([]string, error)
-	// Preempt gives notice, and kills the instance when it is over.
-	Preempt(ctx context.Context, instanceID string, notice time.Duration) error
-	// Kill ends the instance now.
-	Kill(ctx context.Context, instanceID string) error
-	// Reclaimed tells whether the provider itself took the instance away, and it
-	// did not end by itself. Of one that is long gone it may say no.
-	Reclaimed(ctx context.Context, instanceID string) (bool, error)
-}
-
 // Meter is told what operators measure of admission and estimates.
 type Meter interface {
 	// Refused counts a submit that was refused with RATE_LIMITED,

@@ -115,10 +115,10 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	return counts, err
 }
 
-// ListPoolWorkers returns a pool's workers that are not over.
-func ListPoolWorkers(ctx context.Context, db bun.IDB, pool PoolID) ([]*Worker, error) {
+// ListPoolWorkers returns the workers of these pools that have not ended.
+func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
-	err := db.NewSelect().Model(&workers).Where("w.pool_id = ? AND w.ended_at IS NULL", pool).Order("w.id").Scan(ctx)
+	err := db.NewSelect().Model(&workers).Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }
 

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -86,7 +86,7 @@ func TestWorkerActions(t *testing.T) {
 
 		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
-		b.Fleet.Providers = map[string]jobs.Provider{w.Provider: struct{ jobs.Provider }{}}
+		b.Fleet.Providers = map[string]fleet.Provider{w.Provider: struct{ fleet.Provider }{}}
 		require.Contains(t, b.get(t, "/workers").Body, path+"/preempt")
 		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
@@ -281,9 +282,9 @@ func (c *config) setUpLog() {
 }
 
 // providers are where this process can start and end machines.
-func (c *config) providers() map[string]jobs.Provider {
+func (c *config) providers() map[string]fleet.Provider {
 	if c.localProvider == "" {
 		return nil
 	}
-	return map[string]jobs.Provider{local.Name: local.Dial(c.localProvider)}
+	return map[string]fleet.Provider{local.Name: local.Dial(c.localProvider)}
 }

@@ -16,7 +16,7 @@ import (
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *jobs.Notifier
-	Providers map[string]jobs.Provider
+	Providers map[string]Provider
 }
 
 // DrainWorker asks a worker to take no more jobs, and to be gone by the

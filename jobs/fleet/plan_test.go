@@ -1,33 +1,178 @@
 package fleet
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlanPool(t *testing.T) {
+// poolOf is a pool with workers in these states, and the models that it can run.
+func poolOf(least, most int, runs string, workers ...models.WorkerStatus) poolState {
+	p := poolState{pool: &models.Pool{MinWorkers: least, MaxWorkers: most, GPUType: "any", Models: strings.Fields(runs)}}
+	for _, status := range workers {
+		p.workers = append(p.workers, &models.Worker{Status: status})
+	}
+	return p
+}
+
+func queueOf(lane models.Tier, model string, depth, gpuSeconds float64) models.QueueDemand {
+	return models.QueueDemand{Lane: lane, Kind: models.Kind{Model: model}, Depth: depth, GPUSeconds: gpuSeconds}
+}
+
+const (
+	booting = models.WorkerBooting
+	idle    = models.WorkerIdle
+	busy    = models.WorkerBusy
+)
+
+func TestPlanOfOnePool(t *testing.T) {
 	t.Parallel()
 
-	queue := func(lane models.Tier, depth int, gpuSeconds float64) []LaneDemand {
-		return []LaneDemand{{Lane: lane, Depth: depth, GPUSeconds: gpuSeconds}}
-	}
 	for name, c := range map[string]struct {
-		demand  Demand
+		pool    poolState
+		queues  []models.QueueDemand
 		workers int
 		reason  string
 	}{
-		"nothing to do":                     {Demand{Max: 4}, 0, "0 waiting jobs and 0 busy need 0 workers."},
-		"the pool's least":                  {Demand{Min: 2, Max: 4, Busy: 1}, 2, "0 waiting jobs and 1 busy need 1 workers; the pool keeps 2."},
-		"the pool's most":                   {Demand{Max: 4, Busy: 1, Queues: queue(models.TierCritical, 4, 4)}, 4, "4 waiting jobs and 1 busy need 5 workers; the pool may have 4."},
-		"at once: a worker each":            {Demand{Max: 9, Queues: queue(models.TierCritical, 3, 900)}, 3, "3 waiting jobs and 0 busy need 3 workers."},
-		"ENTERPRISE: 30 s":                  {Demand{Max: 9, Queues: queue(models.TierEnterprise, 10, 61)}, 3, "10 waiting jobs and 0 busy need 3 workers."},
-		"never more workers than jobs":      {Demand{Max: 9, Queues: queue(models.TierEnterprise, 1, 3000)}, 1, "1 waiting job and 0 busy need 1 workers."},
-		"BATCH has time: one":               {Demand{Max: 9, Queues: queue(models.TierBatch, 100, 1e6)}, 1, "100 waiting jobs and 0 busy need 1 workers."},
-		"lanes add up":                      {Demand{Max: 9, Busy: 2, Queues: append(queue(models.TierFree, 5, 1200), queue(models.TierPro, 5, 240)...)}, 6, "10 waiting jobs and 2 busy need 6 workers."},
-		"idle and booting ones are no need": {Demand{Max: 9, Idle: 3, Booting: 2}, 0, "0 waiting jobs and 0 busy need 0 workers."},
+		"NothingWaits":                {poolOf(0, 4, "m"), nil, 0, "0 waiting jobs and 0 busy need 0 workers."},
+		"KeepsTheMinimum":             {poolOf(2, 4, "m", busy), nil, 2, "0 waiting jobs and 1 busy need 1 workers; the pool keeps 2."},
+		"StaysBelowTheMaximum":        {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting jobs and 1 busy need 5 workers; the pool may have 4."},
+		"CriticalJobsNeedOneEach":     {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs and 0 busy need 3 workers."},
+		"EnterpriseJobsStartIn30s":    {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs and 0 busy need 3 workers."},
+		"NeverMoreWorkersThanJobs":    {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job and 0 busy need 1 workers."},
+		"BatchJobsNeedOneInAll":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs and 0 busy need 1 workers."},
+		"LanesAddUp":                  {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting jobs and 2 busy need 6 workers."},
+		"KindsOfALaneAddUpFirst":      {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs and 0 busy need 1 workers."},
+		"IdleAndBootingAreNoNeed":     {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "0 waiting jobs and 0 busy need 0 workers."},
+		"IgnoresWhatItCannotRun":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "0 waiting jobs and 0 busy need 0 workers."},
+		"CountsWhatItHasNoRoomFor":    {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs and 0 busy need 1 workers; the pool may have 0."},
+		"LanesWithoutWorkTakeNothing": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "0 waiting jobs and 0 busy need 0 workers."},
 	} {
-		require.Equal(t, plan{c.workers, c.reason}, planPool(c.demand), name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := plan(snapshot{pools: []poolState{c.pool}, queues: c.queues})
+
+			require.Equal(t, c.workers, got[0].workers)
+			require.Equal(t, c.reason, got[0].reason)
+		})
 	}
+}
+
+func TestPlanSharesQueuesAmongPools(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		pools   []poolState
+		queues  []models.QueueDemand
+		workers []int
+		waiting []int // how many of the waiting jobs count for each pool
+	}{
+		"CountsEachJobOnce": {
+			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
+			[]int{4, 0}, []int{4, 0},
+		},
+		"BatchNeedsOneWorkerInAll": {
+			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)},
+			[]int{1, 0}, []int{100, 0},
+		},
+		"UsesWorkersThatAreThereFirst": {
+			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m", idle, booting)},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 3, 3)},
+			[]int{1, 2}, []int{1, 2},
+		},
+		"UsesWorkersThatThePoolKeepsFirst": {
+			[]poolState{poolOf(0, 9, "m"), poolOf(2, 9, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
+			[]int{0, 2}, []int{0, 2},
+		},
+		"SpillsOverWhenAPoolIsFull": {
+			[]poolState{poolOf(0, 2, "m", busy), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
+			[]int{2, 3}, []int{1, 3},
+		},
+		"SpillsOverByTheWaitTarget": {
+			[]poolState{poolOf(0, 1, "m"), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("ENTERPRISE", "m", 9, 90)},
+			[]int{1, 2}, []int{3, 6},
+		},
+		"ShowsTheRestInTheFirstPool": {
+			[]poolState{poolOf(0, 1, "m"), poolOf(0, 1, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)},
+			[]int{1, 1}, []int{4, 1},
+		},
+		"GivesRoomToJobsWithoutAChoiceFirst": {
+			[]poolState{poolOf(0, 2, "m n"), poolOf(0, 2, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOf("CRITICAL", "n", 2, 2)},
+			[]int{2, 2}, []int{2, 2},
+		},
+		"GivesRoomToTheFirstLaneFirst": {
+			[]poolState{poolOf(0, 2, "m n"), poolOf(0, 2, "n")},
+			[]models.QueueDemand{queueOf("BATCH", "n", 9, 9), queueOf("CRITICAL", "m", 2, 2)},
+			[]int{2, 1}, []int{2, 9},
+		},
+		"FillsAWorkerWithKindsOfOneLane": {
+			[]poolState{poolOf(0, 1, "m n"), poolOf(0, 9, "n")},
+			[]models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 10), queueOf("ENTERPRISE", "n", 3, 30)},
+			[]int{1, 1}, []int{3, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var workers, waiting []int
+			for _, d := range plan(snapshot{pools: c.pools, queues: c.queues}) {
+				depth := 0
+				for _, q := range d.demand.Queues {
+					depth += q.Depth
+				}
+				workers, waiting = append(workers, d.workers), append(waiting, depth)
+			}
+
+			require.Equal(t, c.workers, workers)
+			require.Equal(t, c.waiting, waiting)
+		})
+	}
+}
+
+func TestPlanUsesTheRenderTimesOfEachPool(t *testing.T) {
+	t.Parallel()
+
+	slow, fast := poolOf(0, 1, "m"), poolOf(0, 9, "m")
+	slow.pool.GPUType, fast.pool.GPUType = "slow", "fast"
+	times := estimate.NewRenderTimes([]*models.RenderTime{
+		{Kind: models.Kind{Model: "m"}, GPUType: "slow", Ratio: 3, Samples: 1},
+		{Kind: models.Kind{Model: "m"}, GPUType: "fast", Ratio: 1, Samples: 1},
+	})
+
+	got := plan(snapshot{pools: []poolState{slow, fast}, queues: []models.QueueDemand{queueOf("ENTERPRISE", "m", 7, 70)}, times: times})
+
+	require.Equal(t, []LaneDemand{{"ENTERPRISE", 1, 30}}, got[0].demand.Queues)
+	require.Equal(t, []LaneDemand{{"ENTERPRISE", 6, 60}}, got[1].demand.Queues)
+	require.Equal(t, 2, got[1].workers)
+}
+
+func TestPlanDrainsTheLongestIdle(t *testing.T) {
+	t.Parallel()
+
+	now := time.Now()
+	p := poolOf(1, 4, "m", busy, idle, idle, idle)
+	p.pool.IdleSeconds = 60
+	for i, id := range []models.WorkerID{"busy", "for 61 s", "for 90 s", "for 59 s"} {
+		p.workers[i].ID = id
+	}
+	p.workers[1].IdleSince, p.workers[2].IdleSince, p.workers[3].IdleSince = now.Add(-61*time.Second), now.Add(-90*time.Second), now.Add(-59*time.Second)
+	queues := []models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)}
+
+	all := plan(snapshot{now: now, pools: []poolState{p}})
+	one := plan(snapshot{now: now, pools: []poolState{p}, queues: queues})
+
+	require.Equal(t, []models.WorkerID{"for 90 s", "for 61 s"}, all[0].drain)
+	require.Equal(t, []models.WorkerID{"for 90 s"}, one[0].drain)
 }

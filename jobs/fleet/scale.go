@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,219 +16,286 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Scaler sizes pools by what waits for them.
+// Scaler sizes pools by the jobs that wait for them.
 type Scaler struct {
 	DB        *bun.DB
 	Notifier  *jobs.Notifier
-	Providers map[string]jobs.Provider
+	Providers map[string]Provider
 }
 
-// scalerLock is the advisory lock that lets one process scale at a time.
+// scalerLock is the advisory lock that allows one process to scale at a time.
 const scalerLock = 0x7363616c65
 
-// plan is what the scaler wants of a pool, and why.
-type plan struct {
-	workers int
-	reason  string
-}
-
-// planPool wants the workers that are busy, and those that it takes to start
-// what waits within its lane's wait target, between the pool's least and most.
-func planPool(d Demand) plan {
-	need, waiting := 0, 0
-	for _, q := range d.Queues {
-		waiting += q.Depth
-		need += workersFor(q)
-	}
-	wanted := d.Busy + need
-	p := plan{workers: min(max(wanted, d.Min), d.Max)}
-	switch {
-	case wanted > d.Max:
-		p.reason = fmt.Sprintf("%s and %d busy need %d workers; the pool may have %d.", jobsWait(waiting), d.Busy, wanted, d.Max)
-	case wanted < d.Min:
-		p.reason = fmt.Sprintf("%s and %d busy need %d workers; the pool keeps %d.", jobsWait(waiting), d.Busy, wanted, d.Min)
-	default:
-		p.reason = fmt.Sprintf("%s and %d busy need %d workers.", jobsWait(waiting), d.Busy, wanted)
-	}
-	return p
-}
-
-func jobsWait(n int) string {
-	if n == 1 {
-		return "1 waiting job"
-	}
-	return fmt.Sprintf("%d waiting jobs", n)
-}
-
-// Scale makes one decision for each pool whose provider is at hand: it boots
-// workers, drains those that were idle for long, and forgets those whose machine
-// is gone. Only one process scales at a time; the others return at once.
+// Scale runs one round over all pools whose provider is available here: it ends the
+// workers whose machine is gone, boots workers, and drains those that were idle for
+// long. Any number of processes may call it: one of them decides, the others return.
 func (s *Scaler) Scale(ctx context.Context) error {
-	pools, err := models.ListPools(ctx, s.DB)
-	if err != nil {
-		return fmt.Errorf("list pools: %w", err)
-	}
-	known, err := models.ListRenderTimes(ctx, s.DB)
-	if err != nil {
-		return fmt.Errorf("read how long renders take: %w", err)
-	}
-	times := estimate.NewRenderTimes(known)
-	var failed []error
-	for _, pool := range pools {
-		provider := s.Providers[pool.Provider]
-		if provider == nil {
-			continue
-		}
-		if err := s.pool(ctx, pool, provider, times); err != nil && !errors.Is(err, jobs.ErrProviderGone) {
-			failed = append(failed, fmt.Errorf("scale pool %s: %w", pool.Name, err))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-func (s *Scaler) pool(ctx context.Context, pool *models.Pool, provider jobs.Provider, times estimate.RenderTimes) error {
-	if err := s.forget(ctx, pool, provider); err != nil {
+	pools, err := s.survey(ctx)
+	if len(pools) == 0 {
 		return err
 	}
-	var boot []*models.Worker
-	var drained []models.WorkerID
-	var decision *models.ScalingDecision
-	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		boot, drained, decision = nil, nil, nil
+	r, failed := s.decide(ctx, pools)
+	if failed != nil {
+		return errors.Join(err, fmt.Errorf("scale pools: %w", failed))
+	}
+	for _, id := range r.drained {
+		s.Notifier.Worker(ctx, id)
+	}
+	return errors.Join(err, s.create(ctx, r.boots))
+}
+
+// survey compares the workers with the machines that the providers list. It returns
+// the pools whose provider answered.
+func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
+	// Rows first: a machine that is created after this is in neither list.
+	states, now, err := readPools(ctx, s.DB, func(p *models.Pool) bool { return s.Providers[p.Provider] != nil })
+	if err != nil {
+		return nil, fmt.Errorf("list pools and workers: %w", err)
+	}
+	var pools []*models.Pool
+	var failed []error
+	for name, provider := range s.Providers {
+		var own []poolState
+		for _, p := range states {
+			if p.pool.Provider == name {
+				own = append(own, p)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		instances, err := provider.List(ctx)
+		if errors.Is(err, ErrProviderGone) {
+			continue
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("list instances of provider %s: %w", name, err))
+			continue
+		}
+		for _, p := range own {
+			if err := s.forget(ctx, p.workers, instances, now); err != nil {
+				failed = append(failed, fmt.Errorf("end workers of pool %s: %w", p.pool.Name, err))
+				continue
+			}
+			pools = append(pools, p.pool)
+		}
+	}
+	return pools, errors.Join(failed...)
+}
+
+// bootGrace is how long a booting worker's row may be without an instance: the time
+// between the commit of the row and the creation of the machine.
+const bootGrace = 10 * time.Second
+
+// forget ends the workers whose machine is gone. Their jobs are queued again at
+// once: nothing can work on them any more.
+func (s *Scaler) forget(ctx context.Context, workers []*models.Worker, instances []Instance, now time.Time) error {
+	known := map[string]Instance{}
+	for _, i := range instances {
+		known[i.ID] = i
+	}
+	for _, w := range workers {
+		i, listed := known[w.ProviderInstanceID]
+		if listed && !i.Ended || w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
+			continue
+		}
+		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round is what one round has written: machines to create, and drained workers.
+type round struct {
+	boots   []boot
+	drained []models.WorkerID
+}
+
+// boot is a pool's workers to boot, under one decision.
+type boot struct {
+	pool     *models.Pool
+	workers  []*models.Worker
+	decision *models.ScalingDecision
+}
+
+// decide reads a snapshot, plans, and writes the plan, all under one lock. If
+// another process holds the lock, it writes nothing.
+func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err error) {
+	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		r = round{}
 		mine, err := models.TryLock(ctx, tx, scalerLock)
 		if err != nil || !mine {
 			return err
 		}
-		demand, workers, err := readDemand(ctx, tx, pool, times)
+		snapshot, err := readSnapshot(ctx, tx, pools)
 		if err != nil {
 			return err
 		}
-		p := planPool(demand)
-		have := demand.Booting + demand.Idle + demand.Busy
-		if boot, err = bootRows(ctx, tx, pool, p.workers-have); err != nil {
-			return err
-		}
-		if drained, err = drainIdle(ctx, tx, pool, workers, have-p.workers); err != nil {
-			return err
-		}
-		if len(boot) == 0 && len(drained) == 0 {
-			return nil
-		}
-		inputs, err := json.Marshal(demand)
+		decisions := plan(snapshot)
+		drained, err := drainIdle(ctx, tx, decisions)
 		if err != nil {
 			return err
 		}
-		decision = &models.ScalingDecision{PoolID: pool.ID, From: have, To: have + len(boot) - len(drained), Reason: p.reason, Inputs: inputs}
-		if err := models.InsertScalingDecision(ctx, tx, decision); err != nil {
-			return err
+		for _, d := range decisions {
+			if err := r.write(ctx, tx, d, drained); err != nil {
+				return fmt.Errorf("pool %s: %w", d.pool.Name, err)
+			}
 		}
-		return models.SetDesired(ctx, tx, pool.ID, decision.To)
+		return nil
 	})
+	return r, err
+}
+
+// readPools returns the pools that match, by name, with their workers, and
+// PostgreSQL's time.
+func readPools(ctx context.Context, db bun.IDB, match func(*models.Pool) bool) ([]poolState, time.Time, error) {
+	pools, err := models.ListPools(ctx, db)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	pools = slices.DeleteFunc(pools, func(p *models.Pool) bool { return !match(p) })
+	var ids []models.PoolID
+	for _, p := range pools {
+		ids = append(ids, p.ID)
+	}
+	workers, err := models.ListPoolWorkers(ctx, db, ids)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	var states []poolState
+	for _, p := range pools {
+		state := poolState{pool: p}
+		for _, w := range workers {
+			if w.PoolID == p.ID {
+				state.workers = append(state.workers, w)
+			}
+		}
+		states = append(states, state)
+	}
+	now, err := models.Now(ctx, db)
+	return states, now, err
+}
+
+// readSnapshot reads what the scaler decides from.
+func readSnapshot(ctx context.Context, tx bun.Tx, pools []*models.Pool) (snapshot, error) {
+	var s snapshot
+	var err error
+	s.pools, s.now, err = readPools(ctx, tx, func(p *models.Pool) bool {
+		return slices.ContainsFunc(pools, func(other *models.Pool) bool { return other.ID == p.ID })
+	})
+	if err != nil {
+		return s, fmt.Errorf("list pools and workers: %w", err)
+	}
+	known, err := models.ListRenderTimes(ctx, tx)
+	if err != nil {
+		return s, fmt.Errorf("read render times: %w", err)
+	}
+	s.times = estimate.NewRenderTimes(known)
+	var names []string
+	for _, p := range s.pools {
+		names = append(names, p.pool.Models...)
+	}
+	slices.Sort(names)
+	if s.queues, err = models.QueueDemands(ctx, tx, slices.Compact(names)); err != nil {
+		return s, fmt.Errorf("sum up what waits: %w", err)
+	}
+	return s, nil
+}
+
+// drainIdle drains the workers of all decisions that are still idle, in the order of
+// locks, and returns them.
+func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[models.WorkerID]bool, error) {
+	var ids []models.WorkerID
+	for _, d := range decisions {
+		ids = append(ids, d.drain...)
+	}
+	slices.Sort(ids)
+	drained := map[models.WorkerID]bool{}
+	for _, id := range ids {
+		ok, err := models.DrainIdleWorker(ctx, tx, id, "the pool needs fewer workers")
+		if err != nil {
+			return nil, fmt.Errorf("drain worker %s: %w", id, err)
+		}
+		drained[id] = ok
+	}
+	return drained, nil
+}
+
+// write writes the rows of the workers to boot and, if anything changed, the
+// decision. The rows come before the machines, so that after a crash in between the
+// next round finds what to clear away.
+func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[models.WorkerID]bool) error {
+	gone := slices.DeleteFunc(slices.Clone(d.drain), func(id models.WorkerID) bool { return !drained[id] })
+	workers := bootingWorkers(d.pool, d.create())
+	if len(workers) == 0 && len(gone) == 0 {
+		return nil
+	}
+	for _, w := range workers {
+		if err := models.InsertWorker(ctx, tx, w); err != nil {
+			return fmt.Errorf("write a booting worker: %w", err)
+		}
+	}
+	inputs, err := json.Marshal(d.demand)
 	if err != nil {
 		return err
 	}
-	for _, id := range drained {
-		s.Notifier.Worker(ctx, id)
+	written := &models.ScalingDecision{
+		PoolID: d.pool.ID, From: d.have(), To: d.have() + len(workers) - len(gone), Reason: d.reason, Inputs: inputs,
 	}
-	return s.boot(ctx, pool, provider, boot, decision)
+	if err := models.InsertScalingDecision(ctx, tx, written); err != nil {
+		return err
+	}
+	r.drained = append(r.drained, gone...)
+	if len(workers) > 0 {
+		r.boots = append(r.boots, boot{d.pool, workers, written})
+	}
+	return models.SetDesired(ctx, tx, d.pool.ID, written.To)
 }
 
-// boot starts the machines whose rows are written, and notes what failed.
-func (s *Scaler) boot(ctx context.Context, pool *models.Pool, provider jobs.Provider, boot []*models.Worker, decision *models.ScalingDecision) error {
+func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
+	var workers []*models.Worker
+	for range n {
+		workers = append(workers, &models.Worker{
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: 1,
+			ProviderInstanceID: pool.Name + "-" + uuid.NewString()[:8],
+			Region:             pool.Region, GPUType: pool.GPUType, CapacityClass: pool.CapacityClass,
+			Models: pool.Models, WarmModels: []string{}, Status: models.WorkerBooting,
+		})
+	}
+	return workers
+}
+
+// create boots the machines of all pools at once: bootGrace runs from the commit of
+// their rows.
+func (s *Scaler) create(ctx context.Context, boots []boot) error {
+	failed := make([]error, len(boots))
+	var creating sync.WaitGroup
+	for i, b := range boots {
+		creating.Go(func() { failed[i] = s.createPool(ctx, b) })
+	}
+	creating.Wait()
+	return errors.Join(failed...)
+}
+
+// createPool creates the machines of one pool. It ends the workers that got none,
+// and adds the errors to the decision.
+func (s *Scaler) createPool(ctx context.Context, b boot) error {
+	var ids []string
+	for _, w := range b.workers {
+		ids = append(ids, w.ProviderInstanceID)
+	}
+	refused := s.Providers[b.pool.Provider].Create(ctx, b.pool, ids)
 	var failed []error
-	for _, w := range boot {
-		if err := provider.Start(ctx, pool, w.ProviderInstanceID); err != nil {
+	for _, w := range b.workers {
+		if err := refused[w.ProviderInstanceID]; err != nil {
 			failed = append(failed, err)
 			_, err = terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
 			failed = append(failed, err)
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
-		return errors.Join(err, models.SetDecisionError(ctx, s.DB, decision.ID, err.Error()))
-	}
-	return nil
-}
-
-// bootRows writes the rows of n workers that are about to boot, so that a crash
-// between this and their start leaves something to clear away.
-func bootRows(ctx context.Context, tx bun.Tx, pool *models.Pool, n int) ([]*models.Worker, error) {
-	var rows []*models.Worker
-	for range max(n, 0) {
-		w := &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: 1,
-			ProviderInstanceID: pool.Name + "-" + uuid.NewString()[:8],
-			Region:             pool.Region, GPUType: pool.GPUType, CapacityClass: pool.CapacityClass,
-			Models: pool.Models, WarmModels: []string{}, Status: models.WorkerBooting,
-		}
-		if err := models.InsertWorker(ctx, tx, w); err != nil {
-			return nil, fmt.Errorf("write a booting worker: %w", err)
-		}
-		rows = append(rows, w)
-	}
-	return rows, nil
-}
-
-// drainIdle drains up to n workers that were idle for as long as the pool says,
-// the longest idle first.
-func drainIdle(ctx context.Context, tx bun.Tx, pool *models.Pool, workers []*models.Worker, n int) ([]models.WorkerID, error) {
-	if n <= 0 {
-		return nil, nil
-	}
-	now, err := models.Now(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	idle := slices.DeleteFunc(slices.Clone(workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || now.Sub(w.IdleSince) < time.Duration(pool.IdleSeconds)*time.Second
-	})
-	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
-	var drained []models.WorkerID
-	for _, w := range idle[:min(n, len(idle))] {
-		ok, err := models.DrainIdleWorker(ctx, tx, w.ID, "the pool needs fewer workers")
-		if err != nil {
-			return nil, fmt.Errorf("drain worker %s: %w", w.ID, err)
-		}
-		if ok {
-			drained = append(drained, w.ID)
-		}
-	}
-	return drained, nil
-}
-
-// bootGrace is how long a booting row may be without an instance: the time
-// between the commit and the start.
-const bootGrace = 10 * time.Second
-
-// forget ends the workers whose machine the provider says is gone. Their jobs
-// are queued again at once: nothing can work on them any more.
-func (s *Scaler) forget(ctx context.Context, pool *models.Pool, provider jobs.Provider) error {
-	// Rows first: a machine that starts after this look is in neither.
-	workers, err := models.ListPoolWorkers(ctx, s.DB, pool.ID)
-	if err != nil {
-		return err
-	}
-	now, err := models.Now(ctx, s.DB)
-	if err != nil {
-		return err
-	}
-	running, err := provider.Instances(ctx)
-	if err != nil {
-		return fmt.Errorf("list instances: %w", err)
-	}
-	for _, w := range workers {
-		if slices.Contains(running, w.ProviderInstanceID) {
-			continue
-		}
-		if w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
-			continue
-		}
-		reclaimed, err := provider.Reclaimed(ctx, w.ProviderInstanceID)
-		if err != nil {
-			return fmt.Errorf("ask why instance %s is gone: %w", w.ProviderInstanceID, err)
-		}
-		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "its machine is gone", Blameless: reclaimed}); err != nil {
-			return err
-		}
+		return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(err, models.SetDecisionError(ctx, s.DB, b.decision.ID, err.Error())))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package fleet_test
 
 import (
-	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -18,7 +18,7 @@ func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *job
 	t.Helper()
 	s := jobstest.New(t)
 	provider := jobstest.NewFakeProvider()
-	scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]jobs.Provider{"fake": provider}}
+	scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": provider}}
 	return s, scaler, provider, jobstest.AddPool(t, s, least, most)
 }
 
@@ -153,14 +153,14 @@ func TestScale(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 2, 2)
-		provider.Refuse = errors.New("no capacity in this zone")
+		provider.Refuse = fmt.Errorf("%w in this zone", fleet.ErrNoCapacity)
 
 		err := scaler.Scale(t.Context())
 
 		require.ErrorIs(t, err, provider.Refuse)
 		require.Zero(t, poolStatus(t, s, pool).Booting)
 		history := scalingHistory(t, s, pool, 1)
-		require.Contains(t, history[0].Error, "no capacity in this zone")
+		require.Contains(t, history[0].Error, "the provider has no capacity in this zone")
 	})
 
 	t.Run("BootsNothingTwiceFromManyProcesses", func(t *testing.T) {
@@ -182,11 +182,31 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 3, poolStatus(t, s, pool).Booting)
 	})
 
+	t.Run("CountsAJobForOneOfItsPools", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, provider, pool := scaled(t, 0, 2)
+		other := *pool
+		other.ID, other.Name = models.NewPoolID(), "others"
+		require.NoError(t, models.UpsertPool(t.Context(), s.DB, &other))
+		for range 3 {
+			jobstest.SubmitAs(t, s, s.Admin, nil)
+		}
+
+		for range 2 {
+			require.NoError(t, scaler.Scale(t.Context()))
+		}
+
+		require.Equal(t, 3, provider.Started)
+		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
+		require.Equal(t, 1, poolStatus(t, s, &other).Booting)
+	})
+
 	t.Run("LeavesThePoolsOfOthersAlone", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, _, pool := scaled(t, 3, 3)
-		scaler.Providers = map[string]jobs.Provider{}
+		scaler.Providers = map[string]fleet.Provider{}
 
 		require.NoError(t, scaler.Scale(t.Context()))
 

@@ -124,7 +124,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
-		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]jobs.Provider{}},
+		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},

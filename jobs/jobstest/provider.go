@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -22,21 +23,32 @@ type FakeProvider struct {
 
 func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
 
-func (f *FakeProvider) Start(_ context.Context, _ *models.Pool, id string) error {
+func (f *FakeProvider) Create(_ context.Context, _ *models.Pool, ids []string) map[string]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.Refuse != nil {
-		return f.Refuse
+	failed := map[string]error{}
+	for _, id := range ids {
+		if f.Refuse != nil {
+			failed[id] = f.Refuse
+			continue
+		}
+		f.Started++
+		f.Running = append(f.Running, id)
 	}
-	f.Started++
-	f.Running = append(f.Running, id)
-	return nil
+	return failed
 }
 
-func (f *FakeProvider) Instances(context.Context) ([]string, error) {
+func (f *FakeProvider) List(context.Context) ([]fleet.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.Running), nil
+	var all []fleet.Instance
+	for _, id := range f.Running {
+		all = append(all, fleet.Instance{ID: id})
+	}
+	for _, id := range f.reclaimed {
+		all = append(all, fleet.Instance{ID: id, Ended: true, Reclaimed: true})
+	}
+	return all, nil
 }
 
 func (f *FakeProvider) Preempt(ctx context.Context, id string, _ time.Duration) error {
@@ -49,12 +61,6 @@ func (f *FakeProvider) Kill(_ context.Context, id string) error {
 	f.Running = slices.DeleteFunc(f.Running, func(other string) bool { return other == id })
 	f.reclaimed = append(f.reclaimed, id)
 	return nil
-}
-
-func (f *FakeProvider) Reclaimed(_ context.Context, id string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Contains(f.reclaimed, id), nil
 }
 
 func AddPool(t *testing.T, s *Stack, least, most int) *models.Pool {

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -150,6 +151,6 @@ func TestDirectives(t *testing.T) {
 }
 
 // obedient is a provider whose machines take a notice.
-type obedient struct{ jobs.Provider }
+type obedient struct{ fleet.Provider }
 
 func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }

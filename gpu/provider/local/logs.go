@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// keepLogs is how many logs stay of instances that have ended.
+// keepLogs is how many logs of ended instances are kept.
 const keepLogs = 50
 
 func logName(instanceID string) string { return "agent-" + instanceID + ".log" }
 
-// pruneLogs deletes the logs of instances that have ended, but for those that
-// were written to last. The caller holds mu.
+// pruneLogs deletes the logs of instances that have ended, except the newest. The
+// caller holds mu.
 func (p *Provider) pruneLogs() {
 	dir := filepath.Join(p.config.Dir, "logs")
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return // the whole folder was taken away
+		return // someone deleted the folder
 	}
 	if err != nil {
 		slog.Warn("the agents' logs cannot be pruned", "error", err)
@@ -33,7 +33,7 @@ func (p *Provider) pruneLogs() {
 		running[logName(id)] = true
 	}
 	ended := slices.DeleteFunc(files, func(file fs.DirEntry) bool {
-		log, _, _ := strings.Cut(file.Name(), ".log.") // what it held before it was trimmed goes with it
+		log, _, _ := strings.Cut(file.Name(), ".log.") // a rotated log goes with its newest part
 		log = strings.TrimSuffix(log, ".log") + ".log"
 		return running[log] || !strings.HasPrefix(log, "agent-")
 	})
@@ -45,7 +45,8 @@ func (p *Provider) pruneLogs() {
 	}
 }
 
-// written is when a file was last written to; one that is gone is the oldest.
+// written returns when a file was last modified. A file that is gone counts as the
+// oldest.
 func written(file fs.DirEntry) time.Time {
 	info, err := file.Info()
 	if err != nil {

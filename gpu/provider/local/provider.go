@@ -15,49 +15,49 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/localstack"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 
 // Name is the provider's name, in pools and at registration.
 const Name = "local"
 
-// ErrNoInstance means that no instance of that id runs.
-var ErrNoInstance = errors.New("no such instance runs here")
+// keepReclaimed is how many instances that were taken away stay known.
+const keepReclaimed = 1000
 
-// Config is how instances are run.
+// Config says how instances are run.
 type Config struct {
 	// Command is the agent's program and first arguments, such as reelay agent.
 	Command []string
-	// Endpoint and Key are how its agents reach the API and enrol.
+	// Endpoint and Key are what the agents reach the API and enrol with.
 	Endpoint, Key string
-	// CAFile holds certificates that they trust besides the system's, or is "":
-	// then those of the environment.
+	// CAFile holds certificates that the agents trust besides the system's. If it is
+	// empty, the agents inherit the setting of this process's environment.
 	CAFile string
-	// Dir gets a folder logs, with a file per instance, and a folder work.
+	// Dir receives a folder logs with one file per instance, and a folder work.
 	Dir string
-	// Grace is how long the agents may take to leave when all are stopped.
+	// Grace is how long the agents may take to exit when Run ends.
 	Grace time.Duration
-	// Started, if not nil, is told of each instance that runs.
+	// Started, if not nil, is called for each instance that runs.
 	Started func(instanceID string, pid int)
-	// Exited, if not nil, is told of each instance that has ended. err is nil if
-	// it left by itself in good order, or was killed through the provider.
+	// Exited, if not nil, is called for each instance that has ended. err is nil if
+	// the instance exited with status 0 or was killed through the provider.
 	Exited func(instanceID string, err error)
 }
 
-// Provider runs instances until its Run ends.
+// Provider runs instances until its Run ends. It implements [fleet.Provider].
 type Provider struct {
 	config Config
 
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]*instance
-	reclaimed ring
+	reclaimed []string // the newest that have ended, oldest first
 	watching  sync.WaitGroup
 }
 
 // instance is one agent, the leader of its process group. process is a handle
-// that cannot come to mean another one.
+// that never refers to another process, even if the kernel reuses the id.
 type instance struct {
 	child     *localstack.Child
 	process   *os.Process
@@ -76,16 +76,16 @@ func New(config Config) *Provider {
 	return &Provider{config: config, instances: map[string]*instance{}}
 }
 
-// Run waits for ctx's end, then stops all instances, gently for as long as the
-// configuration's grace, and returns when none is left. Nothing can be started
-// from then on.
+// Run waits until ctx ends, asks all instances to exit, and kills those that
+// still run after the configured grace. It returns when none is left. From then
+// on nothing can be created.
 func (p *Provider) Run(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()
 	p.closed = true
 	var stopping sync.WaitGroup
 	for _, i := range p.instances {
-		stopping.Go(func() { _ = i.child.Stop(context.Background()) }) // a kill is as good
+		stopping.Go(func() { _ = i.child.Stop(context.Background()) }) // if it fails, the child was killed
 	}
 	p.mu.Unlock()
 	stopping.Wait()
@@ -93,23 +93,33 @@ func (p *Provider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Start boots one worker of the pool. It returns an error if the program does
-// not start, or if the id is taken.
-func (p *Provider) Start(_ context.Context, pool *models.Pool, instanceID string) error {
-	if instanceID == "" || instanceID != filepath.Base(instanceID) {
-		return fmt.Errorf("start instance %q: an instance id must be a plain name", instanceID)
-	}
+// Create implements [fleet.Provider]. An id must be a plain file name that no
+// running instance has.
+func (p *Provider) Create(_ context.Context, pool *models.Pool, instanceIDs []string) map[string]error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("start instance %s: the provider is shutting down", instanceID)
+	failed := map[string]error{}
+	for _, id := range instanceIDs {
+		if err := p.create(pool, id); err != nil {
+			failed[id] = fmt.Errorf("create instance %q: %w", id, err)
+		}
 	}
-	if p.instances[instanceID] != nil {
-		return fmt.Errorf("start instance %s: it runs already", instanceID)
+	return failed
+}
+
+// create boots one instance. The caller holds mu.
+func (p *Provider) create(pool *models.Pool, instanceID string) error {
+	switch {
+	case p.closed:
+		return fleet.ErrProviderGone
+	case instanceID == "" || instanceID != filepath.Base(instanceID):
+		return fmt.Errorf("%w: its id must be a plain file name", fleet.ErrInvalidInstance)
+	case p.instances[instanceID] != nil:
+		return fmt.Errorf("%w: another one with this id is running", fleet.ErrInvalidInstance)
 	}
 	i, err := p.boot(pool, instanceID)
 	if err != nil {
-		return fmt.Errorf("start instance %s: %w", instanceID, err)
+		return err
 	}
 	p.instances[instanceID] = i
 	p.config.Started(instanceID, i.child.Pid())
@@ -122,7 +132,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return nil, err
 	}
-	// the key is not for ps to show
+	// The key is passed in the environment: ps shows arguments to every user.
 	env := append(os.Environ(), "REELAY_ENDPOINT="+p.config.Endpoint, "REELAY_API_KEY="+p.config.Key)
 	if p.config.CAFile != "" {
 		env = append(env, "REELAY_CA_FILE="+p.config.CAFile)
@@ -159,20 +169,21 @@ func (p *Provider) arguments(pool *models.Pool, instanceID string) []string {
 	}
 }
 
-// watch tells of the instance's end.
+// watch waits until the instance ends, then cleans up and reports it.
 func (p *Provider) watch(instanceID string, i *instance) {
 	<-i.child.Done()
 	p.mu.Lock()
 	delete(p.instances, instanceID)
 	if i.reclaimed {
-		p.reclaimed.add(instanceID)
+		p.reclaimed = append(p.reclaimed, instanceID)
+		p.reclaimed = p.reclaimed[max(0, len(p.reclaimed)-keepReclaimed):]
 	}
 	p.pruneLogs()
 	for _, notice := range i.notices {
 		notice.Stop()
 	}
 	p.mu.Unlock()
-	// a released handle refuses signals, and that is all it can do
+	// A released handle refuses signals. There is nothing else to handle.
 	_ = i.process.Release()
 	var err error
 	if i.child.ExitCode() != 0 {
@@ -181,23 +192,28 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	p.config.Exited(instanceID, err)
 }
 
-// Instances lists the ids of those that run now.
-func (p *Provider) Instances(context.Context) ([]string, error) {
+// List implements [fleet.Provider]: it returns the instances that run, and the
+// newest 1,000 that were preempted or killed through the provider and have ended.
+func (p *Provider) List(context.Context) ([]fleet.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, jobs.ErrProviderGone
+		return nil, fleet.ErrProviderGone
 	}
-	ids := make([]string, 0, len(p.instances))
-	for id := range p.instances {
-		ids = append(ids, id)
+	var all []fleet.Instance
+	for id, i := range p.instances {
+		all = append(all, fleet.Instance{ID: id, Reclaimed: i.reclaimed})
 	}
-	slices.Sort(ids)
-	return ids, nil
+	for _, id := range p.reclaimed {
+		if p.instances[id] == nil {
+			all = append(all, fleet.Instance{ID: id, Ended: true, Reclaimed: true})
+		}
+	}
+	slices.SortFunc(all, func(a, b fleet.Instance) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
 }
 
-// Preempt gives the instance notice and returns; when the notice is over, what
-// is left of it is killed. It returns ErrNoInstance if it does not run.
+// Preempt implements [fleet.Provider]: the notice is a SIGTERM.
 func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Duration) error {
 	i, err := p.reclaim(instanceID)
 	if err != nil {
@@ -208,13 +224,13 @@ func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Dur
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// after the end there is nothing to kill, and Kill does nothing
+	// If the instance has ended by then, Kill does nothing.
 	i.notices = append(i.notices, time.AfterFunc(notice, i.child.Kill))
 	return nil
 }
 
-// Kill ends the instance and all that it started, now. It returns ErrNoInstance
-// if it does not run.
+// Kill implements [fleet.Provider]: it also ends every process that the instance
+// started.
 func (p *Provider) Kill(_ context.Context, instanceID string) error {
 	i, err := p.reclaim(instanceID)
 	if err != nil {
@@ -224,39 +240,14 @@ func (p *Provider) Kill(_ context.Context, instanceID string) error {
 	return nil
 }
 
-// Reclaimed tells whether the instance was preempted or killed through the
-// provider, also after it has ended. Of those that ended it knows the newest
-// 1,000; of any other it says no.
-func (p *Provider) Reclaimed(_ context.Context, instanceID string) (bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := p.instances[instanceID]; i != nil {
-		return i.reclaimed, nil
-	}
-	return p.reclaimed.has(instanceID), nil
-}
-
-// reclaim finds an instance and notes that it is taken away.
+// reclaim finds an instance and marks it as taken away by the provider.
 func (p *Provider) reclaim(instanceID string) (*instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[instanceID]
 	if i == nil {
-		return nil, ErrNoInstance
+		return nil, fleet.ErrNoInstance
 	}
 	i.reclaimed = true
 	return i, nil
 }
-
-// ring holds the newest ids that were added to it.
-type ring struct {
-	ids  [1000]string
-	next int
-}
-
-func (r *ring) add(id string) {
-	r.ids[r.next] = id
-	r.next = (r.next + 1) % len(r.ids)
-}
-
-func (r *ring) has(id string) bool { return id != "" && slices.Contains(r.ids[:], id) }

@@ -20,11 +20,11 @@ import (
 
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 
-var _ jobs.Provider = (*local.Provider)(nil)
+var _ fleet.Provider = (*local.Provider)(nil)
 
 // TestMain lets this binary be the agents that the provider runs.
 func TestMain(m *testing.M) {
@@ -84,18 +84,29 @@ func setup(t *testing.T, manners string) fixture {
 		Exited:  func(id string, err error) { f.exits <- exit{id, err} },
 	})
 	t.Cleanup(func() {
-		ids, _ := f.Instances(t.Context())
-		for _, id := range ids {
+		for _, id := range running(f) {
 			_ = f.Kill(t.Context(), id)
 		}
 	})
 	return f
 }
 
-// boot starts an instance and returns the id of its child process once it is there.
+// running returns the ids of the instances that run; none after the provider's end.
+func running(p fleet.Provider) []string {
+	all, _ := p.List(context.Background())
+	ids := []string{}
+	for _, i := range all {
+		if !i.Ended {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+// boot creates an instance and returns the id of its child process once it is there.
 func (f fixture) boot(t *testing.T, id string) int {
 	t.Helper()
-	require.NoError(t, f.Start(t.Context(), pool, id))
+	require.Empty(t, f.Create(t.Context(), pool, []string{id}))
 	return f.childOf(t, id)
 }
 
@@ -128,7 +139,7 @@ func requireGone(t *testing.T, pid int) {
 	})
 }
 
-func TestStart(t *testing.T) {
+func TestCreate(t *testing.T) {
 	t.Parallel()
 
 	t.Run("RunsAnAgentOfThePool", func(t *testing.T) {
@@ -140,21 +151,25 @@ func TestStart(t *testing.T) {
 		require.Contains(t, f.log("one"), "--provider local --instance-id one --pool pol_1 --region local --gpu-type none --capacity-class SPOT --models testcard,other")
 		require.Contains(t, f.log("one"), "endpoint http://here key rl_secret")
 		require.NotContains(t, strings.Split(f.log("one"), "endpoint")[0], "rl_secret", "the key must not be an argument")
-		ids, err := f.Instances(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []string{"one"}, ids)
+		require.Equal(t, []string{"one"}, running(f))
 	})
 
-	t.Run("RefusesATakenOrStrangeID", func(t *testing.T) {
+	t.Run("RefusesTakenAndInvalidIDsOnly", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		f.boot(t, "one")
 
-		require.ErrorContains(t, f.Start(t.Context(), pool, "one"), "runs already")
-		require.ErrorContains(t, f.Start(t.Context(), pool, "../one"), "plain name")
+		failed := f.Create(t.Context(), pool, []string{"one", "../one", "two"})
+
+		require.Len(t, failed, 2)
+		require.ErrorIs(t, failed["one"], fleet.ErrInvalidInstance)
+		require.ErrorContains(t, failed["one"], "another one with this id is running")
+		require.ErrorIs(t, failed["../one"], fleet.ErrInvalidInstance)
+		require.ErrorContains(t, failed["../one"], "plain file name")
+		require.Equal(t, []string{"one", "two"}, running(f))
 	})
 
-	t.Run("TellsOfAnAgentThatFails", func(t *testing.T) {
+	t.Run("ReportsAnAgentThatFails", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "broken")
 		f.boot(t, "one")
@@ -164,9 +179,7 @@ func TestStart(t *testing.T) {
 		got := <-f.exits
 		require.Equal(t, "one", got.id)
 		require.ErrorContains(t, got.err, "exit status 3")
-		ids, err := f.Instances(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, ids)
+		require.Empty(t, running(f))
 	})
 }
 
@@ -201,8 +214,8 @@ func TestPreempt(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 
-		require.ErrorIs(t, f.Preempt(t.Context(), "none", time.Second), local.ErrNoInstance)
-		require.ErrorIs(t, f.Kill(t.Context(), "none"), local.ErrNoInstance)
+		require.ErrorIs(t, f.Preempt(t.Context(), "none", time.Second), fleet.ErrNoInstance)
+		require.ErrorIs(t, f.Kill(t.Context(), "none"), fleet.ErrNoInstance)
 	})
 }
 
@@ -221,19 +234,14 @@ func TestKill(t *testing.T) {
 	})
 }
 
-func TestReclaimed(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KnowsWhatWasTakenAwayFromWhatCrashed", func(t *testing.T) {
+	t.Run("DistinguishesReclaimedFromCrashedInstances", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		for _, id := range []string{"preempted", "killed", "crashed", "running"} {
 			f.boot(t, id)
-		}
-		reclaimed := func(id string) bool {
-			is, err := f.Reclaimed(t.Context(), id)
-			require.NoError(t, err)
-			return is
 		}
 
 		require.NoError(t, f.Preempt(t.Context(), "preempted", time.Minute))
@@ -243,11 +251,13 @@ func TestReclaimed(t *testing.T) {
 			<-f.exits
 		}
 
-		require.True(t, reclaimed("preempted"))
-		require.True(t, reclaimed("killed"))
-		require.False(t, reclaimed("crashed"))
-		require.False(t, reclaimed("running"))
-		require.False(t, reclaimed("unknown"))
+		all, err := f.List(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []fleet.Instance{
+			{ID: "killed", Ended: true, Reclaimed: true},
+			{ID: "preempted", Ended: true, Reclaimed: true},
+			{ID: "running"},
+		}, all)
 	})
 }
 
@@ -272,42 +282,50 @@ func TestClient(t *testing.T) {
 		f := setup(t, "polite")
 		c := dial(t, f)
 
-		require.NoError(t, c.Start(t.Context(), pool, "one"))
-		require.ErrorContains(t, c.Start(t.Context(), pool, "one"), "runs already")
-		ids, err := c.Instances(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []string{"one"}, ids)
+		require.Empty(t, c.Create(t.Context(), pool, []string{"one"}))
+		require.Equal(t, []string{"one"}, running(c))
 		f.childOf(t, "one")
 		require.NoError(t, c.Preempt(t.Context(), "one", time.Minute))
 
 		require.Equal(t, "one", (<-f.exits).id)
-		reclaimed, err := c.Reclaimed(t.Context(), "one")
+		all, err := c.List(t.Context())
 		require.NoError(t, err)
-		require.True(t, reclaimed)
+		require.Equal(t, []fleet.Instance{{ID: "one", Ended: true, Reclaimed: true}}, all)
 		require.Contains(t, f.log("one"), "--gpu-type none --capacity-class SPOT --models testcard,other")
 	})
 
-	t.Run("TellsTheErrorsApart", func(t *testing.T) {
+	t.Run("KeepsTheClassOfErrors", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		c := dial(t, f)
 		over, end := context.WithCancel(t.Context())
 
-		require.ErrorIs(t, c.Kill(t.Context(), "none"), local.ErrNoInstance)
-		require.ErrorIs(t, c.Preempt(t.Context(), "none", time.Second), local.ErrNoInstance)
+		f.boot(t, "one")
+		failed := c.Create(t.Context(), pool, []string{"one", "two"})
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, failed["one"], fleet.ErrInvalidInstance)
+		require.ErrorContains(t, failed["one"], "another one with this id is running")
+		require.ErrorIs(t, c.Kill(t.Context(), "none"), fleet.ErrNoInstance)
+		require.ErrorIs(t, c.Preempt(t.Context(), "none", time.Second), fleet.ErrNoInstance)
 		end()
 		require.NoError(t, f.Run(over))
-		_, err := c.Instances(t.Context())
+		_, err := c.List(t.Context())
 
-		require.ErrorIs(t, err, jobs.ErrProviderGone)
+		require.ErrorIs(t, err, fleet.ErrProviderGone)
+		require.ErrorIs(t, c.Create(t.Context(), pool, []string{"three"})["three"], fleet.ErrProviderGone)
 	})
 
-	t.Run("SaysThatNobodyIsThere", func(t *testing.T) {
+	t.Run("ReportsAnUnreachableProvider", func(t *testing.T) {
 		t.Parallel()
 
-		_, err := local.Dial(filepath.Join(t.TempDir(), "socket")).Instances(t.Context())
+		c := local.Dial(filepath.Join(t.TempDir(), "socket"))
+
+		_, err := c.List(t.Context())
+		failed := c.Create(t.Context(), pool, []string{"one", "two"})
 
 		require.ErrorContains(t, err, "reach the local provider")
+		require.Len(t, failed, 2)
+		require.ErrorContains(t, failed["two"], "reach the local provider")
 	})
 }
 
@@ -360,7 +378,7 @@ func TestRun(t *testing.T) {
 		for _, child := range children {
 			requireGone(t, child)
 		}
-		require.ErrorContains(t, polite.Start(t.Context(), pool, "four"), "shutting down")
+		require.ErrorIs(t, polite.Create(t.Context(), pool, []string{"four"})["four"], fleet.ErrProviderGone)
 		left := slices.Sorted(func(yield func(string) bool) {
 			yield((<-polite.exits).id)
 			yield((<-polite.exits).id)

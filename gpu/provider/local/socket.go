@@ -11,34 +11,62 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 
-// call is what a [Client] asks of the provider: a POST to the verb's path.
+// call is the body of a request: a POST to the path of the verb.
 type call struct {
-	Pool       *models.Pool  `json:",omitempty"`
-	InstanceID string        `json:",omitempty"`
-	Notice     time.Duration `json:",omitempty"`
+	Pool        *models.Pool  `json:",omitempty"`
+	InstanceIDs []string      `json:",omitempty"`
+	InstanceID  string        `json:",omitempty"`
+	Notice      time.Duration `json:",omitempty"`
 }
 
-// answer is what became of it.
+// answer is the body of the response.
 type answer struct {
-	Instances []string `json:",omitempty"`
-	Reclaimed bool     `json:",omitempty"`
-	Error     string   `json:",omitempty"`
-	Means     string   `json:",omitempty"` // the sentinel that the error is, by its name below
+	Instances []fleet.Instance    `json:",omitempty"`
+	Failed    map[string]*failure `json:",omitempty"` // by instance id
+	Failure   *failure            `json:",omitempty"` // of the whole call
 }
 
-// sentinels are the errors that callers tell apart.
-var sentinels = map[string]error{"gone": jobs.ErrProviderGone, "none": ErrNoInstance}
+// failure carries an error to another process: its text, and the name of its
+// class if it has one.
+type failure struct {
+	Text  string
+	Class string `json:",omitempty"`
+}
 
-// maxMessage bounds what one side reads of the other: a call, or the ids of all
-// instances.
+// classes are the errors that callers tell apart.
+var classes = map[string]error{
+	"no capacity": fleet.ErrNoCapacity,
+	"quota":       fleet.ErrQuota,
+	"invalid":     fleet.ErrInvalidInstance,
+	"none":        fleet.ErrNoInstance,
+	"gone":        fleet.ErrProviderGone,
+}
+
+func failureOf(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	f := &failure{Text: err.Error()}
+	for name, class := range classes {
+		if errors.Is(err, class) {
+			f.Class = name
+		}
+	}
+	return f
+}
+
+func (f *failure) Error() string { return f.Text }
+func (f *failure) Unwrap() error { return classes[f.Class] }
+
+// maxMessage bounds a request and a response, in bytes.
 const maxMessage = 1 << 20
 
-// Serve lets the [Client]s of other processes use the provider, until the
-// listener is closed. Whoever reaches the listener may do everything.
+// Serve lets the [Client]s of other processes use the provider until the listener
+// is closed. It does not authenticate: the listener must be private.
 func Serve(listener net.Listener, provider *Provider) error {
 	server := &http.Server{ReadHeaderTimeout: callTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in call
@@ -47,15 +75,8 @@ func Serve(listener net.Listener, provider *Provider) error {
 		if err == nil {
 			err = provider.answer(r.Context(), r.URL.Path, in, &out)
 		}
-		if err != nil {
-			out.Error = err.Error()
-		}
-		for name, sentinel := range sentinels {
-			if errors.Is(err, sentinel) {
-				out.Means = name
-			}
-		}
-		_ = json.NewEncoder(w).Encode(out) // a caller that is gone asks again
+		out.Failure = failureOf(err)
+		_ = json.NewEncoder(w).Encode(out) // a caller that went away calls again
 	})}
 	if err := server.Serve(listener); !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve the local provider: %w", err)
@@ -65,35 +86,36 @@ func Serve(listener net.Listener, provider *Provider) error {
 
 func (p *Provider) answer(ctx context.Context, path string, in call, out *answer) (err error) {
 	switch path {
-	case "/start":
+	case "/create":
 		if in.Pool == nil {
-			return errors.New("start takes a pool")
+			return errors.New("create requires a pool")
 		}
-		return p.Start(ctx, in.Pool, in.InstanceID)
-	case "/instances":
-		out.Instances, err = p.Instances(ctx)
+		out.Failed = map[string]*failure{}
+		for id, err := range p.Create(ctx, in.Pool, in.InstanceIDs) {
+			out.Failed[id] = failureOf(err)
+		}
+		return nil
+	case "/list":
+		out.Instances, err = p.List(ctx)
 		return err
 	case "/preempt":
 		return p.Preempt(ctx, in.InstanceID, in.Notice)
 	case "/kill":
 		return p.Kill(ctx, in.InstanceID)
-	case "/reclaimed":
-		out.Reclaimed, err = p.Reclaimed(ctx, in.InstanceID)
-		return err
 	}
-	return fmt.Errorf("the local provider cannot %q", path)
+	return fmt.Errorf("the local provider has no call %q", path)
 }
 
-// callTimeout bounds one call: an instance starts, or ends, in less.
+// callTimeout bounds one call. Starting or ending an instance takes much less.
 const callTimeout = 10 * time.Second
 
-// Client is the Provider of another process on this machine.
+// Client calls the [Provider] of another process on this machine.
 type Client struct{ http *http.Client }
 
-var _ jobs.Provider = (*Client)(nil)
+var _ fleet.Provider = (*Client)(nil)
 
 // Dial returns a client of the Provider that is served on the Unix socket at
-// path. It connects at each call, so that the provider may be away now.
+// path. It connects for each call, so the provider need not run yet.
 func Dial(path string) *Client {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -104,34 +126,36 @@ func Dial(path string) *Client {
 	return &Client{&http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Start implements jobs.Provider.
-func (c *Client) Start(ctx context.Context, pool *models.Pool, instanceID string) error {
-	_, err := c.call(ctx, "start", call{Pool: pool, InstanceID: instanceID})
-	return err
+// Create implements [fleet.Provider].
+func (c *Client) Create(ctx context.Context, pool *models.Pool, instanceIDs []string) map[string]error {
+	out, err := c.call(ctx, "create", call{Pool: pool, InstanceIDs: instanceIDs})
+	failed := map[string]error{}
+	for _, id := range instanceIDs {
+		if err != nil {
+			failed[id] = err
+		} else if f := out.Failed[id]; f != nil {
+			failed[id] = f
+		}
+	}
+	return failed
 }
 
-// Instances implements jobs.Provider.
-func (c *Client) Instances(ctx context.Context) ([]string, error) {
-	out, err := c.call(ctx, "instances", call{})
+// List implements [fleet.Provider].
+func (c *Client) List(ctx context.Context) ([]fleet.Instance, error) {
+	out, err := c.call(ctx, "list", call{})
 	return out.Instances, err
 }
 
-// Preempt implements jobs.Provider.
+// Preempt implements [fleet.Provider].
 func (c *Client) Preempt(ctx context.Context, instanceID string, notice time.Duration) error {
 	_, err := c.call(ctx, "preempt", call{InstanceID: instanceID, Notice: notice})
 	return err
 }
 
-// Kill implements jobs.Provider.
+// Kill implements [fleet.Provider].
 func (c *Client) Kill(ctx context.Context, instanceID string) error {
 	_, err := c.call(ctx, "kill", call{InstanceID: instanceID})
 	return err
-}
-
-// Reclaimed implements jobs.Provider.
-func (c *Client) Reclaimed(ctx context.Context, instanceID string) (bool, error) {
-	out, err := c.call(ctx, "reclaimed", call{InstanceID: instanceID})
-	return out.Reclaimed, err
 }
 
 func (c *Client) call(ctx context.Context, verb string, in call) (out answer, err error) {
@@ -151,18 +175,8 @@ func (c *Client) call(ctx context.Context, verb string, in call) (out answer, er
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxMessage)).Decode(&out); err != nil {
 		return out, fmt.Errorf("read the local provider's answer: %w", err)
 	}
-	if out.Error != "" {
-		return out, &remoteError{out.Error, sentinels[out.Means]}
+	if out.Failure != nil {
+		return out, out.Failure
 	}
 	return out, nil
 }
-
-// remoteError is the provider's error in another process: its text, and the
-// sentinel that it is.
-type remoteError struct {
-	text  string
-	means error
-}
-
-func (e *remoteError) Error() string { return e.text }
-func (e *remoteError) Unwrap() error { return e.means }

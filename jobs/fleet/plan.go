@@ -1,0 +1,248 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+)
+
+// snapshot is everything that the scaler decides from, read in one transaction.
+type snapshot struct {
+	now    time.Time
+	pools  []poolState
+	queues []models.QueueDemand
+	times  estimate.RenderTimes
+}
+
+// poolState is a pool and its workers that have not ended.
+type poolState struct {
+	pool    *models.Pool
+	workers []*models.Worker
+}
+
+// Demand is what the scaler sizes one pool by: its workers, and its share of the
+// waiting jobs.
+type Demand struct {
+	Min     int          `json:"min"`
+	Max     int          `json:"max"`
+	Booting int          `json:"booting"`
+	Idle    int          `json:"idle"`
+	Busy    int          `json:"busy"`
+	Queues  []LaneDemand `json:"queues"`
+}
+
+// LaneDemand is how many jobs wait in one lane, and for how many seconds they keep
+// workers of the pool busy.
+type LaneDemand struct {
+	Lane       models.Tier `json:"lane"`
+	Depth      int         `json:"depth"`
+	GPUSeconds float64     `json:"gpuSeconds"`
+}
+
+// decision is what the scaler wants of one pool, and why.
+type decision struct {
+	pool    *models.Pool
+	demand  Demand
+	workers int // wanted
+	reason  string
+	drain   []models.WorkerID // idle workers to drain, longest idle first
+}
+
+// have is how many workers the pool has that are not draining.
+func (d *decision) have() int { return d.demand.Booting + d.demand.Idle + d.demand.Busy }
+
+// create is how many workers to boot.
+func (d *decision) create() int { return max(0, d.workers-d.have()) }
+
+// plan decides for every pool. Each waiting job counts for one pool only, also if
+// several pools can run it.
+func plan(s snapshot) []*decision {
+	shares := share(s)
+	var all []*decision
+	for i, p := range s.pools {
+		d := &decision{pool: p.pool, demand: shares[i].demand()}
+		d.size()
+		d.drain = longIdle(p, s.now, d.have()-d.workers)
+		all = append(all, d)
+	}
+	return all
+}
+
+// size wants the busy workers and those that start the waiting jobs within the
+// wait targets of their lanes, within the limits of the pool.
+func (d *decision) size() {
+	in := d.demand
+	need, waiting := in.Busy, 0
+	for _, q := range in.Queues {
+		waiting += q.Depth
+		need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
+	}
+	d.workers = min(max(need, in.Min), in.Max)
+	d.reason = fmt.Sprintf("%s and %d busy need %d workers", countJobs(waiting), in.Busy, need)
+	switch {
+	case need > in.Max:
+		d.reason += fmt.Sprintf("; the pool may have %d.", in.Max)
+	case need < in.Min:
+		d.reason += fmt.Sprintf("; the pool keeps %d.", in.Min)
+	default:
+		d.reason += "."
+	}
+}
+
+func countJobs(n int) string {
+	if n == 1 {
+		return "1 waiting job"
+	}
+	return fmt.Sprintf("%d waiting jobs", n)
+}
+
+// workersFor is how many workers start a lane's jobs within its wait target.
+func workersFor(lane models.Tier, depth, gpuSeconds float64) int {
+	if depth <= 0 {
+		return 0
+	}
+	switch target := jobs.Policies[lane].WaitTarget; target {
+	case 0:
+		return int(math.Ceil(depth))
+	case jobs.NoTarget:
+		return 1
+	default:
+		return int(math.Ceil(min(depth, gpuSeconds/target.Seconds())))
+	}
+}
+
+// longIdle returns up to n workers that have been idle for as long as the pool
+// says, longest idle first.
+func longIdle(p poolState, now time.Time, n int) []models.WorkerID {
+	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
+		return w.Status != models.WorkerIdle || now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
+	})
+	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
+	var ids []models.WorkerID
+	for _, w := range idle[:min(max(n, 0), len(idle))] {
+		ids = append(ids, w.ID)
+	}
+	return ids
+}
+
+// poolShare is what one pool takes of the waiting jobs.
+type poolShare struct {
+	pool                *models.Pool
+	booting, idle, busy int
+	lanes               map[models.Tier]*laneShare
+}
+
+type laneShare struct{ depth, gpuSeconds float64 }
+
+// share gives the jobs of each queue to the pools that can run them: lane by lane,
+// first to workers that are there, then to workers that a pool may still boot, in
+// the order of the pools. Of a lane, the queues that the fewest pools can run come
+// first. Jobs that no pool has room for count for the first pool that can run them,
+// so that its reason shows them.
+func share(s snapshot) []*poolShare {
+	var shares []*poolShare
+	for _, p := range s.pools {
+		shares = append(shares, newPoolShare(p))
+	}
+	able := func(q models.QueueDemand) []*poolShare {
+		return slices.DeleteFunc(slices.Clone(shares), func(p *poolShare) bool { return !slices.Contains(p.pool.Models, q.Model) })
+	}
+	queues := slices.Clone(s.queues)
+	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(models.Tiers, a.Lane), slices.Index(models.Tiers, b.Lane)),
+			cmp.Compare(len(able(a)), len(able(b))))
+	})
+	for _, q := range queues {
+		if pools := able(q); len(pools) > 0 && q.Depth > 0 {
+			divide(q, pools, s.times)
+		}
+	}
+	return shares
+}
+
+// divide gives the jobs of one queue to the pools that can run them.
+func divide(q models.QueueDemand, pools []*poolShare, times estimate.RenderTimes) {
+	left, perJob := q.Depth, q.GPUSeconds/q.Depth
+	give := func(p *poolShare, n float64) {
+		p.add(q.Lane, n, n*perJob*times.Ratio(q.Kind, p.pool.GPUType))
+		left -= n
+	}
+	for _, limit := range []func(*poolShare) int{(*poolShare).present, (*poolShare).most} {
+		for _, p := range pools {
+			give(p, min(left, p.fits(q.Lane, left, perJob*times.Ratio(q.Kind, p.pool.GPUType), limit(p))))
+		}
+	}
+	give(pools[0], left)
+}
+
+func newPoolShare(p poolState) *poolShare {
+	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
+	for _, lane := range models.Tiers {
+		s.lanes[lane] = &laneShare{}
+	}
+	for _, w := range p.workers {
+		switch w.Status {
+		case models.WorkerBooting:
+			s.booting++
+		case models.WorkerIdle:
+			s.idle++
+		case models.WorkerBusy:
+			s.busy++
+		}
+	}
+	return s
+}
+
+// present is how many workers the pool has, or keeps in any case.
+func (p *poolShare) present() int {
+	return min(max(p.booting+p.idle+p.busy, p.pool.MinWorkers), p.most())
+}
+
+// most is how many workers the pool may have.
+func (p *poolShare) most() int { return p.pool.MaxWorkers }
+
+// fits is how many of depth more jobs of a lane, of so many seconds each, up to
+// limit workers of the pool start within the lane's wait target.
+func (p *poolShare) fits(lane models.Tier, depth, seconds float64, limit int) float64 {
+	room := limit - p.busy
+	for other, l := range p.lanes {
+		if other != lane {
+			room -= workersFor(other, l.depth, l.gpuSeconds)
+		}
+	}
+	if room <= 0 {
+		return 0
+	}
+	taken := p.lanes[lane]
+	each := float64(room) - taken.depth // a worker for each job is always enough
+	switch target := jobs.Policies[lane].WaitTarget; {
+	case target == jobs.NoTarget, target > 0 && seconds <= 0:
+		return depth
+	case target > 0:
+		each = max(each, math.Floor((float64(room)*target.Seconds()-taken.gpuSeconds)/seconds))
+	}
+	return max(0, each)
+}
+
+func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
+	p.lanes[lane].depth += depth
+	p.lanes[lane].gpuSeconds += gpuSeconds
+}
+
+// demand is the pool's share, with the number of jobs rounded.
+func (p *poolShare) demand() Demand {
+	d := Demand{Min: p.pool.MinWorkers, Max: p.pool.MaxWorkers, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
+	for _, lane := range models.Tiers {
+		if l := p.lanes[lane]; l.depth > 0 {
+			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})
+		}
+	}
+	return d
+}
