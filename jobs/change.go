@@ -182,16 +182,9 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes)
 				return fmt.Errorf("write the dead letter: %w", err)
 			}
 		}
-		if c.enters() {
-			ready, err := enterLane(ctx, tx, c.job)
-			if err != nil {
-				return err
-			}
-			c.ready = ready
-		}
-		if err := enterLanes(ctx, tx, c.job.AccountID, c.others); err != nil {
-			return err
-		}
+	}
+	if err := enterLanes(ctx, tx, changes); err != nil {
+		return err
 	}
 	return announceAll(ctx, tx, changes)
 }
@@ -295,18 +288,6 @@ func Standing(id models.AccountID, counted models.Counted) *models.Standing {
 		return nil
 	}
 	return &models.Standing{AccountID: id, Version: counted.Version, Capped: counted.Capped}
-}
-
-// enterLane counts a job that is queued from now on, and tells the outbox.
-func enterLane(ctx context.Context, tx bun.Tx, job *models.Job) (*ReadyJob, error) {
-	at, err := models.EnterLane(ctx, tx, job.AccountID, job.Line(), 1, job.CurrentOrder())
-	if err != nil {
-		return nil, fmt.Errorf("enter the lane: %w", err)
-	}
-	if err := models.InsertOutbox(ctx, tx, readyMessages([]*models.Job{job})...); err != nil {
-		return nil, fmt.Errorf("write the outbox: %w", err)
-	}
-	return readyJob(job, at), nil
 }
 
 // maxReady bounds the jobs of one message.

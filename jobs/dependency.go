@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -88,32 +89,51 @@ func (c *Change) writeOthers(ctx context.Context) error {
 	return nil
 }
 
-// enterLanes is enterLane for those of an account's jobs that are queued from now
-// on.
-func enterLanes(ctx context.Context, tx bun.Tx, account models.AccountID, changes []*Change) error {
+// place is an account's place in a line.
+type place struct {
+	account models.AccountID
+	line    models.Line
+}
+
+// before orders places as transactions lock them: by account, and from the lowest lane
+// up, which is the way promoted jobs go.
+func (p place) before(other place) int {
+	return cmp.Or(
+		cmp.Compare(p.account, other.account),
+		cmp.Compare(slices.Index(models.Tiers, other.line.Lane), slices.Index(models.Tiers, p.line.Lane)),
+		cmp.Compare(lo.Ternary(p.line.Promoted, 1, 0), lo.Ternary(other.line.Promoted, 1, 0)))
+}
+
+// enterLanes counts the jobs that are queued from now on, by these changes and those
+// that they caused, and writes the outbox's messages of them.
+func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var ready []*models.Job
-	lines := map[models.Line][]*Change{}
+	places := map[place][]*Change{}
 	for _, c := range changes {
-		if c.job.Status == models.JobQueued {
-			lines[c.job.Line()] = append(lines[c.job.Line()], c)
-			ready = append(ready, c.job)
+		for _, one := range append([]*Change{c}, c.others...) {
+			if one.enters() {
+				at := place{one.job.AccountID, one.job.Line()}
+				places[at] = append(places[at], one)
+				ready = append(ready, one.job)
+			}
 		}
 	}
-	if err := inBatches(readyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
-		return fmt.Errorf("write the outbox: %w", err)
-	}
-	for line, queued := range lines {
+	for _, p := range slices.SortedFunc(maps.Keys(places), place.before) {
+		queued := places[p]
 		first := queued[0].job.CurrentOrder()
 		for _, c := range queued[1:] {
 			first = min(first, c.job.CurrentOrder())
 		}
-		at, err := models.EnterLane(ctx, tx, account, line, len(queued), first)
+		at, err := models.EnterLane(ctx, tx, p.account, p.line, len(queued), first)
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}
 		for _, c := range queued {
 			c.ready = readyJob(c.job, at)
 		}
+	}
+	if err := inBatches(readyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
+		return fmt.Errorf("write the outbox: %w", err)
 	}
 	return nil
 }

@@ -7,74 +7,108 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// Scheduler starts what waits for its time, and ends what it came too late for.
+// Scheduler queues jobs when their time comes, and fails those that nobody started
+// before they expired.
 type Scheduler struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
-// dueBatch bounds one pass: the rest waits for the next.
-const dueBatch = 500
+const (
+	// dueBatch bounds the jobs of one transaction, which holds their accounts.
+	dueBatch = 100
+	// dueLimit bounds the jobs of one pass. The next pass takes the rest.
+	dueLimit = 500
+)
 
 // Due queues every job that waited for nothing but its time, and returns how many
-// there were. Any number of processes may do so at once.
+// there were. Any number of processes may call it at once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {
-	ids, err := models.ListDueJobs(ctx, s.DB, dueBatch)
-	if err != nil {
-		return 0, fmt.Errorf("find due jobs: %w", err)
-	}
-	return s.each(ctx, ids, func(c *Change) error {
-		switch {
-		case c.job.RunAt.After(c.now):
-			return nil
-		case c.job.Status == models.JobBlocked:
-			return c.unblock()
-		case c.job.Status != models.JobScheduled:
-			return nil
+	total := 0
+	for {
+		released, err := s.release(ctx)
+		if err != nil {
+			return total, fmt.Errorf("release due jobs: %w", err)
 		}
-		// A retry keeps its place before the account's other jobs.
-		if err := c.queued(c.job.AttemptNo > 0); err != nil {
+		s.Notifier.After(ctx, released...)
+		total += len(released)
+		if len(released) < dueBatch || total >= dueLimit {
+			return total, nil
+		}
+	}
+}
+
+// release queues a batch of due jobs in one transaction.
+func (s *Scheduler) release(ctx context.Context) (released []*Change, err error) {
+	err = InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		released = nil
+		due, err := models.LockDueJobs(ctx, tx, dueBatch)
+		if err != nil || len(due) == 0 {
 			return err
 		}
-		c.note(models.EventQueued, Payload{"lane": c.job.Lane})
-		return nil
-	})
-}
-
-// Expire fails every job that was to be started by now and was not, and returns
-// how many there were. Any number of processes may do so at once.
-func (s *Scheduler) Expire(ctx context.Context) (int, error) {
-	ids, err := models.ListExpiringJobs(ctx, s.DB, dueBatch)
-	if err != nil {
-		return 0, fmt.Errorf("find jobs that nobody started in time: %w", err)
-	}
-	return s.each(ctx, ids, func(c *Change) error {
-		job := c.job
-		if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
-			return nil
+		// The accounts are locked although their counters stay: a transaction that enters
+		// several lanes of several accounts must hold the accounts.
+		if _, _, err := models.LockAccounts(ctx, tx, accountsOf(due)); err != nil {
+			return fmt.Errorf("lock the accounts: %w", err)
 		}
-		return c.failed(models.FailTimeout, "no worker had started it by "+job.ExpiresAt.UTC().Format(time.RFC3339)+", when it was to expire")
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, job := range due {
+			c := changeAt(tx, now, job)
+			// A retry keeps its place before the account's other jobs.
+			if err := c.queued(job.Status == models.JobScheduled && job.AttemptNo > 0); err != nil {
+				return err
+			}
+			c.note(models.EventQueued, Payload{"lane": job.Lane})
+			released = append(released, c)
+		}
+		return saveAll(ctx, tx, released, models.Writes{})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return released, nil
 }
 
-// each makes one change to each of these waiting jobs, and returns how many did
-// change.
-func (s *Scheduler) each(ctx context.Context, ids []models.JobID, act func(*Change) error) (int, error) {
-	var changed int
+func accountsOf(jobs []*models.Job) []models.AccountID {
+	return lo.Uniq(lo.Map(jobs, func(j *models.Job, _ int) models.AccountID { return j.AccountID }))
+}
+
+// Expire fails every job that no worker started before it expired, and returns how
+// many there were. Each fails in a transaction of its own, together with the jobs that
+// depend on it. Any number of processes may call it at once.
+func (s *Scheduler) Expire(ctx context.Context) (int, error) {
+	ids, err := models.ListExpiringJobs(ctx, s.DB, dueLimit)
+	if err != nil {
+		return 0, fmt.Errorf("find jobs that expired: %w", err)
+	}
+	var expired int
 	var failed []error
 	for _, id := range ids {
-		done, err := changeDueJob(ctx, s.DB, id, act)
+		done, err := changeDueJob(ctx, s.DB, id, func(c *Change) error { return c.expire() })
 		if err != nil {
-			failed = append(failed, fmt.Errorf("job %s: %w", id, err))
+			failed = append(failed, fmt.Errorf("expire job %s: %w", id, err))
 			continue
 		}
 		if done != nil {
-			changed++
+			expired++
 			s.Notifier.After(ctx, done)
 		}
 	}
-	return changed, errors.Join(failed...)
+	return expired, errors.Join(failed...)
+}
+
+// expire fails a job that waits beyond its time, unless a worker has started it.
+func (c *Change) expire() error {
+	job := c.job
+	if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
+		return nil
+	}
+	return c.failed(models.FailTimeout, "no worker had started it by "+job.ExpiresAt.UTC().Format(time.RFC3339)+", when it was to expire")
 }

@@ -336,13 +336,13 @@ func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 	return err
 }
 
-// ListDueJobs returns jobs that wait for nothing but their time, which has come,
-// longest due first.
-func ListDueJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
-	var ids []JobID
-	err := db.NewRaw(`
-		SELECT id FROM jobs
-		WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at <= (SELECT clock_timestamp())
-		ORDER BY run_at LIMIT ?`, limit).Scan(ctx, &ids)
-	return ids, err
+// LockDueJobs locks and returns jobs that wait for nothing but their time, which has
+// come, longest due first. It skips those that other transactions have locked.
+func LockDueJobs(ctx context.Context, tx bun.Tx, limit int) ([]*Job, error) {
+	var found []*Job
+	err := tx.NewSelect().Model(&found).
+		Where("j.status = 'SCHEDULED' OR j.status = 'BLOCKED' AND j.blocked_by = 0").
+		Where("j.run_at <= (SELECT clock_timestamp())").
+		Order("j.run_at").Limit(int64(limit)).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+	return found, err
 }

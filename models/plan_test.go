@@ -110,9 +110,11 @@ func TestHotQueries(t *testing.T) {
 				_, err := models.ListExpiredAttempts(t.Context(), watched, 200)
 				return err
 			}, live},
-			"ListDueJobs": {func() error {
-				_, err := models.ListDueJobs(t.Context(), watched, 500)
-				return err
+			"LockDueJobs": {func() error {
+				return watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+					_, err := models.LockDueJobs(ctx, tx, 100)
+					return err
+				})
 			}, 0},
 			"ListJobs": {func() error {
 				_, err := models.ListJobs(t.Context(), watched, models.JobFilter{AccountID: one}, "", 51)
