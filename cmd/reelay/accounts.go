@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/reelay/reelay/client"
@@ -13,7 +14,7 @@ import (
 func accountsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accounts",
-		Short: "List, make and change accounts (for operators)",
+		Short: "List, create and change accounts (for operators)",
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -41,7 +42,7 @@ func accountRow(a client.Account) []string {
 	return []string{a.Id, a.Name, string(a.Tier), fmt.Sprint(a.MaxQueued), fmt.Sprint(a.MaxRunning), fmt.Sprint(a.SubmitsPerMinute)}
 }
 
-// accountFlags are what an account can be given.
+// accountFlags are the properties of an account that can be set.
 type accountFlags struct {
 	name, tier                     string
 	queued, running, submitsPerMin int
@@ -49,14 +50,14 @@ type accountFlags struct {
 
 func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&a.name, "name", "", "what it is called")
-	f.StringVar(&a.tier, "tier", "", "enterprise, pro, free or batch; critical is the operators' own")
+	f.StringVar(&a.name, "name", "", "name of the account")
+	f.StringVar(&a.tier, "tier", "", "enterprise, pro, free or batch; critical is reserved for operators")
 	f.IntVar(&a.queued, "max-queued", 0, "how many of its jobs may wait (default: the tier's)")
 	f.IntVar(&a.running, "max-running", 0, "how many of its jobs may run at once (default: the tier's)")
 	f.IntVar(&a.submitsPerMin, "submits-per-minute", 0, "how many jobs it may submit in a minute (default: the tier's)")
 }
 
-// input is what was given of the flags.
+// input returns the flags that were given.
 func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err error) {
 	f := cmd.Flags()
 	if f.Changed("name") {
@@ -81,63 +82,59 @@ func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err er
 }
 
 func accountsCreateCommand() *cobra.Command {
-	t := target{admin: true}
 	var flags accountFlags
-	var asJSON, force bool
+	var in client.AccountInput
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make an account (for admins)",
-		Long: "Makes an account. Names may repeat, but a second account of one name is mostly a command that was sent\n" +
-			"twice: it takes --force.",
+		Short: "Create an account (for admins)",
+		Long: "Creates an account. Two accounts can have the same name, but a second one is usually a command sent twice:\n" +
+			"it needs --force.",
 		Example: "  reelay accounts create --name acme --tier pro",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := flags.input(cmd)
-			if err == nil && (in.Name == nil || in.Tier == nil) {
-				err = errors.New("--name and --tier are needed")
-			}
-			if err != nil {
-				return &usageError{cmd, err}
-			}
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			if !force {
-				if err := isNew(cmd.Context(), c, *in.Name); err != nil {
-					return err
-				}
-			}
-			account, err := c.CreateAccount(cmd.Context(), in)
-			return printAccount(cmd, account, err, asJSON)
-		},
 	}
-	t.addFlags(cmd)
 	flags.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	cmd.Flags().BoolVar(&force, "force", false, "make it though there is one of that name")
-	return cmd
+	cmd.Flags().BoolVar(&force, "force", false, "create the account even if its name is taken")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		in, err = flags.input(cmd)
+		if err == nil && (in.Name == nil || in.Tier == nil) {
+			err = errors.New("--name and --tier are required")
+		}
+		if err != nil {
+			return &usageError{cmd, err}
+		}
+		return nil
+	}
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		if !force {
+			if err := isNew(ctx, c, *in.Name); err != nil {
+				return nil, nil, err
+			}
+		}
+		account, err := c.CreateAccount(ctx, in)
+		return account, accountTable(account), err
+	})
 }
 
-// isNew refuses the name of an account that is there.
+// isNew returns an error if an account with this name exists.
 func isNew(ctx context.Context, c *client.Client, name string) error {
 	ids, err := accountsNamed(ctx, c, name)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return fmt.Errorf("there is an account of the name %q already: %s. Change it with `reelay accounts update`, or make another of that name with --force",
+	return fmt.Errorf("an account with the name %q exists: %s. Change it with `reelay accounts update`, or create another with --force",
 		name, strings.Join(ids, ", "))
 }
 
 func accountsUpdateCommand() *cobra.Command {
-	t := target{operator: true}
 	var flags accountFlags
-	var asJSON bool
+	var in client.AccountInput
 	cmd := &cobra.Command{
 		Use:   "update ACCOUNT",
-		Short: "Change an account, which is named by its name or id",
-		Long: "Changes what is given. With a new tier go its limits, but for those that are given or were not the old\n" +
-			"tier's. Jobs that were accepted keep their tier.",
+		Short: "Change an account, given by its name or id",
+		Long: "Changes what is given. A new tier also brings its limits, except those that are given or that differed from\n" +
+			"the old tier's. Jobs that were already accepted keep their tier.",
 		Example: "  reelay accounts update acme --tier enterprise --max-running 50",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -145,43 +142,35 @@ func accountsUpdateCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := flags.input(cmd)
-			if err == nil && in == (client.AccountInput{}) {
-				err = errors.New("there is nothing to change: give --name, --tier or a limit")
-			}
-			if err != nil {
-				return &usageError{cmd, err}
-			}
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			id, err := accountID(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			account, err := c.UpdateAccount(cmd.Context(), id, in)
-			return printAccount(cmd, account, err, asJSON)
-		},
 	}
-	t.addFlags(cmd)
 	flags.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		in, err = flags.input(cmd)
+		if err == nil && in == (client.AccountInput{}) {
+			err = errors.New("there is nothing to change: give --name, --tier or a limit")
+		}
+		if err != nil {
+			return &usageError{cmd, err}
+		}
+		return nil
+	}
+	call := &apiCall{target: target{operator: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		id, err := accountID(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		account, err := c.UpdateAccount(ctx, id, in)
+		return account, accountTable(account), err
+	})
 }
 
-func printAccount(cmd *cobra.Command, account *client.Account, err error, asJSON bool) error {
-	if err != nil {
-		return apiError(err)
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), account)
-	}
-	return printTable(cmd.OutOrStdout(), accountHeader, [][]string{accountRow(*account)})
+func accountTable(account *client.Account) printer {
+	return func(out io.Writer) error { return printTable(out, accountHeader, [][]string{accountRow(*account)}) }
 }
 
-// accountID finds the account of a name. An id, or nothing, stays as it is.
+// accountID returns the id of the account with this name. It returns an id, or an
+// empty name, unchanged.
 func accountID(ctx context.Context, c *client.Client, name string) (string, error) {
 	if name == "" || strings.HasPrefix(name, "acc_") {
 		return name, nil
@@ -191,19 +180,19 @@ func accountID(ctx context.Context, c *client.Client, name string) (string, erro
 	case err != nil:
 		return "", err
 	case len(ids) == 0:
-		return "", fmt.Errorf("there is no account of the name %q: `reelay accounts list` shows them", name)
+		return "", fmt.Errorf("no account has the name %q: `reelay accounts list` shows the accounts", name)
 	case len(ids) == 1:
 		return ids[0], nil
 	}
 	return "", fmt.Errorf("%d accounts have the name %q: give the id of one (%s)", len(ids), name, strings.Join(ids, ", "))
 }
 
-// accountsNamed are the ids of the accounts that have a name.
+// accountsNamed returns the ids of the accounts with this name.
 func accountsNamed(ctx context.Context, c *client.Client, name string) (ids []string, err error) {
 	for after := ""; ; {
 		found, err := c.Accounts(ctx, 200, after)
 		if err != nil {
-			return nil, apiError(err)
+			return nil, err
 		}
 		for _, edge := range found.Edges {
 			if edge.Node.Name == name {

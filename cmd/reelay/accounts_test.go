@@ -22,14 +22,14 @@ func TestAccountsCreate(t *testing.T) {
 		return call(t, t.Context(), append([]string{"accounts", "create", "--tier", "pro", "--endpoint", url, "--key", "rl_x"}, more...)...)
 	}
 
-	t.Run("RefusesANameThatIsThere", func(t *testing.T) {
+	t.Run("RefusesANameThatExists", func(t *testing.T) {
 		t.Parallel()
 		server, url := serveFaulty(t, listed)
 
 		status, _, errs := create(t, url, "--name", "acme")
 
 		require.Equal(t, 1, status)
-		require.Contains(t, errs, `there is an account of the name "acme" already: acc_1.`)
+		require.Contains(t, errs, `an account with the name "acme" exists: acc_1.`)
 		require.Len(t, server.received(), 1, "it asked for no other")
 	})
 

@@ -1,41 +1,29 @@
 package main
 
 import (
-	"fmt"
+	"context"
 
+	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
 )
 
 func cancelCommand() *cobra.Command {
-	var t target
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "Cancel a job",
-		Long: "Cancels a job: at once if it waits; if it runs, its worker is asked to stop and the job is cancelled\n" +
-			"when it has.",
+		Long: "Cancels a job. A waiting job is cancelled at once. If the job is running, its worker is asked to stop, and\n" +
+			"the job is cancelled when the worker has stopped.",
 		Args: jobArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			job, err := c.CancelJob(cmd.Context(), args[0])
-			if err != nil {
-				return apiError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), job)
-			}
-			text := "is cancelled"
-			if !job.Status.Terminal() {
-				text = "will be cancelled as soon as its worker has stopped"
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), job.Id, text)
-			return err
-		},
 	}
-	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		job, err := c.CancelJob(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		text := "is cancelled"
+		if !job.Status.Terminal() {
+			text = "will be cancelled as soon as its worker has stopped"
+		}
+		return job, line("%s %s", job.Id, text), nil
+	})
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -92,27 +90,4 @@ func why(class *client.FailureClass, reason *string) string {
 		return "-"
 	}
 	return strings.Join(known, ": ")
-}
-
-// apiError tells of a failed call all that its user can act on.
-func apiError(err error) error {
-	e, ok := errors.AsType[*client.Error](err)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing answers there, is `reelay up` running? %w", err)
-	case isUntrusted(err):
-		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
-	case !ok:
-		return err
-	case e.RequestID != "":
-		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
-	}
-	return err
-}
-
-// isUntrusted tells whether a call failed since the server's certificate is signed by
-// an authority that is not trusted.
-func isUntrusted(err error) bool {
-	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
-	return untrusted
 }

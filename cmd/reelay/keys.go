@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 func keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke API keys (for admins)",
-		Long: "API keys, each of one account and one role; see docs/operators/keys.md. They take an ADMIN key, but for\n" +
-			"bootstrap, which makes the first one and speaks to the database itself.",
+		Short: "Create, list and revoke API keys (for admins)",
+		Long: "Manages API keys. Each has one account and one role; see docs/operators/keys.md. These commands need an\n" +
+			"ADMIN key, except bootstrap, which creates the first one and connects to the database directly.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -32,10 +33,10 @@ func keysBootstrapCommand() *cobra.Command {
 	var another, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Make the first ADMIN key, in the database itself",
-		Long: "Makes an ADMIN key in the database at DATABASE_URL, and its account if there is none of that name. It\n" +
-			"refuses where there is a valid ADMIN key already, unless --another says that this one is wanted too:\n" +
-			"when that one is lost. `reelay migrate` comes first.",
+		Short: "Create the first ADMIN key, directly in the database",
+		Long: "Creates an ADMIN key in the database at DATABASE_URL, and its account if no account has that name. It\n" +
+			"refuses if a valid ADMIN key exists, unless --another is given, for example because that key is lost.\n" +
+			"Run `reelay migrate` first.",
 		Example: "  DATABASE_URL=postgres://… reelay keys bootstrap",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,13 +47,17 @@ func keysBootstrapCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printCreated(cmd, &client.CreatedApiKey{Id: string(key.ID), Secret: secret, Role: client.Role(key.Role)}, asJSON)
+			created := &client.CreatedApiKey{Id: string(key.ID), Secret: secret, Role: client.Role(key.Role)}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), created)
+			}
+			return createdKey(created)(cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&account, "account", "house", "name of its account")
-	f.StringVar(&name, "name", "bootstrap", "what the key is called")
-	f.BoolVar(&another, "another", false, "also where there is a valid ADMIN key")
+	f.StringVar(&account, "account", "house", "name of the key's account")
+	f.StringVar(&name, "name", "bootstrap", "name of the key")
+	f.BoolVar(&another, "another", false, "create a key even if a valid ADMIN key exists")
 	f.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -73,105 +78,87 @@ func bootstrap(ctx context.Context, account, name string, another bool) (*models
 	return (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
 }
 
-func printCreated(cmd *cobra.Command, key *client.CreatedApiKey, asJSON bool) error {
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), key)
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\nThe secret is shown only now.\n", key.Id, key.Role, key.Secret)
-	return err
+func createdKey(key *client.CreatedApiKey) printer {
+	return line("%s  %s\n%s\nStore the secret now: it is not shown again.", key.Id, key.Role, key.Secret)
 }
 
-// keyRoles are what a key may be made for.
+// keyRoles are the roles that a key can have.
 var keyRoles = []client.Role{client.RoleClient, client.RoleWorker, client.RoleOperator, client.RoleAdmin}
 
 func keysCreateCommand() *cobra.Command {
-	t := target{admin: true}
 	var account, role, name string
 	var days int
-	var asJSON bool
+	var as client.Role
 	cmd := &cobra.Command{
 		Use:     "create",
-		Short:   "Make a key",
+		Short:   "Create a key",
 		Example: "  reelay keys create --account acme --role client --name 'acme production' --expires-in-days 365",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			as, err := parseEnum("role", role, keyRoles)
-			if err == nil && (days < 0 || days > maxDays) {
-				err = fmt.Errorf("--expires-in-days is %d: it must be from 1 to %d, or 0 for never", days, maxDays)
-			}
-			if err == nil && (account == "" || name == "") {
-				err = errors.New("--account and --name are needed")
-			}
-			if err != nil {
-				return &usageError{cmd, err}
-			}
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			id, err := accountID(cmd.Context(), c, account)
-			if err != nil {
-				return err
-			}
-			var expires time.Time
-			if days > 0 {
-				expires = time.Now().Add(time.Duration(days) * day)
-			}
-			key, err := c.CreateAPIKey(cmd.Context(), id, as, name, expires)
-			if err != nil {
-				return apiError(err)
-			}
-			return printCreated(cmd, key, asJSON)
-		},
 	}
-	t.addFlags(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		as, err = parseEnum("role", role, keyRoles)
+		if err == nil && (days < 0 || days > maxDays) {
+			err = fmt.Errorf("--expires-in-days is %d: it must be from 1 to %d, or 0 for never", days, maxDays)
+		}
+		if err == nil && (account == "" || name == "") {
+			err = errors.New("--account and --name are required")
+		}
+		if err != nil {
+			return &usageError{cmd, err}
+		}
+		return nil
+	}
 	f := cmd.Flags()
-	f.StringVar(&account, "account", "", "name or id of its account")
+	f.StringVar(&account, "account", "", "name or id of the key's account")
 	f.StringVar(&role, "role", "", "client, worker (an enrolment key), operator or admin")
-	f.StringVar(&name, "name", "", "what it is called in lists and in the audit log")
-	f.IntVar(&days, "expires-in-days", 0, "for how long it is good; 0 is for ever")
-	f.BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	f.StringVar(&name, "name", "", "name of the key in lists and in the audit log")
+	f.IntVar(&days, "expires-in-days", 0, "days until the key expires; 0 is never")
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		id, err := accountID(ctx, c, account)
+		if err != nil {
+			return nil, nil, err
+		}
+		var expires time.Time
+		if days > 0 {
+			expires = time.Now().Add(time.Duration(days) * day)
+		}
+		key, err := c.CreateAPIKey(ctx, id, as, name, expires)
+		if err != nil {
+			return nil, nil, err
+		}
+		return key, createdKey(key), nil
+	})
 }
 
 func keysListCommand() *cobra.Command {
-	t := target{admin: true}
 	var account string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List keys, newest first, those that are over too",
+		Short: "List keys, newest first, including expired and revoked ones",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			id, err := accountID(cmd.Context(), c, account)
-			if err != nil {
-				return err
-			}
-			keys, err := c.APIKeys(cmd.Context(), id)
-			if err != nil {
-				return apiError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"items": keys})
-			}
-			var rows [][]string
-			for _, key := range keys {
-				rows = append(rows, []string{key.Id, string(key.Role), key.Account.Name, key.Name, key.Prefix + "…", ago(key.LastUsedAt), keyState(key, time.Now())})
-			}
-			return printTable(cmd.OutOrStdout(), []string{"KEY", "ROLE", "ACCOUNT", "NAME", "SECRET", "USED", "STATE"}, rows)
-		},
 	}
-	t.addFlags(cmd)
-	cmd.Flags().StringVar(&account, "account", "", "only those of the account of this name or id")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	cmd.Flags().StringVar(&account, "account", "", "only keys of the account with this name or id")
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		id, err := accountID(ctx, c, account)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, err := c.APIKeys(ctx, id)
+		return items[client.ApiKey]{keys}, func(out io.Writer) error { return printKeys(out, keys) }, err
+	})
 }
 
-// keyState tells until when a key is good, or why it is not.
+func printKeys(out io.Writer, keys []client.ApiKey) error {
+	var rows [][]string
+	for _, key := range keys {
+		rows = append(rows, []string{key.Id, string(key.Role), key.Account.Name, key.Name, key.Prefix + "…", ago(key.LastUsedAt), keyState(key, time.Now())})
+	}
+	return printTable(out, []string{"KEY", "ROLE", "ACCOUNT", "NAME", "SECRET", "USED", "STATE"}, rows)
+}
+
+// keyState says until when a key is valid, or why it is not.
 func keyState(key client.ApiKey, now time.Time) string {
 	switch {
 	case key.RevokedAt != nil:
@@ -185,33 +172,18 @@ func keyState(key client.ApiKey, now time.Time) string {
 }
 
 func keysRevokeCommand() *cobra.Command {
-	t := target{admin: true}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke KEY",
-		Short: "End a key, everywhere within 5 seconds",
+		Short: "Revoke a key; it stops working everywhere within 5 seconds",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !strings.HasPrefix(args[0], "key_") {
 				return errors.New("give the id of one key, such as key_0195…: `reelay keys list` shows them")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			if err := c.RevokeAPIKey(cmd.Context(), args[0]); err != nil {
-				return apiError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"id": args[0]})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", args[0])
-			return err
-		},
 	}
-	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return cmd
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return map[string]string{"id": args[0]}, line("%s is revoked", args[0]), c.RevokeAPIKey(ctx, args[0])
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,30 +15,16 @@ import (
 )
 
 func modelsCommand() *cobra.Command {
-	var t target
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List the models and their parameters",
+		Long:  "Lists the models and their parameters. With --json, each model has the JSON Schema of its parameters.",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			models, err := c.Models(cmd.Context())
-			if err != nil {
-				return apiError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), items[client.Model]{models})
-			}
-			return printModels(cmd.OutOrStdout(), models)
-		},
 	}
-	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document, with the JSON Schema of the parameters")
-	return cmd
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		models, err := c.Models(ctx)
+		return items[client.Model]{models}, func(out io.Writer) error { return printModels(out, models) }, err
+	})
 }
 
 func printModels(to io.Writer, models []client.Model) error {

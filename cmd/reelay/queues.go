@@ -18,7 +18,7 @@ func queuesCommand() *cobra.Command {
 		Long: "Shows what waits and runs in each lane, by model, and which queues are paused. A lane that is paused as\n" +
 			"a whole and has no jobs is shown with the model \"all\".",
 		Args: noSuchCommand,
-	}, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		queues, err := c.Queues(ctx)
 		return items[client.Queue]{queues}, func(out io.Writer) error { return printQueues(out, queues) }, err
 	})
@@ -66,7 +66,7 @@ func queuesPauseCommand() *cobra.Command {
 			"accepted and wait.",
 		Example: "  reelay queues pause pro --reason 'storage is full'\n  reelay queues pause batch --model testcard",
 		Args:    laneArg,
-	}, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		lane, err := parseLane(args[0])
 		if err != nil {
 			return nil, nil, err
@@ -90,7 +90,7 @@ func queuesResumeCommand() *cobra.Command {
 		Short:   "Give workers the jobs of a paused lane again",
 		Example: "  reelay queues resume pro",
 		Args:    laneArg,
-	}, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		lane, err := parseLane(args[0])
 		if err != nil {
 			return nil, nil, err

@@ -15,9 +15,9 @@ import (
 func webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhooks",
-		Short: "Have the ends of jobs told to a URL",
-		Long: "Endpoints that hear of the ends of all the account's jobs, and what came of it.\n" +
-			"docs/users/webhooks.md has the events, and how to verify them.",
+		Short: "Manage webhook endpoints and deliveries",
+		Long: "Manages the endpoints that are notified when the account's jobs end, and shows the deliveries to them.\n" +
+			"docs/users/webhooks.md describes the events and how to verify them.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -26,44 +26,9 @@ func webhooksCommand() *cobra.Command {
 	return cmd
 }
 
-// apiCall is what commands with one call have in common: do asks and
-// returns what --json prints, and how else it is said.
-type apiCall struct {
-	target target
-	asJSON bool
-}
-
-func (w *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, say func(io.Writer) error, err error)) *cobra.Command {
-	w.target.addFlags(cmd)
-	cmd.Flags().BoolVar(&w.asJSON, "json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := w.target.client(cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		answer, say, err := do(cmd.Context(), c, args)
-		if err != nil {
-			return apiError(err)
-		}
-		if w.asJSON {
-			return printJSON(cmd.OutOrStdout(), answer)
-		}
-		return say(cmd.OutOrStdout())
-	}
-	return cmd
-}
-
-// line is a sentence to print.
-func line(format string, args ...any) func(io.Writer) error {
-	return func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, format+"\n", args...)
-		return err
-	}
-}
-
 func webhooksListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		endpoints, err := c.WebhookEndpoints(ctx)
 		return items[client.WebhookEndpoint]{endpoints}, func(out io.Writer) error {
 			var rows [][]string
@@ -84,13 +49,13 @@ func webhooksCreateCommand() *cobra.Command {
 	var openAI bool
 	cmd := &cobra.Command{
 		Use:     "create URL",
-		Short:   "Have the ends of jobs told to a URL",
+		Short:   "Send a webhook to a URL when a job ends",
 		Example: "  reelay webhooks create https://example.com/hook --events job.completed,job.failed",
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled (default: all)")
 	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		format := client.WebhookFormatStandard
 		if openAI {
 			format = client.WebhookFormatOpenai
@@ -99,7 +64,7 @@ func webhooksCreateCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return made, line("%s is told from now on. Its secret, shown this once: %s", made.Endpoint.Id, made.Secret), nil
+		return made, line("%s is enabled. Store its secret now, it is not shown again: %s", made.Endpoint.Id, made.Secret), nil
 	})
 }
 
@@ -107,7 +72,7 @@ func webhooksRotateCommand() *cobra.Command {
 	var account bool
 	cmd := &cobra.Command{
 		Use:   "rotate ENDPOINT | --account",
-		Short: "Make a secret anew; the old one signs too for 24 h",
+		Short: "Replace a secret; the old one also signs for 24 hours",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if account {
 				return cobra.NoArgs(cmd, args)
@@ -115,45 +80,45 @@ func webhooksRotateCommand() *cobra.Command {
 			return cobra.ExactArgs(1)(cmd, args)
 		},
 	}
-	cmd.Flags().BoolVar(&account, "account", false, "the account's own, which signs the callbacks of single jobs")
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	cmd.Flags().BoolVar(&account, "account", false, "replace the account's own secret, which signs the callbacks of single jobs")
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		if account {
 			secret, err := c.RotateAccountWebhookSecret(ctx)
-			return map[string]string{"secret": secret}, line("The secret of callbacks, shown this once: %s", secret), err
+			return map[string]string{"secret": secret}, line("Store the new secret of callbacks now, it is not shown again: %s", secret), err
 		}
 		made, err := c.RotateWebhookSecret(ctx, args[0])
 		if err != nil {
 			return nil, nil, err
 		}
-		return made, line("The new secret of %s, shown this once: %s", made.Endpoint.Id, made.Secret), nil
+		return made, line("Store the new secret of %s now, it is not shown again: %s", made.Endpoint.Id, made.Secret), nil
 	})
 }
 
 func webhooksDeleteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Tell an endpoint nothing any more", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
-		return map[string]string{"id": args[0]}, line("%s is told nothing any more", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
+	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Delete an endpoint", Args: cobra.ExactArgs(1)}
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return map[string]string{"id": args[0]}, line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
 	})
 }
 
 func webhooksEnableCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "enable ENDPOINT", Short: "Tell an endpoint again that was disabled", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	cmd := &cobra.Command{Use: "enable ENDPOINT", Short: "Enable a disabled endpoint again", Args: cobra.ExactArgs(1)}
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		endpoint, err := c.EnableWebhookEndpoint(ctx, args[0])
-		return endpoint, line("%s is told from now on", args[0]), err
+		return endpoint, line("%s is enabled", args[0]), err
 	})
 }
 
 func webhooksTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test ENDPOINT",
-		Short: "Send an endpoint a signed webhook.test, and say what came of it",
-		Long:  "Sends a signed webhook.test in one try, and waits for its outcome. The status is 1 if it was not taken.",
+		Short: "Send a signed webhook.test to an endpoint and show the outcome",
+		Long:  "Sends a signed webhook.test once and waits for the outcome. The exit status is 1 if the endpoint did not accept it.",
 		Args:  cobra.ExactArgs(1),
 	}
 	var sent *client.WebhookDelivery
 	w := new(apiCall)
-	w.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	w.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		var err error
 		if sent, err = c.SendTestWebhook(ctx, args[0]); err == nil {
 			sent, err = outcomeOf(ctx, c, args[0], sent)
@@ -168,12 +133,12 @@ func webhooksTestCommand() *cobra.Command {
 		if err := call(cmd, args); err != nil || sent.Delivered {
 			return err
 		}
-		return errors.New("the endpoint did not take the test")
+		return errors.New("the endpoint did not accept the test")
 	}
 	return cmd
 }
 
-// outcomeOf waits until a delivery is over.
+// outcomeOf waits until a delivery has succeeded or was given up.
 func outcomeOf(ctx context.Context, c *client.Client, endpoint string, d *client.WebhookDelivery) (*client.WebhookDelivery, error) {
 	look := time.NewTicker(250 * time.Millisecond)
 	defer look.Stop()
@@ -181,7 +146,7 @@ func outcomeOf(ctx context.Context, c *client.Client, endpoint string, d *client
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("stopped before %s was over: reelay webhooks deliveries --to %s shows what comes of it", d.Id, endpoint)
+			return nil, fmt.Errorf("stopped before %s ended: `reelay webhooks deliveries --to %s` shows the outcome", d.Id, endpoint)
 		}
 		found, err := c.WebhookDeliveries(ctx, client.WebhookFilter{JobID: d.JobId, EndpointID: endpoint}, 1, "")
 		if err != nil {
@@ -198,13 +163,13 @@ func webhooksDeliveriesCommand() *cobra.Command {
 	var filter client.WebhookFilter
 	cmd := &cobra.Command{
 		Use:     "deliveries",
-		Short:   "List what was told to whom, newest first",
+		Short:   "List deliveries, newest first",
 		Example: "  reelay webhooks deliveries --failed\n  reelay webhooks deliveries --job job_… --json | jq '.items[].tries'",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&filter.JobID, "job", "", "only of this job")
-	cmd.Flags().StringVar(&filter.EndpointID, "to", "", "only to this `endpoint`")
-	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only those that failed so far, or for good")
+	cmd.Flags().StringVar(&filter.JobID, "job", "", "only deliveries about this job")
+	cmd.Flags().StringVar(&filter.EndpointID, "to", "", "only deliveries to this `endpoint`")
+	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only deliveries that failed, finally or so far")
 	list := &lister[client.WebhookDelivery]{
 		header: []string{"DELIVERY", "JOB", "EVENT", "URL", "TRIES", "CREATED", "STATE"},
 		row: func(d client.WebhookDelivery) []string {
@@ -226,17 +191,17 @@ func deliveryState(d client.WebhookDelivery) string {
 	case d.Delivered:
 		return "delivered"
 	case d.NextAttemptAt != nil && d.LastError != nil:
-		return "tried again: " + *d.LastError
+		return "will be retried: " + *d.LastError
 	case d.NextAttemptAt != nil:
-		return "on its way"
+		return "pending"
 	}
 	return "given up: " + orDash(d.LastError)
 }
 
 func webhooksRedeliverCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "redeliver DELIVERY", Short: "Send a delivery once more", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, func(io.Writer) error, error) {
+	cmd := &cobra.Command{Use: "redeliver DELIVERY", Short: "Send a delivery again", Args: cobra.ExactArgs(1)}
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		delivery, err := c.RedeliverWebhook(ctx, args[0])
-		return delivery, line("%s is sent once more", args[0]), err
+		return delivery, line("%s will be sent again", args[0]), err
 	})
 }

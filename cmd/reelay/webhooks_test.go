@@ -57,7 +57,7 @@ func TestWebhooksCommand(t *testing.T) {
 		"enable": {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
 		"deliveries": {
 			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery + `}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
-			[]string{"whd_1", "tried again: It answered 500.", "--after c"}, "failedOnly", true,
+			[]string{"whd_1", "will be retried: It answered 500.", "--after c"}, "failedOnly", true,
 		},
 		"test": {[]string{"test", "whk_1"}, `{"sendTestWebhook": ` + delivery + `, "webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + taken + `}], "pageInfo": {}}}`,
 			[]string{"whd_1: delivered"}, "endpointId", "whk_1"},

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// apiCall is a command that connects to the API, makes its calls, and prints the
+// answer.
+type apiCall struct {
+	target target
+	asJSON bool
+}
+
+// printer writes an answer for people to read.
+type printer func(io.Writer) error
+
+// command completes cmd with the flags of every API command. do makes the calls: it
+// returns the answer that --json prints, and what is printed without --json.
+func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text printer, err error)) *cobra.Command {
+	a.target.addFlags(cmd)
+	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.target.client(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		answer, text, err := do(cmd.Context(), c, args)
+		if err != nil {
+			return apiError(err)
+		}
+		if a.asJSON {
+			return printJSON(cmd.OutOrStdout(), answer)
+		}
+		return text(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// line prints one formatted line.
+func line(format string, args ...any) printer {
+	return func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, format+"\n", args...)
+		return err
+	}
+}
+
+// apiError adds to the error of a call what its user can do about it.
+func apiError(err error) error {
+	e, ok := errors.AsType[*client.Error](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing answers there, is `reelay up` running? %w", err)
+	case isUntrusted(err):
+		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
+	case !ok:
+		return err
+	case e.RequestID != "":
+		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
+	}
+	return err
+}
+
+// isUntrusted reports whether a call failed because the server's certificate is signed
+// by an authority that is not trusted.
+func isUntrusted(err error) bool {
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	return untrusted
+}
