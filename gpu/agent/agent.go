@@ -21,7 +21,7 @@ type Agent struct {
 	secrets  *redactor
 	current  atomic.Pointer[attempt] // nil between jobs
 
-	// set by register, before registered is closed
+	// Set by register before it closes registered.
 	registered           chan struct{}
 	worker               string
 	heartbeat, leaseTime time.Duration

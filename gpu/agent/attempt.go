@@ -12,7 +12,7 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// Why a render is stopped.
+// The reasons to stop a render.
 var (
 	errLost      = errors.New("the lease is lost")
 	errGaveUp    = errors.New("the lease could not be renewed for too long")
@@ -20,7 +20,7 @@ var (
 	errHandOver  = errors.New("the job is handed over")
 )
 
-// attempt is the one job at hand, from its lease to its end.
+// attempt is the current job, from its lease to its end.
 type attempt struct {
 	agent *Agent
 	lease *client.Lease
@@ -29,13 +29,13 @@ type attempt struct {
 	dir   string
 	log   *slog.Logger
 
-	// owned ends when the job is not ours any more; rendering, its child, also
-	// when the render is to stop while the attempt still has to be ended.
+	// owned ends when this worker no longer holds the job. Its child rendering also
+	// ends when the render must stop but the attempt still has to be ended.
 	owned, rendering context.Context
 	disown, stop     context.CancelCauseFunc
 	// ending is closed before the call that ends the attempt.
 	ending chan struct{}
-	// checkpointNow is sent to when the control plane wants a checkpoint.
+	// checkpointNow receives when the control plane asks for a checkpoint.
 	checkpointNow chan struct{}
 
 	progress *reporter
@@ -52,16 +52,16 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 	t.progress = newReporter(t)
 	t.owned, t.disown = context.WithCancelCause(ctx)
 	limit := time.Duration(g.TimeoutSeconds) * time.Second
-	tooLong := runtime.Failf(runtime.Timeout, "the attempt took longer than its %s", limit)
+	tooLong := runtime.Failf(runtime.Timeout, "the attempt took longer than its limit of %s", limit)
 	timed, cancel := context.WithTimeoutCause(t.owned, limit, tooLong)
 	context.AfterFunc(t.owned, cancel)
 	t.rendering, t.stop = context.WithCancelCause(timed)
 	return t
 }
 
-// keepLease sends heartbeats until the attempt is over. It waits for nothing
-// but its timer, and for those who need to know that the lease is held; while
-// heartbeats fail the timer is short enough for those, too.
+// keepLease sends heartbeats until the attempt is over: when its timer fires, and
+// early if a caller waits for the lease to be confirmed. After a failure only the
+// timer counts; it is short then.
 func (t *attempt) keepLease() {
 	for failures, wait := 0, t.agent.heartbeat; ; {
 		needed := t.clock.expired
@@ -94,8 +94,8 @@ func (t *attempt) keepLease() {
 	}
 }
 
-// once makes one call about the attempt, and takes from its answer what it says
-// of the lease.
+// once makes one call about the attempt, and updates the lease's clock from its
+// outcome.
 func (t *attempt) once(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -114,9 +114,9 @@ func (t *attempt) once(ctx context.Context, do func(context.Context) (*client.He
 	return nil
 }
 
-// fenced makes a call about the attempt only while the lease is known to be
-// held, and again while the control plane cannot be reached. Its error is the
-// control plane's refusal, or the cause of ctx's end.
+// fenced makes a call about the attempt, but only while the lease is known to be
+// held. It retries while the control plane is unreachable. Its error is the
+// control plane's refusal or the cause of ctx's end.
 func (t *attempt) fenced(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
 	for failures := 1; ; failures++ {
 		if err := t.clock.await(ctx); err != nil {
@@ -138,9 +138,9 @@ func (t *attempt) fenced(ctx context.Context, do func(context.Context) (*client.
 	}
 }
 
-// lost notes that the control plane does not know the attempt any more. While
-// the attempt is being ended this may only mean that the ending's answer was
-// lost: then its repetition tells.
+// lost handles the answer that this worker no longer holds the job. While the
+// attempt is being ended, this can also mean that the end succeeded but its answer
+// was lost. The retry of the call then returns the outcome.
 func (t *attempt) lost() {
 	if closed(t.ending) {
 		t.clock.letGo()
@@ -149,7 +149,7 @@ func (t *attempt) lost() {
 	t.disown(errLost)
 }
 
-// obey does what the control plane asks.
+// obey follows a directive.
 func (t *attempt) obey(d client.Directive) {
 	if d.JobId != nil && *d.JobId != t.lease.Job.Id {
 		return
@@ -158,7 +158,7 @@ func (t *attempt) obey(d client.Directive) {
 	case client.DirectiveActionCancel:
 		t.stop(errCancelled)
 	case client.DirectiveActionTerminate:
-		// the control plane has taken the job back already
+		// The control plane has already requeued the job.
 		t.agent.obey(d)
 		t.disown(errLost)
 	case client.DirectiveActionCheckpoint:

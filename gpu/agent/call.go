@@ -21,8 +21,9 @@ const (
 	farewellTimeout = 5 * time.Second
 )
 
-// backoff is how long to wait after so many failures in a row: 0.25 s, 0.5 s, …
-// 8 s, each shortened by up to a half, so that a fleet does not come back at once.
+// backoff returns the wait after this number of consecutive failures: 0.25 s, 0.5 s,
+// … 8 s, each shortened by a random part of up to half, so that a fleet does not
+// return all at once.
 func backoff(failures int) time.Duration {
 	d := 250 * time.Millisecond << min(max(failures-1, 0), 5)
 	return d - rand.N(d/2)
@@ -40,16 +41,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// theirFault tells whether a call failed for a reason that may pass: the network,
-// or a control plane that is away, overloaded or in trouble.
+// theirFault reports whether a call failed for a temporary reason: the network
+// failed, or the control plane is unreachable, overloaded or has an internal error.
 func theirFault(err error) bool {
 	e, ok := errors.AsType[*client.Error](err)
 	return ok && (e.Retryable() || e.Code == client.CodeInternal)
 }
 
-// delay is how long to wait before such a call is repeated: as long as its
-// answer asked for, and up to a quarter more, so that a fleet does not come back
-// at once, or else the backoff.
+// delay returns the wait before such a call is retried: the time that the answer
+// asked for, at most 30 s, plus a random part of up to a quarter, so that a fleet
+// does not return all at once. Without such an answer it is the backoff.
 func delay(err error, failures int) time.Duration {
 	if e, ok := errors.AsType[*client.Error](err); ok && e.RetryAfter > 0 {
 		d := min(e.RetryAfter, 30*time.Second)
@@ -58,8 +59,8 @@ func delay(err error, failures int) time.Duration {
 	return backoff(failures)
 }
 
-// gone tells whether a call was refused because the attempt or the worker is not
-// ours any more.
+// gone reports whether a call was refused because the control plane no longer
+// accepts this attempt or this worker.
 func gone(err error) bool {
 	switch client.ErrorCode(err) {
 	case client.CodeLeaseLost, client.CodeNotFound, client.CodeUnauthenticated, client.CodeForbidden:
@@ -68,7 +69,7 @@ func gone(err error) bool {
 	return false
 }
 
-// optional leaves out what is not known.
+// optional returns nil for a zero value, which a request leaves out.
 func optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {

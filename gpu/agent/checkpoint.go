@@ -13,35 +13,35 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// checkpointNote is what the agent keeps with a checkpoint for the next worker.
+// checkpointNote is stored with a checkpoint for the next worker.
 type checkpointNote struct {
 	Step    int             `json:"step"`
 	Percent float64         `json:"percent"`
 	Info    json.RawMessage `json:"info,omitempty"`
 }
 
-// restorable is a checkpoint that lies in the work directory.
+// restorable is a checkpoint downloaded to the work directory.
 type restorable struct {
 	artifact client.Artifact
 	note     checkpointNote
 	path     string
 }
 
-// fetchCheckpoints downloads what the lease offers to resume from, newest first.
-// What is not whole is rejected, and the next older one has to do.
+// fetchCheckpoints downloads the checkpoints that the lease offers, newest first. It
+// rejects those that are damaged or missing.
 func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 	var fetched []restorable
 	for i, artifact := range t.lease.Checkpoints {
 		r := restorable{artifact: artifact, path: filepath.Join(t.dir, fmt.Sprintf("resume-%d", i))}
 		if artifact.Metadata != nil {
-			// a note that cannot be read costs a percentage, not the checkpoint
+			// Without a readable note only the percentage is unknown.
 			_ = json.Unmarshal(*artifact.Metadata, &r.note)
 		}
 		t.progress.resuming(r.note.Percent)
 		err := t.fetch(ctx, &artifact, r.path)
 		switch client.ErrorCode(err) {
 		case client.CodeChecksumMismatch, client.CodeNotFound:
-			t.log.Warn("a checkpoint is not what was stored", "checkpoint", artifact.Id, "error", err)
+			t.log.Warn("a checkpoint is damaged or missing", "checkpoint", artifact.Id, "error", err)
 			if err := t.rejectCheckpoint(ctx, artifact.Id, err.Error()); err != nil {
 				return nil, err
 			}
@@ -61,19 +61,19 @@ func (t *attempt) rejectCheckpoint(ctx context.Context, artifactID, reason strin
 	})
 }
 
-// saver brings checkpoints up in the background, one at a time. While one is on
-// its way only the newest of those that follow is kept. It belongs to one
-// goroutine, which calls put, and done with what it receives from saved.
+// saver uploads checkpoints in the background, one at a time. While one is being
+// saved it keeps only the newest of those that follow. One goroutine owns it: it
+// calls put, and calls done with what it receives from saved.
 type saver struct {
 	attempt *attempt
 	ctx     context.Context
 	saved   chan error
-	// busy is whether a checkpoint is on its way; next is the one to follow.
+	// busy reports whether a checkpoint is being saved; next is the one after it.
 	busy bool
 	next *taken
 }
 
-// taken is a checkpoint that the runtime has written, and how long that took it.
+// taken is a checkpoint that the runtime has written, and how long writing it took.
 type taken struct {
 	*runtime.Checkpoint
 	cost time.Duration
@@ -95,7 +95,7 @@ func (s *saver) put(c *taken) {
 	s.next = c
 }
 
-// done goes on after a checkpoint was saved, or was given up.
+// done handles the outcome of a save and starts the next one.
 func (s *saver) done(err error) {
 	s.busy = false
 	if err != nil && s.ctx.Err() == nil {
@@ -107,14 +107,14 @@ func (s *saver) done(err error) {
 	}
 }
 
-// wait returns when nothing is on its way any more; ctx must have ended.
+// wait returns when no save is in progress. The saver's context must have ended.
 func (s *saver) wait() {
 	if s.busy {
 		<-s.saved
 	}
 }
 
-// save uploads a checkpoint and makes it the job's newest.
+// save uploads a checkpoint and commits it as the job's newest.
 func (t *attempt) save(ctx context.Context, c *taken) error {
 	defer os.Remove(c.Path)
 	note, err := json.Marshal(checkpointNote{Step: c.Step, Percent: c.Percent, Info: c.Info})
@@ -140,12 +140,12 @@ func (t *attempt) save(ctx context.Context, c *taken) error {
 	return nil
 }
 
-// find returns the checkpoint that a runtime names by its path.
+// find returns the checkpoint with this path.
 func find(checkpoints []restorable, path string) (restorable, error) {
 	for _, r := range checkpoints {
 		if r.path == path {
 			return r, nil
 		}
 	}
-	return restorable{}, errors.New("the runtime names a checkpoint that it was not given")
+	return restorable{}, errors.New("the runtime named a checkpoint that it was not given")
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// clock is the agent's own reckoning of one lease, on the monotonic clock.
+// clock tracks on the monotonic clock how long one lease is surely held.
 type clock struct {
 	ttl time.Duration
 
 	mu       sync.Mutex
-	since    time.Time     // before the last successful ask
-	released bool          // the attempt is ending: the server alone decides
+	since    time.Time     // the moment before the last successful call
+	released bool          // the attempt is ending: only the server knows the lease
 	renewed  chan struct{} // closed, and replaced, by each renewal
-	// expired is sent to when somebody waits for a renewal.
+	// expired receives when a caller waits for a renewal.
 	expired chan struct{}
 }
 
@@ -22,7 +22,7 @@ func newClock(asked time.Time, ttl time.Duration) *clock {
 	return &clock{ttl: ttl, since: asked, renewed: make(chan struct{}), expired: make(chan struct{}, 1)}
 }
 
-// renew notes that a call begun at asked has extended the lease.
+// renew records that a call made at asked has extended the lease.
 func (c *clock) renew(asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,8 @@ func (c *clock) renew(asked time.Time) {
 	c.wakeAll()
 }
 
-// letGo ends all waiting: nothing is known of the lease any more, and the one
-// call that is left, which ends the attempt, is safe to repeat.
+// letGo ends all waiting. The agent no longer knows whether it holds the lease,
+// and the only call left, which ends the attempt, is safe to repeat.
 func (c *clock) letGo() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,15 +46,15 @@ func (c *clock) wakeAll() {
 	c.renewed = make(chan struct{})
 }
 
-// age is how long ago the lease was last known to be extended.
+// age returns the time since the lease was last known to be extended.
 func (c *clock) age() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.since)
 }
 
-// await returns at once while the lease is surely held, and else when a
-// heartbeat has renewed it. Its error is the cause of ctx's end.
+// await returns at once if the lease is surely held. Otherwise it waits until a
+// heartbeat has renewed the lease. Its error is the cause of ctx's end.
 func (c *clock) await(ctx context.Context) error {
 	for {
 		c.mu.Lock()

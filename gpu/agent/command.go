@@ -18,7 +18,7 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// settings are the agent's flags as they were given.
+// settings are the values of the agent's flags.
 type settings struct {
 	endpoint, key, caFile                                 string
 	provider, instanceID, pool, region, zone, gpuType, as string
@@ -28,20 +28,20 @@ type settings struct {
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
 
-// Command is `reelay agent`, and the whole of reelay-agent. version is what the
-// worker registers with.
+// Command is `reelay agent` and the whole of reelay-agent. The worker registers with
+// version.
 func Command(version string) *cobra.Command {
 	var s settings
 	command := &cobra.Command{
 		Use:   "agent",
-		Short: "Work: lease jobs, render them, hand over what comes of them",
-		Long: `agent registers this machine as a worker, leases one job at a time and has a
-runtime render it. It leaves when it is told to (SIGTERM, SIGINT, a drain): the job
-is checkpointed and handed over, and goes on elsewhere. A second signal means now.
+		Short: "Run a worker: lease jobs, render them and upload the results",
+		Long: `agent registers this machine as a worker, leases one job at a time and renders it
+with a runtime. On SIGTERM, SIGINT or a drain it saves a checkpoint, releases the job so
+that another worker can continue it, and exits. A second signal makes it exit at once.
 
-Each flag can be given in the environment as REELAY_AGENT_ and its name, such as
-REELAY_AGENT_WORK_DIR; the endpoint, the key and the file of certificates as REELAY_ENDPOINT,
-REELAY_API_KEY and REELAY_CA_FILE.`,
+Each flag can also be set in the environment, as REELAY_AGENT_ and its name, such as
+REELAY_AGENT_WORK_DIR. The endpoint, the key and the file of certificates are
+REELAY_ENDPOINT, REELAY_API_KEY and REELAY_CA_FILE.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -49,24 +49,24 @@ REELAY_API_KEY and REELAY_CA_FILE.`,
 	host, _ := os.Hostname()
 	flags := command.Flags()
 	flags.StringVar(&s.endpoint, "endpoint", "http://127.0.0.1:8080", "URL of the Reelay API")
-	flags.StringVar(&s.key, "key", "", "key with the role WORKER (better in REELAY_API_KEY than here, where ps shows it)")
-	flags.StringVar(&s.caFile, "ca-file", "", "file of certificates, PEM, to trust besides the system's")
-	flags.StringVar(&s.provider, "provider", "static", "where this machine comes from")
-	flags.StringVar(&s.instanceID, "instance-id", host, "the machine's id at its provider")
+	flags.StringVar(&s.key, "key", "", "key with the role WORKER (prefer REELAY_API_KEY: other users can see this flag)")
+	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
+	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
+	flags.StringVar(&s.instanceID, "instance-id", host, "id of this machine at its provider")
 	flags.StringVar(&s.pool, "pool", "", "id of the pool that the worker belongs to")
 	flags.StringVar(&s.region, "region", "local", "region of the machine")
 	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
-	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of its GPU")
-	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine may be taken away, else ON_DEMAND")
-	flags.StringSliceVar(&s.models, "models", nil, "models to take jobs for (default: all that the runtimes offer)")
+	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of the machine's GPU")
+	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine can be preempted, else ON_DEMAND")
+	flags.StringSliceVar(&s.models, "models", nil, "models to serve (default: all that the runtimes offer)")
 	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: the built-in testcard)")
-	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the job at hand")
+	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the current job")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
-	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine lives after SIGTERM")
+	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
-	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may show no progress")
+	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
 	flags.DurationVar(&s.loadTimeout, "load-timeout", defaultLoadTimeout, "how long a model may take to load")
-	flags.DurationVar(&s.giveUp, "give-up", defaultGiveUp, "how long to render on while the control plane cannot be reached")
+	flags.DurationVar(&s.giveUp, "give-up", defaultGiveUp, "how long to continue a render while the control plane is unreachable")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := fromEnvironment(command, os.LookupEnv); err != nil {
 			return err
@@ -83,7 +83,7 @@ REELAY_API_KEY and REELAY_CA_FILE.`,
 	return command
 }
 
-// fromEnvironment fills the flags that were not given.
+// fromEnvironment sets the flags that were not given.
 func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool)) error {
 	flags := command.Flags()
 	var failed error
@@ -108,8 +108,8 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	return failed
 }
 
-// config checks the settings; its errors name the flag, what it was, and what it
-// may be.
+// config checks the settings. Its errors name the flag, its value and the allowed
+// values.
 func (s settings) config(version string) (Config, error) {
 	config := Config{
 		Provider: s.provider, InstanceID: s.instanceID, PoolID: s.pool,
@@ -129,7 +129,7 @@ func (s settings) config(version string) (Config, error) {
 		return config, errors.New("--key is empty: set REELAY_API_KEY to a key with the role WORKER")
 	}
 	if config.CapacityClass != client.CapacityClassSpot && config.CapacityClass != client.CapacityClassOnDemand {
-		return config, fmt.Errorf("--capacity-class is %q: it may be SPOT or ON_DEMAND", s.as)
+		return config, fmt.Errorf("--capacity-class is %q: it must be SPOT or ON_DEMAND", s.as)
 	}
 	if err := s.checkTimes(); err != nil {
 		return config, err
@@ -159,7 +159,7 @@ func (s settings) checkTimes() error {
 		least, _ := time.ParseDuration(t.least)
 		most, _ := time.ParseDuration(t.most)
 		if t.value < least || t.value > most {
-			return fmt.Errorf("--%s is %s: it may be %s to %s", t.flag, t.value, t.least, t.most)
+			return fmt.Errorf("--%s is %s: it must be from %s to %s", t.flag, t.value, t.least, t.most)
 		}
 	}
 	return nil
@@ -172,11 +172,11 @@ func logger(format string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
 	}
-	return nil, fmt.Errorf("--log is %q: it may be text or json", format)
+	return nil, fmt.Errorf("--log is %q: it must be text or json", format)
 }
 
-// parseRuntimes reads name=command lines. Without any it is the testcard that is
-// built into this program.
+// parseRuntimes reads name=command lines. Without any it returns the testcard, which
+// is built into this program.
 func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
 	if len(lines) == 0 {
 		self, err := os.Executable()
@@ -197,7 +197,7 @@ func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
 	return runtimes, nil
 }
 
-// signalNotices turns the signals that end a machine into notices.
+// signalNotices turns SIGTERM and SIGINT into notices.
 func signalNotices(ctx context.Context, notice time.Duration) <-chan Notice {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

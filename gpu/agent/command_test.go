@@ -18,14 +18,14 @@ func TestCommand(t *testing.T) {
 	}{
 		"NoKey":            {[]string{"--key="}, "--key is empty: set REELAY_API_KEY"},
 		"NoURL":            {[]string{"--key=k", "--endpoint=nowhere"}, `"nowhere" is no URL`},
-		"ShortNotice":      {[]string{"--key=k", "--notice=1ms"}, "--notice is 1ms: it may be 1s to 1h"},
-		"NoGrace":          {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it may be 100ms to 5m"},
-		"LongHang":         {[]string{"--key=k", "--hang-timeout=6h"}, "--hang-timeout is 6h0m0s: it may be 1s to 5h"},
-		"StrangeClass":     {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it may be SPOT or ON_DEMAND`},
-		"StrangeLog":       {[]string{"--key=k", "--log=xml"}, `--log is "xml": it may be text or json`},
+		"ShortNotice":      {[]string{"--key=k", "--notice=1ms"}, "--notice is 1ms: it must be from 1s to 1h"},
+		"NoGrace":          {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it must be from 100ms to 5m"},
+		"LongHang":         {[]string{"--key=k", "--hang-timeout=6h"}, "--hang-timeout is 6h0m0s: it must be from 1s to 5h"},
+		"StrangeClass":     {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it must be SPOT or ON_DEMAND`},
+		"StrangeLog":       {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
 		"NamelessRuntime":  {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
 		"EmptyRegion":      {[]string{"--key=k", "--region="}, "the region is empty"},
-		"PathAsInstanceID": {[]string{"--key=k", "--instance-id=../x"}, "must not hold a path"},
+		"PathAsInstanceID": {[]string{"--key=k", "--instance-id=../x"}, "must not contain a path"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// Config is what one agent needs. Zero durations mean their defaults.
+// Config is the configuration of one agent. A zero duration means its default.
 type Config struct {
-	// Client calls with the key that workers enrol with; the agent calls with
-	// the token it gets for it from then on.
+	// Client calls with an enrolment key. After registration the agent calls with the
+	// token that it received.
 	Client *client.Client
 
 	Provider      string
@@ -25,25 +25,26 @@ type Config struct {
 	Zone          string // optional
 	GPUType       string
 	CapacityClass client.CapacityClass
-	// Models limits what the agent takes; empty means all that its runtimes offer.
+	// Models limits the models that the agent serves; empty means all that its
+	// runtimes offer.
 	Models   []string
 	Runtimes []RuntimeCommand
-	// WorkDir is where attempts keep their files while they last.
+	// WorkDir holds the files of the current attempt.
 	WorkDir string
 	Version string
 
-	// Notices tell that the machine is going away.
+	// Notices receives when the machine is about to go away.
 	Notices <-chan Notice
-	// Notice is how long a machine lives after its notice, as far as is known.
+	// Notice is how long the machine is expected to exist after a notice.
 	Notice time.Duration
 
 	// ProgressEvery is the shortest time between two reports of progress.
 	ProgressEvery time.Duration
-	// HangTimeout is how long a render may show no progress.
+	// HangTimeout is how long a render may go without progress.
 	HangTimeout time.Duration
 	// LoadTimeout is how long a model may take to load.
 	LoadTimeout time.Duration
-	// GiveUp is how long an agent renders on without being able to renew.
+	// GiveUp is how long the agent continues a render without renewing its lease.
 	GiveUp time.Duration
 	// StopGrace is how long a runtime may take to stop before it is killed.
 	StopGrace time.Duration
@@ -85,20 +86,20 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check names the first setting that the agent cannot work with.
+// check returns an error about the first invalid setting.
 func (c Config) check() error {
 	for _, setting := range []struct{ name, value string }{
 		{"provider", c.Provider}, {"instance id", c.InstanceID}, {"region", c.Region}, {"GPU type", c.GPUType},
 	} {
 		if strings.TrimSpace(setting.value) == "" {
-			return fmt.Errorf("the %s is empty: it must name where this worker runs", setting.name)
+			return fmt.Errorf("the %s is empty: it must say where this worker runs", setting.name)
 		}
 	}
 	if c.InstanceID != filepath.Base(c.InstanceID) {
-		return fmt.Errorf("the instance id is %q: it must not hold a path", c.InstanceID)
+		return fmt.Errorf("the instance id is %q: it must not contain a path", c.InstanceID)
 	}
 	if len(c.Runtimes) == 0 {
-		return fmt.Errorf("there is no runtime: at least one command must be given that renders")
+		return fmt.Errorf("no runtime is configured: give the command of at least one")
 	}
 	for _, r := range c.Runtimes {
 		if len(r.Command) == 0 {

@@ -12,8 +12,8 @@ var (
 		`device-side assert|illegal memory access|uncorrectable ECC|\bXid \d+|fallen off the bus`)
 )
 
-// diagnose corrects a runtime that takes a fault of its GPU for one that passes:
-// after such a fault the process is in no state to go on.
+// diagnose corrects the class of a failure that the runtime reported as TRANSIENT
+// although its GPU failed: after such a fault the process must not continue.
 func diagnose(failure *runtime.Failure) *runtime.Failure {
 	if failure.Class != runtime.Transient {
 		return failure

@@ -11,7 +11,7 @@ import (
 // referenceImage is the parameter that names a job's only input.
 const referenceImage = "referenceImage"
 
-// fetchInputs downloads what the job begins from, and returns the files by the
+// fetchInputs downloads the job's input files and returns their paths by the
 // parameters that name them.
 func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 	if len(t.lease.Inputs) == 0 {
@@ -20,12 +20,12 @@ func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 	image := &t.lease.Inputs[0]
 	path := filepath.Join(t.dir, "input-0")
 	if err := t.fetch(ctx, image, path); err != nil {
-		return nil, fmt.Errorf("fetch the image that the job begins from: %w", err)
+		return nil, fmt.Errorf("fetch the reference image: %w", err)
 	}
 	return map[string]string{referenceImage: path}, nil
 }
 
-// fetch downloads one artifact, however long the store is away.
+// fetch downloads one artifact. It retries for as long as the store is unreachable.
 func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) error {
 	for failures := 1; ; failures++ {
 		err := t.agent.api.Download(ctx, a, path, nil)

@@ -46,7 +46,7 @@ func TestInputs(t *testing.T) {
 			failed := f.of("failJob")
 			require.Len(t, failed, 1)
 			require.Equal(t, "TRANSIENT", failed[0].in["class"])
-			require.Contains(t, failed[0].in["message"], "the image that the job begins from")
+			require.Contains(t, failed[0].in["message"], "the reference image")
 			require.Empty(t, f.model.started)
 		})
 	})

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// departure is whether, and how urgently, the agent has to go. It only ever gets
-// more urgent: draining, urgent, over, gone come in this order.
+// departure says whether, and how urgently, the agent must leave. It only becomes
+// more urgent: draining, urgent, over and gone are closed in this order.
 type departure struct {
-	// draining is closed when no more work is to be taken.
+	// draining is closed when the agent must take no new job.
 	draining chan struct{}
-	// urgent is closed when the job at hand must be handed over.
+	// urgent is closed when the current job must be handed over.
 	urgent chan struct{}
-	// over is closed when there is no time left to save anything more.
+	// over is closed when no time is left to save anything.
 	over chan struct{}
-	// gone is closed when the machine is thought to be.
+	// gone is closed when the machine is expected to be gone.
 	gone chan struct{}
 
-	// notice is how long before a deadline it gets urgent.
+	// notice is the time before a deadline at which urgent is closed.
 	notice time.Duration
 
 	mu       sync.Mutex
-	deadline time.Time // zero: the job at hand may take its time
+	deadline time.Time // zero: the current job may finish
 	timers   []*time.Timer
 }
 
@@ -33,8 +33,8 @@ func newDeparture(notice time.Duration) *departure {
 	}
 }
 
-// drain says that the agent goes once its job is done, and by the deadline,
-// unless that is zero.
+// drain makes the agent leave when its job is done, and by the deadline if it is
+// not zero.
 func (d *departure) drain(deadline time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,13 +44,12 @@ func (d *departure) drain(deadline time.Time) {
 	}
 	d.deadline = deadline
 	d.at(deadline.Add(-d.notice), d.urgent)
-	// a tenth of the notice early, so that the last word is still heard
+	// A tenth of the notice early, so that the last call still arrives.
 	d.at(deadline.Add(-min(d.notice/10, 2*time.Second)), d.over)
 	d.at(deadline, d.gone)
 }
 
-// hurry says that the agent will be gone at the deadline, and that the time until
-// then is for handing over its job.
+// hurry makes the agent hand over its job now; the machine is gone at the deadline.
 func (d *departure) hurry(deadline time.Time) {
 	d.drain(deadline)
 	d.mu.Lock()
@@ -66,7 +65,7 @@ func (d *departure) at(when time.Time, c chan struct{}) {
 	}))
 }
 
-// stop forgets deadlines that have not come.
+// stop cancels the timers of the deadline.
 func (d *departure) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +80,7 @@ func shut(c chan struct{}) {
 	}
 }
 
-// closed tells whether c is.
+// closed reports whether c is closed.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -91,7 +90,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// until returns a context that ends with ctx or, because of cause, when c is
+// until returns a context that ends with ctx, or with the given cause when c is
 // closed.
 func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// end tells the control plane how the attempt came out, if it is still ours to
-// tell. It returns the next job if the answer carried one.
+// end reports the outcome of the attempt, if this worker still holds the job. It
+// returns the next lease if the answer carries one.
 func (t *attempt) end(result *runtime.Result, err error) *grant {
 	var next *grant
 	if err == nil {
@@ -29,9 +29,8 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 	return next
 }
 
-// lastCall stops all other talk about the attempt but its heartbeats, and returns
-// the context for the call that ends it. That call is repeated for as long as the
-// attempt is ours, or the machine is there.
+// lastCall returns the context for the call that ends the attempt. That call is
+// retried for as long as this worker holds the job and the machine exists.
 func (t *attempt) lastCall() (context.Context, func()) {
 	if !closed(t.ending) {
 		close(t.ending)
@@ -39,9 +38,10 @@ func (t *attempt) lastCall() (context.Context, func()) {
 	return until(t.owned, t.agent.going.gone, errHandOver)
 }
 
-// complete publishes the result. A cancel that came first is errCancelled.
+// complete publishes the result. It returns errCancelled if the job was cancelled
+// first.
 func (t *attempt) complete(result *runtime.Result) (*grant, error) {
-	t.progress.phase(client.PhaseUploading, "uploading the film")
+	t.progress.phase(client.PhaseUploading, "uploading the video")
 	publishing, stop := until(t.rendering, t.agent.going.over, errHandOver)
 	defer stop()
 	for tries := 1; ; tries++ {
@@ -67,7 +67,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		case client.ErrorCode(err) == client.CodeConflict:
 			return nil, errCancelled
 		case client.ErrorCode(err) == client.CodeChecksumMismatch && tries < uploadTries:
-			// something on the way broke an object: its next copy may be whole
+			// An object was damaged in transit: upload it again.
 			continue
 		case gone(err):
 			t.disown(errLost)
@@ -76,7 +76,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 	}
 }
 
-// uploadResult brings up all that the runtime made.
+// uploadResult uploads all files that the runtime made.
 func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*client.CompleteJobInput, error) {
 	in := &client.CompleteJobInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, LeaseNext: new(t.wantsNext())}
 	for _, file := range []struct {
@@ -104,7 +104,7 @@ func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*cl
 	return in, nil
 }
 
-// fail reports why the attempt ended badly.
+// fail reports why the attempt failed.
 func (t *attempt) fail(failure *runtime.Failure) *grant {
 	words := t.agent.wordsOf(failure)
 	t.log.Warn("attempt failed", "class", failure.Class, "reason", words.sentence)
@@ -129,7 +129,8 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 	return t.next(answer, asked)
 }
 
-// release hands the job back. After a cancel the control plane ends it.
+// release returns the job to the control plane, which requeues it, or cancels it if
+// it was asked to.
 func (t *attempt) release(why error) {
 	t.keepLog(t.agent.lastWords())
 	ctx, stop := t.lastCall()
@@ -138,7 +139,7 @@ func (t *attempt) release(why error) {
 		_, err := t.agent.api.ReleaseJob(ctx, t.hold, client.FailureClassPreempted)
 		return nil, err
 	})
-	// lost: a cancel, or another end, was quicker
+	// LEASE_LOST means that a cancel or another end came first.
 	if err != nil && client.ErrorCode(err) != client.CodeLeaseLost {
 		t.log.Warn("the job could not be released", "error", err)
 		return
@@ -146,7 +147,7 @@ func (t *attempt) release(why error) {
 	t.log.Info("job released", "reason", why)
 }
 
-// wantsNext tells whether the answer may carry another job.
+// wantsNext reports whether the answer may carry another lease.
 func (t *attempt) wantsNext() bool { return !closed(t.agent.going.draining) }
 
 func (t *attempt) next(answer *client.EndPayload, asked time.Time) *grant {

@@ -84,13 +84,13 @@ func TestFail(t *testing.T) {
 		"ARuntimeThatSaysWhy": {func(f *fixture) {
 			f.model.messages <- runtime.Failf(runtime.InvalidInput, "no such resolution")
 		}, "INVALID_INPUT", "no such resolution"},
-		"ARuntimeThatTalksOutOfTurn": {func(f *fixture) { f.model.messages <- &runtime.Ready{} }, "MODEL_CRASH", "in the middle of a job"},
+		"ARuntimeThatTalksOutOfTurn": {func(f *fixture) { f.model.messages <- &runtime.Ready{} }, "MODEL_CRASH", "where it is not allowed"},
 		"AnAttemptThatTakesTooLong": {func(f *fixture) {
 			for range 60 {
 				f.model.messages <- &runtime.Progress{Percent: 1, Phase: runtime.PhaseRendering}
 				time.Sleep(time.Minute)
 			}
-		}, "TIMEOUT", "longer than its 1h0m0s"},
+		}, "TIMEOUT", "longer than its limit of 1h0m0s"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

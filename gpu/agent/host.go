@@ -12,7 +12,7 @@ import (
 )
 
 // process is a running runtime; [runtime.Process] is the only one outside tests.
-// Its methods promise what they promise there.
+// Its methods are documented there.
 type process interface {
 	Announced() runtime.Ready
 	Load(model string) error
@@ -28,8 +28,8 @@ type process interface {
 // launcher starts a runtime and waits until it is ready.
 type launcher func(context.Context, RuntimeCommand) (process, error)
 
-// host keeps one runtime process, and so its model, warm between jobs. A GPU has
-// room for one: a job for another runtime's model ends the process first.
+// host keeps one runtime process, and the model that it has loaded, between jobs. A
+// GPU has memory for one: a job for another runtime's model ends the process first.
 type host struct {
 	commands    []RuntimeCommand
 	launch      launcher
@@ -38,16 +38,16 @@ type host struct {
 
 	offers  map[string]RuntimeCommand // by model
 	running process
-	command string // the name of what runs
-	loaded  string // the model that it holds
-	// said is what the last process that ended had said of the job at hand; ours
-	// is whether what is heard now is of that job, too.
+	command string // the name of the running command
+	loaded  string // the model in memory
+	// said is the log of the current job from the process that ended last. ours
+	// reports whether the running process's output belongs to the current job too.
 	said string
 	ours bool
 }
 
-// survey starts each runtime once to learn its models, of which those in only
-// count, unless that is empty. The last one is kept running.
+// survey starts each runtime once and returns the models that they offer, limited
+// to those in only unless it is empty. The last runtime keeps running.
 func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 	h.offers = map[string]RuntimeCommand{}
 	var all []string
@@ -70,13 +70,13 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 	slices.Sort(models)
 	for _, model := range only {
 		if !slices.Contains(models, model) {
-			return nil, fmt.Errorf("no runtime here can do the model %q: there are %q", model, all)
+			return nil, fmt.Errorf("no runtime offers the model %q: they offer %q", model, all)
 		}
 	}
 	return models, nil
 }
 
-// start replaces the running process by one of the command.
+// start replaces the running process with a new one.
 func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, error) {
 	h.kill()
 	p, err := h.launch(ctx, command)
@@ -89,9 +89,9 @@ func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, err
 	return ready.Models, nil
 }
 
-// get returns a process that holds the model. It starts, or loads, what is
-// missing, and passes on the progress of that. A *runtime.Failure is why it
-// could not.
+// get returns a process with the model in memory. If necessary it starts the runtime
+// and loads the model, and reports the progress of loading. If the runtime fails,
+// the error is a *runtime.Failure.
 func (h *host) get(ctx context.Context, model string, progress func(*runtime.Progress)) (process, error) {
 	command, ok := h.offers[model]
 	if !ok {
@@ -113,13 +113,13 @@ func (h *host) get(ctx context.Context, model string, progress func(*runtime.Pro
 	return h.running, nil
 }
 
-// load waits until the running process holds the model.
+// load loads the model into the running process and waits until it is in memory.
 func (h *host) load(ctx context.Context, model string, progress func(*runtime.Progress)) error {
 	h.loaded = ""
 	if err := h.running.Load(model); err != nil {
 		return err
 	}
-	h.ours = true // a load begins a new log
+	h.ours = true // Load clears the log
 	timer := time.NewTimer(h.loadTimeout)
 	defer timer.Stop()
 	for {
@@ -154,12 +154,12 @@ func (h *host) begin(order runtime.Start) error {
 	return nil
 }
 
-// turn says that another job is at hand: what was said so far is not its log, and
-// may be another customer's.
+// turn begins the log of another job. The output so far is not part of it, and may
+// be another customer's.
 func (h *host) turn() { h.said, h.ours = "", false }
 
-// idle takes what the running process said while it had nothing to do: in the
-// end, that it died.
+// idle reads the messages that the running process sent between jobs, and notices
+// if it died.
 func (h *host) idle() {
 	for h.running != nil {
 		select {
@@ -192,7 +192,7 @@ func (h *host) kill() {
 	h.running, h.command, h.loaded = nil, "", ""
 }
 
-// tail is the end of the log of the job at hand.
+// tail returns the end of the current job's log.
 func (h *host) tail() string {
 	if h.running == nil || !h.ours {
 		return h.said
@@ -200,8 +200,8 @@ func (h *host) tail() string {
 	return h.running.Tail()
 }
 
-// halt has the running process stop its job, and kills it if it does not within
-// grace.
+// halt asks the running process to stop its job, and kills it if it has not stopped
+// within grace.
 func (h *host) halt(grace time.Duration) {
 	if h.running == nil {
 		return
@@ -231,8 +231,8 @@ func (h *host) halt(grace time.Duration) {
 	}
 }
 
-// settle decides what a failure means for the process: one that crashed, ran out
-// of memory or hangs is not trusted with another job.
+// settle kills the process after a failure that leaves it unusable: a crash, a hang,
+// or running out of memory.
 func (h *host) settle(err error) {
 	failure, ok := errors.AsType[*runtime.Failure](err)
 	if !ok {

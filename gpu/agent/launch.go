@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// launch starts a runtime without the agent's own settings: a model needs no key
-// to the API.
+// launch starts a runtime without the agent's own settings in its environment: a
+// model needs no API key.
 func launch(ctx context.Context, c RuntimeCommand) (process, error) {
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "REELAY_")

@@ -12,9 +12,9 @@ import (
 // leaseWait is how long one request for a job waits on the server, in seconds.
 const leaseWait = 20
 
-// ask waits for a job. It returns nil once the worker is draining. A request
-// whose answer was lost is repeated under its id, and so gives the same lease.
-// The error is one that repeating cannot help.
+// ask waits for a job. It returns nil once the worker is draining. If the answer to
+// a request was lost, ask repeats the request under the same id, which returns the
+// same lease. The error is one that a retry cannot fix.
 func (a *Agent) ask(ctx context.Context) (*grant, error) {
 	asking, stop := until(ctx, a.going.draining, errHandOver)
 	defer stop()
@@ -47,7 +47,7 @@ func (a *Agent) ask(ctx context.Context) (*grant, error) {
 		}
 		failures++
 		a.log.Debug("could not ask for a job", "error", err, "failures", failures)
-		// an end of waiting shows in the next round
+		// The next round notices the end of asking.
 		_ = pause(asking, delay(err, failures))
 	}
 }
@@ -60,8 +60,8 @@ func (a *Agent) askOnce(ctx context.Context, id string) (*client.LeaseAnswer, er
 	})
 }
 
-// refuse gives back the job that an ask may have been granted while it was broken
-// off: a draining worker gets no new one, but the same request the same lease.
+// refuse returns the job that an interrupted request may have leased. A draining
+// worker gets no new lease, but the same request id returns the same lease.
 func (a *Agent) refuse(ctx context.Context, requestID string) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
@@ -71,16 +71,16 @@ func (a *Agent) refuse(ctx context.Context, requestID string) {
 	}
 }
 
-// giveBack returns a job that was not begun.
+// giveBack releases a job that was not started.
 func (a *Agent) giveBack(ctx context.Context, g *grant) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	if _, err := a.api.ReleaseJob(ctx, g.Hold(), client.FailureClassPreempted); err != nil {
-		a.log.Warn("could not give back a job", "job", g.Job.Id, "error", err)
+		a.log.Warn("could not release a job that was not started", "job", g.Job.Id, "error", err)
 	}
 }
 
-// grant is a lease and the moment before it was asked for.
+// grant is a lease and the moment before it was requested.
 type grant struct {
 	*client.Lease
 	asked time.Time

@@ -7,27 +7,27 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// listenAgain is how long an agent waits before it listens again to a control
-// plane that refused it.
+// listenAgain is the wait before the agent subscribes again after the control plane
+// refused the subscription.
 const listenAgain = 30 * time.Second
 
-// listen hears what the control plane wants as soon as it does, until ctx ends.
-// The answers to heartbeats say the same: what is missed here costs seconds.
+// listen subscribes to the directives for this worker until ctx ends. The answers to
+// heartbeats carry them too, so a directive missed here is only late by seconds.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		for directive, err := range a.api.WorkerDirectives(ctx, a.worker) {
 			if err != nil {
-				a.log.Debug("could not listen", "error", err)
+				a.log.Debug("could not subscribe to directives", "error", err)
 				continue
 			}
 			a.hear(*directive)
 		}
-		// an end of waiting shows in the next round
+		// The next round notices the end of ctx.
 		_ = pause(ctx, listenAgain)
 	}
 }
 
-// hear passes a directive to the job at hand, or else to the worker.
+// hear passes a directive to the current attempt, or to the worker if there is none.
 func (a *Agent) hear(d client.Directive) {
 	if t := a.current.Load(); t != nil {
 		t.obey(d)
@@ -36,8 +36,7 @@ func (a *Agent) hear(d client.Directive) {
 	a.obey(d)
 }
 
-// obey does what the control plane asks of the worker. What it asks about a job
-// is the attempt's to do.
+// obey follows a directive for the worker. The attempt follows those for its job.
 func (a *Agent) obey(d client.Directive) {
 	reason := "the control plane asked for it"
 	if d.Reason != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// watchNotices passes on what is said about the machine's end. The first notice
-// tells the control plane too, so that it gives this worker nothing more; the
-// second one means now.
+// watchNotices acts on the notices that the machine is going away. After the first
+// one it also asks the control plane to drain this worker. A second one means that
+// the machine goes now.
 func (a *Agent) watchNotices(ctx context.Context) {
 	for told := false; ; {
 		select {
@@ -40,8 +40,8 @@ func (a *Agent) sayDraining(ctx context.Context, n Notice) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	err := a.api.DrainSelf(ctx, a.worker, n.Reason, n.Deadline)
-	// an agent with nothing to hand over may have left before this was through
+	// An agent with nothing to hand over may have left before this call ended.
 	if err != nil && !errors.Is(err, context.Canceled) && !gone(err) {
-		a.log.Warn("could not say that this worker drains", "error", err)
+		a.log.Warn("could not report that this worker is draining", "error", err)
 	}
 }

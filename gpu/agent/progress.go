@@ -10,25 +10,24 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// reporter tells the control plane how far the job is: the newest state only,
-// and not more often than configured.
+// reporter sends the job's progress to the control plane: only the newest state, and
+// no more often than configured.
 type reporter struct {
 	attempt *attempt
 	changed chan struct{}
-	// now is sent to by what need not wait for its turn.
+	// now receives when a report must not wait for the interval.
 	now chan struct{}
 
 	mu          sync.Mutex
 	newest      client.ProgressInput
-	resumedFrom *string // until it was told
+	resumedFrom *string // until it was reported
 }
 
 func newReporter(t *attempt) *reporter {
 	return &reporter{attempt: t, changed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 }
 
-// phase shows what the agent itself is doing for the job, at the percentage where
-// the render is.
+// phase reports what the agent itself is doing, at the render's percentage.
 func (r *reporter) phase(phase client.Phase, message string) {
 	r.set(func(p *client.ProgressInput) { p.Phase, p.Message, p.EtaSeconds = phase, &message, nil })
 	select {
@@ -37,7 +36,7 @@ func (r *reporter) phase(phase client.Phase, message string) {
 	}
 }
 
-// runtime shows what the runtime says.
+// runtime reports what the runtime says.
 func (r *reporter) runtime(m *runtime.Progress) {
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
@@ -51,7 +50,7 @@ func (r *reporter) runtime(m *runtime.Progress) {
 // resuming shows from where the job will go on, if the checkpoint restores.
 func (r *reporter) resuming(percent float64) { r.resumed("", percent) }
 
-// resumed says which checkpoint the job goes on from.
+// resumed reports the checkpoint from which the job resumed.
 func (r *reporter) resumed(artifactID string, percent float64) {
 	r.set(func(p *client.ProgressInput) {
 		r.resumedFrom = optional(artifactID)
@@ -70,7 +69,7 @@ func (r *reporter) set(change func(*client.ProgressInput)) {
 	}
 }
 
-// run reports until ctx ends. A report that fails is replaced by the next one.
+// run sends reports until ctx ends. A failed report is replaced by the next one.
 func (r *reporter) run(ctx context.Context) {
 	for {
 		select {

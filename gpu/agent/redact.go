@@ -9,8 +9,8 @@ import (
 
 const redacted = "[redacted]"
 
-// secretShapes are what secrets look like wherever they stand. What a group
-// holds is kept.
+// secretShapes are the patterns of secrets in any text. A match is replaced except
+// for its group.
 var secretShapes = []struct {
 	shape *regexp.Regexp
 	kept  string
@@ -18,32 +18,32 @@ var secretShapes = []struct {
 	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), ""},
 	{regexp.MustCompile(`(?i)\b(bearer|basic) +[\w.~+/=-]{8,}`), "$1 "},
 	{regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:"'<>]*:[^\s/"'<>]+@`), "$1"}, // user:password@
-	{regexp.MustCompile(`(https?://[^\s?"'<>]+\?)[^\s"'<>]+`), "$1"},                       // a signed link is its query
+	{regexp.MustCompile(`(https?://[^\s?"'<>]+\?)[^\s"'<>]+`), "$1"},                       // the query of a signed link
 	{regexp.MustCompile(`\b(?:rlw?|hf|gh[pousr])_[\w-]{16,}`), ""},
 	{regexp.MustCompile(`\bwhsec_[\w+/=-]{8,}`), ""},
 	{regexp.MustCompile(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`), ""},                                    // AWS access keys
 	{regexp.MustCompile(`\bAIza[\w-]{35}`), ""},                                                  // Google API keys
-	{regexp.MustCompile(`\bya29\.[\w.-]{16,}`), ""},                                              // and its access tokens
-	{regexp.MustCompile(`\bsk-[\w-]{20,}`), ""},                                                  // OpenAI's and its kin's
+	{regexp.MustCompile(`\bya29\.[\w.-]{16,}`), ""},                                              // and access tokens
+	{regexp.MustCompile(`\bsk-[\w-]{20,}`), ""},                                                  // OpenAI and similar APIs
 	{regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*`), ""},                                // JSON web tokens
 	{regexp.MustCompile(`(?i)(` + secretName + `[\w-]*["']? *[:=] *["']?)[^\s"',;&]{8,}`), "$1"}, // name=value
 }
 
-// secretName is what the names of secret settings contain.
+// secretName matches the names of secret settings.
 const secretName = `(?:secret|token|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key)`
 
 var secretSetting = regexp.MustCompile(`(?i)` + secretName + `|(?:^|_)(?:key|auth|pass|pat)$`)
 
-// redactor takes secrets out of what a runtime says, before anybody reads it.
+// redactor removes secrets from a runtime's output before it leaves the machine.
 type redactor struct {
 	// values are the secret settings of this process and its runtimes, longest
-	// first, since one may begin with another.
+	// first because one may be the beginning of another.
 	values []string
 }
 
-// newRedactor knows the secrets among NAME=value settings by their names.
+// newRedactor finds the secrets among NAME=value settings by their names.
 func newRedactor(environment []string) *redactor {
-	const shortest = 6 // less is not secret, and would hit innocent text
+	const shortest = 6 // a shorter value is no secret and would match ordinary text
 	r := &redactor{}
 	for _, setting := range environment {
 		name, value, _ := strings.Cut(setting, "=")

@@ -8,7 +8,8 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// register enrols the worker, however long the control plane is away.
+// register enrols the worker. It retries for as long as the control plane is
+// unreachable.
 func (a *Agent) register(ctx context.Context, models []string) error {
 	c := a.config
 	in := client.RegisterWorkerInput{
@@ -33,7 +34,7 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		if !theirFault(err) {
 			return fmt.Errorf("register the worker: %w", err)
 		}
-		a.log.Warn("the control plane cannot be reached", "error", err)
+		a.log.Warn("could not register the worker, retrying", "error", err)
 		if err := pause(ctx, delay(err, failures)); err != nil {
 			return err
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// render has the runtime do the job. Its error is one of the reasons to stop, or
-// a *runtime.Failure, or a fault of this machine.
+// render runs the job on the runtime. Its error is one of the reasons to stop, a
+// *runtime.Failure, or a fault of this machine.
 func (t *attempt) render() (*runtime.Result, error) {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return nil, err
 	}
 	t.progress.phase(client.PhaseStarting, "starting on a worker")
-	// until it has begun there is nothing to save: a notice ends it at once
+	// Before the render starts there is nothing to save: a notice ends it at once.
 	beginning, stop := until(t.rendering, t.agent.going.urgent, errHandOver)
 	defer stop()
 	checkpoints, err := t.fetchCheckpoints(beginning)
@@ -40,7 +40,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	return t.follow(p, checkpoints)
 }
 
-// order is what the runtime is told to do.
+// order returns the job as the runtime's Start command.
 func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runtime.Start {
 	job := t.lease.Job
 	order := runtime.Start{Job: job.Id, Model: job.Model, Type: job.Type, Params: job.Params, Workdir: t.dir, Inputs: inputs}
@@ -53,7 +53,7 @@ func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runt
 	return order
 }
 
-// orCause prefers the reason why ctx ended to the error that this caused.
+// orCause returns the cause of ctx's end, or err if ctx has not ended.
 func orCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,28 +61,30 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// watch is the state of one render as its runtime's messages tell it. It belongs
-// to the goroutine of follow.
+// watch is the state of one render, updated from its runtime's messages. Only the
+// goroutine of follow uses it.
 type watch struct {
 	*attempt
 	process     process
 	checkpoints []restorable
 	saver       *saver
-	// reports are what is told beside the render, of checkpoints that did not
-	// restore for one; unused lists those that nothing was said of yet.
+	// reports are calls made in the background, such as the rejection of a checkpoint
+	// that did not restore. unused lists the checkpoints that the runtime has neither
+	// resumed from nor rejected.
 	reports sync.WaitGroup
 	unused  []restorable
-	// asked is when the runtime was asked for a checkpoint; zero if it owes none.
+	// asked is when the runtime was asked for a checkpoint that has not come yet, or
+	// zero.
 	asked    time.Time
 	handOver bool
 }
 
-// follow waits for the render's end. Until then it has checkpoints made, at the
-// pace of the lease and when a notice comes.
+// follow waits for the end of the render. Until then it asks for checkpoints, at the
+// lease's interval and when a notice arrives.
 func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
 	ctx, stop := context.WithCancel(t.rendering)
 	w := &watch{attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints, saver: newSaver(ctx, t)}
-	// what is known of a bad checkpoint is told before the attempt ends
+	// Bad checkpoints are reported before the attempt ends.
 	defer func() { stop(); w.saver.wait(); w.reports.Wait() }()
 
 	result, err := w.run(ctx)
@@ -90,7 +92,7 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 		w.saveLast(ctx)
 	}
 	if errors.Is(err, errHandOver) {
-		// the agent goes: its runtime has no other job to be kept for
+		// The agent is leaving, so no other job needs the runtime.
 		t.agent.runtimes.kill()
 	}
 	t.agent.runtimes.settle(err)
@@ -127,7 +129,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			if !ok {
 				return nil, w.process.Wait()
 			}
-			if _, answer := message.(*runtime.Checkpoint); !answer { // it shows life, not progress
+			if _, answer := message.(*runtime.Checkpoint); !answer { // an answer, not progress
 				silence.Reset(config.HangTimeout)
 			}
 			if result, err := w.hear(message); result != nil || err != nil {
@@ -140,11 +142,11 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 	}
 }
 
-// lastSave is how long a failure waits for the checkpoint that is on its way.
+// lastSave is how long a failed attempt waits for a checkpoint that is being saved.
 const lastSave = time.Minute
 
-// saveLast lets a checkpoint that is on its way arrive before the render's failure
-// is told: the next attempt goes on from there.
+// saveLast waits for a checkpoint that is being saved before the failure is reported,
+// so that the next attempt can resume from it.
 func (w *watch) saveLast(ctx context.Context) {
 	limit := time.NewTimer(lastSave)
 	defer limit.Stop()
@@ -162,19 +164,19 @@ func (w *watch) saveLast(ctx context.Context) {
 	}
 }
 
-// askCheckpoint asks for a checkpoint unless one is owed or on its way; before
-// a hand-over, one on its way is not new enough.
+// askCheckpoint asks for a checkpoint unless one was asked for or is being saved.
+// Before a hand-over, a checkpoint that is being saved is not new enough.
 func (w *watch) askCheckpoint() {
 	if !w.asked.IsZero() || w.saver.busy && !w.handOver {
 		return
 	}
-	// a process that is gone shows in its messages
+	// If the process has ended, its messages say so.
 	if w.process.Checkpoint() == nil {
 		w.asked = time.Now()
 	}
 }
 
-// hear takes one message; a result or an error ends the render.
+// hear handles one message. A result or an error ends the render.
 func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 	switch m := message.(type) {
 	case *runtime.Progress:
@@ -188,7 +190,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		if m.Path != "" {
 			w.saver.put(&taken{m, cost})
 		}
-		if w.handOver { // the runtime has done its part: its log goes up beside the checkpoint
+		if w.handOver { // the runtime is done: upload its log together with the checkpoint
 			text := w.agent.lastWords()
 			w.reports.Go(func() { w.keepLog(text) })
 		}
@@ -214,12 +216,12 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		}
 		return nil, diagnose(m)
 	default:
-		return nil, runtime.Failf(runtime.ModelCrash, "the runtime said %T in the middle of a job", m)
+		return nil, runtime.Failf(runtime.ModelCrash, "the runtime sent %T during a job, where it is not allowed", m)
 	}
 	return nil, nil
 }
 
-// disuse reports, without holding up the render, that a checkpoint did not restore.
+// disuse reports in the background that a checkpoint did not restore.
 func (w *watch) disuse(bad restorable, reason string) {
 	w.unused = slices.DeleteFunc(slices.Clone(w.unused), func(r restorable) bool { return r.path == bad.path })
 	reason = w.agent.secrets.clean(reason)
@@ -233,7 +235,8 @@ func (w *watch) disuse(bad restorable, reason string) {
 	})
 }
 
-// describe turns any error of a render into what the control plane records.
+// describe turns any error of a render into the failure that the control plane
+// records.
 func describe(err error) *runtime.Failure {
 	if failure, ok := errors.AsType[*runtime.Failure](err); ok {
 		return failure

@@ -10,11 +10,11 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// Run works until the machine goes away, or the control plane asks it to leave,
-// and then returns nil: its job is handed over and its worker deregistered. It
-// returns an error if the configuration is wrong, a runtime does not start, or
-// the control plane refuses the worker. If ctx ends, everything stops where it
-// is, and nothing is handed over.
+// Run works until the machine is about to go away or the control plane asks the
+// worker to leave. It then hands over its job, deregisters the worker and returns
+// nil. It returns an error if the configuration is invalid, a runtime does not
+// start, or the control plane refuses the worker. If ctx ends, Run stops at once
+// and hands nothing over.
 func Run(ctx context.Context, config Config) error {
 	config = config.withDefaults()
 	if err := config.check(); err != nil {
@@ -31,7 +31,7 @@ func (a *Agent) run(ctx context.Context) error {
 	defer cancel()
 	defer a.going.stop()
 
-	// what a killed agent of this name left
+	// Remove what a killed agent with this instance id left.
 	if err := os.RemoveAll(a.dir); err != nil {
 		return fmt.Errorf("clear the work directory: %w", err)
 	}
@@ -57,7 +57,7 @@ func (a *Agent) run(ctx context.Context) error {
 	return a.serve(ctx)
 }
 
-// serve does one job after the other.
+// serve runs one job after another until the worker drains.
 func (a *Agent) serve(ctx context.Context) error {
 	for {
 		g, err := a.ask(ctx)
@@ -85,8 +85,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	return nil
 }
 
-// work does one job, from its lease to its end, and returns the next one if the
-// control plane gave it along. Nothing that it started is left when it returns.
+// work runs one job from its lease to its end. It returns the next lease if the
+// control plane answered with one. Every goroutine that it started has ended when
+// it returns.
 func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	t := a.newAttempt(ctx, g)
 	a.runtimes.turn()
@@ -104,12 +105,12 @@ func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	return t.end(result, err)
 }
 
-// leave ends the worker. Nobody waits for a machine that is going, so a control
-// plane that is away is not waited for either.
+// leave deregisters the worker. It does not wait for an unreachable control plane,
+// because the machine may be gone at any moment.
 func (a *Agent) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
 	defer cancel()
 	if err := a.api.DeregisterWorker(ctx, a.worker); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
-		a.log.Warn("could not say goodbye", "error", err)
+		a.log.Warn("could not deregister the worker", "error", err)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// uploadTries is how often a store may refuse one object.
+// uploadTries is how many times the store may refuse one object.
 const uploadTries = 5
 
-// output is a file that goes up.
+// output is a file to upload.
 type output struct {
 	kind        client.ArtifactType
 	path        string
@@ -43,9 +43,10 @@ func contentType(path string) string {
 	return "application/octet-stream"
 }
 
-// upload sends a file to the object store under a key of the control plane's
-// choice. A target is good for one try: each further one asks for another. While
-// nothing can be reached it tries until ctx ends, whose cause it then returns.
+// upload sends a file to the object store, under a key that the control plane
+// chooses. A target is valid for one try; each retry requests another. While the
+// store or the control plane is unreachable, upload retries until ctx ends and then
+// returns its cause.
 func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject, error) {
 	file, err := os.Open(o.path)
 	if err != nil {
@@ -73,7 +74,7 @@ func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject,
 		case theirFault(err):
 			unreachable++
 		default:
-			// a link that was too old, or used up by a try whose answer was lost
+			// The link has expired, or was used by a try whose answer was lost.
 			if refused++; refused >= uploadTries {
 				return nil, fmt.Errorf("upload the %s: %w", strings.ToLower(string(o.kind)), err)
 			}
@@ -105,7 +106,7 @@ func (t *attempt) requestUpload(ctx context.Context, o output, object *client.Up
 	return target, err
 }
 
-// uploadLog sends the runtime's last words. They are worth a try, not a delay.
+// uploadLog uploads the runtime's log. It tries for at most callTimeout.
 func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedObject {
 	if text == "" {
 		return nil
@@ -119,16 +120,16 @@ func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedOb
 		object, err = t.upload(ctx, output{kind: client.ArtifactTypeLog, path: path, contentType: contentType(path)})
 	}
 	if err != nil && !errors.Is(err, errLost) {
-		t.log.Warn("the runtime's log was not kept", "error", err)
+		t.log.Warn("the runtime's log could not be saved", "error", err)
 	}
 	return object
 }
 
-// logLimit is how long a job that is handed back waits for its log to be kept.
+// logLimit is how long the release of a job waits for its log to be saved.
 const logLimit = time.Second
 
-// keepLog commits, once, the log of an attempt whose end does not carry it, if
-// there is time.
+// keepLog commits the log of an attempt whose final call does not carry one, once
+// and if there is time.
 func (t *attempt) keepLog(text string) { t.logKept.Do(func() { t.commitLog(text) }) }
 
 func (t *attempt) commitLog(text string) {
@@ -144,6 +145,6 @@ func (t *attempt) commitLog(text string) {
 		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypeLog, *log)
 	})
 	if err != nil {
-		t.log.Warn("the runtime's log was not kept", "error", err)
+		t.log.Warn("the runtime's log could not be saved", "error", err)
 	}
 }

@@ -13,16 +13,15 @@ const (
 	maxLog      = 64 << 10 // bytes of an attempt's log
 )
 
-// words are what a runtime's output and its failure leave for people, secrets
-// taken out.
+// words are the texts about a failure that people read, without secrets.
 type words struct {
 	sentence string // what went wrong
-	detail   string // a stack trace, or the end of the log
+	detail   string // a stack trace or the end of the log
 	log      string
 }
 
-// wordsOf reads a failure and what the runtime said until then. The end of a log
-// is what matters, and of a sentence its beginning.
+// wordsOf returns the texts about a failure, cut to their limits: a log keeps its end,
+// a sentence its beginning.
 func (a *Agent) wordsOf(failure *runtime.Failure) words {
 	log := a.secrets.clean(a.runtimes.tail())
 	return words{
@@ -32,7 +31,7 @@ func (a *Agent) wordsOf(failure *runtime.Failure) words {
 	}
 }
 
-// lastWords is the log of an attempt that did not fail.
+// lastWords returns the log of an attempt that did not fail.
 func (a *Agent) lastWords() string { return ending(a.secrets.clean(a.runtimes.tail()), maxLog) }
 
 func beginning(text string, most int) string {
