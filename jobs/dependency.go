@@ -66,22 +66,21 @@ func (c *Change) settle(ctx context.Context) error {
 // writeOthers writes the jobs that waited for this one, with their events and dead
 // letters.
 func (c *Change) writeOthers(ctx context.Context) error {
-	var jobs []*models.Job
-	var events []*models.JobEvent
 	var dead []*models.DeadLetter
 	for _, child := range c.others {
-		jobs, events = append(jobs, child.job), append(events, child.events...)
 		if child.dead != nil {
 			dead = append(dead, child.dead)
 		}
 	}
-	if err := inBatches(jobs, func(some []*models.Job) error { return models.UpdateDependents(ctx, c.tx, some) }); err != nil {
-		return fmt.Errorf("update the jobs: %w", err)
-	}
-	if err := inBatches(events, func(some []*models.JobEvent) error {
-		return (&models.Writes{Events: some}).Write(ctx, c.tx)
+	if err := inBatches(c.others, func(some []*Change) error {
+		var w models.Writes
+		for _, child := range some {
+			w.Jobs = append(w.Jobs, models.Changed[models.Job]{Was: &child.before, Is: child.job})
+			w.Events = append(w.Events, child.events...)
+		}
+		return w.Write(ctx, c.tx)
 	}); err != nil {
-		return fmt.Errorf("write the events: %w", err)
+		return fmt.Errorf("write the jobs: %w", err)
 	}
 	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
@@ -120,11 +119,7 @@ func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(places), place.before) {
 		queued := places[p]
-		first := queued[0].job.CurrentOrder()
-		for _, c := range queued[1:] {
-			first = min(first, c.job.CurrentOrder())
-		}
-		at, err := models.EnterLane(ctx, tx, p.account, p.line, len(queued), first)
+		at, err := models.EnterLane(ctx, tx, p.account, p.line, len(queued))
 		if err != nil {
 			return fmt.Errorf("enter the lane: %w", err)
 		}

@@ -216,7 +216,7 @@ func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
 			return fmt.Errorf("worker %s cannot go from %s to %s", h.worker.ID, was, h.worker.Status)
 		}
 		w.Workers = append(w.Workers, models.Changed[models.Worker]{Was: &h.wasWorker, Is: h.worker})
-		w.Attempts = append(w.Attempts, models.Changed[models.Attempt]{Was: &h.wasAttempt, Is: h.attempt})
+		w.Attempts = append(w.Attempts, h.attempt)
 		w.Issued, w.Artifacts = append(w.Issued, h.issued...), append(w.Artifacts, h.kept...)
 		changes = append(changes, h.change)
 	}

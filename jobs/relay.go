@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/reelay/reelay/jobs/apierror"
@@ -126,9 +125,9 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 const sweepHeads = 100
 
 // Sweep puts the heads of all queues into the ready index again, whole anew if it was
-// lost, and so mends whatever a hint missed. It notes where accounts' queues begin.
+// lost, and so mends whatever a hint missed.
 func (r *Readier) Sweep(ctx context.Context) error {
-	return errors.Join(r.reindex(ctx), r.begin(ctx))
+	return r.reindex(ctx)
 }
 
 func (r *Readier) reindex(ctx context.Context) error {
@@ -148,23 +147,6 @@ func (r *Readier) reindex(ctx context.Context) error {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
 	r.Notifier.Waiters.Look()
-	return nil
-}
-
-// beginnings is how many lines are kept still at once.
-const beginnings = 20
-
-// begin notes where accounts' queues begin.
-func (r *Readier) begin(ctx context.Context) error {
-	found, err := models.ListBeginnings(ctx, r.DB)
-	if err != nil {
-		return fmt.Errorf("look where queues begin: %w", err)
-	}
-	for some := range slices.Chunk(found, beginnings) {
-		if err := InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error { return models.NoteBeginnings(ctx, tx, some) }); err != nil {
-			return fmt.Errorf("note where queues begin: %w", err)
-		}
-	}
 	return nil
 }
 

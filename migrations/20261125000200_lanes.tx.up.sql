@@ -18,14 +18,10 @@ CREATE TABLE account_lanes (
     queued       integer NOT NULL DEFAULT 0 CHECK (queued >= 0),
     -- The account is at its running limit: none of its jobs can be next.
     capped       boolean NOT NULL DEFAULT false,
-    -- A lower bound of the queue_order of the account's queued jobs. A claim starts there and
-    -- skips the index entries of jobs that left the queue since the last vacuum. 0 is always
-    -- correct. A job that enters the queue lowers it, and the sweep raises it.
-    begins_at    bigint  NOT NULL DEFAULT 0,
     PRIMARY KEY (account_id, lane, promoted)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- The accounts whose turn it is, for claims. models/queue.go repeats this condition word for word.
+-- The accounts whose turn it is, for claims. The statements in models/sql repeat this condition word for word.
 CREATE INDEX account_lanes_ready ON account_lanes (lane, promoted, virtual_time) WHERE queued > 0 AND NOT capped;
 -- The greatest virtual time of a lane, for lane_time.
 CREATE INDEX account_lanes_times ON account_lanes (lane, promoted, virtual_time);

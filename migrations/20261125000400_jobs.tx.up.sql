@@ -119,20 +119,16 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL;
 
 -- The first job of an account's queue, by lane, promotion, model, GPU rank and region, for
--- claims. models/queue.go repeats these expressions word for word.
+-- claims. The statements in models/sql repeat these expressions word for word.
 CREATE INDEX jobs_next ON jobs (
     lane, account_id, (lane <> tier AND lane <> 'CRITICAL'), model, gpu_rank, (coalesce(CASE WHEN require_region THEN region END, '')),
     queue_order) WHERE status = 'QUEUED';
 
--- The next two hold every queued job, but their conditions ask for lane || '' <> '', which only
--- the statements say that these indexes are for. Claims do not say it: a plan made while little
--- waits would otherwise use these in place of jobs_next, and read a whole lane once it is long.
---
 -- An account's jobs of a lane in their order, for lined_up and for the number of jobs ahead.
 CREATE INDEX jobs_in_line ON jobs (account_id, lane, (lane <> tier AND lane <> 'CRITICAL'), queue_order)
-    WHERE status = 'QUEUED' AND lane || '' <> '';
+    WHERE status = 'QUEUED';
 -- Queue statistics: which models' jobs wait in a lane, and since when.
-CREATE INDEX jobs_by_wait ON jobs (lane, tier, model, queued_at) WHERE status = 'QUEUED' AND lane || '' <> '';
+CREATE INDEX jobs_by_wait ON jobs (lane, tier, model, queued_at) WHERE status = 'QUEUED';
 
 -- The number of a user's waiting jobs.
 CREATE INDEX jobs_waiting_of_user ON jobs (account_id, user_id)
@@ -171,7 +167,7 @@ RETURNS TABLE (id uuid, start float8, queue_order bigint) LANGUAGE sql STABLE AS
         j.queue_order
     FROM (
         SELECT j.id, j.estimated_gpu_seconds, j.queue_order FROM jobs j
-        WHERE j.status = 'QUEUED' AND j.lane || '' <> '' AND j.account_id = account AND j.lane = of_lane
+        WHERE j.status = 'QUEUED' AND j.account_id = account AND j.lane = of_lane
             AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = of_promoted AND j.model = ANY (of_models)
         ORDER BY j.queue_order LIMIT most) j
     JOIN accounts a ON a.id = account

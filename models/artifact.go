@@ -2,8 +2,8 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -25,24 +25,24 @@ const (
 // Artifact is an immutable object that was verified at the store. An INPUT
 // belongs to an account and has neither job nor attempt; any other to both.
 type Artifact struct {
-	bun.BaseModel `bun:"table:artifacts,alias:ar"`
+	bun.BaseModel `bun:"table:artifacts,alias:ar" json:"table"`
 
-	ID          ArtifactID   `bun:"id,pk"`
-	JobID       JobID        `bun:"job_id"`
-	AccountID   AccountID    `bun:"account_id"`
-	AttemptID   AttemptID    `bun:"attempt_id"`
-	Type        ArtifactType `bun:"type"`
-	ObjectKey   string       `bun:"object_key"`
-	SizeBytes   int64        `bun:"size_bytes"`
-	Checksum    string       `bun:"checksum"`
-	ContentType string       `bun:"content_type"`
+	ID          ArtifactID   `bun:"id,pk" json:"id"`
+	JobID       JobID        `bun:"job_id" json:"job_id"`
+	AccountID   AccountID    `bun:"account_id" json:"account_id"`
+	AttemptID   AttemptID    `bun:"attempt_id" json:"attempt_id"`
+	Type        ArtifactType `bun:"type" json:"type"`
+	ObjectKey   string       `bun:"object_key" json:"object_key"`
+	SizeBytes   int64        `bun:"size_bytes" json:"size_bytes"`
+	Checksum    string       `bun:"checksum" json:"checksum"`
+	ContentType string       `bun:"content_type" json:"content_type"`
 	// Step and Percent are where a checkpoint goes on from.
-	Step       *int            `bun:"step"`
-	Percent    *float64        `bun:"percent"`
-	Metadata   json.RawMessage `bun:"metadata,type:jsonb,nullzero"`
-	CreatedAt  time.Time       `bun:"created_at,nullzero,default:clock_timestamp()"`
-	ExpiresAt  time.Time       `bun:"expires_at,nullzero"`
-	RejectedAt time.Time       `bun:"rejected_at,nullzero"`
+	Step       *int            `bun:"step" json:"step"`
+	Percent    *float64        `bun:"percent" json:"percent"`
+	Metadata   json.RawMessage `bun:"metadata,type:jsonb,nullzero" json:"metadata,omitzero"`
+	CreatedAt  time.Time       `bun:"created_at,nullzero,default:clock_timestamp()" json:"created_at,omitzero"`
+	ExpiresAt  time.Time       `bun:"expires_at,nullzero" json:"expires_at,omitzero"`
+	RejectedAt time.Time       `bun:"rejected_at,nullzero" json:"rejected_at,omitzero"`
 }
 
 // KnownObject is what is known of an uploaded object's key.
@@ -56,27 +56,23 @@ type KnownObject struct {
 
 // LookUpObjects tells what is known of keys.
 func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]KnownObject, error) {
+	var issued []string
+	if err := tx.NewSelect().Model((*IssuedUpload)(nil)).Column("object_key").
+		Where("u.object_key IN (?)", bun.List(keys)).Order("u.object_key").For("KEY SHARE").Scan(ctx, &issued); err != nil {
+		return nil, err
+	}
+	var artifacts []*Artifact
+	if err := tx.NewSelect().Model(&artifacts).Where("ar.object_key IN (?)", bun.List(keys)).Scan(ctx); err != nil {
+		return nil, err
+	}
 	known := make(map[string]KnownObject, len(keys))
-	artifacts := cellsOf[Artifact](tx)
-	var key string
-	var issued bool
-	into := artifacts.add([]any{&key, &issued})
-	rows, err := prepared(ctx, tx, `
-		SELECT k.object_key, coalesce((SELECT true FROM uploads WHERE object_key = k.object_key FOR KEY SHARE), false), `+columnsSQL(tableOf[Artifact](tx))+`
-		FROM unnest($1::text[]) AS k (object_key) LEFT JOIN artifacts ar ON ar.object_key = k.object_key`, keys)
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		a := new(Artifact)
-		artifacts.fill(a)
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		if a.ID == "" {
-			a = nil
-		}
-		known[key] = KnownObject{issued, a}
-		return nil
-	})
-	return known, err
+	for _, key := range keys {
+		known[key] = KnownObject{Issued: slices.Contains(issued, key)}
+	}
+	for _, a := range artifacts {
+		known[a.ObjectKey] = KnownObject{known[a.ObjectKey].Issued, a}
+	}
+	return known, nil
 }
 
 // GetArtifacts returns the artifacts of these ids, in no order.
@@ -128,18 +124,18 @@ func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
 // IssuedUpload is an object key that was issued to an attempt, or, for the INPUT
 // that it will be, to an account.
 type IssuedUpload struct {
-	bun.BaseModel `bun:"table:uploads,alias:u"`
+	bun.BaseModel `bun:"table:uploads,alias:u" json:"table"`
 
-	ObjectKey   string       `bun:"object_key,pk"`
-	JobID       JobID        `bun:"job_id"`
-	AttemptID   AttemptID    `bun:"attempt_id"`
-	AccountID   AccountID    `bun:"account_id"`
-	ArtifactID  ArtifactID   `bun:"artifact_id"`
-	Type        ArtifactType `bun:"type"`
-	ContentType string       `bun:"content_type"`
-	SizeBytes   int64        `bun:"size_bytes"`
-	Checksum    string       `bun:"checksum"`
-	CreatedAt   time.Time    `bun:"created_at,nullzero,default:clock_timestamp()"`
+	ObjectKey   string       `bun:"object_key,pk" json:"object_key"`
+	JobID       JobID        `bun:"job_id" json:"job_id"`
+	AttemptID   AttemptID    `bun:"attempt_id" json:"attempt_id"`
+	AccountID   AccountID    `bun:"account_id" json:"account_id"`
+	ArtifactID  ArtifactID   `bun:"artifact_id" json:"artifact_id"`
+	Type        ArtifactType `bun:"type" json:"type"`
+	ContentType string       `bun:"content_type" json:"content_type"`
+	SizeBytes   int64        `bun:"size_bytes" json:"size_bytes"`
+	Checksum    string       `bun:"checksum" json:"checksum"`
+	CreatedAt   time.Time    `bun:"created_at,nullzero,default:clock_timestamp()" json:"created_at,omitzero"`
 }
 
 // InsertUpload writes an issued key.
@@ -149,6 +145,7 @@ func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 }
 
 // FindUploads returns those of the keys that were issued, to whomever.
-func FindUploads(ctx context.Context, db bun.IDB, keys []string) ([]*IssuedUpload, error) {
-	return rowsOf[IssuedUpload](ctx, db, "WHERE u.object_key = ANY ($1::text[])", keys)
+func FindUploads(ctx context.Context, db bun.IDB, keys []string) (found []*IssuedUpload, err error) {
+	err = db.NewSelect().Model(&found).Where("u.object_key IN (?)", bun.List(keys)).Scan(ctx)
+	return found, err
 }

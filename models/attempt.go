@@ -22,41 +22,50 @@ const (
 
 // Attempt is one worker's try at a job, known by job and fencing token.
 type Attempt struct {
-	bun.BaseModel `bun:"table:job_attempts,alias:a"`
+	bun.BaseModel `bun:"table:job_attempts,alias:a" json:"table"`
 
-	ID              AttemptID     `bun:"id,pk"`
-	JobID           JobID         `bun:"job_id"`
-	Run             int           `bun:"run"`
-	AttemptNo       int           `bun:"attempt_no"`
-	WorkerID        WorkerID      `bun:"worker_id"`
-	FencingToken    FencingToken  `bun:"fencing_token"`
-	LeaseRequestID  string        `bun:"lease_request_id,nullzero"`
-	Status          AttemptStatus `bun:"status"`
-	LeasedAt        time.Time     `bun:"leased_at"`
-	LeaseExpiresAt  time.Time     `bun:"lease_expires_at"`
-	LastHeartbeatAt time.Time     `bun:"last_heartbeat_at,nullzero"`
-	StartedAt       time.Time     `bun:"started_at,nullzero"`
-	EndedAt         time.Time     `bun:"ended_at,nullzero"`
-	ResumedFromStep *int          `bun:"resumed_from_step"`
+	ID              AttemptID     `bun:"id,pk" json:"id"`
+	JobID           JobID         `bun:"job_id" json:"job_id"`
+	Run             int           `bun:"run" json:"run"`
+	AttemptNo       int           `bun:"attempt_no" json:"attempt_no"`
+	WorkerID        WorkerID      `bun:"worker_id" json:"worker_id"`
+	FencingToken    FencingToken  `bun:"fencing_token" json:"fencing_token"`
+	LeaseRequestID  string        `bun:"lease_request_id,nullzero" json:"lease_request_id,omitzero"`
+	Status          AttemptStatus `bun:"status" json:"status"`
+	LeasedAt        time.Time     `bun:"leased_at" json:"leased_at"`
+	LeaseExpiresAt  time.Time     `bun:"lease_expires_at" json:"lease_expires_at"`
+	LastHeartbeatAt time.Time     `bun:"last_heartbeat_at,nullzero" json:"last_heartbeat_at,omitzero"`
+	StartedAt       time.Time     `bun:"started_at,nullzero" json:"started_at,omitzero"`
+	EndedAt         time.Time     `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
+	ResumedFromStep *int          `bun:"resumed_from_step" json:"resumed_from_step"`
 	// CheckpointID is the newest that this attempt committed, at CheckpointAt.
-	CheckpointID  ArtifactID   `bun:"checkpoint_id"`
-	CheckpointAt  time.Time    `bun:"checkpoint_at,nullzero"`
-	LogID         ArtifactID   `bun:"log_id"`
-	FailureClass  FailureClass `bun:"failure_class,nullzero"`
-	FailureReason string       `bun:"failure_reason,nullzero"`
+	CheckpointID  ArtifactID   `bun:"checkpoint_id" json:"checkpoint_id"`
+	CheckpointAt  time.Time    `bun:"checkpoint_at,nullzero" json:"checkpoint_at,omitzero"`
+	LogID         ArtifactID   `bun:"log_id" json:"log_id"`
+	FailureClass  FailureClass `bun:"failure_class,nullzero" json:"failure_class,omitzero"`
+	FailureReason string       `bun:"failure_reason,nullzero" json:"failure_reason,omitzero"`
 	// ErrorDetail is a stack trace, or the runtime's own words.
-	ErrorDetail string `bun:"error_detail,nullzero"`
+	ErrorDetail string `bun:"error_detail,nullzero" json:"error_detail,omitzero"`
 	// Counted tells that it counted against the job's attempts.
-	Counted bool `bun:"counted"`
+	Counted bool `bun:"counted" json:"counted"`
 	// Uploads is how many keys were issued to it.
-	Uploads          int     `bun:"uploads"`
-	GPUSeconds       float64 `bun:"gpu_seconds"`
-	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
+	Uploads          int     `bun:"uploads" json:"uploads"`
+	GPUSeconds       float64 `bun:"gpu_seconds" json:"gpu_seconds"`
+	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
 }
 
 // GetAttempt returns an attempt, or sql.ErrNoRows.
 func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error) {
-	return rowOf[Attempt](ctx, db, "WHERE a.id = $1", uuidOf(id))
+	a := new(Attempt)
+	err := db.NewSelect().Model(a).Where("a.id = ?", id).Scan(ctx)
+	return a, err
+}
+
+// GetAttempts returns attempts, in no order; one that is not there is not among
+// them.
+func GetAttempts(ctx context.Context, db bun.IDB, ids []AttemptID) (found []*Attempt, err error) {
+	err = db.NewSelect().Model(&found).Where("a.id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
 }
 
 // FindLiveAttempt returns the attempt that a worker holds, or sql.ErrNoRows.

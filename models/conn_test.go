@@ -31,10 +31,10 @@ func lone(t *testing.T, dsn string) *bun.DB {
 	return db
 }
 
-// renamed changes the type of a locked job.
+// renamed changes the phase of a locked job.
 func renamed(job *models.Job) models.Writes {
 	is := *job
-	is.Type += "!"
+	is.Phase += "!"
 	return models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}}
 }
 
@@ -56,11 +56,11 @@ func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes)
 	})
 }
 
-func requireType(t *testing.T, db *bun.DB, id models.JobID, name string) {
+func requirePhase(t *testing.T, db *bun.DB, id models.JobID, name models.Phase) {
 	t.Helper()
 	job, err := models.GetJob(t.Context(), db, id)
 	require.NoError(t, err)
-	require.Equal(t, name, job.Type)
+	require.Equal(t, name, job.Phase)
 }
 
 func TestTransaction(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTransaction(t *testing.T) {
 			id, err := changed(t, db, c.make)
 
 			c.check(t, err)
-			requireType(t, db, id, "video.generate")
+			requirePhase(t, db, id, "WAITING")
 			var events int
 			require.NoError(t, db.NewRaw("SELECT count(*) FROM job_events WHERE seq = 99").Scan(t.Context(), &events))
 			require.Zero(t, events)
@@ -129,7 +129,7 @@ func TestTransaction(t *testing.T) {
 
 		require.True(t, models.IsOutage(err), "%v", err)
 		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return ask(db)() == nil })
-		requireType(t, db, id, "video.generate!")
+		requirePhase(t, db, id, "WAITING!")
 	})
 
 	t.Run("IsOfTheKindThatWasAskedFor", func(t *testing.T) {

@@ -16,7 +16,6 @@ const (
 	AccountCounters   Invariant = "account-counters"
 	LaneCounters      Invariant = "lane-counters"
 	CappedLine        Invariant = "capped-line"
-	LineBegins        Invariant = "line-begins"
 	OneLiveAttempt    Invariant = "one-live-attempt"
 	CurrentAttempt    Invariant = "current-attempt"
 	HeldWorker        Invariant = "held-worker"
@@ -55,7 +54,7 @@ const (
 
 // Invariants are all of them.
 var Invariants = []Invariant{
-	AccountCounters, LaneCounters, CappedLine, LineBegins, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
+	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
 	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob, KeptPrompt, ClosedRun,
 	CancelledComplete, FailureCount, Idempotency, EarlyChild, BlockedCount, Tenancy, MissingInput, StuckFetch, StuckQueued, StuckDue,
 	UnreapedLease, UntoldEnd, StuckWebhook,
@@ -159,10 +158,6 @@ var invariants = map[Invariant]string{
 	CappedLine: `
 		SELECT 'acc_' || a.id || ' in ' || l.lane AS id FROM accounts a JOIN account_lanes l ON l.account_id = a.id
 		WHERE l.capped <> (a.running >= a.max_running)`,
-	LineBegins: `
-		SELECT 'acc_' || l.account_id || ' in ' || l.lane AS id FROM account_lanes l
-		WHERE EXISTS (SELECT FROM jobs WHERE ` + waitingSQL + ` AND account_id = l.account_id AND lane = l.lane
-			AND ` + promotedSQL + ` = l.promoted AND queue_order < l.begins_at)`,
 	OneLiveAttempt: `
 		SELECT 'job_' || job_id AS id FROM job_attempts WHERE ended_at IS NULL GROUP BY job_id HAVING count(*) > 1
 		UNION ALL

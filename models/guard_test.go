@@ -38,7 +38,7 @@ func TestUpdate(t *testing.T) {
 			"an attempt of another token": func(tx bun.Tx) error {
 				is := stale
 				is.Counted = !stale.Counted
-				return (&models.Writes{Attempts: []models.Changed[models.Attempt]{{Was: &stale, Is: &is}}}).Write(t.Context(), tx)
+				return (&models.Writes{Attempts: []*models.Attempt{&is}}).Write(t.Context(), tx)
 			},
 			"a heartbeat of another token": func(tx bun.Tx) error {
 				return extended(t, tx, models.Hold{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: stale.FencingToken})

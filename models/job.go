@@ -81,92 +81,92 @@ var FailureClasses = []FailureClass{
 
 // Job is one requested video and its durable state, from submit to outcome.
 type Job struct {
-	bun.BaseModel `bun:"table:jobs,alias:j"`
+	bun.BaseModel `bun:"table:jobs,alias:j" json:"table"`
 
-	ID        JobID     `bun:"id,pk"`
-	AccountID AccountID `bun:"account_id"`
-	CreatedBy KeyID     `bun:"created_by"`
-	Type      string    `bun:"type"`
-	Model     string    `bun:"model"`
-	Status    JobStatus `bun:"status"`
-	Tier      Tier      `bun:"tier"`
-	Lane      Tier      `bun:"lane"`
-	Run       int       `bun:"run"`
-	Priority  int       `bun:"priority"`
+	ID        JobID     `bun:"id,pk" json:"id"`
+	AccountID AccountID `bun:"account_id" json:"account_id"`
+	CreatedBy KeyID     `bun:"created_by" json:"created_by"`
+	Type      string    `bun:"type" json:"type"`
+	Model     string    `bun:"model" json:"model"`
+	Status    JobStatus `bun:"status" json:"status"`
+	Tier      Tier      `bun:"tier" json:"tier"`
+	Lane      Tier      `bun:"lane" json:"lane"`
+	Run       int       `bun:"run" json:"run"`
+	Priority  int       `bun:"priority" json:"priority"`
 	// Requeued jobs keep their place: they go before the account's others.
-	Requeued            bool            `bun:"requeued"`
-	QueueOrder          int64           `bun:"queue_order,nullzero,default:generated"`
-	Params              json.RawMessage `bun:"params,type:jsonb"`
-	Metadata            json.RawMessage `bun:"metadata,type:jsonb,nullzero"`
-	UserID              string          `bun:"user_id,nullzero"`
-	IdempotencyKey      string          `bun:"idempotency_key,nullzero"`
-	RequestDigest       []byte          `bun:"request_digest,nullzero"`
-	MaxAttempts         int             `bun:"max_attempts"`
-	TimeoutSeconds      int             `bun:"timeout_seconds"`
-	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds"`
-	RunAt               time.Time       `bun:"run_at,nullzero"`
+	Requeued            bool            `bun:"requeued" json:"requeued"`
+	QueueOrder          int64           `bun:"queue_order,nullzero,default:generated" json:"queue_order,omitzero"`
+	Params              json.RawMessage `bun:"params,type:jsonb" json:"params"`
+	Metadata            json.RawMessage `bun:"metadata,type:jsonb,nullzero" json:"metadata,omitzero"`
+	UserID              string          `bun:"user_id,nullzero" json:"user_id,omitzero"`
+	IdempotencyKey      string          `bun:"idempotency_key,nullzero" json:"idempotency_key,omitzero"`
+	RequestDigest       []byte          `bun:"request_digest,nullzero" json:"request_digest,omitzero"`
+	MaxAttempts         int             `bun:"max_attempts" json:"max_attempts"`
+	TimeoutSeconds      int             `bun:"timeout_seconds" json:"timeout_seconds"`
+	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds" json:"estimated_gpu_seconds"`
+	RunAt               time.Time       `bun:"run_at,nullzero" json:"run_at,omitzero"`
 	// ExpiresAt is by when it must have been started.
-	ExpiresAt     time.Time    `bun:"expires_at,nullzero"`
-	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero"`
-	Region        string       `bun:"region,nullzero"`
-	RequireRegion bool         `bun:"require_region"`
+	ExpiresAt     time.Time    `bun:"expires_at,nullzero" json:"expires_at,omitzero"`
+	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero" json:"retry_policy,omitzero"`
+	Region        string       `bun:"region,nullzero" json:"region,omitzero"`
+	RequireRegion bool         `bun:"require_region" json:"require_region"`
 	// CallbackURL is told of this job's ends, beside the account's endpoints.
-	CallbackURL string `bun:"callback_url,nullzero"`
+	CallbackURL string `bun:"callback_url,nullzero" json:"callback_url,omitzero"`
 	// BlockedBy counts the jobs that it depends on and that are not COMPLETED, and
 	// an image that is still to be fetched.
-	BlockedBy int `bun:"blocked_by"`
-	AttemptNo int `bun:"attempt_no"`
+	BlockedBy int `bun:"blocked_by" json:"blocked_by"`
+	AttemptNo int `bun:"attempt_no" json:"attempt_no"`
 	// Failures are those of this run that count against MaxAttempts.
-	Failures int `bun:"failures"`
+	Failures int `bun:"failures" json:"failures"`
 	// Crashes are this run's crashes and losses without notice since its newest
 	// checkpoint.
-	Crashes int `bun:"crashes"`
+	Crashes int `bun:"crashes" json:"crashes"`
 	// GPURank is how many GPU types of its model's list it has outgrown.
-	GPURank int `bun:"gpu_rank"`
+	GPURank int `bun:"gpu_rank" json:"gpu_rank"`
 	// AvoidWorkerID failed it last: until AvoidUntil another one is preferred.
-	AvoidWorkerID      WorkerID        `bun:"avoid_worker_id"`
-	AvoidUntil         time.Time       `bun:"avoid_until,nullzero"`
-	EventSeq           int             `bun:"event_seq"`
-	CurrentAttemptID   AttemptID       `bun:"current_attempt_id"`
-	LatestCheckpointID ArtifactID      `bun:"latest_checkpoint_id"`
-	ResultID           ArtifactID      `bun:"result_id"`
-	Output             json.RawMessage `bun:"output,type:jsonb,nullzero"`
-	FailureClass       FailureClass    `bun:"failure_class,nullzero"`
-	FailureReason      string          `bun:"failure_reason,nullzero"`
-	WastedGPUSeconds   float64         `bun:"wasted_gpu_seconds"`
+	AvoidWorkerID      WorkerID        `bun:"avoid_worker_id" json:"avoid_worker_id"`
+	AvoidUntil         time.Time       `bun:"avoid_until,nullzero" json:"avoid_until,omitzero"`
+	EventSeq           int             `bun:"event_seq" json:"event_seq"`
+	CurrentAttemptID   AttemptID       `bun:"current_attempt_id" json:"current_attempt_id"`
+	LatestCheckpointID ArtifactID      `bun:"latest_checkpoint_id" json:"latest_checkpoint_id"`
+	ResultID           ArtifactID      `bun:"result_id" json:"result_id"`
+	Output             json.RawMessage `bun:"output,type:jsonb,nullzero" json:"output,omitzero"`
+	FailureClass       FailureClass    `bun:"failure_class,nullzero" json:"failure_class,omitzero"`
+	FailureReason      string          `bun:"failure_reason,nullzero" json:"failure_reason,omitzero"`
+	WastedGPUSeconds   float64         `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
 
-	CancelBy          string    `bun:"cancel_by,nullzero"`
-	CancelReason      string    `bun:"cancel_reason,nullzero"`
-	CancelRequestedAt time.Time `bun:"cancel_requested_at,nullzero"`
-	CancelDeliveredAt time.Time `bun:"cancel_delivered_at,nullzero"`
-	CancelStoppedAt   time.Time `bun:"cancel_stopped_at,nullzero"`
+	CancelBy          string    `bun:"cancel_by,nullzero" json:"cancel_by,omitzero"`
+	CancelReason      string    `bun:"cancel_reason,nullzero" json:"cancel_reason,omitzero"`
+	CancelRequestedAt time.Time `bun:"cancel_requested_at,nullzero" json:"cancel_requested_at,omitzero"`
+	CancelDeliveredAt time.Time `bun:"cancel_delivered_at,nullzero" json:"cancel_delivered_at,omitzero"`
+	CancelStoppedAt   time.Time `bun:"cancel_stopped_at,nullzero" json:"cancel_stopped_at,omitzero"`
 
 	Progress
 
 	// The thinned PROGRESS events were last written at:
-	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero"`
-	ProgressEventPercent *float64  `bun:"progress_event_percent"`
+	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero" json:"progress_event_at,omitzero"`
+	ProgressEventPercent *float64  `bun:"progress_event_percent" json:"progress_event_percent"`
 
 	// PredictedWaitSeconds and PredictedSeconds, until it is complete, are what was
 	// predicted at the submit, WaitedSeconds how long the run was then queued until a
 	// worker was first given it; nil while that is not known.
-	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds"`
-	PredictedSeconds     *float64 `bun:"predicted_seconds"`
-	WaitedSeconds        *float64 `bun:"waited_seconds"`
+	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds" json:"predicted_wait_seconds"`
+	PredictedSeconds     *float64 `bun:"predicted_seconds" json:"predicted_seconds"`
+	WaitedSeconds        *float64 `bun:"waited_seconds" json:"waited_seconds"`
 	// QueuedSeconds is how long the run was QUEUED, and LeasedSeconds how long workers
 	// held it, both without the period that has not ended: Waited and Ran add that. nil
 	// is not known.
-	QueuedSeconds *float64 `bun:"queued_seconds"`
-	LeasedSeconds *float64 `bun:"leased_seconds"`
+	QueuedSeconds *float64 `bun:"queued_seconds" json:"queued_seconds"`
+	LeasedSeconds *float64 `bun:"leased_seconds" json:"leased_seconds"`
 
-	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
-	QueuedAt  time.Time `bun:"queued_at,nullzero"`
+	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()" json:"created_at,omitzero"`
+	QueuedAt  time.Time `bun:"queued_at,nullzero" json:"queued_at,omitzero"`
 	// LeasedAt is when the newest lease began.
-	LeasedAt    time.Time `bun:"leased_at,nullzero"`
-	StartedAt   time.Time `bun:"started_at,nullzero"`
-	CompletedAt time.Time `bun:"completed_at,nullzero"`
+	LeasedAt    time.Time `bun:"leased_at,nullzero" json:"leased_at,omitzero"`
+	StartedAt   time.Time `bun:"started_at,nullzero" json:"started_at,omitzero"`
+	CompletedAt time.Time `bun:"completed_at,nullzero" json:"completed_at,omitzero"`
 	// DeletedAt is when its prompt and artifacts were deleted for good.
-	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	DeletedAt time.Time `bun:"deleted_at,nullzero" json:"deleted_at,omitzero"`
 }
 
 // Waited returns for how many seconds the job's run has been QUEUED up to now, all its
@@ -227,15 +227,15 @@ func (j *Job) CurrentOrder() int64 {
 
 // Progress is the newest that is known of a job's work. It may go back.
 type Progress struct {
-	Percent     float64   `bun:"percent"`
-	Phase       Phase     `bun:"phase"`
-	Message     string    `bun:"progress_message,nullzero"`
-	Step        *int      `bun:"step"`
-	TotalSteps  *int      `bun:"total_steps"`
-	Frame       *int      `bun:"frame"`
-	TotalFrames *int      `bun:"total_frames"`
-	ETASeconds  *float64  `bun:"eta_seconds"`
-	UpdatedAt   time.Time `bun:"progress_at,nullzero"`
+	Percent     float64   `bun:"percent" json:"percent"`
+	Phase       Phase     `bun:"phase" json:"phase"`
+	Message     string    `bun:"progress_message,nullzero" json:"progress_message,omitzero"`
+	Step        *int      `bun:"step" json:"step"`
+	TotalSteps  *int      `bun:"total_steps" json:"total_steps"`
+	Frame       *int      `bun:"frame" json:"frame"`
+	TotalFrames *int      `bun:"total_frames" json:"total_frames"`
+	ETASeconds  *float64  `bun:"eta_seconds" json:"eta_seconds"`
+	UpdatedAt   time.Time `bun:"progress_at,nullzero" json:"progress_at,omitzero"`
 }
 
 // JobKey is an account's idempotency key.
@@ -276,24 +276,25 @@ func keyArrays(keys []JobKey) []any {
 
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
-	return rowOf[Job](ctx, db, "WHERE j.id = $1", uuidOf(id))
-}
-
-// stateColumns are what GetJobStates reads.
-var stateColumns = []string{
-	"id", "account_id", "status",
-	"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at",
+	j := new(Job)
+	err := db.NewSelect().Model(j).Where("j.id = ?", id).Scan(ctx)
+	return j, err
 }
 
 // GetJobStates is GetJobs for jobs of which only the id, the account, the status and the
 // progress are wanted: the rest of a job is fifty columns more.
-func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
-	return someOf[Job](ctx, db, stateColumns, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))
+func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
+	err = db.NewSelect().Model(&found).Column(
+		"id", "account_id", "status",
+		"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at").
+		Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
 }
 
 // GetJobs returns jobs, in no order; one that is not there is not among them.
-func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
-	return rowsOf[Job](ctx, db, "WHERE j.id = ANY ($1::uuid[])", column(ids, uuidOf))
+func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
+	err = db.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
 }
 
 // LockJob returns a job and keeps it still until the transaction ends, or

@@ -2,12 +2,6 @@ package models
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -33,21 +27,11 @@ func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Job, er
 	return parents, err
 }
 
-const listAwaitedSQL = `
-	SELECT o.id FROM unnest($1::uuid[]) AS o (id)
-	WHERE EXISTS (SELECT FROM job_dependencies WHERE depends_on = o.id OFFSET 0)
-	ORDER BY o.id`
-
 // ListAwaited returns those of the given jobs that others depend on. The caller has
 // locked them, so that whoever submits a job that depends on one was seen, or waits.
 func ListAwaited(ctx context.Context, tx bun.Tx, jobs []JobID) (awaited []JobID, err error) {
-	rows, err := prepared(ctx, tx, listAwaitedSQL, column(jobs, uuidOf))
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var id JobID
-		err := rows.Scan(&id)
-		awaited = append(awaited, id)
-		return err
-	})
+	err = tx.NewSelect().Model((*JobDependency)(nil)).Distinct().Column("depends_on").
+		Where("jd.depends_on IN (?)", bun.List(jobs)).Order("jd.depends_on").Scan(ctx, &awaited)
 	return awaited, err
 }
 
@@ -91,49 +75,4 @@ func LockDescendants(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, er
 		FROM jobs j WHERE j.status = 'BLOCKED' AND j.id IN (SELECT id FROM below)
 		ORDER BY j.id FOR NO KEY UPDATE OF j`, on).Scan(ctx, &waiting)
 	return waiting, err
-}
-
-// UpdateDependents writes what may change of BLOCKED jobs when one is over that
-// they depend on.
-func UpdateDependents(ctx context.Context, tx bun.Tx, jobs []*Job) error {
-	type row struct {
-		ID          string       `json:"id"`
-		Status      JobStatus    `json:"status"`
-		BlockedBy   int          `json:"blocked_by"`
-		EventSeq    int          `json:"event_seq"`
-		QueuedAt    time.Time    `json:"queued_at,omitzero"`
-		RunAt       time.Time    `json:"run_at,omitzero"`
-		Class       FailureClass `json:"failure_class"`
-		Reason      string       `json:"failure_reason"`
-		CompletedAt time.Time    `json:"completed_at,omitzero"`
-		Phase       Phase        `json:"phase"`
-		ProgressAt  time.Time    `json:"progress_at,omitzero"`
-	}
-	rows := make([]row, len(jobs))
-	for i, j := range jobs {
-		_, id, _ := strings.Cut(string(j.ID), "_")
-		rows[i] = row{
-			id, j.Status, j.BlockedBy, j.EventSeq, j.QueuedAt, j.RunAt, j.FailureClass, j.FailureReason,
-			j.CompletedAt, j.Progress.Phase, j.Progress.UpdatedAt,
-		}
-	}
-	encoded, err := json.Marshal(rows)
-	if err != nil {
-		return err
-	}
-	res, err := tx.NewRaw(`
-		UPDATE jobs j SET status = n.status, blocked_by = n.blocked_by, event_seq = n.event_seq, queued_at = n.queued_at, run_at = n.run_at,
-			requeued = false, failure_class = nullif(n.failure_class, ''), failure_reason = nullif(n.failure_reason, ''),
-			completed_at = n.completed_at, phase = n.phase, progress_at = n.progress_at
-		FROM jsonb_to_recordset(?::jsonb) AS n (
-			id uuid, status text, blocked_by integer, event_seq integer, queued_at timestamptz, run_at timestamptz,
-			failure_class text, failure_reason text, completed_at timestamptz, phase text, progress_at timestamptz)
-		WHERE j.id = n.id AND j.status = 'BLOCKED'`, string(encoded)).Exec(ctx)
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil || int(n) != len(jobs) {
-		return errors.Join(err, fmt.Errorf("%d of %d jobs were BLOCKED", n, len(jobs)))
-	}
-	return nil
 }

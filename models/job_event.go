@@ -2,12 +2,12 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"fmt"
 	"time"
 
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // JobEventType is what happened to a job.
@@ -37,15 +37,15 @@ const (
 // JobEvent is one entry of a job's history. Seq grows by one per job without a
 // gap.
 type JobEvent struct {
-	bun.BaseModel `bun:"table:job_events,alias:e"`
+	bun.BaseModel `bun:"table:job_events,alias:e" json:"table"`
 
-	JobID     JobID           `bun:"job_id,pk"`
-	Seq       int             `bun:"seq,pk"`
-	Run       int             `bun:"run"`
-	AttemptID AttemptID       `bun:"attempt_id"`
-	Type      JobEventType    `bun:"type"`
-	Payload   json.RawMessage `bun:"payload,type:jsonb"`
-	CreatedAt time.Time       `bun:"created_at"`
+	JobID     JobID           `bun:"job_id,pk" json:"job_id"`
+	Seq       int             `bun:"seq,pk" json:"seq"`
+	Run       int             `bun:"run" json:"run"`
+	AttemptID AttemptID       `bun:"attempt_id" json:"attempt_id"`
+	Type      JobEventType    `bun:"type" json:"type"`
+	Payload   json.RawMessage `bun:"payload,type:jsonb" json:"payload"`
+	CreatedAt time.Time       `bun:"created_at" json:"created_at"`
 }
 
 // ListJobEvents returns a job's events after afterSeq, oldest first.
@@ -68,35 +68,29 @@ func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, l
 
 // JobHead is how far a job's events are.
 type JobHead struct {
-	ID       JobID
-	EventSeq int // of the newest event
-	Status   JobStatus
+	ID       JobID     `bun:"id"`
+	EventSeq int       `bun:"event_seq"` // of the newest event
+	Status   JobStatus `bun:"status"`
 }
 
 // ListJobHeads returns how far the events of some jobs are, by job; of one that
 // is not there nothing.
 func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
-	rows, err := prepared(ctx, db, "SELECT id, event_seq, status FROM jobs WHERE id = ANY ($1::uuid[])", column(jobs, uuidOf))
-	heads := make(map[JobID]JobHead, len(jobs))
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var head JobHead
-		err := rows.Scan(&head.ID, &head.EventSeq, &head.Status)
-		heads[head.ID] = head
-		return err
-	})
-	return heads, err
+	var heads []JobHead
+	err := db.NewSelect().Model((*Job)(nil)).Column("id", "event_seq", "status").Where("j.id IN (?)", bun.List(jobs)).Scan(ctx, &heads)
+	return lo.KeyBy(heads, func(h JobHead) JobID { return h.ID }), err
 }
-
-const listEventsAfterSQL = `
-	SELECT %s FROM unnest($1::uuid[], $2::int[]) AS j (id, seq)
-	CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT $3) e
-	ORDER BY e.job_id, e.seq`
 
 // ListEventsAfter returns of each job up to limit events after its EventSeq,
 // oldest first, by job.
 func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
-	events, err := readRows[JobEvent](ctx, db, fmt.Sprintf(listEventsAfterSQL, columnsSQL(tableOf[JobEvent](db))),
-		column(from, func(f JobHead) *[16]byte { return uuidOf(f.ID) }), column(from, func(f JobHead) int { return f.EventSeq }), limit)
+	var events []*JobEvent
+	err := db.NewRaw(`
+		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
+		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
+		ORDER BY e.job_id, e.seq`,
+		uuidArray(column(from, func(f JobHead) JobID { return f.ID })), pgdialect.Array(column(from, func(f JobHead) int { return f.EventSeq })),
+		limit).Scan(ctx, &events)
 	found := make(map[JobID][]*JobEvent, len(from))
 	for _, e := range events {
 		found[e.JobID] = append(found[e.JobID], e)

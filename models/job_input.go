@@ -11,10 +11,10 @@ import (
 type JobInput struct {
 	bun.BaseModel `bun:"table:job_inputs,alias:ji"`
 
-	JobID      JobID  `bun:"job_id,pk"`
-	Run        int    `bun:"run,pk"`
-	Ciphertext []byte `bun:"ciphertext"`
-	WrappedKey []byte `bun:"wrapped_key"`
+	JobID      JobID  `bun:"job_id,pk" json:"job_id"`
+	Run        int    `bun:"run,pk" json:"run"`
+	Ciphertext []byte `bun:"ciphertext" json:"ciphertext"`
+	WrappedKey []byte `bun:"wrapped_key" json:"wrapped_key"`
 }
 
 // InsertJobInput writes a job's prompt.

@@ -2,14 +2,10 @@ package models
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Line is one of the two queues of accounts that a lane has: of its own jobs,
@@ -25,71 +21,20 @@ type Place struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// EnterLane counts n more queued jobs of the account in a line, the first of which has
-// that order, and returns the account's virtual time there. An account that was not in
-// it starts at the lane's own time: the least of those that are, or the greatest that
-// was ever reached.
-func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int, first int64) (float64, error) {
+// EnterLane counts n more queued jobs of the account in a line, and returns the account's
+// virtual time there. An account that was not in it starts at the lane's own time: the
+// least of those that are, or the greatest that was ever reached.
+func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
-		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped, begins_at)
-		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0), ?4)
+		INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
+		VALUES (?0, ?1, ?2, ?3, lane_time(?1, ?2), (SELECT running >= max_running FROM accounts WHERE id = ?0))
 		ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
-			queued = l.queued + ?3, begins_at = least(l.begins_at, excluded.begins_at),
+			queued = l.queued + ?3,
 			virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time
 				ELSE greatest(l.virtual_time, excluded.virtual_time) END
-		RETURNING virtual_time`, id, line.Lane, line.Promoted, n, first).Scan(ctx, &virtualTime)
+		RETURNING virtual_time`, id, line.Lane, line.Promoted, n).Scan(ctx, &virtualTime)
 	return virtualTime, err
-}
-
-// Beginning is where an account's queue begins in a line: no job waits before that.
-type Beginning struct {
-	AccountID AccountID `bun:"account_id"`
-	Line
-	Order int64 `bun:"queue_order"`
-}
-
-// waitingOrdersSQL are the orders of the jobs that wait of an account's line k.
-const waitingOrdersSQL = `
-	SELECT queue_order FROM jobs
-	WHERE ` + waitingSQL + ` AND account_id = k.account_id AND lane = k.lane AND ` + promotedSQL + ` = k.promoted`
-
-// ListBeginnings returns where accounts' queues begin of all lines in which something
-// else is noted.
-func ListBeginnings(ctx context.Context, db bun.IDB) (found []Beginning, err error) {
-	err = db.NewRaw(`
-		SELECT k.account_id, k.lane, k.promoted, first.queue_order
-		FROM account_lanes k CROSS JOIN LATERAL (`+waitingOrdersSQL+` ORDER BY queue_order LIMIT 1) first
-		WHERE k.queued > 0 AND k.begins_at <> first.queue_order`).Scan(ctx, &found)
-	return found, err
-}
-
-// NoteBeginnings notes where accounts' queues begin, which is where claims look first.
-// Whoever enters a line has its row to the end of his transaction: those are passed over,
-// and the others kept still while a statement that begins after that looks again, from
-// what is noted or was found, whichever is before.
-func NoteBeginnings(ctx context.Context, tx bun.Tx, found []Beginning) error {
-	keys := "unnest(?::uuid[], ?::text[], ?::boolean[], ?::bigint[]) AS k (account_id, lane, promoted, queue_order)"
-	arrays := func(all []Beginning) []any {
-		return []any{
-			uuidArray(column(all, func(b Beginning) AccountID { return b.AccountID })),
-			textArray(column(all, func(b Beginning) Tier { return b.Lane })),
-			pgdialect.Array(column(all, func(b Beginning) bool { return b.Promoted })),
-			pgdialect.Array(column(all, func(b Beginning) int64 { return b.Order })),
-		}
-	}
-	var held []Beginning
-	if err := tx.NewRaw(`
-		SELECT l.account_id, l.lane, l.promoted, least(l.begins_at, k.queue_order) AS queue_order
-		FROM account_lanes l JOIN `+keys+` USING (account_id, lane, promoted)
-		FOR NO KEY UPDATE OF l SKIP LOCKED`, arrays(found)...).Scan(ctx, &held); err != nil || len(held) == 0 {
-		return err
-	}
-	_, err := tx.NewRaw(`
-		UPDATE account_lanes l SET begins_at = first.queue_order
-		FROM `+keys+` CROSS JOIN LATERAL (`+waitingOrdersSQL+` AND queue_order >= k.queue_order ORDER BY queue_order LIMIT 1) first
-		WHERE l.account_id = k.account_id AND l.lane = k.lane AND l.promoted = k.promoted`, arrays(held)...).Exec(ctx)
-	return err
 }
 
 // Standing is an account and its places in the lines, as the ready index mirrors
@@ -135,35 +80,25 @@ const PromotedEvery = 10
 
 // LaneState is what decides how the queues of a lane are read.
 type LaneState struct {
-	Lane Tier
+	Lane Tier `bun:"lane"`
 	// SincePromoted is how many of the lane's own jobs were started since its
 	// last promoted one, counted up to PromotedEvery - 1.
-	SincePromoted int
-	Paused        bool
+	SincePromoted int  `bun:"since_promoted"`
+	Paused        bool `bun:"paused"`
 	// PausedModels are those that are paused by themselves.
-	PausedModels []string
+	PausedModels []string `bun:"paused_models,array"`
 }
 
 // Turn tells whether it is a promoted job's turn.
 func (s LaneState) Turn() bool { return s.SincePromoted >= PromotedEvery-1 }
 
 // ReadLanes returns the state of every lane, in no order.
-func ReadLanes(ctx context.Context, db bun.IDB) ([]LaneState, error) {
-	var states []LaneState
-	rows, err := prepared(ctx, db, `
-		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false),
-			coalesce(jsonb_agg(p.model) FILTER (WHERE p.model <> ''), '[]')
+func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) {
+	err = db.NewRaw(`
+		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
+			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models
 		FROM lanes l LEFT JOIN queue_pauses p ON p.lane = l.lane AND p.paused
-		GROUP BY l.lane`)
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var s LaneState
-		var models []byte
-		if err := rows.Scan(&s.Lane, &s.SincePromoted, &s.Paused, &models); err != nil {
-			return err
-		}
-		states = append(states, s)
-		return json.Unmarshal(models, &states[len(states)-1].PausedModels)
-	})
+		GROUP BY l.lane`).Scan(ctx, &states)
 	return states, err
 }
 
@@ -181,29 +116,6 @@ type Starts struct {
 // Counted tells whether they are counted at all: a lane in which no promoted job
 // starts is not written to once it is a promoted one's turn.
 func (s Starts) Counted() bool { return s.Jobs > 0 && (s.Promoted || !s.Turn) }
-
-// start counts starts against the lane's turns, if those are as they were seen. Nobody
-// who holds the lane waits for what another part of the statement locks: their accounts
-// come before.
-func (s *statement) start(starts Starts) {
-	if !starts.Counted() {
-		return
-	}
-	var change string
-	if starts.Promoted {
-		least := 0 // out of turn: none of the lane's own jobs was there
-		if starts.Turn {
-			least = PromotedEvery - 1
-		}
-		change = fmt.Sprintf("UPDATE lanes SET since_promoted = 0 WHERE lane = %s AND since_promoted >= %s",
-			s.arg(string(starts.Lane), "text"), s.arg(least, "integer"))
-	} else {
-		n := s.arg(starts.Jobs, "integer")
-		change = fmt.Sprintf("UPDATE lanes SET since_promoted = since_promoted + %s WHERE lane = %s AND since_promoted + %s < %d",
-			n, s.arg(string(starts.Lane), "text"), n, PromotedEvery)
-	}
-	s.parts = append(s.parts, part{sql: change + " AND " + s.counted + " RETURNING true", must: "= 1", err: ErrTurn})
-}
 
 // QueuePause is the last pause or resume of a queue.
 type QueuePause struct {

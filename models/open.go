@@ -36,11 +36,6 @@ const (
 	silenceLimit = 15 * time.Second
 )
 
-// maxPrepared is how many prepared statements a connection keeps, those that were
-// used last. The plan of one that writes takes 200 kB of PostgreSQL's memory, and
-// there are as many of those as there are sets of columns that change together.
-const maxPrepared = 128
-
 // errBusy means that all connections of the pool were in use for too long.
 var errBusy = errors.New("no connection to PostgreSQL became free")
 
@@ -72,9 +67,8 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	// bun writes the arguments into each statement, so that no two are the same: to prepare
-	// and keep them would cost a second round trip and help nobody. See prepared for others.
+	// and keep them would cost a second round trip and help nobody. See run for others.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	cfg.ConnConfig.StatementCacheCapacity = maxPrepared
 	cfg.ConnConfig.OnPgError = keepsConnection
 	limit(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -106,20 +100,8 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 	return db, func() { db.Close(); closePools() }, nil
 }
 
-// planning is what a process that serves has PostgreSQL plan with. To compile a
-// query takes longer than any of its runs; and none reads a whole table for good
-// reasons: a plan that was made while the table was small does. A prepared
-// statement is planned once for a connection, whatever its arguments are: planning
-// one that changes a job, with its many indexes, takes longer than running it.
-var planning = map[string]string{"jit": "off", "enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
-
 // bounded sets the limits on what happens over a connection.
 func bounded(cfg *pgx.ConnConfig) {
-	for name, value := range planning {
-		if _, said := cfg.RuntimeParams[name]; !said {
-			cfg.RuntimeParams[name] = value
-		}
-	}
 	for name, limit := range map[string]time.Duration{
 		"statement_timeout": statementTimeout, "idle_in_transaction_session_timeout": idleTimeout,
 	} {

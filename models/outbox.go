@@ -2,11 +2,11 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // OutboxKind names what an outbox message is about.
@@ -42,18 +42,13 @@ func InsertOutbox(ctx context.Context, tx bun.Tx, messages ...*OutboxMessage) er
 // ClaimOutbox takes the oldest messages for as long as ttl: another caller gets
 // them only after that.
 func ClaimOutbox(ctx context.Context, db bun.IDB, limit int, ttl time.Duration) (messages []*OutboxMessage, err error) {
-	rows, err := prepared(ctx, db, `
+	err = db.NewRaw(`
 		WITH due AS (
 			SELECT id FROM outbox WHERE claimed_until IS NULL OR claimed_until < clock_timestamp()
-			ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
-		UPDATE outbox o SET claimed_until = clock_timestamp() + make_interval(secs => $2)
+			ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED)
+		UPDATE outbox o SET claimed_until = clock_timestamp() + make_interval(secs => ?)
 		FROM due WHERE o.id = due.id
-		RETURNING o.id, o.kind, o.payload, o.created_at`, limit, ttl.Seconds())
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		m := new(OutboxMessage)
-		messages = append(messages, m)
-		return rows.Scan(&m.ID, &m.Kind, &m.Payload, &m.CreatedAt)
-	})
+		RETURNING o.id, o.kind, o.payload, o.created_at`, limit, ttl.Seconds()).Scan(ctx, &messages)
 	return messages, err
 }
 
@@ -64,10 +59,10 @@ func SettleOutbox(ctx context.Context, db bun.IDB, carried, refused, left []int6
 	if len(carried)+len(refused)+len(left) == 0 {
 		return nil
 	}
-	rows, err := prepared(ctx, db, `
-		WITH carried AS (DELETE FROM outbox WHERE id = ANY ($1::bigint[]))
-		UPDATE outbox SET claimed_until = CASE WHEN id = ANY ($2::bigint[]) THEN clock_timestamp() +
+	_, err := db.NewRaw(`
+		WITH carried AS (DELETE FROM outbox WHERE id = ANY (?::bigint[]))
+		UPDATE outbox SET claimed_until = CASE WHEN id = ANY (?::bigint[]) THEN clock_timestamp() +
 			least(greatest(clock_timestamp() - created_at, interval '1 second'), interval '1 day') END
-		WHERE id = ANY ($3::bigint[])`, carried, refused, append(left, refused...))
-	return scan(rows, err, nil)
+		WHERE id = ANY (?::bigint[])`, pgdialect.Array(carried), pgdialect.Array(refused), pgdialect.Array(append(left, refused...))).Exec(ctx)
+	return err
 }

@@ -107,7 +107,7 @@ func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts,
 		CROSS JOIN LATERAL (
 			SELECT `+kindSQL+`, j.gpu_rank, `+regionSQL+` AS region, j.estimated_gpu_seconds AS gpu_seconds, j.queue_order
 			FROM jobs j
-			WHERE `+waitingJobSQL+` AND j.lane = line.lane AND j.account_id = line.account_id AND `+promotedSQL+` = line.promoted
+			WHERE j.status = 'QUEUED' AND j.lane = line.lane AND j.account_id = line.account_id AND `+promotedSQL+` = line.promoted
 			ORDER BY j.queue_order LIMIT ?2) head
 		ORDER BY line.account_id, line.lane, line.promoted, head.queue_order`,
 		uuidArray(running), accounts, sample).Scan(ctx, &found)
@@ -134,7 +134,7 @@ func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]O
 		FROM asked CROSS JOIN LATERAL (
 			SELECT count(*) FROM (
 				SELECT FROM (VALUES (false), (true)) AS line (promoted)
-				JOIN jobs j ON `+waitingJobSQL+` AND j.account_id = asked.account_id AND j.lane = asked.lane AND `+promotedSQL+` = line.promoted
+				JOIN jobs j ON j.status = 'QUEUED' AND j.account_id = asked.account_id AND j.lane = asked.lane AND `+promotedSQL+` = line.promoted
 					AND j.queue_order >= asked.since AND j.queue_order < asked.queue_order
 				LIMIT ?1) counted) between_them`, bun.List(ids), limit).Scan(ctx, &found)
 	return found, err

@@ -2,7 +2,6 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"hash/fnv"
 	"time"
 
@@ -21,17 +20,16 @@ import (
 // the periods that it then shows.
 func ClaimPass(ctx context.Context, db bun.IDB, name string, every time.Duration) (mine bool, left time.Duration, err error) {
 	var leftSeconds float64
-	rows, err := prepared(ctx, db, `
+	err = db.NewRaw(`
 		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
-		present AS (SELECT now, floor((extract(epoch FROM now)::float8 - $3::float8) / $1::float8)::bigint AS period FROM clock),
+		present AS (SELECT now, floor((extract(epoch FROM now)::float8 - ?2) / ?0)::bigint AS period FROM clock),
 		claimed AS (
-			INSERT INTO passes AS p (name, period, begun_at) SELECT $2, period, now FROM present
+			INSERT INTO passes AS p (name, period, begun_at) SELECT ?1, period, now FROM present
 			ON CONFLICT (name) DO UPDATE SET period = EXCLUDED.period, begun_at = EXCLUDED.begun_at
 			WHERE EXCLUDED.period > p.period OR EXCLUDED.period < p.period - 2
 			RETURNING 1)
-		SELECT EXISTS (SELECT FROM claimed), (period + 1) * $1 + $3 - extract(epoch FROM now)::float8 FROM present`,
-		every.Seconds(), name, lateness(name, every).Seconds())
-	err = scan(rows, err, func(rows *sql.Rows) error { return rows.Scan(&mine, &leftSeconds) })
+		SELECT EXISTS (SELECT FROM claimed), (period + 1) * ?0 + ?2 - extract(epoch FROM now)::float8 FROM present`,
+		every.Seconds(), name, lateness(name, every).Seconds()).Scan(ctx, &mine, &leftSeconds)
 	return mine, time.Duration(leftSeconds * float64(time.Second)), err
 }
 

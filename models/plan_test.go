@@ -199,13 +199,17 @@ func everyQueue() []models.Queue {
 	return queues
 }
 
-// picking is the text of a prepared statement, which hooks do not see, that picks 8
-// jobs of queues.
+// picking is the text of a statement, which hooks do not see, that picks 8 jobs of queues.
 func picking(t *testing.T, text string, queues []models.Queue) string {
 	t.Helper()
-	asked, err := json.Marshal(queues)
+	asked := make([]map[string]any, len(queues))
+	for i, q := range queues {
+		asked[i] = map[string]any{"place": i, "lane": q.Lane, "promoted": q.Promoted, "model": q.Model, "gpu_rank": q.GPURank, "region": q.Region}
+	}
+	encoded, err := json.Marshal(asked)
 	require.NoError(t, err)
-	return strings.NewReplacer("$1", "'"+string(asked)+"'", "$2", "8", "$3", "'{}'").Replace(text)
+	_, statement, _ := strings.Cut(text, "\nWITH ") // without its header
+	return "WITH " + strings.NewReplacer("@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement)
 }
 
 // planned is what a query did: its plan, and how many rows it looked at of tables

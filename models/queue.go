@@ -3,9 +3,10 @@ package models
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
+	_ "embed"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 )
 
@@ -44,25 +45,17 @@ type QueuedJob struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// These say of a row of jobs what Line, Queue and QueuedJob do; the index
-// jobs_next has the same words.
+// These say of a row of jobs what Line, Queue and QueuedJob do. The index jobs_next and
+// the statements in sql/ have the same words.
 const (
-	promotedSQL = "(lane <> tier AND lane <> 'CRITICAL')"
-	regionSQL   = "coalesce(CASE WHEN require_region THEN region END, '')"
-	// startableSQL leaves out what was to be started by now: it will fail.
-	startableSQL = "(expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())"
-
-	// waitingSQL is of jobs that are QUEUED. Its second part holds of every job, and is
-	// what the indexes jobs_in_line and jobs_by_wait ask for. A statement that picks
-	// jobs does not say it, so that only jobs_next can seem good for it, even if it is
-	// planned while next to nothing waits.
-	waitingSQL = "status = 'QUEUED' AND lane || '' <> ''"
-	// waitingJobSQL is waitingSQL of a job j.
-	waitingJobSQL = "j.status = 'QUEUED' AND j.lane || '' <> ''"
-
+	promotedSQL   = "(lane <> tier AND lane <> 'CRITICAL')"
+	regionSQL     = "coalesce(CASE WHEN require_region THEN region END, '')"
 	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, " +
 		"coalesce(region, '') AS wish, queue_order"
 )
+
+//go:embed sql/next_jobs.sql
+var nextJobsSQL string
 
 // NextJobs returns the heads of the queues of the first line, in the order in
 // which they are given, that has any that may start: of each account its first
@@ -71,6 +64,9 @@ const (
 func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextJobsSQL, queues, passed, limit)
 }
+
+//go:embed sql/next_in_order.sql
+var nextInOrderSQL string
 
 // NextInOrder returns the next jobs, up to limit, of the line that NextJobs would
 // find, in the order in which they are given if nobody else takes or adds one: each
@@ -82,18 +78,15 @@ func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID
 	return pick(ctx, db, nextInOrderSQL, queues, passed, limit)
 }
 
-func pick(ctx context.Context, db bun.IDB, query string, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
+func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, passed []JobID, limit int) (found []QueuedJob, err error) {
 	if len(queues) == 0 { // every lane is paused
 		return nil, nil
 	}
-	asked, err := json.Marshal(queues)
+	args, err := pickArgs(queues, passed, limit)
 	if err != nil {
 		return nil, err
 	}
-	return scanQueued(prepared(ctx, db, query, string(asked), limit, column(passed, uuidOf)))
-}
-
-func scanQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
+	rows, err := run(ctx, db, statement, args)
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
@@ -103,83 +96,18 @@ func scanQueued(rows *sql.Rows, err error) (found []QueuedJob, _ error) {
 	return found, err
 }
 
-// firstLineSQL are the queues asked for, and the first of their lines that has a job
-// which may start. Both orders are those in which they are read, so that what is
-// behind that job is not looked at.
-const firstLineSQL = `
-	WITH asked AS (
-		SELECT * FROM ROWS FROM (jsonb_to_recordset($1::text::jsonb) AS (lane text, promoted boolean, model text, gpu_rank integer, region text))
-			WITH ORDINALITY AS q (lane, promoted, model, gpu_rank, region, place)),
-	line AS MATERIALIZED (
-		SELECT lines.lane, lines.promoted
-		FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
-		CROSS JOIN LATERAL (
-			SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT 1) j
-			WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND ` + standsSQL + `
-				AND q.lane = lines.lane AND q.promoted = lines.promoted
-			ORDER BY l.virtual_time LIMIT 1) any_job
-		ORDER BY lines.place LIMIT 1)`
-
-// standsSQL tells whether an account stands in a line l; the index
-// account_lanes_ready has the same words.
-const standsSQL = "l.queued > 0 AND NOT l.capped"
-
-// inLineSQL is of the accounts that stand in the line. A statement that wants the
-// first of them reads no others but those at the same virtual time, since the index
-// has them in that order.
-const inLineSQL = "l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND " + standsSQL
-
-// ofQueueSQL reads what may start of a queue q of an account's line l, and
-// nextOfQueueSQL does so in order, from where the account's queue in the line begins.
-const (
-	ofQueueSQL = "SELECT " + queuedColumns + `, estimated_gpu_seconds FROM jobs
-	WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-		AND model = q.model AND gpu_rank = q.gpu_rank AND ` + regionSQL + ` = q.region
-		AND ` + startableSQL + ` AND id <> ALL ($3::uuid[])`
-	nextOfQueueSQL = ofQueueSQL + " AND queue_order >= l.begins_at ORDER BY queue_order"
-)
-
-// headsSQL are the first jobs of the accounts that stand in the line.
-const headsSQL = `
-	SELECT head.id, head.account_id, head.lane, head.promoted, head.model, head.gpu_rank, head.region, head.wish,
-		head.queue_order, l.virtual_time
-	FROM account_lanes l CROSS JOIN LATERAL (
-		SELECT j.* FROM asked q CROSS JOIN LATERAL (` + nextOfQueueSQL + ` LIMIT 1) j
-		WHERE q.lane = l.lane AND q.promoted = l.promoted
-		ORDER BY j.queue_order LIMIT 1) head
-	WHERE ` + inLineSQL + `
-	ORDER BY l.virtual_time, head.queue_order LIMIT $2::integer`
-
-const nextJobsSQL = firstLineSQL + headsSQL
-
-// How deep it reads into an account's queue depends on how many are before it: all
-// that could be given of the first, half of that of the third, and five at least. What
-// is known of the order ends with the virtual time at which an account goes on behind
-// the jobs that were read of it.
-//
-// An account's head is found by walking past the index entries of all that left its
-// queue since NoteBeginnings looked, or the last vacuum. What is read of it begins there:
-// they are not walked past again.
-const nextInOrderSQL = firstLineSQL + `,
-	first AS MATERIALIZED (
-		SELECT l.lane, l.promoted, l.account_id, l.virtual_time, l.queue_order AS head_order, a.weight, greatest(a.max_running - a.running, 0) AS room,
-			least(greatest(ceil(1.5 * $2::integer / row_number() OVER (ORDER BY l.virtual_time, l.queue_order)), 5), $2::integer)::integer AS depth
-		FROM (` + headsSQL + `) l JOIN accounts a ON a.id = l.account_id),
-	next AS (
-		SELECT j.*, l.virtual_time + coalesce(sum(j.estimated_gpu_seconds / l.weight) OVER before, 0) AS virtual_time,
-			CASE WHEN row_number() OVER own = l.depth AND l.depth < l.room
-				THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS goes_on
-		FROM first l CROSS JOIN LATERAL (
-			SELECT j.* FROM asked q CROSS JOIN LATERAL (` + ofQueueSQL + ` AND queue_order >= l.head_order
-				ORDER BY queue_order LIMIT least(l.depth, l.room)) j
-			WHERE q.lane = l.lane AND q.promoted = l.promoted
-			ORDER BY j.queue_order LIMIT least(l.depth, l.room)) j
-		WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
-			before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
-	SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
-	FROM (SELECT *, min(goes_on) OVER () AS known_until, min(virtual_time) OVER () AS beginning FROM next) n
-	WHERE known_until IS NULL OR virtual_time < known_until OR virtual_time = beginning
-	ORDER BY virtual_time, queue_order LIMIT $2::integer`
+func pickArgs(queues []Queue, passed []JobID, limit int) (pgx.NamedArgs, error) {
+	type placed struct {
+		Place int `json:"place"`
+		Queue
+	}
+	asked := make([]placed, len(queues))
+	for i, q := range queues {
+		asked[i] = placed{i, q}
+	}
+	arg, err := rowsArg(asked)
+	return pgx.NamedArgs{"queues": arg, "passed": column(passed, uuidOf), "most": limit}, err
+}
 
 // ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
 // walks the index jobs_next from one queue to the next.
@@ -209,14 +137,12 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 }
 
 // GetQueuedJobs returns those of the jobs that are queued.
-func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]QueuedJob, error) {
-	return scanQueued(prepared(ctx, db, `
-		SELECT j.id, j.account_id, j.lane, j.promoted, j.model, j.gpu_rank, j.region, j.wish, j.queue_order, l.virtual_time
-		FROM (SELECT `+queuedColumns+`, status FROM jobs WHERE id = ANY ($1::uuid[]) OFFSET 0) j
-		CROSS JOIN LATERAL (
-			SELECT virtual_time FROM account_lanes
-			WHERE account_id = j.account_id AND lane = j.lane AND promoted = j.promoted OFFSET 0) l
-		WHERE j.status = 'QUEUED'`, column(ids, uuidOf)))
+func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []QueuedJob, err error) {
+	err = db.NewRaw(`
+		SELECT j.*, l.virtual_time
+		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id IN (?) AND status = 'QUEUED') j
+		JOIN account_lanes l USING (account_id, lane, promoted)`, bun.List(ids)).Scan(ctx, &found)
+	return found, err
 }
 
 // ListWaitingJobs returns those of these jobs that wait, without their params.
@@ -233,13 +159,13 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patienc
 	var ids []JobID
 	err := db.NewRaw(`
 		WITH RECURSIVE waiting AS (
-			(SELECT model FROM jobs WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 ORDER BY model LIMIT 1)
+			(SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 ORDER BY model LIMIT 1)
 			UNION ALL
 			SELECT next.* FROM waiting w CROSS JOIN LATERAL (
-				SELECT model FROM jobs WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
+				SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
 		SELECT first.id FROM waiting w CROSS JOIN LATERAL (
 			SELECT id, queued_at FROM jobs
-			WHERE `+waitingSQL+` AND lane = ?0 AND tier = ?1 AND model = w.model
+			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
 				AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?2)
 			ORDER BY queued_at LIMIT ?3) first
 		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)

@@ -23,17 +23,17 @@ const (
 // of them to the next, so that its cost is bounded, however long the queue is.
 const depthsSQL = `
 	WITH RECURSIVE waiting AS (
-		(SELECT lane, tier, model FROM jobs WHERE ` + waitingSQL + ` ORDER BY lane, tier, model LIMIT 1)
+		(SELECT lane, tier, model FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model LIMIT 1)
 		UNION ALL
 		SELECT next.* FROM waiting w CROSS JOIN LATERAL (
 			SELECT lane, tier, model FROM jobs
-			WHERE ` + waitingSQL + ` AND (lane, tier, model) > (w.lane, w.tier, w.model)
+			WHERE status = 'QUEUED' AND (lane, tier, model) > (w.lane, w.tier, w.model)
 			ORDER BY lane, tier, model LIMIT 1) next),
 	counted AS MATERIALIZED (
 		SELECT w.*, found.n, found.queued_at, found.n = ` + countedQueue + ` AS more FROM waiting w CROSS JOIN LATERAL (
 			SELECT count(*) AS n, min(queued_at) AS queued_at FROM (
 				SELECT queued_at FROM jobs
-				WHERE ` + waitingSQL + ` AND lane = w.lane AND tier = w.tier AND model = w.model
+				WHERE status = 'QUEUED' AND lane = w.lane AND tier = w.tier AND model = w.model
 				ORDER BY queued_at LIMIT ` + countedQueue + `) first) found),
 	beyond AS (
 		SELECT lane, greatest((SELECT sum(queued) FROM account_lanes l WHERE l.lane = c.lane) - sum(n), 0) / count(*) FILTER (WHERE more) AS share
@@ -45,7 +45,7 @@ const depthsSQL = `
 
 // sampleSQL is what is looked at of the jobs j of a row d of depths.
 const sampleSQL = `
-	FROM jobs j WHERE ` + waitingJobSQL + ` AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
+	FROM jobs j WHERE j.status = 'QUEUED' AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
 	ORDER BY j.queued_at LIMIT ` + sampledQueue
 
 // QueueCount is what waits and runs in one lane for one model, or for all.

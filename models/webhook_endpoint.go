@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // WebhookFormat is how an endpoint wants to be told.
@@ -161,8 +162,10 @@ func DisableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID
 
 // ListWantingEndpoints returns those accounts' endpoints that want to hear of any
 // of these events, and the ones for callbacks.
-func ListWantingEndpoints(ctx context.Context, tx bun.Tx, accounts []AccountID, events []string) ([]*WebhookEndpoint, error) {
-	return rowsOf[WebhookEndpoint](ctx, tx, `
-		WHERE we.account_id = ANY ($1::uuid[]) AND we.deleted_at IS NULL AND we.disabled_at IS NULL AND (we.url IS NULL OR we.events && $2::text[])
-		ORDER BY we.id`, column(accounts, uuidOf), events)
+func ListWantingEndpoints(ctx context.Context, tx bun.Tx, accounts []AccountID, events []string) (found []*WebhookEndpoint, err error) {
+	err = tx.NewSelect().Model(&found).
+		Where("we.account_id IN (?) AND we.deleted_at IS NULL AND we.disabled_at IS NULL", bun.List(accounts)).
+		Where("we.url IS NULL OR we.events && ?::text[]", pgdialect.Array(events)).
+		Order("we.id").Scan(ctx)
+	return found, err
 }

@@ -2,7 +2,6 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"time"
 
@@ -23,39 +22,39 @@ const (
 
 // Worker is one registered GPU process in a pool.
 type Worker struct {
-	bun.BaseModel `bun:"table:workers,alias:w"`
+	bun.BaseModel `bun:"table:workers,alias:w" json:"table"`
 
-	ID                 WorkerID      `bun:"id,pk"`
-	PoolID             PoolID        `bun:"pool_id"`
-	Provider           string        `bun:"provider"`
-	ProviderInstanceID string        `bun:"provider_instance_id"`
-	Slot               int           `bun:"slot"`
-	GPUCount           int           `bun:"gpu_count"`
-	Region             string        `bun:"region"`
-	Zone               string        `bun:"zone,nullzero"`
-	GPUType            string        `bun:"gpu_type"`
-	GPUMemoryBytes     *int64        `bun:"gpu_memory_bytes"`
-	CapacityClass      CapacityClass `bun:"capacity_class"`
-	Models             []string      `bun:"models,array"`
-	WarmModels         []string      `bun:"warm_models,array"`
-	AgentVersion       string        `bun:"agent_version"`
-	Status             WorkerStatus  `bun:"status"`
+	ID                 WorkerID      `bun:"id,pk" json:"id"`
+	PoolID             PoolID        `bun:"pool_id" json:"pool_id"`
+	Provider           string        `bun:"provider" json:"provider"`
+	ProviderInstanceID string        `bun:"provider_instance_id" json:"provider_instance_id"`
+	Slot               int           `bun:"slot" json:"slot"`
+	GPUCount           int           `bun:"gpu_count" json:"gpu_count"`
+	Region             string        `bun:"region" json:"region"`
+	Zone               string        `bun:"zone,nullzero" json:"zone,omitzero"`
+	GPUType            string        `bun:"gpu_type" json:"gpu_type"`
+	GPUMemoryBytes     *int64        `bun:"gpu_memory_bytes" json:"gpu_memory_bytes"`
+	CapacityClass      CapacityClass `bun:"capacity_class" json:"capacity_class"`
+	Models             []string      `bun:"models,array" json:"models"`
+	WarmModels         []string      `bun:"warm_models,array" json:"warm_models"`
+	AgentVersion       string        `bun:"agent_version" json:"agent_version"`
+	Status             WorkerStatus  `bun:"status" json:"status"`
 	// TokenHash is the SHA-256 of the worker's own token; nil while it boots and
 	// once it is over.
-	TokenHash       []byte    `bun:"token_hash,nullzero"`
-	EnrolmentKeyID  KeyID     `bun:"enrolment_key_id"`
-	DrainReason     string    `bun:"drain_reason,nullzero"`
-	DrainDeadline   time.Time `bun:"drain_deadline,nullzero"`
-	GPUUtilization  []float64 `bun:"gpu_utilization,array"`
-	JobsCompleted   int       `bun:"jobs_completed"`
-	GPUSeconds      float64   `bun:"gpu_seconds"`
-	CreatedAt       time.Time `bun:"created_at,nullzero,default:now()"`
-	RegisteredAt    time.Time `bun:"registered_at,nullzero"`
-	LastHeartbeatAt time.Time `bun:"last_heartbeat_at,nullzero"`
-	IdleSince       time.Time `bun:"idle_since,nullzero"`
-	EndedAt         time.Time `bun:"ended_at,nullzero"`
+	TokenHash       []byte    `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
+	EnrolmentKeyID  KeyID     `bun:"enrolment_key_id" json:"enrolment_key_id"`
+	DrainReason     string    `bun:"drain_reason,nullzero" json:"drain_reason,omitzero"`
+	DrainDeadline   time.Time `bun:"drain_deadline,nullzero" json:"drain_deadline,omitzero"`
+	GPUUtilization  []float64 `bun:"gpu_utilization,array" json:"gpu_utilization,format:emitnull"`
+	JobsCompleted   int       `bun:"jobs_completed" json:"jobs_completed"`
+	GPUSeconds      float64   `bun:"gpu_seconds" json:"gpu_seconds"`
+	CreatedAt       time.Time `bun:"created_at,nullzero,default:now()" json:"created_at,omitzero"`
+	RegisteredAt    time.Time `bun:"registered_at,nullzero" json:"registered_at,omitzero"`
+	LastHeartbeatAt time.Time `bun:"last_heartbeat_at,nullzero" json:"last_heartbeat_at,omitzero"`
+	IdleSince       time.Time `bun:"idle_since,nullzero" json:"idle_since,omitzero"`
+	EndedAt         time.Time `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
 	// LostAt is when it was last given up.
-	LostAt time.Time `bun:"lost_at,nullzero"`
+	LostAt time.Time `bun:"lost_at,nullzero" json:"lost_at,omitzero"`
 }
 
 // InsertWorker writes a new worker. It returns sql.ErrNoRows, and writes
@@ -66,27 +65,23 @@ func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
 }
 
 // GetWorkers returns the workers of these ids, in no order.
-func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) ([]*Worker, error) {
-	return rowsOf[Worker](ctx, db, "WHERE w.id = ANY ($1::uuid[])", column(ids, uuidOf))
+func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) (found []*Worker, err error) {
+	err = db.NewSelect().Model(&found).Where("w.id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
 }
 
 // TokenHolder is a worker, as far as its token tells who calls.
 type TokenHolder struct {
-	WorkerID       WorkerID
-	EnrolmentKeyID KeyID
-	TokenHash      []byte
+	WorkerID       WorkerID `bun:"id"`
+	EnrolmentKeyID KeyID    `bun:"enrolment_key_id"`
+	TokenHash      []byte   `bun:"token_hash"`
 }
 
 // FindTokenHolders returns the workers that hold the tokens of these hashes, in no
 // order.
 func FindTokenHolders(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenHolder, err error) {
-	rows, err := prepared(ctx, db, "SELECT id, enrolment_key_id, token_hash FROM workers WHERE token_hash = ANY ($1::bytea[])", hashes)
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var h TokenHolder
-		err := rows.Scan(&h.WorkerID, &h.EnrolmentKeyID, &h.TokenHash)
-		found = append(found, h)
-		return err
-	})
+	err = db.NewSelect().Model((*Worker)(nil)).Column("id", "enrolment_key_id", "token_hash").
+		Where("w.token_hash IN (?)", bun.List(hashes)).Scan(ctx, &found)
 	return found, err
 }
 

@@ -68,7 +68,7 @@ func TestWritesAtOnce(t *testing.T) {
 		is.LeaseRequestID, is.Uploads = "", 1
 		first := issuedTo(begun, "checkpoints/one")
 		require.NoError(t, written(t, db, models.Writes{
-			Attempts: []models.Changed[models.Attempt]{{Was: begun, Is: &is}}, Issued: []*models.IssuedUpload{first, issuedTo(begun, "checkpoints/two")},
+			Attempts: []*models.Attempt{&is}, Issued: []*models.IssuedUpload{first, issuedTo(begun, "checkpoints/two")},
 		}))
 		checkpoint := keptAs(job.AccountID, "checkpoints/one", at)
 

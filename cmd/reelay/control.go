@@ -62,6 +62,7 @@ const (
 	bulkSweepEvery = time.Minute
 	promoteEvery   = 5 * time.Second
 	learnEvery     = 5 * time.Second
+	analyzeEvery   = 5 * time.Second
 )
 
 // control runs the periodic passes and the lanes' handlers until ctx ends. All
@@ -108,6 +109,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
+				{Name: "analyze", Every: analyzeEvery, Run: counted(upkeep.Analyze)},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},
 				{Name: "review artifacts", Every: objectsEvery, Run: counted(upkeep.ReviewArtifacts)},

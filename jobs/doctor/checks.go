@@ -33,12 +33,6 @@ var invariantChecks = []invariantCheck{
 		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
 		"Set these rows right: docs/operators/doctor.md, capped-line, has the statement.",
 	}, {
-		models.LineBegins,
-		"None of an account's queued jobs is before where its queue is said to begin.",
-		"Of these accounts and lanes, jobs are queued before where claims begin to look.",
-		"Claims do not see these jobs until the next sweep.",
-		"It mends itself: a sweep sets this anew every 5 s. If it stays, no control process runs the sweep. " + report,
-	}, {
 		models.OneLiveAttempt,
 		"A job has one live attempt at most, and so has a worker.",
 		"These have several live attempts.",

@@ -136,12 +136,6 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
 		},
-		"line-begins": {
-			harm: func(w *ward) (string, []any) {
-				return "UPDATE account_lanes SET begins_at = 9e18 WHERE account_id = ?", []any{w.Account.ID}
-			},
-			id: func(w *ward) string { return string(w.Account.ID) + " in ENTERPRISE" },
-		},
 		"one-live-attempt": {
 			free: "DROP INDEX job_attempts_one_live_per_worker",
 			harm: func(w *ward) (string, []any) {

@@ -3,6 +3,10 @@ package models_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +57,28 @@ func TestWrites(t *testing.T) {
 			require.Equal(t, plain(t, isJob), plain(t, *foundJob), i)
 			require.Equal(t, plain(t, isWorker), plain(t, *foundWorker), i)
 			job, worker = foundJob, foundWorker
+		}
+	})
+
+	t.Run("LeavesNoColumnOutThatMayChange", func(t *testing.T) {
+		t.Parallel()
+		text, err := os.ReadFile("sql/write.sql")
+		require.NoError(t, err)
+
+		for row, fixed := range map[any]string{
+			(*models.Worker)(nil): `id pool_id provider provider_instance_id slot gpu_count region zone gpu_type gpu_memory_bytes capacity_class
+				models agent_version enrolment_key_id created_at`,
+			(*models.Attempt)(nil): "id job_id run attempt_no worker_id fencing_token lease_request_id leased_at",
+			(*models.Job)(nil): `id account_id created_by type model queue_order params metadata user_id idempotency_key request_digest
+				region require_region callback_url created_at`,
+		} {
+			table := modelstest.DB(t).Table(reflect.TypeOf(row))
+			_, set, _ := strings.Cut(string(text), "UPDATE "+table.Name+" ")
+			set, _, _ = strings.Cut(set, "FROM")
+			for _, field := range table.Fields {
+				saved := strings.Contains(set, " "+field.Name+" = n."+field.Name)
+				require.NotEqual(t, slices.Contains(strings.Fields(fixed), field.Name), saved, "%s.%s", table.Name, field.Name)
+			}
 		}
 	})
 

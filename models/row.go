@@ -1,0 +1,147 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	jsonv1 "encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// run runs one of the statements in sql/, which each connection parses and plans once.
+// Its arguments have names. Rows travel to it, and from it, as JSON objects with the
+// names of the columns: whole sets of them are one argument, see rowsArg and rowScan.
+func run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) (*sql.Rows, error) {
+	switch db := db.(type) {
+	case bun.Tx:
+		return db.Tx.QueryContext(ctx, statement, pgx.QueryExecModeCacheStatement, args)
+	case *bun.DB:
+		return db.DB.QueryContext(ctx, statement, pgx.QueryExecModeCacheStatement, args)
+	}
+	return nil, fmt.Errorf("no statement can be run on a %T", db)
+}
+
+// scan reads all rows.
+func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// rowFormat is how a row is written as JSON: as PostgreSQL's to_jsonb does it. An id is a
+// bare UUID; bytes are hexadecimal. An id or a token that is none is NULL, as no row has it.
+var rowFormat = json.JoinOptions(
+	jsontext.AllowDuplicateNames(true), // in what clients sent: jsonb keeps the last one
+	json.WithMarshalers(json.JoinMarshalers(
+		json.MarshalToFunc(func(to *jsontext.Encoder, id driver.Valuer) error {
+			value, err := id.Value()
+			return writeText(to, fmt.Sprint(value), err == nil && value != nil)
+		}),
+		json.MarshalToFunc(func(to *jsontext.Encoder, token FencingToken) error {
+			return writeText(to, string(token), token.Valid())
+		}),
+		json.MarshalToFunc(func(to *jsontext.Encoder, raw []byte) error {
+			return writeText(to, `\x`+hex.EncodeToString(raw), raw != nil)
+		}))),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(func(from *jsontext.Decoder, id sql.Scanner) error {
+			text, err := readText(from)
+			if err != nil || text == "" {
+				return err
+			}
+			return id.Scan(text)
+		}),
+		json.UnmarshalFromFunc(func(from *jsontext.Decoder, raw *[]byte) error {
+			text, err := readText(from)
+			if err != nil || text == "" {
+				return err
+			}
+			*raw, err = hex.DecodeString(strings.TrimPrefix(text, `\x`))
+			return err
+		}),
+		json.UnmarshalFromFunc(func(from *jsontext.Decoder, raw *jsonv1.RawMessage) error {
+			value, err := from.ReadValue()
+			if value.Kind() != 'n' {
+				*raw = jsonv1.RawMessage(value.Clone())
+			}
+			return err
+		}))))
+
+func writeText(to *jsontext.Encoder, text string, is bool) error {
+	if !is {
+		return to.WriteToken(jsontext.Null)
+	}
+	return to.WriteToken(jsontext.String(text))
+}
+
+// readText reads a text, or NULL as an empty one.
+func readText(from *jsontext.Decoder) (string, error) {
+	token, err := from.ReadToken()
+	if err != nil || token.Kind() == 'n' {
+		return "", err
+	}
+	return token.String(), nil
+}
+
+// rowsArg makes an argument of type jsonb of a slice of rows. It returns an error if one
+// cannot be a row, for an id of another kind.
+func rowsArg(rows any) (string, error) {
+	text, err := json.Marshal(rows, rowFormat)
+	return string(text), err
+}
+
+// rowScan scans a row that a statement returns as JSON. It stays nil where that is NULL.
+type rowScan[T any] struct{ row *T }
+
+// Scan implements sql.Scanner.
+func (r *rowScan[T]) Scan(src any) error {
+	r.row = nil
+	switch text := src.(type) {
+	case nil:
+		return nil
+	case string:
+		r.row = new(T)
+		return json.Unmarshal([]byte(text), r.row, rowFormat)
+	case []byte:
+		r.row = new(T)
+		return json.Unmarshal(text, r.row, rowFormat)
+	}
+	return fmt.Errorf("scan a row of JSON from a %T", src)
+}
+
+// column makes an array of one value of each row.
+func column[R, V any](rows []R, of func(R) V) []V {
+	values := make([]V, len(rows))
+	for i, row := range rows {
+		values[i] = of(row)
+	}
+	return values
+}
+
+// uuidOf is an id as PostgreSQL holds it; nil if there is none.
+func uuidOf[T ~string](id T) *[16]byte {
+	const length = 36
+	if len(id) < length {
+		return nil
+	}
+	parsed, err := uuid.Parse(string(id[len(id)-length:]))
+	if err != nil {
+		return nil
+	}
+	return (*[16]byte)(&parsed)
+}

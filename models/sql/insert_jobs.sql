@@ -1,0 +1,85 @@
+-- Writes new jobs with their first events and prompts, counts them on their accounts, and enters
+-- those that are QUEUED into the lanes of their tiers.
+--
+-- Each new job arrives as an object of rows: the job, its event, its prompt if it has one. Not
+-- written are jobs whose idempotency key was used before, and those of an account that is of
+-- another tier than it is taken to be, or has no room for all of them: unless they were judged
+-- before, under its lock.
+--
+-- Locks: the accounts in the order of their ids. An account that others have locked is waited
+-- for if @wait says so; otherwise its jobs are not written.
+--
+-- Returns a row per job that was written: its id, its order, its account's virtual time in the
+-- line, and the clock by which it was written.
+WITH taken AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
+),
+waited_for AS MATERIALIZED (
+    SELECT id FROM accounts WHERE @wait::boolean AND id IN (SELECT id FROM taken)
+    ORDER BY id FOR NO KEY UPDATE
+),
+locked AS MATERIALIZED (
+    SELECT id, tier, queued, max_queued, running, max_running FROM accounts
+    WHERE id IN (SELECT id FROM taken) AND (SELECT count(*) FROM waited_for) >= 0
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+),
+clock AS MATERIALIZED (
+    SELECT coalesce(@now::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l
+),
+asked AS MATERIALIZED (
+    SELECT place, (job).*, (event).type AS event, (event).payload, (input).ciphertext, (input).wrapped_key
+    FROM jsonb_to_recordset(@jobs) AS r (place integer, job jobs, event job_events, input job_inputs)
+),
+fitting AS (
+    SELECT l.id FROM locked l
+    JOIN taken t USING (id)
+    JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
+    WHERE @judged::boolean OR l.tier = t.tier AND l.queued + n.jobs <= l.max_queued
+),
+written AS (
+    INSERT INTO jobs (
+        id, account_id, created_by, type, model, status, tier, lane, priority,
+        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+        run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
+        predicted_wait_seconds, predicted_seconds, event_seq, created_at, queued_at)
+    SELECT
+        id, account_id, created_by, type, model, status, tier, lane, priority,
+        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+        run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
+        predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END
+    FROM asked, clock
+    WHERE account_id IN (SELECT id FROM fitting)
+    ORDER BY place
+    ON CONFLICT (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING id, account_id, status, lane, queue_order
+),
+prompts_written AS (
+    INSERT INTO job_inputs (job_id, run, ciphertext, wrapped_key)
+    SELECT id, 1, ciphertext, wrapped_key FROM asked JOIN written USING (id) WHERE ciphertext IS NOT NULL
+),
+events_written AS (
+    INSERT INTO job_events (job_id, seq, run, type, payload, created_at)
+    SELECT id, 1, 1, event, payload, now FROM asked JOIN written USING (id), clock
+),
+messages_written AS (
+    INSERT INTO outbox (kind, payload)
+    SELECT 'job.ready', value FROM jsonb_array_elements(@ready) WHERE EXISTS (SELECT FROM written)
+),
+accounts_counted AS (
+    UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
+    FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n
+    WHERE a.id = n.account_id
+),
+-- As models.EnterLane does it.
+lanes_entered AS (
+    INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
+    SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running
+    FROM (SELECT account_id, lane, count(*) AS jobs FROM written WHERE status = 'QUEUED' GROUP BY account_id, lane) n
+    JOIN locked a ON a.id = n.account_id
+    ON CONFLICT (account_id, lane, promoted) DO UPDATE SET
+        queued = l.queued + excluded.queued,
+        virtual_time = CASE WHEN l.queued > 0 THEN l.virtual_time ELSE greatest(l.virtual_time, excluded.virtual_time) END
+    RETURNING account_id, lane, virtual_time
+)
+SELECT w.id, w.queue_order, coalesce(e.virtual_time, 0), now
+FROM written w LEFT JOIN lanes_entered e USING (account_id, lane), clock

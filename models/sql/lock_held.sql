@@ -1,0 +1,31 @@
+-- Locks every row of the leases that workers hold under these tokens.
+--
+-- Locks: workers, then jobs, then attempts, each in the order of their ids. Each part counts the
+-- rows of the one before, so that it begins once those are locked.
+--
+-- Returns a row per lease: PostgreSQL's clock once all is locked, the worker, the job, the
+-- attempt. A lease that is over is not among them, but one that ended while its rows were
+-- waited for is.
+WITH asked AS MATERIALIZED (
+    SELECT a.id, a.worker_id, a.job_id
+    FROM jsonb_to_recordset(@holds) AS h (worker_id uuid, attempt_id uuid, token uuid)
+    JOIN job_attempts a ON a.id = h.attempt_id
+    WHERE a.worker_id = h.worker_id AND a.fencing_token = h.token AND a.status IN ('LEASED', 'RUNNING')
+),
+workers_locked AS MATERIALIZED (
+    SELECT * FROM workers
+    WHERE id = ANY (ARRAY(SELECT worker_id FROM asked))
+    ORDER BY id FOR NO KEY UPDATE
+),
+jobs_locked AS MATERIALIZED (
+    SELECT * FROM jobs
+    WHERE id = ANY (ARRAY(SELECT job_id FROM asked WHERE (SELECT count(*) FROM workers_locked) >= 0))
+    ORDER BY id FOR NO KEY UPDATE
+),
+attempts_locked AS MATERIALIZED (
+    SELECT * FROM job_attempts
+    WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM jobs_locked) >= 0))
+    ORDER BY id FOR NO KEY UPDATE
+)
+SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM attempts_locked) >= 0), to_jsonb(w), to_jsonb(j), to_jsonb(a)
+FROM attempts_locked a JOIN workers_locked w ON w.id = a.worker_id JOIN jobs_locked j ON j.id = a.job_id

@@ -1,0 +1,26 @@
+-- Locks the workers and jobs of picks: which worker may get which job of which account.
+--
+-- Locks: workers, then jobs, each in the order of their ids. Jobs that are QUEUED no longer, or
+-- that somebody else is leasing, are passed over. Accounts are read and not locked: the write
+-- decides whether there is room.
+--
+-- Returns a row per pick: PostgreSQL's clock once all is locked, the pick's place in the
+-- argument (from 0), how many more jobs the account may run, the worker, the job. What is not
+-- there is NULL.
+WITH picks AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@picks) AS p (place integer, account_id uuid, worker_id uuid, job_id uuid)
+),
+workers_locked AS MATERIALIZED (
+    SELECT * FROM workers
+    WHERE id = ANY (ARRAY(SELECT worker_id FROM picks))
+    ORDER BY id FOR NO KEY UPDATE
+),
+jobs_locked AS MATERIALIZED (
+    SELECT * FROM jobs
+    WHERE id = ANY (ARRAY(SELECT job_id FROM picks WHERE (SELECT count(*) FROM workers_locked) >= 0)) AND status = 'QUEUED'
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT
+    (SELECT clock_timestamp() WHERE (SELECT count(*) FROM jobs_locked) >= 0), p.place,
+    (SELECT max_running - running FROM accounts WHERE id = p.account_id), to_jsonb(w), to_jsonb(j)
+FROM picks p LEFT JOIN workers_locked w ON w.id = p.worker_id LEFT JOIN jobs_locked j ON j.id = p.job_id

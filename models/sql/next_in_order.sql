@@ -1,0 +1,87 @@
+-- Finds the next jobs that may start, in the order in which they are given if nobody else takes or
+-- adds one: each advances its account's virtual time, which is returned as it is before the job.
+-- No account has more among them than it may run.
+--
+-- @queues are the queues that the worker reads, in the order in which it reads their lines; the
+-- jobs are of the first line that has any. The jobs in @passed are left out.
+--
+-- How deep it reads into an account's queue depends on how many accounts are before it: all that
+-- could be given of the first, half of that of the third, and five jobs at least. What is known
+-- of the order ends with the virtual time at which an account goes on behind the jobs that were
+-- read of it. So there may be fewer jobs than asked for, but not none.
+--
+-- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@queues)
+        AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text)
+),
+-- The first of the lines that has a job which may start.
+line AS MATERIALIZED (
+    SELECT lines.lane, lines.promoted
+    FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
+    CROSS JOIN LATERAL (
+        SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (
+            SELECT FROM jobs
+            WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
+                AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
+                AND model = q.model AND gpu_rank = q.gpu_rank
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+                AND id <> ALL (@passed::uuid[])
+            ORDER BY queue_order LIMIT 1) j
+        WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
+            AND q.lane = lines.lane AND q.promoted = lines.promoted
+        ORDER BY l.virtual_time LIMIT 1) any_job
+    ORDER BY lines.place LIMIT 1
+),
+-- The first jobs of the accounts that stand in it.
+heads AS MATERIALIZED (
+    SELECT head.*, l.lane, l.promoted, l.virtual_time
+    FROM account_lanes l CROSS JOIN LATERAL (
+        SELECT j.* FROM asked q CROSS JOIN LATERAL (
+            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region,
+                coalesce(region, '') AS wish, queue_order
+            FROM jobs
+            WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
+                AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
+                AND model = q.model AND gpu_rank = q.gpu_rank
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+                AND id <> ALL (@passed::uuid[])
+            ORDER BY queue_order LIMIT 1) j
+        WHERE q.lane = l.lane AND q.promoted = l.promoted
+        ORDER BY j.queue_order LIMIT 1) head
+    WHERE l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped
+    ORDER BY l.virtual_time, head.queue_order LIMIT @most
+),
+first AS MATERIALIZED (
+    SELECT h.*, a.weight, greatest(a.max_running - a.running, 0) AS room,
+        least(greatest(ceil(1.5 * @most / row_number() OVER (ORDER BY h.virtual_time, h.queue_order)), 5), @most)::integer AS depth
+    FROM heads h JOIN accounts a ON a.id = h.account_id
+),
+next AS (
+    SELECT j.*, l.lane, l.promoted,
+        l.virtual_time + coalesce(sum(j.estimated_gpu_seconds / l.weight) OVER before, 0) AS virtual_time,
+        CASE WHEN row_number() OVER own = l.depth AND l.depth < l.room
+            THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS goes_on
+    FROM first l CROSS JOIN LATERAL (
+        SELECT j.* FROM asked q CROSS JOIN LATERAL (
+            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region,
+                coalesce(region, '') AS wish, queue_order, estimated_gpu_seconds
+            FROM jobs
+            WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
+                AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
+                AND model = q.model AND gpu_rank = q.gpu_rank
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+                AND id <> ALL (@passed::uuid[]) AND queue_order >= l.queue_order
+            ORDER BY queue_order LIMIT least(l.depth, l.room)) j
+        WHERE q.lane = l.lane AND q.promoted = l.promoted
+        ORDER BY j.queue_order LIMIT least(l.depth, l.room)) j
+    WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
+        before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+)
+SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
+FROM (SELECT *, min(goes_on) OVER () AS known_until, min(virtual_time) OVER () AS beginning FROM next) n
+WHERE known_until IS NULL OR virtual_time < known_until OR virtual_time = beginning
+ORDER BY virtual_time, queue_order LIMIT @most

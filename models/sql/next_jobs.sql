@@ -1,0 +1,53 @@
+-- Finds the next jobs that may start: the heads of the queues of the first line that has any.
+--
+-- @queues are the queues that the worker reads, in the order in which it reads their lines. Of
+-- each account of the line its first job is returned, the accounts in the order of their virtual
+-- time. Accounts at their cap stand in no line, and the jobs in @passed are left out.
+--
+-- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready,
+-- which it walks in their order: no more is read than is returned.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@queues)
+        AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text)
+),
+-- The first of the lines that has a job which may start.
+line AS MATERIALIZED (
+    SELECT lines.lane, lines.promoted
+    FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
+    CROSS JOIN LATERAL (
+        SELECT FROM account_lanes l CROSS JOIN asked q CROSS JOIN LATERAL (
+            SELECT FROM jobs
+            WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
+                AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
+                AND model = q.model AND gpu_rank = q.gpu_rank
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+                AND id <> ALL (@passed::uuid[])
+            ORDER BY queue_order LIMIT 1) j
+        WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
+            AND q.lane = lines.lane AND q.promoted = lines.promoted
+        ORDER BY l.virtual_time LIMIT 1) any_job
+    ORDER BY lines.place LIMIT 1
+),
+-- The first jobs of the accounts that stand in it.
+heads AS MATERIALIZED (
+    SELECT head.*, l.lane, l.promoted, l.virtual_time
+    FROM account_lanes l CROSS JOIN LATERAL (
+        SELECT j.* FROM asked q CROSS JOIN LATERAL (
+            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region,
+                coalesce(region, '') AS wish, queue_order
+            FROM jobs
+            WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
+                AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
+                AND model = q.model AND gpu_rank = q.gpu_rank
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+                AND id <> ALL (@passed::uuid[])
+            ORDER BY queue_order LIMIT 1) j
+        WHERE q.lane = l.lane AND q.promoted = l.promoted
+        ORDER BY j.queue_order LIMIT 1) head
+    WHERE l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped
+    ORDER BY l.virtual_time, head.queue_order LIMIT @most
+)
+SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
+FROM heads ORDER BY virtual_time, queue_order

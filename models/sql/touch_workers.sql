@@ -1,0 +1,28 @@
+-- Notes signs of life of workers, and which models they hold warm. A LOST worker that speaks is
+-- IDLE again, or drains on. Nothing is written of a sign that is hardly newer than the last.
+--
+-- Locks: the workers that are written, in the order of their ids.
+--
+-- Returns all the workers.
+WITH signs AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@signs) AS s (worker_id uuid, warm text[])
+),
+touched AS MATERIALIZED (
+    SELECT w.id, s.warm FROM workers w JOIN signs s ON s.worker_id = w.id
+    WHERE w.status <> 'TERMINATED' AND (
+        w.status = 'LOST' OR s.warm <> w.warm_models
+        OR w.last_heartbeat_at > clock_timestamp() - interval '5 seconds' IS NOT TRUE)
+    ORDER BY w.id FOR NO KEY UPDATE OF w
+),
+written AS (
+    UPDATE workers w SET
+        last_heartbeat_at = clock_timestamp(),
+        idle_since = CASE WHEN w.status = 'LOST' THEN clock_timestamp() ELSE w.idle_since END,
+        status = CASE WHEN w.status <> 'LOST' THEN w.status WHEN w.drain_reason IS NULL THEN 'IDLE' ELSE 'DRAINING' END,
+        warm_models = coalesce(t.warm, w.warm_models)
+    FROM touched t WHERE w.id = t.id
+    RETURNING w.*
+)
+SELECT to_jsonb(w) FROM written w
+UNION ALL
+SELECT to_jsonb(w) FROM workers w JOIN signs s ON s.worker_id = w.id WHERE w.id <> ALL (ARRAY(SELECT id FROM touched))

@@ -1,0 +1,128 @@
+-- Writes what a transaction decided: rows that it has locked, and rows that it adds.
+--
+-- Rows arrive as JSON arrays of objects with the names of the columns. A locked row comes with
+-- the status in which it was locked (an attempt with its token), and is not written if that is
+-- no longer so.
+--
+-- Locks: workers, jobs and attempts are locked by the caller. The accounts follow in the order
+-- of their ids, then their places in the lines, then the lane. An account never comes to run
+-- more jobs than it may, nor, if it is bounded, to queue more.
+--
+-- Returns how many rows it wrote where others could have changed one, which the caller compares
+-- with how many it asked for, and what the counters are now.
+WITH workers_saved AS (
+    UPDATE workers w SET
+        status = n.status, warm_models = n.warm_models, token_hash = n.token_hash,
+        drain_reason = n.drain_reason, drain_deadline = n.drain_deadline, gpu_utilization = n.gpu_utilization,
+        jobs_completed = n.jobs_completed, gpu_seconds = n.gpu_seconds, registered_at = n.registered_at,
+        last_heartbeat_at = n.last_heartbeat_at, idle_since = n.idle_since, ended_at = n.ended_at, lost_at = n.lost_at
+    FROM (SELECT was, (row).* FROM jsonb_to_recordset(@workers) AS r (was text, row workers)) n
+    WHERE w.id = n.id AND w.status = n.was
+    RETURNING w.id
+),
+attempts_saved AS (
+    UPDATE job_attempts a SET
+        status = n.status, lease_expires_at = n.lease_expires_at, last_heartbeat_at = n.last_heartbeat_at,
+        started_at = n.started_at, ended_at = n.ended_at, resumed_from_step = n.resumed_from_step,
+        checkpoint_id = n.checkpoint_id, checkpoint_at = n.checkpoint_at, log_id = n.log_id, uploads = n.uploads,
+        failure_class = n.failure_class, failure_reason = n.failure_reason, error_detail = n.error_detail,
+        counted = n.counted, gpu_seconds = n.gpu_seconds, wasted_gpu_seconds = n.wasted_gpu_seconds
+    FROM jsonb_populate_recordset(NULL::job_attempts, @attempts) n
+    WHERE a.id = n.id AND a.fencing_token = n.fencing_token AND a.ended_at IS NULL
+    RETURNING a.id
+),
+jobs_saved AS (
+    UPDATE jobs j SET
+        status = n.status, run = n.run, tier = n.tier, lane = n.lane, priority = n.priority, requeued = n.requeued,
+        max_attempts = n.max_attempts, retry_policy = n.retry_policy, timeout_seconds = n.timeout_seconds,
+        run_at = n.run_at, expires_at = n.expires_at, blocked_by = n.blocked_by,
+        gpu_rank = n.gpu_rank, avoid_worker_id = n.avoid_worker_id, avoid_until = n.avoid_until,
+        attempt_no = n.attempt_no, failures = n.failures, crashes = n.crashes, event_seq = n.event_seq,
+        current_attempt_id = n.current_attempt_id, latest_checkpoint_id = n.latest_checkpoint_id,
+        result_id = n.result_id, output = n.output,
+        failure_class = n.failure_class, failure_reason = n.failure_reason,
+        wasted_gpu_seconds = n.wasted_gpu_seconds,
+        cancel_by = n.cancel_by, cancel_reason = n.cancel_reason, cancel_requested_at = n.cancel_requested_at,
+        cancel_delivered_at = n.cancel_delivered_at, cancel_stopped_at = n.cancel_stopped_at,
+        percent = n.percent, phase = n.phase, progress_message = n.progress_message, step = n.step,
+        total_steps = n.total_steps, frame = n.frame, total_frames = n.total_frames, eta_seconds = n.eta_seconds,
+        progress_at = n.progress_at,
+        progress_event_at = n.progress_event_at, progress_event_percent = n.progress_event_percent,
+        estimated_gpu_seconds = n.estimated_gpu_seconds, predicted_wait_seconds = n.predicted_wait_seconds,
+        predicted_seconds = n.predicted_seconds, waited_seconds = n.waited_seconds,
+        queued_seconds = n.queued_seconds, leased_seconds = n.leased_seconds,
+        queued_at = n.queued_at, leased_at = n.leased_at, started_at = n.started_at,
+        completed_at = n.completed_at, deleted_at = n.deleted_at
+    FROM (SELECT was, (row).* FROM jsonb_to_recordset(@jobs) AS r (was text, row jobs)) n
+    WHERE j.id = n.id AND j.status = n.was
+    RETURNING j.id
+),
+attempts_begun AS (
+    INSERT INTO job_attempts (
+        id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status,
+        leased_at, lease_expires_at, last_heartbeat_at)
+    SELECT
+        id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status,
+        leased_at, lease_expires_at, leased_at
+    FROM jsonb_populate_recordset(NULL::job_attempts, @begun)
+),
+uploads_issued AS (
+    INSERT INTO uploads (object_key, job_id, attempt_id, type, content_type, size_bytes, checksum)
+    SELECT object_key, job_id, attempt_id, type, content_type, size_bytes, checksum
+    FROM jsonb_populate_recordset(NULL::uploads, @issued)
+),
+artifacts_kept AS (
+    INSERT INTO artifacts (
+        id, job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type,
+        step, percent, metadata, created_at)
+    SELECT
+        n.id, u.job_id, n.account_id, u.attempt_id, u.type, u.object_key, u.size_bytes, u.checksum, u.content_type,
+        n.step, n.percent, n.metadata, n.created_at
+    FROM jsonb_populate_recordset(NULL::artifacts, @artifacts) n JOIN uploads u USING (object_key)
+    RETURNING id
+),
+events_written AS (
+    INSERT INTO job_events (job_id, seq, run, attempt_id, type, payload, created_at)
+    SELECT job_id, seq, run, attempt_id, type, payload, created_at
+    FROM jsonb_populate_recordset(NULL::job_events, @events)
+),
+accounts_locked AS MATERIALIZED (
+    SELECT n.*
+    FROM accounts a JOIN jsonb_to_recordset(@accounts) AS n (id uuid, queued integer, running integer, bounded boolean) USING (id)
+    ORDER BY a.id FOR NO KEY UPDATE OF a
+),
+accounts_counted AS (
+    UPDATE accounts a SET queued = a.queued + n.queued, running = a.running + n.running, version = a.version + 1
+    FROM accounts_locked n
+    WHERE a.id = n.id
+        AND (n.running <= 0 OR a.running + n.running <= a.max_running)
+        AND (NOT n.bounded OR a.queued + n.queued <= a.max_queued)
+    RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped
+),
+-- Fair queueing: a lease advances the account's virtual time by the estimated GPU seconds over
+-- the account's weight. A job that leaves without a lease advances it by nothing.
+lines_left AS (
+    UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
+    FROM jsonb_to_recordset(@left) AS n (account_id uuid, lane text, promoted boolean, jobs integer, gpu_seconds float8)
+    JOIN accounts a ON a.id = n.account_id
+    WHERE l.account_id = n.account_id AND l.lane = n.lane AND l.promoted = n.promoted
+        AND (SELECT count(*) FROM accounts_counted) >= 0
+    RETURNING l.account_id AS id, l.lane, l.promoted, l.virtual_time
+),
+-- The lane's turns must be as they were seen: at least so many jobs of its own since the last
+-- promoted one, and no more than so many once these have started.
+lane_started AS (
+    UPDATE lanes SET since_promoted = CASE WHEN @promoted::boolean THEN 0 ELSE since_promoted + @starts::integer END
+    WHERE lane = @lane AND since_promoted >= @since_least::integer
+        AND (@promoted::boolean OR since_promoted + @starts::integer <= @since_most::integer)
+        AND (SELECT count(*) FROM accounts_counted) >= 0
+    RETURNING lane
+)
+SELECT
+    (SELECT count(*) FROM workers_saved),
+    (SELECT count(*) FROM attempts_saved),
+    (SELECT count(*) FROM jobs_saved),
+    (SELECT count(*) FROM artifacts_kept),
+    (SELECT coalesce(jsonb_agg(c), '[]') FROM accounts_counted c),
+    (SELECT coalesce(jsonb_agg(l), '[]') FROM lines_left l),
+    (SELECT count(*) FROM lane_started)
