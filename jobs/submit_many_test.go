@@ -279,7 +279,7 @@ func TestSubmits(t *testing.T) {
 				AND query_start < clock_timestamp() - interval '0.2 s'`).Scan(t.Context(), &waiting) == nil
 		})
 
-		require.Contains(t, waiting, "asked AS (", "it only reads")
+		require.Contains(t, waiting, "Writes new jobs", "it only reads")
 		require.NoError(t, held.Rollback())
 		submits.Wait()
 		s.RequireInvariants(t)
