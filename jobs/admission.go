@@ -77,6 +77,9 @@ type entry struct {
 	err  error
 }
 
+// Size is how much of a batch the entry takes.
+func (e *entry) Size() int { return len(e.call.set) }
+
 // While another call has the token of a submit's key, the key is looked up again and
 // again, after pauses that grow.
 const (
@@ -99,7 +102,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 	e.welcome = e.account != nil && len(e.judge(nil)) == 0
 	for pause := heldPauseFirst; ; pause = min(2*pause, heldPauseMost) {
 		if !e.welcome || e.rated() {
-			if err := s.entries.Do(ctx, e, len(call.set), s.admitCalls); err != nil {
+			if err := s.entries.Do(ctx, e, s.admitCalls); err != nil {
 				return nil, err
 			}
 		}
@@ -124,7 +127,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 func (p *pass) rated() bool { return p.Rates != nil && p.account.SubmitsPerMinute < Unlimited }
 
 // admitCalls is admit for many calls.
-func (s *Submitter) admitCalls(ctx context.Context, entries []*entry, _ bool) [][]*entry {
+func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) error {
 	welcome, doubtful := parted(entries, func(e *entry) bool { return e.welcome })
 	short := s.Admission.perAccount(welcome, func(some []*entry) bool { return s.Admission.takeAll(ctx, some) })
 	if doubtful = append(doubtful, short...); len(doubtful) == 0 {

@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 
-	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -25,9 +23,9 @@ const (
 	// nothing. Such a round finds only stale heads: other claims won those, or they
 	// were just dropped, and what is behind them shows in the next.
 	claimRounds = 16
-	// claimSize is how much of a batch one search is: more of them would hold the
+	// claimSize is how many searches share a transaction: more of them would hold the
 	// accounts of all for longer.
-	claimSize = batch.MaxSize / 50
+	claimSize = 50
 )
 
 // search is one look for work of one worker.
@@ -45,6 +43,9 @@ type search struct {
 	// passed are jobs that the worker may not have now. Searches that go together
 	// passed the same.
 	passed []models.JobID
+	// apart tells that the search has to go on without the others of its batch: its
+	// worker may not have a job that theirs may, or they failed together.
+	apart bool
 
 	found found
 }
@@ -62,29 +63,26 @@ type found struct {
 // is none, or the worker can take none now; passed tells whether there was a job
 // that only this worker may not have.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
-	if err := l.looks.Do(ctx, s, claimSize, l.lookAll); err != nil {
+	err = l.looks.Do(ctx, s.kind, s, func(ctx context.Context, all []*search) error {
+		l.claimAll(ctx, all)
+		return nil
+	})
+	if err != nil {
 		return nil, false, err
+	}
+	if s.apart {
+		l.claimAll(ctx, []*search{s})
 	}
 	return s.found.lease, s.found.passed, s.found.err
 }
 
-// lookAll runs the searches of one kind of worker, and leaves the others.
-func (l *Leaser) lookAll(ctx context.Context, all []*search, _ bool) (left [][]*search) {
-	kinds := lo.GroupBy(all, func(s *search) string { return s.kind })
-	first := kinds[all[0].kind]
-	delete(kinds, all[0].kind)
-	return append(slices.Collect(maps.Values(kinds)), l.claimAll(ctx, first)...)
-}
-
-// claimAll gives jobs to workers of one kind in the order in which they asked. It
-// returns those that go on by themselves: each that may not have what the others may, and
-// the first without the others if they fail together.
-func (l *Leaser) claimAll(ctx context.Context, all []*search) (left [][]*search) {
+// claimAll gives jobs to workers of one kind in the order in which they asked. Those
+// that it sets apart have no answer yet.
+func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
-		rest, apart, err := l.claimSome(ctx, all, rounds >= claimRounds)
+		rest, err := l.claimSome(ctx, all, rounds >= claimRounds)
 		switch {
 		case err == nil:
-			left = append(left, apart...)
 			if len(rest) < len(all) {
 				all, rounds = rest, 0
 			}
@@ -93,33 +91,35 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) (left [][]*search)
 			for _, s := range all {
 				s.found = found{err: err}
 			}
-			return left
+			return
 		default:
 			slog.WarnContext(ctx, "jobs could not be given together", "error", err)
-			return append(left, all[:1], all[1:])
+			for _, s := range all {
+				s.apart = true
+			}
+			return
 		}
 	}
 	for _, s := range all {
 		s.found = found{passed: true}
 	}
-	return left
 }
 
-// claimSome gives what can be given in one transaction. It returns the searches
-// that found nothing yet, and those that have to go on by themselves.
-func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, apart [][]*search, err error) {
+// claimSome gives what can be given in one transaction. It returns the searches that
+// found nothing yet.
+func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, err error) {
 	b := &claimBatch{Leaser: l}
 	if err := b.find(ctx, all, asked); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(b.claims) == 0 {
 		for _, s := range all {
 			s.found = found{passed: len(s.passed) > 0}
 		}
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err := InTx(ctx, l.DB, b.run); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var changes []*Change
 	over := map[*search]bool{}
@@ -137,7 +137,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 			// What is behind the job in its account's queue may be next.
 			c.search.alone, c.search.passed = true, append(slices.Clone(c.search.passed), c.head.ID)
 			if len(all) > 1 {
-				apart, over[c.search] = append(apart, []*search{c.search}), true
+				c.search.apart, over[c.search] = true, true
 			}
 		case capped:
 			c.search.alone = true // the index does not know yet
@@ -146,7 +146,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 		}
 	}
 	l.Notifier.After(ctx, changes...)
-	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), apart, nil
+	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), nil
 }
 
 // passStale has the searches go past a job that is not to be had. A hint is taken

@@ -3,10 +3,10 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -96,7 +96,7 @@ func (b *claimBatch) most(line models.Line) int {
 	case line.Promoted && b.lane.Turn():
 		return 1
 	case line.Promoted || b.lane.Turn():
-		return batch.MaxSize // the other line is empty
+		return math.MaxInt // the other line is empty
 	}
 	return models.PromotedEvery - 1 - b.lane.SincePromoted
 }

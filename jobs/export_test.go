@@ -7,11 +7,11 @@ func (w *Waiters) Waiting() int {
 	return len(w.waiting)
 }
 
-// Looking is how many lease calls wait for their turn to look for work.
-func Looking(l *Leaser) int { return l.looks.Waiting() }
+// Looking is how many lease calls look for work or wait for their turn to.
+func Looking(l *Leaser) int { return l.looks.Calls() }
 
 // Submitting is how many calls wait for their jobs to be written, or write them.
-func Submitting(s *Submitter) int { return s.writes.Calls() }
+func Submitting(s *Submitter) int { return s.plainWrites.Calls() + s.writes.Calls() }
 
 // HoldTogether has calls over leases wait, as if others were at work, until run runs
 // those that wait: what keeps a lease together, what ends one, and what beats.

@@ -52,37 +52,14 @@ func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fen
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
-	err := with.Do(ctx, c, 1, func(ctx context.Context, calls []*fencedCall, _ bool) [][]*fencedCall {
-		return h.together(ctx, calls)
-	})
-	if err != nil {
+	if c.writes {
+		if err := h.transact(ctx, []*fencedCall{c}); err != nil {
+			return nil, err
+		}
+	} else if err := with.Do(ctx, c, h.transact); err != nil {
 		return nil, err
 	}
 	return c.l, c.err
-}
-
-// together runs calls in one transaction, and returns those that need one of their own:
-// those that write other rows, too, and each of them if the transaction failed.
-func (h *Holder) together(ctx context.Context, calls []*fencedCall) (left [][]*fencedCall) {
-	if len(calls) > 1 {
-		calls = slices.DeleteFunc(slices.Clone(calls), func(c *fencedCall) bool {
-			if c.writes {
-				left = append(left, []*fencedCall{c})
-			}
-			return c.writes
-		})
-	}
-	if len(calls) == 0 {
-		return left
-	}
-	switch err := h.transact(ctx, calls); {
-	case err == nil:
-	case len(calls) == 1:
-		calls[0].l, calls[0].err = nil, err
-	default:
-		left = slices.AppendSeq(left, slices.Chunk(calls, 1))
-	}
-	return left
 }
 
 // transact runs calls in one transaction. A call that is refused changes nothing,
@@ -123,7 +100,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		return saveHeld(ctx, tx, changed)
 	})
 	if err != nil {
-		return err
+		return batchError(err)
 	}
 	var changes []*Change
 	for _, l := range changed {

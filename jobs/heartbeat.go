@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"slices"
 
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -30,7 +29,6 @@ func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []
 type beat struct {
 	models.LeaseBeat
 	found *models.Beat
-	err   error
 }
 
 func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.LeaseBeat) (*Answer, error) {
@@ -40,21 +38,18 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 	}
 	says.Hold = models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
 	b := &beat{LeaseBeat: says}
-	if err := h.beats.Do(ctx, b, 1, h.beatAll); err != nil {
+	if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
 		return nil, err
 	}
-	if b.found == nil && b.err == nil { // the first one of an attempt, or none of the caller's
+	if b.found == nil { // the first one of an attempt, or none of the caller's
 		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}
-		if err := h.beats.Do(ctx, b, 1, h.beatAll); err != nil {
+		if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case b.err != nil:
-		return nil, b.err
-	case b.found == nil: // it ended since
+	if b.found == nil { // it ended since
 		return nil, apierror.ErrLeaseLost
 	}
 	found := b.found
@@ -70,8 +65,8 @@ func (h *Holder) begin(ctx context.Context, p Principal, f Fence) error {
 }
 
 // beatAll extends the leases of heartbeats that came together, and keeps the progress
-// that they report. If one fails, each goes on by itself: none fails for another.
-func (h *Holder) beatAll(ctx context.Context, all []*beat, _ bool) [][]*beat {
+// that they report.
+func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
@@ -81,12 +76,12 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat, _ bool) [][]*beat {
 		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, progressEvents)
 		return err
 	})
-	if err != nil && len(all) > 1 {
-		return slices.Collect(slices.Chunk(all, 1))
+	if err != nil {
+		return batchError(err)
 	}
 	var news []string
 	for _, b := range all {
-		b.found, b.err = found[b.Hold], err
+		b.found = found[b.Hold]
 		if b.found != nil && b.Progress != nil {
 			news = append(news, jobNews(b.found.JobID, b.found.Told)...)
 		}

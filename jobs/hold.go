@@ -34,21 +34,21 @@ type Holder struct {
 	keeping, ending batch.Group[*fencedCall]
 }
 
-// holderRest is how long the calls of one verb come together that a job has many of.
-// Nobody looks at what a holder hears but a program that has more to do.
-// maxLookUps is how many statements that look up keys of uploads may be under way.
-const maxLookUps = 4
-
-const holderRest = 50 * time.Millisecond
+// A worker sends heartbeats, progress, checkpoints and uploads' keys all the time, and
+// no person waits for the answers. Where several workers do so at once, a batch waits
+// for more of them.
+const (
+	holdLinger   = 50 * time.Millisecond
+	holdSiblings = 1
+)
 
 // NewHolder returns a holder.
 func NewHolder(db *bun.DB, objects Objects, catalogue *catalogue.Catalogue, leaser *Leaser) *Holder {
 	return &Holder{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
-		beats:   batch.Group[*beat]{Rest: holderRest},
-		keys:    batch.Group[*issue]{Rest: holderRest, Most: maxLookUps},
-		keeping: batch.Group[*fencedCall]{Rest: holderRest},
-		ending:  batch.Group[*fencedCall]{Eager: true},
+		beats:   batch.Group[*beat]{Linger: holdLinger, MinSiblings: holdSiblings},
+		keys:    batch.Group[*issue]{Linger: holdLinger, MinSiblings: holdSiblings},
+		keeping: batch.Group[*fencedCall]{Linger: holdLinger, MinSiblings: holdSiblings},
 	}
 }
 

@@ -68,12 +68,12 @@ type Leaser struct {
 	Meter Meter
 
 	touches batch.Group[*touch]
-	looks   batch.Group[*search]
+	looks   batch.Keyed[string, *search] // by the kind of worker
 }
 
 // NewLeaser returns a leaser.
 func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue, meter Meter) *Leaser {
-	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Group[*search]{Eager: true}}
+	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Keyed[string, *search]{MaxSize: claimSize}}
 }
 
 // maxRequestIDRunes bounds the id by which a repeated lease call is known.
@@ -115,7 +115,7 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 // touch notes that a worker asked for a job, together with others that do.
 func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, error) {
 	t := &touch{Touch: models.Touch{WorkerID: call.WorkerID, Warm: call.Warm}}
-	if err := l.touches.Do(ctx, t, 1, l.touchAll); err != nil {
+	if err := l.touches.Do(ctx, t, l.touchAll); err != nil {
 		return nil, err
 	}
 	return t.worker, t.err
@@ -129,7 +129,7 @@ type touch struct {
 }
 
 // touchAll notes that workers asked.
-func (l *Leaser) touchAll(ctx context.Context, all []*touch, _ bool) [][]*touch {
+func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 	newest := map[models.WorkerID]models.Touch{}
 	for _, t := range all {
 		newest[t.WorkerID] = t.Touch
@@ -139,10 +139,13 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch, _ bool) [][]*touch 
 		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)))
 		return err
 	})
+	if err != nil {
+		return batchError(err)
+	}
 	found := lo.KeyBy(rows, func(w *models.Worker) models.WorkerID { return w.ID })
 	for _, t := range all {
-		t.worker, t.err = found[t.WorkerID], err
-		if err == nil && (t.worker == nil || t.worker.Status == models.WorkerTerminated) {
+		t.worker = found[t.WorkerID]
+		if t.worker == nil || t.worker.Status == models.WorkerTerminated {
 			t.err = apierror.Conflict("This worker is terminated: register again.")
 		}
 	}

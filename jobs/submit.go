@@ -69,11 +69,9 @@ type Submitter struct {
 	// shares are what accounts are let in by, as it was lately.
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
-	// writes joins calls of one job. Calls of many go by their account, so that while
-	// PostgreSQL writes one batch the next is made, and neither waits for a row of the
-	// other's.
-	writes batch.Group[*submitCall]
-	many   [2]batch.Group[*submitCall]
+	// plainWrites and writes join the calls of an account, whose row each of them locks:
+	// calls that one statement can write, and all others.
+	plainWrites, writes batch.Keyed[models.AccountID, *submitCall]
 }
 
 const (

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,23 +16,18 @@ import (
 )
 
 // submitBatch is what one transaction, or one statement, makes of the submissions of
-// many calls, in the order in which they came. It takes the same few statements for
+// calls of one account, in the order in which they came. It takes the same few statements for
 // one job as for a thousand, and a few more for each that depends on a job which
 // failed before.
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
-	// alone tells that nobody waits behind it, so that it may wait for an equal request.
-	alone bool
-	// left are the calls that it does not decide on, in the groups in which they are
-	// to be tried again.
-	left [][]*submitCall
 
-	// What is known before, unless all calls are plain: the accounts, whose rows are
-	// locked, so that no other submit of them is under way; the clock; the jobs of the keys that were used
-	// before, and of the requests of the Videos API that were made before, by their
+	// What is known before, unless all calls are plain: the account, whose row is locked,
+	// so that no other submit of it is under way; the clock; the jobs of the keys that were
+	// used before, and of the requests of the Videos API that were made before, by their
 	// digests; the jobs that others depend on; and the images that there are.
-	accounts map[models.AccountID]*models.Account
+	account  *models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
@@ -55,71 +49,32 @@ type accepted struct {
 	failed *models.Job
 }
 
-// writeCalls carries out calls: those that are plain by one statement, the others
-// in one transaction for each account. It leaves those that it could not: each call, if
-// one of them spoils it, and those of an account that others had locked.
-func (s *Submitter) writeCalls(ctx context.Context, calls []*submitCall, alone bool) (left [][]*submitCall, after func()) {
-	var written []*Change
-	run := func(calls []*submitCall, write func(context.Context, *submitBatch) error) {
-		if len(calls) == 0 {
-			return
-		}
-		b := &submitBatch{calls: calls, alone: alone}
-		err := write(ctx, b)
-		if err == nil {
-			b.tell(&s.Admission)
-			left, written = append(left, b.left...), append(written, b.changes...)
-			return
-		}
-		left = append(left, leftBy(err, calls)...)
-	}
-	plain, others := parted(calls, s.plain)
-	run(plain, s.writePlain)
-	if groups := byAccount(others); len(groups) > 1 {
-		left = append(left, slices.Collect(maps.Values(groups))...) // nobody waits for a stranger's account
-	} else {
-		run(others, s.writeRead)
-	}
-	return left, func() { s.Notifier.submitted(ctx, written) }
-}
-
-// leftBy is what a batch that failed leaves to others. If that would fail again,
-// its calls have the error.
-func leftBy(err error, calls []*submitCall) [][]*submitCall {
-	if len(calls) > 1 && (models.IsLostRace(err) || !models.IsOutage(err)) {
-		return slices.Collect(slices.Chunk(calls, 1))
-	}
-	for _, call := range calls {
-		call.err = err
-	}
-	return nil
-}
-
-// writePlain writes the jobs of plain calls by one statement. It knows nothing
-// before: what turns out to be otherwise than it takes it to be, it leaves.
-func (s *Submitter) writePlain(ctx context.Context, b *submitBatch) error {
-	b.accounts, b.used = map[models.AccountID]*models.Account{}, map[models.JobKey]*models.Job{}
-	for _, call := range b.calls {
-		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
+// writePlain writes the jobs of plain calls of one account by one statement. It knows
+// nothing before: a call that turns out to be otherwise than it takes it to be is to be
+// read for.
+func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
+	b := &submitBatch{
+		calls: calls, used: map[models.JobKey]*models.Job{},
+		account: &models.Account{ID: calls[0].account, Tier: calls[0].tier, MaxQueued: math.MaxInt},
 	}
 	if err := b.decide(); err != nil {
 		return err
 	}
 	if len(b.changes) > 0 {
 		if err := anew(ctx, func() error { return b.writeJobs(ctx, s.DB) }); err != nil {
-			return fmt.Errorf("write the jobs: %w", err)
+			return batchError(fmt.Errorf("write the jobs: %w", err))
 		}
 	}
 	b.leaveUnwritten()
+	b.tell(ctx, s)
 	return nil
 }
 
 // leaveUnwritten leaves the calls that were refused just now, since that was by what
-// is remembered of their accounts, and those whose job, or whose equal's, is not
+// is remembered of their account, and those whose job, or whose equal's, is not
 // there: to be read for.
 func (b *submitBatch) leaveUnwritten() {
-	var missing, there []*Change
-	missing, there = parted(b.changes, func(c *Change) bool { return c.job.CreatedAt.IsZero() })
+	missing, there := parted(b.changes, func(c *Change) bool { return c.job.CreatedAt.IsZero() })
 	b.changes = there
 	gone := map[*models.Job]bool{}
 	for _, c := range missing {
@@ -131,23 +86,23 @@ func (b *submitBatch) leaveUnwritten() {
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
 	for _, call := range left {
-		// Among others, its account may only have been locked.
-		call.read = call.read || len(b.accounts) == 1
+		call.read = true
 	}
-	b.left = append(b.left, slices.Collect(maps.Values(byAccount(left)))...)
 }
 
-// writeRead writes the jobs of calls in one transaction, with all that they refer
-// to.
-func (s *Submitter) writeRead(ctx context.Context, b *submitBatch) error {
-	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		*b = submitBatch{tx: tx, calls: b.calls, start: Change{tx: tx}, alone: b.alone, users: userQueues{share: s.UserShare}}
+// writeRead writes the jobs of calls of one account in one transaction, with all that
+// they refer to.
+func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
+	var b *submitBatch
+	err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		b = &submitBatch{tx: tx, calls: calls, start: Change{tx: tx}, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
-}
-
-func byAccount(calls []*submitCall) map[models.AccountID][]*submitCall {
-	return lo.GroupBy(calls, func(call *submitCall) models.AccountID { return call.account })
+	if err != nil {
+		return batchError(err)
+	}
+	b.tell(ctx, s)
+	return nil
 }
 
 func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
@@ -163,25 +118,26 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock locks what the calls refer to, in the one order of locks: requests of the Videos
-// API, parents, images, and the accounts last.
+// lock locks what the calls refer to, in the one order of locks: a request of the Videos
+// API, parents, images, and the account last.
 func (b *submitBatch) lock(ctx context.Context) error {
-	if err := b.lockVideos(ctx); err != nil || len(b.calls) == 0 {
-		return err
+	if video := b.calls[0].video(); video != nil { // it is the only call
+		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
+			return err
+		}
 	}
 	if err := b.lockReferences(ctx); err != nil {
 		return err
 	}
-	ids := slices.Collect(maps.Keys(byAccount(b.calls)))
-	locked, now, err := models.LockAccounts(ctx, b.tx, ids)
+	locked, now, err := models.LockAccounts(ctx, b.tx, []models.AccountID{b.calls[0].account})
 	if err != nil {
 		return err
 	}
-	if len(locked) < len(ids) {
+	if len(locked) == 0 {
 		return sql.ErrNoRows
 	}
 	b.start.now = now
-	b.accounts = lo.KeyBy(locked, func(a *models.Account) models.AccountID { return a.ID })
+	b.account = locked[0]
 	return nil
 }
 
@@ -211,45 +167,6 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 		}
 		b.images = lo.SliceToMap(found, func(a *models.Artifact) (models.ArtifactID, models.AccountID) { return a.ID, a.AccountID })
 	}
-	return nil
-}
-
-// lockVideos locks the requests of the Videos API by their digests. A call whose
-// equal is under way, here or elsewhere, is left.
-func (b *submitBatch) lockVideos(ctx context.Context) error {
-	var keys []int64
-	lockOf := map[*submitCall]int64{}
-	for _, call := range b.calls {
-		for i := range call.set {
-			if video := call.set[i].in.Video; video != nil && call.set[i].err == nil {
-				lockOf[call] = video.lock()
-				keys = append(keys, video.lock())
-			}
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	if len(b.calls) == 1 && b.alone {
-		return models.Lock(ctx, b.tx, keys[0])
-	}
-	slices.Sort(keys)
-	free, err := models.TryLocks(ctx, b.tx, slices.Compact(keys))
-	if err != nil {
-		return err
-	}
-	b.calls = slices.DeleteFunc(slices.Clone(b.calls), func(call *submitCall) bool {
-		key, is := lockOf[call]
-		i := slices.Index(free, key)
-		if is && i < 0 {
-			b.left = append(b.left, []*submitCall{call})
-			return true
-		}
-		if is {
-			free = slices.Delete(free, i, i+1) // the next one of that digest comes after this one's commit
-		}
-		return false
-	})
 	return nil
 }
 
@@ -316,7 +233,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 			return nil
 		}
 	}
-	job, account := new(one.asked), b.accounts[call.account]
+	job, account := new(one.asked), b.account
 	refused := setTier(job, account)
 	if job.IdempotencyKey != "" {
 		if job.RequestDigest, err = requestDigests(job, &one.asked, one.in); err != nil {
@@ -389,13 +306,13 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Jo
 	return parents, nil
 }
 
-// tell gives the calls their answers, once they are committed.
-func (b *submitBatch) tell(admission *Admission) {
+// tell gives the calls their answers, and tells of the jobs, once they are committed.
+func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 	for _, call := range b.calls {
 		call.answers = b.answers[call]
 		for i, answer := range call.answers {
 			if answer.Refused != nil && call.set[i].err == nil {
-				admission.note(answer.Refused, tierOf(&call.set[i].asked, b.accounts[call.account]))
+				s.Admission.note(answer.Refused, tierOf(&call.set[i].asked, b.account))
 			}
 		}
 	}
@@ -403,6 +320,7 @@ func (b *submitBatch) tell(admission *Admission) {
 		call := b.of[c].call
 		call.written = append(call.written, c.job)
 	}
+	s.Notifier.submitted(ctx, b.changes)
 }
 
 // parted are those of which is is true, and the others, in their order.

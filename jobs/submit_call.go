@@ -15,12 +15,11 @@ type submitCall struct {
 	// tier is the account's, as it was remembered.
 	tier models.Tier
 	set  []submission
-	// read is whether PostgreSQL has to be read to decide on it, however plain it is.
+	// read tells that PostgreSQL has to be read to decide on it, however plain it is.
 	read bool
 
 	answers []Submitted
 	written []*models.Job
-	err     error
 }
 
 // submission is one of a call's: what was asked for, the job as it was validated,
@@ -57,8 +56,8 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 	return call
 }
 
-// size is how much of a batch it takes.
-func (c *submitCall) size() int {
+// Size is how much of a batch it takes.
+func (c *submitCall) Size() int {
 	size := 0
 	for i := range c.set {
 		one := &c.set[i]
@@ -66,6 +65,9 @@ func (c *submitCall) size() int {
 	}
 	return size
 }
+
+// video is the request of the Videos API that the call is of, or nil. It submits one job.
+func (c *submitCall) video() *VideoRequest { return c.set[0].in.Video }
 
 // key is the idempotency key of one of the call's submissions.
 func (c *submitCall) key(one *submission) models.JobKey {
@@ -89,25 +91,26 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	writes := &s.writes
-	if len(call.set) > 1 {
-		writes = &s.many[int(call.account[len(call.account)-1])%len(s.many)]
+	if call.video() != nil { // its equals, here or elsewhere, go one by one: no batch waits for them
+		return s.writeRead(ctx, []*submitCall{call})
 	}
-	if err := writes.DoThen(ctx, call, call.size(), s.writeCalls); err != nil {
-		return err // it may still be under way
+	if s.plain(call) {
+		if err := s.plainWrites.Do(ctx, call.account, call, s.writePlain); err != nil || !call.read {
+			return err
+		}
 	}
-	return call.err
+	return s.writes.Do(ctx, call.account, call, s.writeRead)
 }
 
 // plain tells whether a call is one job that refers to nothing, waits for nothing
-// but a worker, has to fit into its account's queue only, and was not left before.
+// but a worker, and has to fit into its account's queue only.
 func (s *Submitter) plain(call *submitCall) bool {
-	if len(call.set) != 1 || call.read {
+	if len(call.set) != 1 {
 		return false
 	}
 	one := &call.set[0]
 	in := &one.in
-	return in.Video == nil && len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
+	return len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 

@@ -291,19 +291,25 @@ func TestSubmits(t *testing.T) {
 		s := jobstest.New(t)
 		const tries = 3
 		ids := make([]models.JobID, tries)
-		calls := []func(){func() { s.Submit(t) }}
+		held, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
+		require.NoError(t, err)
+		var calls sync.WaitGroup
 		for retry := range tries {
-			calls = append(calls, func() {
+			calls.Go(func() {
 				video, _, err := s.Videos.Create(t.Context(), s.Client, jobstest.Submission(), jobs.VideoRequest{Digest: make([]byte, 32), Retry: retry})
 				require.NoError(t, err)
 				ids[retry] = video.ID
 			})
+			s.WaitForLocks(t, retry+1)
 		}
 
-		together(t, s, calls...)
+		require.NoError(t, held.Rollback())
+		calls.Wait()
 
 		require.Equal(t, []models.JobID{ids[0], ids[0], ids[0]}, ids)
-		require.Equal(t, 2, s.Count(t, "jobs"))
+		require.Equal(t, 1, s.Count(t, "jobs"))
 		s.RequireInvariants(t)
 	})
 

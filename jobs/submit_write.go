@@ -34,12 +34,12 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
 		Jobs: make([]*models.NewJob, len(b.changes)), Tiers: map[models.AccountID]models.Tier{},
-		Judged: !b.start.now.IsZero(), Now: b.start.now, Wait: len(b.accounts) == 1 || !b.start.now.IsZero(),
+		Judged: !b.start.now.IsZero(), Now: b.start.now, Wait: true,
 	}
 	var queued []*models.Job
 	for i, c := range b.changes {
 		rows.Jobs[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
-		rows.Tiers[c.job.AccountID] = b.accounts[c.job.AccountID].Tier
+		rows.Tiers[c.job.AccountID] = b.account.Tier
 		if c.job.Status == models.JobQueued {
 			queued = append(queued, c.job)
 		}

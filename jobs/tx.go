@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -28,6 +29,15 @@ func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.
 // as they were when the first of them began.
 func InSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, act)
+}
+
+// batchError is the error of a batch for its batch.Group. An outage meets all calls of
+// the batch alike, and leaves unknown whether they were carried out: none runs again.
+func batchError(err error) error {
+	if models.IsOutage(err) && !models.IsLostRace(err) {
+		return batch.Final(err)
+	}
+	return err
 }
 
 // anew is what inTx does of a transaction, for a statement that is one by itself.

@@ -175,32 +175,30 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 type issue struct {
 	key   string
 	found *models.IssuedUpload
-	err   error
 }
 
-// issued looks up a key, with those that others look up at the same time. If that fails,
-// each is looked up by itself.
+// issued looks up a key, together with those that others look up at the same time.
 func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
 	own := &issue{key: key}
-	err := h.keys.Do(ctx, own, 1, func(ctx context.Context, all []*issue, _ bool) [][]*issue {
+	err := h.keys.Do(ctx, own, func(ctx context.Context, all []*issue) error {
 		keys := make([]string, len(all))
 		for i, one := range all {
 			keys[i] = one.key
 		}
 		found, err := models.FindUploads(ctx, h.DB, keys)
-		if err != nil && len(all) > 1 && !models.IsOutage(err) {
-			return slices.Collect(slices.Chunk(all, 1))
+		if err != nil {
+			return batchError(err)
 		}
 		of := lo.KeyBy(found, func(u *models.IssuedUpload) string { return u.ObjectKey })
 		for _, one := range all {
-			one.found, one.err = of[one.key], err
+			one.found = of[one.key]
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err // and own may still be written
 	}
-	return own.found, own.err
+	return own.found, nil
 }
 
 // lostOr is why a call over an object is refused: its lease, if that is over, before

@@ -1,3 +1,5 @@
+// Package batch is group commit: calls that arrive at the same time run as one batch,
+// so that one transaction serves many of them.
 package batch
 
 import (
@@ -5,274 +7,230 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// MaxSize bounds a batch: a longer transaction holds its locks longer, and
-// gains little.
+// MaxSize is how large a batch may be if its Group does not say. A longer transaction
+// holds its locks longer and gains little.
 const MaxSize = 200
 
-// errGivenUp is of a call whose batch ended in a panic.
-var errGivenUp = errors.New("the batch that this call was a part of was given up")
+// errPanicked is the answer to the followers of a leader that panicked.
+var errPanicked = errors.New("the batch of this call ended in a panic")
 
-// Group joins concurrent calls into batches, each run by one of its callers, so
-// that one transaction serves many. Who finds nobody at work runs at once, unless
-// others came together a moment ago: see rested. Who finds others waits, and whoever is
-// done hands all that waits by then to the first of those. There is nothing to start or
-// to stop.
-type Group[T comparable] struct {
-	// Most is how many batches may be under way at once; 0 is one. Another begins
-	// only beside slow ones: one large batch costs less than two small ones. It has a
-	// use only if they do not wait for each other's rows.
-	Most int
-	// Rest is how long after the begin of one batch the next waits for as many calls
-	// as usual, while calls come; 0 is gatherRest.
-	Rest time.Duration
-	// Eager batches wait for no company: of callers who go from one verb to another and
-	// back, those that one of the two makes wait are those that the other waits for.
-	Eager bool
+// Sized is an item that counts for more than one in the size of its batch.
+type Sized interface{ Size() int }
+
+// Final marks an error of a whole batch that would meet each of its calls alone, too:
+// all of them get it, and none runs again.
+func Final(err error) error { return &finalError{err} }
+
+type finalError struct{ error }
+
+func (f *finalError) Unwrap() error { return f.error }
+
+// Run carries out the items of a batch, and notes in each what became of it. An error
+// says that none of them was carried out.
+type Run[T any] func(ctx context.Context, items []T) error
+
+// Group joins concurrent calls into batches and runs one batch at a time. The first
+// call of a batch leads: it runs the batch while the others, its followers, wait. Calls
+// that arrive meanwhile form the next batch. The zero value is ready to use; there is
+// nothing to start or to stop.
+type Group[T any] struct {
+	// MaxSize bounds a batch; 0 means the constant MaxSize. An item that is larger
+	// has a batch of its own.
+	MaxSize int
+	// Linger is how long a batch waits for more calls before it runs, but only if
+	// MinSiblings others wait beside its first. A call that is alone never lingers.
+	Linger      time.Duration
+	MinSiblings int
 
 	mu      sync.Mutex
-	waiting []*caller[T]
-	begun   []time.Time // when the batches under way that others wait behind were
-	watched bool        // a look is due once what is under way is slow
-	last    time.Time   // when the newest batch began
-	came    time.Time   // when the newest call came
-	usual   float64     // how many calls batches had lately, at most
-	rests   bool        // a look is due once the rest is over
+	waiting []*call[T]
+	running bool
+	timer   *time.Timer // of the batch that lingers
 }
 
-// slowBatch is how long a batch may take before others are let past it: many times
-// what it usually does.
-const slowBatch = 50 * time.Millisecond
-
-// caller is one call in a gather.
-type caller[T comparable] struct {
+// call is one call of Do.
+type call[T any] struct {
 	ctx  context.Context
-	own  T
-	size int
-	// cue says what is next for it; it holds one at a time.
-	cue  chan cue[T]
+	item T
+	// next holds at most one step.
+	next chan step[T]
 	gone bool
 }
 
-// cue tells a caller that it was served, or to run a batch that it is in.
-type cue[T comparable] struct {
-	batch []*caller[T]
-	// begun is when a batch that others wait behind was.
-	begun time.Time
+// step is what a call does next: lead a batch that it is in, run alone, or return err.
+type step[T any] struct {
+	batch []*call[T]
+	alone bool
 	err   error
 }
 
-// queued tells whether others wait behind the batch.
-func (c cue[T]) queued() bool { return !c.begun.IsZero() }
-
-// Do runs own in a batch with others, no larger than gatherSize by their sizes
-// unless it is alone in it. run notes in each what became of it, and returns
-// what it left: groups that shall be run each by itself and beside the others,
-// since they would keep those waiting or spoil their batch. Behind a group nobody
-// waits: run is told that it is alone.
+// Do runs item in a batch. If a batch of several fails, each of its calls runs again by
+// itself, outside the group: none fails because of another, and nobody waits for it.
 //
-// When ctx ends, so does the call; own may be carried out nevertheless. Only who
-// runs a batch for others too stays until it is over. The batch's ctx ends when
-// none of its callers is there any more.
-func (g *Group[T]) Do(ctx context.Context, own T, size int, run func(ctx context.Context, batch []T, alone bool) (left [][]T)) error {
-	return g.DoThen(ctx, own, size, func(ctx context.Context, batch []T, alone bool) ([][]T, func()) {
-		return run(ctx, batch, alone), nil
-	})
-}
-
-// DoThen is do, and run may also return what is left to do once the calls have
-// their answers and the next batch is on its way.
-func (g *Group[T]) DoThen(ctx context.Context, own T, size int, run func(ctx context.Context, batch []T, alone bool) (left [][]T, after func())) error {
-	me := &caller[T]{ctx: ctx, own: own, size: size, cue: make(chan cue[T], 1)}
+// When ctx ends, Do returns its error, though the item may still be carried out. Only a
+// leader stays until its batch is over. The batch's context ends once those of all its
+// calls have ended.
+func (g *Group[T]) Do(ctx context.Context, item T, run Run[T]) error {
+	me := &call[T]{ctx: ctx, item: item, next: make(chan step[T], 1)}
 	g.join(me)
-	for {
-		select {
-		case next := <-me.cue:
-			if next.batch == nil {
-				return next.err
-			}
-			g.lead(next, run)
-		case <-ctx.Done():
-			return g.leave(me)
-		}
+	var next step[T]
+	select {
+	case next = <-me.next:
+	case <-ctx.Done():
+		return g.leave(me)
 	}
+	if next.batch != nil {
+		next = g.lead(next.batch, run)
+	}
+	if next.alone {
+		next.err = run(ctx, []T{item})
+	}
+	return next.err
 }
 
-func (g *Group[T]) join(me *caller[T]) {
+func (g *Group[T]) join(me *call[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting, g.came = append(g.waiting, me), time.Now()
-	g.next()
+	g.waiting = append(g.waiting, me)
+	g.advance()
 }
 
-// next has the first of those who wait run a batch of them, if one may begin.
-func (g *Group[T]) next() {
-	defer g.watch()
-	now := time.Now()
-	if under := len(g.begun); under > 0 && (under >= g.Most || now.Sub(g.begun[under-1]) < slowBatch) {
+// advance begins the next batch, or has it linger.
+func (g *Group[T]) advance() {
+	if g.running || len(g.waiting) == 0 {
 		return
 	}
-	n, size := 0, 0
-	for n < len(g.waiting) && (n == 0 || size+g.waiting[n].size <= MaxSize) {
-		size += g.waiting[n].size
-		n++
+	n, full := g.fill()
+	lingers := g.Linger > 0 && len(g.waiting) > max(g.MinSiblings, 1)
+	switch {
+	case full, g.timer == nil && !lingers:
+		g.begin(n)
+	case g.timer == nil:
+		g.timer = time.AfterFunc(g.Linger, g.lingered)
 	}
-	if n == 0 || !g.rested(n, size, now) {
-		return
+}
+
+// lingered begins the batch that lingered.
+func (g *Group[T]) lingered() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.timer = nil; !g.running && len(g.waiting) > 0 {
+		n, _ := g.fill()
+		g.begin(n)
+	}
+}
+
+// fill returns how many of those who wait fit into one batch, and whether it is full.
+func (g *Group[T]) fill() (n int, full bool) {
+	most, size := g.MaxSize, 0
+	if most == 0 {
+		most = MaxSize
+	}
+	for ; n < len(g.waiting); n++ {
+		size += sizeOf(g.waiting[n].item)
+		if n > 0 && size > most {
+			return n, true
+		}
+	}
+	return n, size >= most
+}
+
+func sizeOf(item any) int {
+	if sized, is := item.(Sized); is {
+		return sized.Size()
+	}
+	return 1
+}
+
+// begin hands a batch of the first n who wait to its leader.
+func (g *Group[T]) begin(n int) {
+	if g.timer != nil {
+		g.timer.Stop()
+		g.timer = nil
 	}
 	batch := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
-	g.begun = append(g.begun, now)
-	g.hand(cue[T]{batch: batch, begun: now})
+	g.running = true
+	g.hand(batch)
 }
 
-// gatherRest is how long a batch waits for the next call, if fewer wait than usual and
-// the batch before it began a moment ago. Of a transaction of few calls most is its own
-// cost: where calls come to a busy process all the time, each by itself, it would be kept
-// busier by that.
-const gatherRest = 20 * time.Millisecond
-
-const (
-	// gatherCompany is how many calls never wait for more.
-	gatherCompany = 64
-	// gatherForgets is how much of what is usual is forgotten with each batch.
-	gatherForgets = 0.1
-)
-
-// rested tells whether a batch of n may begin now; if not, it has it looked for again.
-// Calls that come one after the other, each once the one before is answered, do not wait
-// for more than come that way, be it one or ten. After a burst, who comes alone may wait
-// for company for a second in all.
-func (g *Group[T]) rested(n, size int, now time.Time) bool {
-	rest := max(g.Rest, gatherRest)
-	since, quiet := now.Sub(g.last), now.Sub(g.came)
-	switch {
-	case g.Eager:
-		return true
-	case since >= 10*rest:
-		g.usual = 0
-	case since < rest && quiet < gatherRest && n == len(g.waiting) && size < MaxSize && n < int(g.usual+0.5):
-		g.look(&g.rests, min(rest-since, gatherRest-quiet))
-		return false
+// hand makes the first call of a batch that is still there its leader.
+func (g *Group[T]) hand(batch []*call[T]) {
+	for _, c := range batch {
+		if !c.gone {
+			c.next <- step[T]{batch: batch}
+			return
+		}
 	}
-	g.usual, g.last = min(max(float64(n), g.usual*(1-gatherForgets)), gatherCompany), now
-	return true
+	g.running = false
+	g.advance()
 }
 
-// watch has those who still wait looked for again, once what is under way is slow.
-func (g *Group[T]) watch() {
-	if len(g.waiting) > 0 && len(g.begun) > 0 && len(g.begun) < g.Most {
-		g.look(&g.watched, slowBatch)
-	}
-}
-
-// look has the next batch looked for after a time, unless it will be.
-func (g *Group[T]) look(due *bool, after time.Duration) {
-	if *due {
-		return
-	}
-	*due = true
-	time.AfterFunc(after, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		*due = false
-		g.next()
-	})
-}
-
-// over ends a batch that others wait behind, and has the next one run.
-func (g *Group[T]) over(of cue[T]) {
-	i := slices.Index(g.begun, of.begun)
-	g.begun = slices.Delete(g.begun, i, i+1)
-	g.next()
-}
-
-// hand gives a batch to the first of its callers who is still there.
-func (g *Group[T]) hand(next cue[T]) {
-	if i := slices.IndexFunc(next.batch, func(c *caller[T]) bool { return !c.gone }); i >= 0 {
-		next.batch[i].cue <- next
-	} else if next.queued() {
-		g.over(next)
-	}
-}
-
-// leave ends a call that does not wait any longer. What it was to run is
-// another's to run.
-func (g *Group[T]) leave(me *caller[T]) error {
+// leave ends a call whose context ended. If it was to lead a batch, another leads.
+func (g *Group[T]) leave(me *call[T]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	me.gone = true
-	g.waiting = slices.DeleteFunc(g.waiting, func(c *caller[T]) bool { return c == me })
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *call[T]) bool { return c == me })
 	select {
-	case next := <-me.cue:
-		if next.batch == nil {
+	case next := <-me.next:
+		switch {
+		case next.batch != nil:
+			g.hand(next.batch)
+		case !next.alone:
 			return next.err // it was served just now
 		}
-		g.hand(next)
 	default:
 	}
 	return me.ctx.Err()
 }
 
-// lead runs a batch, and tells its callers.
-func (g *Group[T]) lead(own cue[T], run func(ctx context.Context, batch []T, alone bool) (left [][]T, after func())) {
-	ctx, end := whileAny(own.batch)
+// lead runs a batch, answers its followers, and returns what is next for the leader.
+func (g *Group[T]) lead(batch []*call[T], run Run[T]) step[T] {
+	ctx, end := whileAny(batch)
 	defer end()
-	callers, items := make(map[T]*caller[T], len(own.batch)), make([]T, len(own.batch))
-	for i, c := range own.batch {
-		callers[c.own], items[i] = c, c.own
+	items := make([]T, len(batch))
+	for i, c := range batch {
+		items[i] = c.item
 	}
-	err := errGivenUp
-	var left [][]T
-	var after func()
-	defer func() { // of a panic, too: nobody shall wait for ever
-		g.told(own, callers, left, err)
-		if after != nil {
-			after()
-		}
-	}()
-	left, after = run(ctx, items, !own.queued())
-	err = nil
+	next := step[T]{err: errPanicked}
+	defer func() { g.finish(batch, next) }() // after a panic, too
+	err := run(ctx, items)
+	var final *finalError
+	next = step[T]{err: err, alone: err != nil && len(batch) > 1 && !errors.As(err, &final)}
+	return next
 }
 
-// told hands on what a batch left, answers its callers, and has the next one run.
-func (g *Group[T]) told(own cue[T], callers map[T]*caller[T], left [][]T, err error) {
+// finish tells the followers of a batch what is next for them, and begins the next batch.
+func (g *Group[T]) finish(batch []*call[T], next step[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, items := range left {
-		group := cue[T]{}
-		for _, item := range items {
-			group.batch = append(group.batch, callers[item])
-			delete(callers, item)
-		}
-		g.hand(group)
-	}
-	for _, c := range callers {
+	for _, c := range batch {
 		if !c.gone {
-			c.cue <- cue[T]{err: err}
+			c.next <- next // the leader's own is read by nobody
 		}
 	}
-	if own.queued() {
-		g.over(own)
-	}
+	g.running = false
+	g.advance()
 }
 
-// whileAny is a context that ends when those of all callers did, or by the
-// function that comes with it.
-func whileAny[T comparable](batch []*caller[T]) (context.Context, context.CancelFunc) {
+// whileAny returns a context that ends once those of all calls have ended.
+func whileAny[T any](batch []*call[T]) (context.Context, context.CancelFunc) {
 	if len(batch) == 1 {
 		return batch[0].ctx, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
-	var left atomic.Int32
-	left.Store(int32(len(batch)))
+	var all sync.Mutex
+	left := len(batch)
 	stops := make([]func() bool, len(batch))
 	for i, c := range batch {
 		stops[i] = context.AfterFunc(c.ctx, func() {
-			if left.Add(-1) == 0 {
+			all.Lock()
+			defer all.Unlock()
+			if left--; left == 0 {
 				cancel()
 			}
 		})
@@ -285,31 +243,23 @@ func whileAny[T comparable](batch []*caller[T]) (context.Context, context.Cancel
 	}
 }
 
-// Waiting returns how many callers wait for a batch to begin.
+// Waiting returns how many calls wait for a batch to begin.
 func (g *Group[T]) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.waiting)
 }
 
-// Calls returns how many callers wait for a batch to begin, plus the batches in
-// progress.
-func (g *Group[T]) Calls() int {
+// Hold makes calls wait as if a batch were running, until release is called. Tests use
+// it to have several calls in one batch.
+func (g *Group[T]) Hold() (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.begun) + len(g.waiting)
-}
-
-// Hold makes callers wait as if a batch were in progress, until release is called.
-// Tests need it, to have several callers in one batch.
-func (g *Group[T]) Hold() (release func()) {
-	other := cue[T]{begun: time.Now()}
-	g.mu.Lock()
-	g.begun = append(g.begun, other.begun)
-	g.mu.Unlock()
+	g.running = true
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.over(other)
+		g.running = false
+		g.advance()
 	}
 }

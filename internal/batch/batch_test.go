@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -11,386 +12,257 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowVerb is a verb whose batches wait until the test lets them go.
-type slowVerb struct {
-	Group[*int]
+// item is a number of some size.
+type item struct{ n, size int }
+
+func (i item) Size() int { return i.size }
+
+// gate is a group whose batches wait until the test lets them go.
+type gate struct {
+	Group[item]
+	let chan struct{}
+
 	mu      sync.Mutex
 	batches [][]int
-	let     chan struct{}
 }
 
-func newSlowVerb() *slowVerb {
-	v := &slowVerb{let: make(chan struct{})}
-	v.Most = 2
-	return v
-}
+func newGate() *gate { return &gate{let: make(chan struct{})} }
 
-func (h *slowVerb) run(ctx context.Context, items []*int, _ bool) [][]*int {
+func (g *gate) run(ctx context.Context, items []item) error {
 	var batch []int
-	for _, item := range items {
-		batch = append(batch, *item)
+	for _, i := range items {
+		batch = append(batch, i.n)
 	}
-	h.mu.Lock()
-	h.batches = append(h.batches, batch)
-	h.mu.Unlock()
+	g.mu.Lock()
+	g.batches = append(g.batches, batch)
+	g.mu.Unlock()
 	select {
-	case <-h.let:
+	case <-g.let:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }
 
-// seen are the batches so far.
-func (h *slowVerb) seen() [][]int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.batches)
+// begun returns the batches so far.
+func (g *gate) begun() [][]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.batches)
 }
 
-// call does n beside the test, as if it were that large, when all that is under way
-// is slow.
-func (h *slowVerb) call(ctx context.Context, n, size int) <-chan error {
-	time.Sleep(slowBatch)
-	return h.callNow(ctx, n, size)
+// pass lets one batch go, and returns once all that this moves is at rest.
+func (g *gate) pass() {
+	g.let <- struct{}{}
+	synctest.Wait()
 }
 
-func (h *slowVerb) callNow(ctx context.Context, n, size int) <-chan error {
+// do starts a call in the background, and returns once it waits or leads.
+func do(ctx context.Context, g *Group[item], i item, run Run[item]) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- h.Do(ctx, &n, size, h.run) }()
+	go func() { done <- g.Do(ctx, i, run) }()
 	synctest.Wait()
 	return done
 }
 
-func TestGather(t *testing.T) {
+func (g *gate) call(ctx context.Context, n int) <-chan error {
+	return do(ctx, &g.Group, item{n, 1}, g.run)
+}
+
+func requireServed(t *testing.T, calls ...<-chan error) {
+	t.Helper()
+	for _, done := range calls {
+		require.NoError(t, <-done)
+	}
+}
+
+func TestGroup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsAtOnceWhatComesAloneAndTogetherWhatWaits", func(t *testing.T) {
+	t.Run("RunsALoneCallAtOnceAndTogetherThoseThatWaited", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
+			g := newGate()
+			g.Linger = time.Second
+			g.MinSiblings = 4
 			var calls []<-chan error
-			for n := range 6 {
-				calls = append(calls, h.call(t.Context(), n, 1))
+			for n := range 5 {
+				calls = append(calls, g.call(t.Context(), n))
 			}
-			require.Equal(t, [][]int{{0}, {1}}, h.batches, "as many as may lead")
+			require.Equal(t, [][]int{{0}}, g.begun())
 
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
+			close(g.let)
+			requireServed(t, calls...)
 
-			require.Equal(t, [][]int{{0}, {1}, {2, 3, 4, 5}}, h.batches)
-			require.Empty(t, h.begun)
+			require.Equal(t, [][]int{{0}, {1, 2, 3, 4}}, g.begun())
+			require.False(t, g.running)
 		})
 	})
 
-	t.Run("BeginsBesideSlowBatchesOnly", func(t *testing.T) {
+	t.Run("LingersIfEnoughCallsWait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			var calls []<-chan error
-			come := func(numbers ...int) {
-				for _, n := range numbers {
-					calls = append(calls, h.callNow(t.Context(), n, 1))
-				}
-			}
-			come(0, 1, 2)
-			require.Equal(t, [][]int{{0}}, h.seen(), "it may be over in a moment")
-			time.Sleep(slowBatch)
-			synctest.Wait()
-			require.Equal(t, [][]int{{0}, {1, 2}}, h.seen(), "whether or not somebody comes")
-			come(3, 4)
-			time.Sleep(slowBatch)
-			synctest.Wait()
-			require.Len(t, h.seen(), 2, "as many as may be under way")
+			g := newGate()
+			g.Linger, g.MinSiblings = time.Second, 1
+			calls := []<-chan error{g.call(t.Context(), 0), g.call(t.Context(), 1), g.call(t.Context(), 2)}
+			g.pass()
+			require.Equal(t, [][]int{{0}}, g.begun(), "the two that wait linger")
 
-			h.let <- struct{}{}
-			synctest.Wait()
-			come(5)
-			require.Equal(t, [][]int{{0}, {1, 2}, {3, 4}}, h.seen(), "beside the other, which is slow")
-			h.let <- struct{}{}
-			synctest.Wait()
-			require.Len(t, h.seen(), 3, "the other is not")
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
-
-			require.Equal(t, [][]int{{0}, {1, 2}, {3, 4}, {5}}, h.seen())
-			require.Empty(t, h.begun)
-		})
-	})
-
-	t.Run("WaitsAMomentForAsManyAsUsual", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			var calls []<-chan error
-			come := func(numbers ...int) {
-				for _, n := range numbers {
-					calls = append(calls, h.callNow(t.Context(), n, 1))
-				}
-			}
-			over := func() {
-				h.let <- struct{}{}
-				synctest.Wait()
-			}
-			come(0, 1, 2, 3)
-			over()
-			over()
-			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.seen())
-
-			come(4, 5)
-			require.Len(t, h.seen(), 2)
-			come(6)
-			require.Equal(t, []int{4, 5, 6}, h.seen()[2], "they are as many")
-			over()
-			come(7)
-			time.Sleep(gatherRest - time.Nanosecond)
-			synctest.Wait()
-			require.Len(t, h.seen(), 3)
+			time.Sleep(time.Second - time.Nanosecond)
+			calls = append(calls, g.call(t.Context(), 3))
+			require.Len(t, g.begun(), 1)
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			require.Equal(t, []int{7}, h.seen()[3], "no more came")
-			come(8)
-			over()
-			require.Len(t, h.seen(), 4)
-			time.Sleep(gatherRest)
-			synctest.Wait()
-			over()
-			time.Sleep(10 * gatherRest)
-			come(9)
-			require.Len(t, h.seen(), 6, "long after the last")
-			over()
-			come(10)
-			require.Len(t, h.seen(), 7, "one is usual by now")
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
+
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, g.begun(), "a later call does not extend the linger")
+			close(g.let)
+			requireServed(t, calls...)
 		})
 	})
 
-	t.Run("WaitsForNoCompanyIfItIsEager", func(t *testing.T) {
+	t.Run("LingersNoLongerOnceABatchIsFull", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			h.Eager = true
+			g := newGate()
+			g.Linger, g.MaxSize = time.Hour, 3
+			calls := []<-chan error{g.call(t.Context(), 0), g.call(t.Context(), 1), g.call(t.Context(), 2)}
+			g.pass()
+			calls = append(calls, g.call(t.Context(), 3))
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, g.begun())
+			calls = append(calls, g.call(t.Context(), 4))
+			g.pass()
+
+			require.Equal(t, []int{4}, g.begun()[2], "one that is alone does not linger")
+			close(g.let)
+			requireServed(t, calls...)
+		})
+	})
+
+	t.Run("BoundsABatchBySize", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
 			var calls []<-chan error
-			for n := range 4 {
-				calls = append(calls, h.callNow(t.Context(), n, 1))
+			for n, size := range []int{1, MaxSize / 2, MaxSize / 2, 1, MaxSize + 1, 1} {
+				calls = append(calls, do(t.Context(), &g.Group, item{n, size}, g.run))
 			}
-			h.let <- struct{}{}
-			synctest.Wait()
-			h.let <- struct{}{}
-			synctest.Wait()
-			require.Equal(t, [][]int{{0}, {1, 2, 3}}, h.seen())
 
-			calls = append(calls, h.callNow(t.Context(), 4, 1))
-			require.Equal(t, []int{4}, h.seen()[2])
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
+			close(g.let)
+			requireServed(t, calls...)
+
+			require.Equal(t, [][]int{{0}, {1, 2}, {3}, {4}, {5}}, g.begun(), "in their order; the too large one alone")
 		})
 	})
 
-	t.Run("WaitsAsLongAsTheyComeUntilItsRestIsOver", func(t *testing.T) {
+	t.Run("LetsACallGoWhoseContextEnds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			h.Rest = 3 * gatherRest
-			var calls []<-chan error
-			come := func(numbers ...int) {
-				for _, n := range numbers {
-					calls = append(calls, h.callNow(t.Context(), n, 1))
-				}
-			}
-			pass := func(d time.Duration) {
-				time.Sleep(d)
-				synctest.Wait()
-			}
-			come(0, 1, 2, 3, 4, 5)
-			h.let <- struct{}{}
-			synctest.Wait()
-			h.let <- struct{}{}
-			synctest.Wait()
-			require.Equal(t, [][]int{{0}, {1, 2, 3, 4, 5}}, h.seen())
-
-			come(6)
-			for n := range 3 {
-				pass(gatherRest - time.Nanosecond)
-				require.Len(t, h.seen(), 2)
-				come(7 + n)
-			}
-			pass(3 * time.Nanosecond)
-			require.Equal(t, []int{6, 7, 8, 9}, h.seen()[2], "the rest is over")
-			h.let <- struct{}{}
-			synctest.Wait()
-
-			come(10)
-			pass(gatherRest - time.Nanosecond)
-			require.Len(t, h.seen(), 3)
-			pass(time.Nanosecond)
-			require.Equal(t, []int{10}, h.seen()[3], "nobody comes any more")
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
-		})
-	})
-
-	t.Run("KeepsNobodyWaitingWhoComesAgainWhenHeWasAnswered", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			close(h.let)
-			began := time.Now()
-			var all sync.WaitGroup
-			for range 8 {
-				all.Go(func() {
-					for n := range 100 {
-						require.NoError(t, h.Do(t.Context(), &n, 1, h.run))
-					}
-				})
-			}
-			all.Wait()
-
-			require.Less(t, time.Since(began), 40*gatherRest)
-		})
-	})
-
-	t.Run("BoundsABatch", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			var calls []<-chan error
-			for n, size := range []int{1, 1, MaxSize / 2, MaxSize / 2, 1, MaxSize + 1, 1} {
-				calls = append(calls, h.call(t.Context(), n, size))
-			}
-
-			for range h.Most {
-				h.let <- struct{}{}
-				time.Sleep(slowBatch)
-				synctest.Wait()
-			}
-			require.Equal(t, [][]int{{0}, {1}, {2, 3}, {4}}, h.batches, "in their order")
-			close(h.let)
-			for _, done := range calls {
-				require.NoError(t, <-done)
-			}
-
-			require.ElementsMatch(t, [][]int{{5}, {6}}, h.batches[4:], "what is too large runs alone")
-		})
-	})
-
-	t.Run("LetsGoWhoWaitsNoLonger", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
+			g := newGate()
 			ctx, cancel := context.WithCancel(t.Context())
-			first, second := h.call(t.Context(), 0, 1), h.call(t.Context(), 1, 1)
-			left, stays := h.call(ctx, 2, 1), h.call(t.Context(), 3, 1)
+			first, leaves, stays := g.call(t.Context(), 0), g.call(ctx, 1), g.call(t.Context(), 2)
 
 			cancel()
-			require.ErrorIs(t, <-left, context.Canceled)
-			close(h.let)
 
-			for _, done := range []<-chan error{first, second, stays} {
-				require.NoError(t, <-done)
-			}
-			require.NotContains(t, slices.Concat(h.batches...), 2, "it was not begun")
+			require.ErrorIs(t, <-leaves, context.Canceled)
+			close(g.let)
+			requireServed(t, first, stays)
+			require.Equal(t, [][]int{{0}, {2}}, g.begun())
 		})
 	})
 
-	t.Run("EndsABatchWhenNoneOfItsCallersIsThere", func(t *testing.T) {
+	t.Run("EndsABatchOnceAllItsCallsAreGone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
+			g := newGate()
 			one, leaveOne := context.WithCancel(t.Context())
 			two, leaveTwo := context.WithCancel(t.Context())
-			alone, other := h.call(one, 0, 1), h.call(t.Context(), 1, 1)
-			leads, follows, third := h.call(one, 2, 1), h.call(two, 3, 1), h.call(t.Context(), 4, MaxSize)
-			h.let <- struct{}{}
-			time.Sleep(slowBatch)
-			h.let <- struct{}{}
-			synctest.Wait()
-			require.NoError(t, <-alone)
-			require.NoError(t, <-other)
-			require.ElementsMatch(t, [][]int{{2, 3}, {4}}, h.batches[2:])
+			first, leads, follows := g.call(t.Context(), 0), g.call(one, 1), g.call(two, 2)
+			third := g.call(t.Context(), 3)
+			_ = third
+			g.pass()
+			requireServed(t, first)
+			require.Equal(t, []int{1, 2, 3}, g.begun()[1])
 
 			leaveOne()
-			synctest.Wait()
-			require.Empty(t, leads, "who runs it for another stays")
 			leaveTwo()
-			<-follows // it was let go, or told of the end
-			<-leads
+			synctest.Wait()
+			require.ErrorIs(t, <-follows, context.Canceled)
+			require.Empty(t, leads, "a leader stays while its batch has another call")
 
-			close(h.let)
-			require.NoError(t, <-third)
-			require.Empty(t, h.begun)
+			close(g.let)
+			requireServed(t, third, leads)
 		})
 	})
 
-	t.Run("RunsWhatABatchLeavesByItself", func(t *testing.T) {
+	t.Run("RunsEachCallByItselfIfABatchFails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			var blocked []<-chan error
-			for n := range h.Most {
-				blocked = append(blocked, h.call(t.Context(), n, 1))
-			}
-			var groups [][]int
-			run := func(_ context.Context, items []*int, alone bool) [][]*int {
-				var group []int
-				for _, item := range items {
-					group = append(group, *item)
+			g := newGate()
+			poisoned := errors.New("poisoned")
+			stuck := make(chan struct{})
+			run := func(_ context.Context, items []item) error {
+				if slices.Contains(items, item{2, 1}) {
+					return poisoned
 				}
-				h.mu.Lock()
-				groups = append(groups, group)
-				h.mu.Unlock()
-				require.Equal(t, len(items) < 4, alone)
-				if len(items) == 4 {
-					return [][]*int{{items[1], items[3]}, {items[2]}}
+				if len(items) == 1 && items[0].n == 3 {
+					<-stuck // as for a locked row
 				}
 				return nil
 			}
-			done := make(chan error, 4)
+			release := g.Hold()
+			var calls []<-chan error
 			for n := range 4 {
-				go func() { done <- h.Do(t.Context(), &n, 1, run) }()
-				synctest.Wait()
+				calls = append(calls, do(t.Context(), &g.Group, item{n, 1}, run))
 			}
 
-			close(h.let)
-			for range 4 {
-				require.NoError(t, <-done)
-			}
+			release()
 
-			require.Equal(t, []int{0, 1, 2, 3}, groups[0])
-			require.ElementsMatch(t, [][]int{{1, 3}, {2}}, groups[1:])
-			for _, one := range blocked {
-				require.NoError(t, <-one)
+			requireServed(t, calls[0], calls[1])
+			require.ErrorIs(t, <-calls[2], poisoned)
+			requireServed(t, do(t.Context(), &g.Group, item{4, 1}, run))
+			require.Empty(t, calls[3], "nobody waits for one that is stuck")
+			close(stuck)
+			requireServed(t, calls[3])
+		})
+	})
+
+	t.Run("GivesAFinalErrorToAll", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			outage, runs := errors.New("outage"), 0
+			run := func(context.Context, []item) error {
+				runs++
+				return Final(outage)
 			}
+			release := g.Hold()
+			one, two := do(t.Context(), &g.Group, item{0, 1}, run), do(t.Context(), &g.Group, item{1, 1}, run)
+
+			release()
+
+			require.ErrorIs(t, <-one, outage)
+			require.ErrorIs(t, <-two, outage)
+			require.Equal(t, 1, runs)
 		})
 	})
 
 	t.Run("KeepsNobodyWaitingAfterAPanic", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSlowVerb()
-			first, second := h.call(t.Context(), 0, 1), h.call(t.Context(), 1, 1)
-			panicked, follower := make(chan any, 1), make(chan error, 1)
-			broken := func(context.Context, []*int, bool) [][]*int { panic("broken") }
+			g := newGate()
+			broken := func(context.Context, []item) error { panic("broken") }
+			release := g.Hold()
+			panicked := make(chan any, 1)
 			go func() {
 				defer func() { panicked <- recover() }()
-				_ = h.Do(t.Context(), new(int), 1, broken)
+				_ = g.Do(t.Context(), item{0, 1}, broken)
 			}()
 			synctest.Wait()
-			go func() { follower <- h.Do(t.Context(), new(int), 1, broken) }()
-			synctest.Wait()
+			follower := do(t.Context(), &g.Group, item{1, 1}, broken)
 
-			close(h.let)
+			release()
 
 			require.Equal(t, "broken", <-panicked)
-			require.ErrorIs(t, <-follower, errGivenUp)
-			require.NoError(t, <-first)
-			require.NoError(t, <-second)
-			require.Empty(t, h.begun)
+			require.ErrorIs(t, <-follower, errPanicked)
+			close(g.let)
+			requireServed(t, g.call(t.Context(), 2))
 		})
 	})
 
 	t.Run("ServesAllHoweverManyCallAndLeave", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := Group[*int]{Most: 3}
+			g := Group[*int]{Linger: time.Millisecond, MinSiblings: 3, MaxSize: 20}
 			var calls sync.WaitGroup
 			for i := range 64 {
 				calls.Go(func() {
@@ -400,18 +272,21 @@ func TestGather(t *testing.T) {
 							cancel()
 						}
 						served := new(int)
-						err := g.Do(ctx, served, 1+n%50, func(_ context.Context, items []*int, _ bool) [][]*int {
-							for _, item := range items {
-								*item = 1
+						err := g.Do(ctx, served, func(_ context.Context, items []*int) error {
+							time.Sleep(time.Duration(len(items)%4) * time.Millisecond)
+							if len(items)%5 == 2 {
+								return errors.New("not together")
 							}
-							time.Sleep(time.Duration(len(items)%4) * slowBatch)
-							if len(items) > 2 {
-								return [][]*int{{items[1]}, {items[2]}}
+							for _, one := range items {
+								*one = 1
 							}
 							return nil
 						})
 						if err == nil && *served != 1 {
 							t.Errorf("call %d of %d was not served", n, i)
+						}
+						if err != nil && ctx.Err() == nil {
+							t.Errorf("call %d of %d: %v", n, i, err)
 						}
 						cancel()
 					}
@@ -419,8 +294,33 @@ func TestGather(t *testing.T) {
 			}
 			calls.Wait()
 
-			require.Empty(t, g.begun)
+			require.False(t, g.running)
 			require.Empty(t, g.waiting)
+		})
+	})
+}
+
+func TestKeyed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RunsOnlyCallsOfOneKeyTogether", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, keyed := newGate(), Keyed[string, item]{}
+			var calls []<-chan error
+			for n, key := range []string{"a", "b", "a", "b", "a"} {
+				done := make(chan error, 1)
+				go func() { done <- keyed.Do(t.Context(), key, item{n, 1}, g.run) }()
+				synctest.Wait()
+				calls = append(calls, done)
+			}
+			require.Equal(t, [][]int{{0}, {1}}, g.begun(), "no key waits for another")
+			require.Equal(t, 5, keyed.Calls())
+
+			close(g.let)
+			requireServed(t, calls...)
+
+			require.ElementsMatch(t, [][]int{{2, 4}, {3}}, g.begun()[2:])
+			require.Empty(t, keyed.groups)
 		})
 	})
 }

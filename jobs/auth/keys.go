@@ -32,7 +32,7 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 	switch secrets.Kind(secret) {
 	case secrets.WorkerPrefix:
 		t := &token{hash: hash}
-		if err := k.tokens.Do(ctx, t, 1, k.lookUpTokens); err != nil {
+		if err := k.tokens.Do(ctx, t, k.lookUpTokens); err != nil {
 			return jobs.Principal{}, apierror.Wrap(err, "look up the worker's token")
 		}
 		return t.holder, apierror.Wrap(t.err, "look up the worker's token")
@@ -57,16 +57,16 @@ type token struct {
 
 // lookUpTokens looks up tokens that came together. A worker calls less often than a
 // KeyCache remembers it for, so that with thousands of them most calls come here.
-func (k *Keys) lookUpTokens(ctx context.Context, all []*token, _ bool) [][]*token {
+func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 	hashes := make([][]byte, len(all))
 	for i, t := range all {
 		hashes[i] = t.hash
 	}
 	found, err := models.FindTokenHolders(ctx, k.DB, hashes)
+	if err != nil {
+		return batch.Final(err)
+	}
 	for _, t := range all {
-		if t.err = err; err != nil {
-			continue
-		}
 		t.err = apierror.ErrUnauthenticated
 		for _, h := range found {
 			if secrets.SameHash(h.TokenHash, t.hash) {

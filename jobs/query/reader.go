@@ -39,8 +39,12 @@ type Reader struct {
 	reads batch.Group[*jobRead]
 }
 
-// maxReads is how many statements that read jobs' states may be under way.
-const maxReads = 4
+// Many clients poll the states of their jobs: where more than a few ask at once, the
+// read waits a moment for more of them.
+const (
+	readLinger   = 10 * time.Millisecond
+	readSiblings = 4
+)
 
 // defaultReads is how many small and large reads run at once unless the caller of
 // NewReader decides otherwise.
@@ -51,7 +55,7 @@ const defaultReads = 4
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
 	return &Reader{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
-		Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Most: maxReads},
+		Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
 	}
 }
 
@@ -64,7 +68,6 @@ type jobRead struct {
 	// state tells that no more is asked for than models.GetJobStates reads.
 	state bool
 	job   *models.Job
-	err   error
 }
 
 // Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
@@ -83,13 +86,13 @@ func (r *Reader) job(ctx context.Context, p jobs.Principal, read *jobRead) (*mod
 		return nil, apierror.NotFound("job")
 	}
 	// A batch may be others' too: it must not wait for the statements of one read.
-	if err := r.reads.Do(models.WithoutRead(ctx), read, 1, r.readJobs); err != nil {
+	if err := r.reads.Do(models.WithoutRead(ctx), read, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", read.id, err)
 	}
-	return jobs.Visible(p, read.id, read.job, read.err)
+	return jobs.Visible(p, read.id, read.job, nil)
 }
 
-func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][]*jobRead) {
+func (r *Reader) readJobs(ctx context.Context, all []*jobRead) error {
 	ids := make([]models.JobID, len(all))
 	get := models.GetJobStates
 	for i, read := range all {
@@ -99,9 +102,11 @@ func (r *Reader) readJobs(ctx context.Context, all []*jobRead, _ bool) (left [][
 		}
 	}
 	rows, err := get(ctx, r.DB, ids)
+	if err != nil {
+		return batch.Final(err)
+	}
 	found := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	for _, read := range all {
-		read.err = err
 		if job := found[read.id]; job != nil {
 			read.job = new(*job) // two who ask for one job have each their own
 		}
