@@ -8,17 +8,12 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
 
 const (
-	// window is how many heads of a line a claim looks at: enough to choose among
-	// by what is warm.
-	window = 8
-	// windowTime is how far, in virtual time, the choice may go behind the first
-	// head: so much may an account get ahead by for the sake of a warm model.
-	windowTime = 300
 	// claimRounds bounds how often a look for work starts over that came to
 	// nothing. Such a round finds only stale heads: other claims won those, or they
 	// were just dropped, and what is behind them shows in the next.
@@ -168,18 +163,13 @@ func (l *Leaser) passStale(ctx context.Context, all []*search, head ReadyJob, hi
 	}
 }
 
-// prefer puts those of a line's heads first that are warm on the worker and
-// wish for its region, then those that are warm, then those that wish for its
-// region, within a small window: beyond it each account has its turn first.
+// prefer puts those of a line's heads first that are warm on the worker and wish for its
+// region, then those that are warm, then those that wish for its region, within the
+// window of the fair order.
 func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
-	within := slices.IndexFunc(heads, func(h ReadyJob) bool { return h.VirtualTime > heads[0].VirtualTime+windowTime })
-	if within < 0 {
-		within = len(heads)
-	}
-	cost := func(h ReadyJob) int {
+	fairqueue.Choose(heads, func(h ReadyJob) float64 { return h.VirtualTime }, func(h ReadyJob) int {
 		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.Wish == "" || h.Wish != worker.Region, 1, 0)
-	}
-	slices.SortStableFunc(heads[:within], func(a, b ReadyJob) int { return cost(a) - cost(b) })
+	})
 	return heads
 }
 

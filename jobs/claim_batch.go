@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -79,26 +80,24 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 		return readyHints(next), err
 	}
 	if !s.alone && !postgres {
-		heads, lost := b.Notifier.Index.First(ctx, queues, window)
+		heads, lost := b.Notifier.Index.First(ctx, queues, fairqueue.Window)
 		if lost == nil && (len(heads) > 0 || s.stays) {
 			b.hinted = true
 			return heads, nil
 		}
 		s.alone = true
 	}
-	next, err := models.NextJobs(ctx, b.DB, queues, s.passed, window)
+	next, err := models.NextJobs(ctx, b.DB, queues, s.passed, fairqueue.Window)
 	return readyHints(next), err
 }
 
 // most is how many jobs of a line may start before it is another's turn.
 func (b *claimBatch) most(line models.Line) int {
-	switch {
-	case line.Promoted && b.lane.Turn():
-		return 1
-	case line.Promoted || b.lane.Turn():
-		return math.MaxInt // the other line is empty
+	turns := fairqueue.Turns{line.Lane: b.lane.SincePromoted}
+	if n := turns.Left(line); n > 0 {
+		return n
 	}
-	return models.PromotedEvery - 1 - b.lane.SincePromoted
+	return math.MaxInt // the other line has the turn, but no job
 }
 
 // headsOf are, of jobs in their order, each account's first that is not taken, as
@@ -111,7 +110,7 @@ func headsOf(next []ReadyJob, taken map[models.JobID]bool) []ReadyJob {
 			continue
 		}
 		seen[head.Account] = true
-		if heads = append(heads, head); len(heads) == window {
+		if heads = append(heads, head); len(heads) == fairqueue.Window {
 			break
 		}
 	}

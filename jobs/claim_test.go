@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestPrefer(t *testing.T) {
 			[]models.JobID{"1", "2", "3"},
 		},
 		"nobody gets ahead by more than the window": {
-			[]ReadyJob{head("head", "cold", "", 10), head("within", "warm", "", 10+windowTime), head("beyond", "warm", "eu", 11+windowTime)},
+			[]ReadyJob{head("head", "cold", "", 10), head("within", "warm", "", 10+fairqueue.WindowTime), head("beyond", "warm", "eu", 11+fairqueue.WindowTime)},
 			[]models.JobID{"within", "head", "beyond"},
 		},
 	} {

@@ -12,37 +12,74 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
-// due is the job that comes first for a worker, by the rules and without any
-// index: lane, whether it is a promoted job's turn; of each account the first by
-// requeued ones, priority, age; of those the ones that wish for the worker's
-// region (all virtual times are near each other here), then by the account's
-// virtual time. Its arguments are the worker and its GPU rank.
-const due = `
-	WITH heads AS (
-		SELECT DISTINCT ON (j.lane, l.promoted, j.account_id) j.*, l.promoted, l.virtual_time, t.since_promoted, coalesce(j.region = w.region, false) AS wished
-		FROM jobs j
-		JOIN workers w ON w.id = ?0
-		JOIN lanes t ON t.lane = j.lane
-		JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
-		JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
-		WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
-			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
-			AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
-			AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
-				SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
-					AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))
-		ORDER BY j.lane, l.promoted, j.account_id, NOT j.requeued, j.priority DESC, j.ticket)
-	SELECT id FROM heads
-	ORDER BY array_position(ARRAY['CRITICAL', 'ENTERPRISE', 'PRO', 'FREE', 'BATCH'], lane),
-		promoted <> (since_promoted >= 9), NOT wished, virtual_time, NOT requeued, priority DESC, ticket
-	LIMIT 1`
+// candidates are the queued jobs that a worker can run, whatever their order. Their order
+// among their account's jobs is: requeued ones, priority, age. Its arguments are the
+// worker and its GPU rank.
+const candidates = `
+	SELECT j.id, j.account_id, j.lane, l.promoted, l.virtual_time, t.since_promoted, a.running, a.max_running,
+		coalesce(j.region = w.region, false) AS wished,
+		row_number() OVER (ORDER BY NOT j.requeued, j.priority DESC, j.ticket) AS own_order
+	FROM jobs j
+	JOIN workers w ON w.id = ?0
+	JOIN lanes t ON t.lane = j.lane
+	JOIN accounts a ON a.id = j.account_id
+	JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
+	WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
+		AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
+		AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
+		AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
+			SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
+				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))`
+
+// candidate is one of candidates.
+type candidate struct {
+	ID        models.JobID     `bun:"id"`
+	AccountID models.AccountID `bun:"account_id"`
+	models.Line
+	VirtualTime   float64 `bun:"virtual_time"`
+	OwnOrder      int64   `bun:"own_order"`
+	SincePromoted int     `bun:"since_promoted"`
+	Running       int     `bun:"running"`
+	MaxRunning    int     `bun:"max_running"`
+	Wished        bool    `bun:"wished"`
+}
+
+// due is the job that comes first for a worker by package fairqueue, without any index; ""
+// is none.
+func due(t require.TestingT, s *jobstest.Stack, worker models.WorkerID, rank int) models.JobID {
+	var all []candidate
+	require.NoError(t, s.DB.NewRaw(candidates, worker, rank).Scan(context.Background(), &all))
+	turns := fairqueue.Turns{}
+	all = slices.DeleteFunc(all, func(c candidate) bool {
+		turns[c.Lane] = c.SincePromoted
+		return !fairqueue.Stands(1, c.Running, c.MaxRunning)
+	})
+	slices.SortFunc(all, func(a, b candidate) int { return turns.Compare(a.place(), b.place()) })
+	var heads []candidate
+	for _, c := range all {
+		if c.Line == all[0].Line && !slices.ContainsFunc(heads, func(h candidate) bool { return h.AccountID == c.AccountID }) {
+			heads = append(heads, c)
+		}
+	}
+	if len(heads) == 0 {
+		return ""
+	}
+	fairqueue.Choose(heads, func(c candidate) float64 { return c.VirtualTime }, func(c candidate) int { return lo.Ternary(c.Wished, 0, 1) })
+	return heads[0].ID
+}
+
+func (c candidate) place() fairqueue.Place {
+	return fairqueue.Place{Line: c.Line, VirtualTime: c.VirtualTime, Order: c.OwnOrder}
+}
 
 // workerOf registers a worker of a region and a GPU type.
 func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string) jobs.Principal {
@@ -149,18 +186,17 @@ func TestOrder(t *testing.T) {
 						}
 					}
 					i := pick(rt, idle, "worker")
-					var expected []models.JobID
-					require.NoError(rt, s.DB.NewRaw(due, l.workers[i].WorkerID, i/2).Scan(context.Background(), &expected))
+					expected := due(rt, s, l.workers[i].WorkerID, i/2)
 
 					got := jobstest.LeaseNext(rt, s, l.workers[i])
 
 					l.keep(l.workers[i], got)
-					if len(expected) == 0 {
+					if expected == "" {
 						require.Nil(rt, got)
 						return
 					}
 					require.NotNil(rt, got)
-					require.Equal(rt, expected[0], got.Job.ID)
+					require.Equal(rt, expected, got.Job.ID)
 					leases++
 				},
 			})

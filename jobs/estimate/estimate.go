@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -70,12 +71,11 @@ type hand struct {
 // line is one account's queued jobs in a line.
 type line struct {
 	models.Line
-	account     models.AccountID
-	virtualTime float64
-	queued      int
-	weight      float64
-	running     int
-	maxRunning  int
+	fairqueue.Share
+	account    models.AccountID
+	queued     int
+	running    int
+	maxRunning int
 	// head are the first of them, in their order; the others are like these.
 	head []load
 }
@@ -108,7 +108,7 @@ func (l *line) work(n int) (seconds float64) {
 // before is how many of the line's jobs have a virtual start before tag. It takes no
 // longer for a long line.
 func (l *line) before(tag float64) (n int) {
-	work := (tag - l.virtualTime) * l.weight
+	work := (tag - l.VirtualTime) * l.Weight
 	if work <= 0 || l.queued == 0 {
 		return 0
 	}
@@ -274,7 +274,7 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 		switch {
 		case l.account == q.account && l.Line == q.Line:
 			n = q.ownAhead
-		case above(l.Lane, q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
+		case l.Lane.Above(q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
 			n = l.queued
 		case l.Line == q.Line:
 			n = l.before(tag)
@@ -294,10 +294,6 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 	return ahead + 1
 }
 
-func above(lane, than models.Tier) bool {
-	return slices.Index(models.Tiers, lane) < slices.Index(models.Tiers, than)
-}
-
 func (o *Outlook) paused(q models.Queue) bool {
 	state := o.lanes[q.Lane]
 	return state.Paused || slices.Contains(state.PausedModels, q.Model)
@@ -305,16 +301,13 @@ func (o *Outlook) paused(q models.Queue) bool {
 
 // laneTime is where an account that comes into a line starts.
 func laneTime(lines []*line, of models.Line) float64 {
-	least := math.Inf(1)
+	var standing []float64
 	for _, l := range lines {
-		if l.Line == of && l.queued > 0 && l.running < l.maxRunning {
-			least = min(least, l.virtualTime)
+		if l.Line == of && fairqueue.Stands(l.queued, l.running, l.maxRunning) {
+			standing = append(standing, l.VirtualTime)
 		}
 	}
-	if math.IsInf(least, 1) {
-		return 0
-	}
-	return least
+	return fairqueue.LineTime(standing, 0)
 }
 
 // startTag is the virtual time at which a job starts: that of its account,
@@ -328,8 +321,8 @@ func (o *Outlook) startTag(q query) float64 {
 	}
 	for _, l := range o.lines {
 		if l.account == q.account && l.Line == q.Line {
-			at = max(at, l.virtualTime)
-			at += l.work(min(q.ownAhead, l.queued)) / l.weight
+			at = max(at, l.VirtualTime)
+			at += l.work(min(q.ownAhead, l.queued)) / l.Weight
 		}
 	}
 	return at

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -270,8 +271,8 @@ func lineUp(standby []models.Standby) []*line {
 		l := byPlace[at]
 		if l == nil {
 			l = &line{
-				Line: s.Line, account: s.AccountID, virtualTime: s.VirtualTime, queued: s.Queued,
-				weight: s.Weight, running: s.Running, maxRunning: s.MaxRunning,
+				Line: s.Line, account: s.AccountID, Share: fairqueue.Share{VirtualTime: s.VirtualTime, Weight: s.Weight}, queued: s.Queued,
+				running: s.Running, maxRunning: s.MaxRunning,
 			}
 			byPlace[at] = l
 			all = append(all, l)
@@ -328,8 +329,8 @@ func (o *Outlook) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
 	if at < 0 {
 		o.lines = append(o.lines, &line{
-			Line: q.Line, account: q.account, virtualTime: o.startTag(query{load: q.load, account: q.account}),
-			weight: q.weight, running: q.running, maxRunning: q.maxRunning,
+			Line: q.Line, account: q.account, Share: fairqueue.Share{VirtualTime: o.startTag(query{load: q.load, account: q.account}), Weight: q.weight},
+			running: q.running, maxRunning: q.maxRunning,
 		})
 		at = len(o.lines) - 1
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 )
 
@@ -41,7 +42,7 @@ type start struct {
 // place of this one, or is it.
 func (s start) after(q query, tag float64) bool {
 	switch {
-	case s.idle || above(q.Lane, s.lane):
+	case s.idle || q.Lane.Above(s.lane):
 		return true
 	case s.lane != q.Lane:
 		return false
@@ -58,11 +59,13 @@ type player struct {
 	*Outlook
 	lines   []*playedLine
 	running map[models.AccountID]int
-	since   map[models.Tier]int // starts since the lane's last promoted one
-	moments moments
-	hands   int
-	idle    []*playedHand
-	now     float64
+	turns   fairqueue.Turns
+	// standing is scratch space of lineTime, which is called at each moment.
+	standing []float64
+	moments  moments
+	hands    int
+	idle     []*playedHand
+	now      float64
 }
 
 // playedLine is a line as it goes on: place is the next job's.
@@ -82,6 +85,11 @@ type playedLine struct {
 type coming struct {
 	load
 	gap float64 // seconds between two
+}
+
+// standsAt is the place of the line's account in the fair order.
+func (l *playedLine) standsAt() fairqueue.Place {
+	return fairqueue.Place{Line: l.Line, VirtualTime: l.VirtualTime}
 }
 
 // reaches is behind how many jobs of an account that it cannot run a worker is
@@ -154,9 +162,9 @@ func (m *moments) Pop() any {
 // play fills starts: until all that is queued was started and there was a worker
 // of each class without work, or nothing more can start, or playStarts.
 func (o *Outlook) play() {
-	p := &player{Outlook: o, running: map[models.AccountID]int{}, since: map[models.Tier]int{}}
+	p := &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.Turns{}}
 	for lane, state := range o.lanes {
-		p.since[lane] = state.SincePromoted
+		p.turns[lane] = state.SincePromoted
 	}
 	o.course = course{}
 	p.enlist()
@@ -252,7 +260,7 @@ func (p *player) enlist() {
 		l := byPlace[job.Line][a.AccountID]
 		if l == nil {
 			l = &playedLine{line: line{
-				Line: job.Line, account: a.AccountID, virtualTime: a.VirtualTime, weight: a.Weight, running: a.Running, maxRunning: a.MaxRunning,
+				Line: job.Line, account: a.AccountID, Share: fairqueue.Share{VirtualTime: a.VirtualTime, Weight: a.Weight}, running: a.Running, maxRunning: a.MaxRunning,
 			}}
 			put(l)
 		}
@@ -267,7 +275,7 @@ func (p *player) enlist() {
 // arrive puts one more job into a line.
 func (p *player) arrive(l *playedLine, c *coming) {
 	if l.place == l.end {
-		l.virtualTime = max(l.virtualTime, p.laneTime(l.Line))
+		l.Enter(p.lineTime(l.Line))
 		l.alone = !slices.ContainsFunc(p.lines, func(other *playedLine) bool {
 			return other.Line == l.Line && other.place < other.end && !other.alone
 		})
@@ -277,17 +285,18 @@ func (p *player) arrive(l *playedLine, c *coming) {
 	p.push(moment{at: p.now + c.gap, line: l, comes: c})
 }
 
-func (p *player) laneTime(of models.Line) float64 {
-	least := math.Inf(1)
+func (p *player) lineTime(of models.Line) float64 {
+	p.standing = p.standing[:0]
 	for _, l := range p.lines {
-		if l.Line == of && l.place < l.end && p.running[l.account] < l.maxRunning {
-			least = min(least, l.virtualTime)
+		if l.Line == of && p.stands(l) {
+			p.standing = append(p.standing, l.VirtualTime)
 		}
 	}
-	if math.IsInf(least, 1) {
-		return 0
-	}
-	return least
+	return fairqueue.LineTime(p.standing, 0)
+}
+
+func (p *player) stands(l *playedLine) bool {
+	return fairqueue.Stands(l.end-l.place, p.running[l.account], l.maxRunning)
 }
 
 // leave ends a job of the account's. One that leaves its cap by it returns to its
@@ -297,9 +306,9 @@ func (p *player) leave(account models.AccountID) {
 	for _, l := range p.lines {
 		if l.account == account && l.place < l.end && p.running[account] == l.maxRunning-1 {
 			p.running[account]++ // not counted itself
-			at := p.laneTime(l.Line)
+			at := p.lineTime(l.Line)
 			p.running[account]--
-			l.virtualTime = max(l.virtualTime, at)
+			l.Enter(at)
 		}
 	}
 }
@@ -313,7 +322,7 @@ func (p *player) work(h *playedHand) bool {
 	job := l.job(place)
 	seconds := p.times.Ratio(job.kind, h.class.gpuType) * job.gpuSeconds
 	p.starts = append(p.starts, start{
-		at: p.now, class: h.class, Line: l.Line, lane: l.Lane, tag: l.virtualTime, account: l.account, end: p.now + seconds, turn: turn,
+		at: p.now, class: h.class, Line: l.Line, lane: l.Lane, tag: l.VirtualTime, account: l.account, end: p.now + seconds, turn: turn,
 		place: place, fresh: place >= l.queued, alone: l.alone,
 	})
 	if place < l.queued {
@@ -321,12 +330,8 @@ func (p *player) work(h *playedHand) bool {
 		p.cleared = p.now
 	}
 	l.take(place)
-	l.virtualTime += job.gpuSeconds / l.weight
-	if l.Promoted {
-		p.since[l.Lane] = 0
-	} else {
-		p.since[l.Lane] = min(p.since[l.Lane]+1, models.PromotedEvery-1)
-	}
+	l.Advance(job.gpuSeconds)
+	p.turns.Start(l.Line)
 	p.running[l.account]++
 	h.holds, h.told = l.account, false
 	p.push(moment{at: p.now + seconds, hand: h})
@@ -338,23 +343,12 @@ func (p *player) work(h *playedHand) bool {
 func (p *player) next(c *class) (best *playedLine, at int, turn bool) {
 	may := func(q models.Queue) bool { return c.Serves(q) && !p.paused(q) }
 	for _, l := range p.lines {
-		if l.place == l.end || p.running[l.account] >= l.maxRunning || best != nil && !p.first(l, best) {
+		if !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
 			continue
 		}
 		if place := l.seek(may); place >= 0 {
 			best, at = l, place
 		}
 	}
-	return best, at, best != nil && p.since[best.Lane] >= models.PromotedEvery-1
-}
-
-// first tells whether a line's job comes before another's.
-func (p *player) first(l, than *playedLine) bool {
-	switch {
-	case l.Lane != than.Lane:
-		return above(l.Lane, than.Lane)
-	case l.Promoted != than.Promoted:
-		return l.Promoted == (p.since[l.Lane] >= models.PromotedEvery-1)
-	}
-	return l.virtualTime < than.virtualTime
+	return best, at, best != nil && p.turns.Promoted(best.Lane)
 }

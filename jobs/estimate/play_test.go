@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 			queued := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
 			o := &Outlook{
 				lanes: s.states,
-				lines: []*line{{Line: queued.Line, account: "a", queued: 1, weight: 1, maxRunning: 1, head: []load{queued}}},
+				lines: []*line{{Line: queued.Line, account: "a", queued: 1, Share: fairqueue.Share{Weight: 1}, maxRunning: 1, head: []load{queued}}},
 				arrivals: []*models.Arrival{
 					{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 1, GPUSeconds: 10, Weight: 1, MaxRunning: 1},
 				},
@@ -107,20 +108,20 @@ func TestBefore(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		l := &line{virtualTime: float64(rng.IntN(50)), weight: float64(int(1) << rng.IntN(3)), queued: rng.IntN(200)}
+		l := &line{Share: fairqueue.Share{VirtualTime: float64(rng.IntN(50)), Weight: float64(int(1) << rng.IntN(3))}, queued: rng.IntN(200)}
 		for range min(l.queued, 1+rng.IntN(standbySample)) {
 			l.head = append(l.head, load{gpuSeconds: float64(rng.IntN(4))})
 		}
 		tag := float64(rng.IntN(400))
 
 		want := 0
-		for at := l.virtualTime; want < l.queued && at < tag; want++ {
-			at += l.at(want).gpuSeconds / l.weight
+		for at := l.VirtualTime; want < l.queued && at < tag; want++ {
+			at += l.at(want).gpuSeconds / l.Weight
 		}
 
 		require.Equal(t, want, l.before(tag), "%+v before %v", l, tag)
 	}
-	long := &line{weight: 1, queued: 1 << 40, head: []load{{gpuSeconds: 1}, {gpuSeconds: 3}}}
+	long := &line{Share: fairqueue.Share{Weight: 1}, queued: 1 << 40, head: []load{{gpuSeconds: 1}, {gpuSeconds: 3}}}
 	require.Equal(t, 1<<40-1, long.before(2*(1<<40)-3), "at once")
 }
 

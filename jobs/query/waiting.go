@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -183,7 +184,7 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 	}
 	beyond := make([]int, len(asked)) // how many are ahead of a job that is not among the first
 	for i, up := range asked {
-		order := takeTurns(own[i], promoted[i], s.lanes[up.Lane].SincePromoted)
+		order := fairqueue.Merge(own[i], promoted[i], s.lanes[up.Lane].SincePromoted)
 		beyond[i] = min(len(order), countAhead+1)
 		for ahead, id := range order {
 			s.ahead[id] = ahead
@@ -201,20 +202,6 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 func (s *situation) before(lane models.Tier) []models.Tier {
 	first := models.Tiers[:slices.Index(models.Tiers, lane)]
 	return slices.DeleteFunc(slices.Clone(first), func(t models.Tier) bool { return s.lanes[t].Paused })
-}
-
-// takeTurns merges a lane's own jobs and its promoted ones in the order in which
-// they will start.
-func takeTurns(own, promoted []models.JobID, since int) []models.JobID {
-	var order []models.JobID
-	for len(own)+len(promoted) > 0 {
-		if len(promoted) > 0 && (len(own) == 0 || since >= models.PromotedEvery-1) {
-			order, promoted, since = append(order, promoted[0]), promoted[1:], 0
-		} else {
-			order, own, since = append(order, own[0]), own[1:], since+1
-		}
-	}
-	return order
 }
 
 // capacityFor returns what can run the job.

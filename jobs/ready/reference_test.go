@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
 )
@@ -22,7 +23,7 @@ type place struct {
 	account models.AccountID
 }
 
-// reference is the ready index as a slice.
+// reference is the ready index as a slice, in the order of package fairqueue.
 type reference struct {
 	queued []jobs.ReadyJob
 	times  map[place]float64
@@ -113,12 +114,15 @@ func (r *reference) first(queues []models.Queue, n int) []jobs.ReadyJob {
 		for _, head := range heads {
 			first = append(first, head)
 		}
-		slices.SortFunc(first, func(a, b jobs.ReadyJob) int {
-			return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order))
-		})
+		slices.SortFunc(first, func(a, b jobs.ReadyJob) int { return fairqueue.Turns{}.Compare(placeOf(a), placeOf(b)) })
 		if len(first) > 0 {
 			return first[:min(n, len(first))]
 		}
 	}
 	return nil
+}
+
+// placeOf is where a job stands in the fair order.
+func placeOf(j jobs.ReadyJob) fairqueue.Place {
+	return fairqueue.Place{Line: j.Line, VirtualTime: j.VirtualTime, Order: j.Order}
 }

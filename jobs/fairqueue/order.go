@@ -1,0 +1,87 @@
+package fairqueue
+
+import (
+	"cmp"
+
+	"github.com/reelay/reelay/models"
+)
+
+// PromotedEvery is of how many starts in a lane one is a promoted job's, while both of
+// its lines have jobs.
+const PromotedEvery = models.PromotedEvery
+
+// Turns counts, for each lane, how many of its own jobs have started since its last
+// promoted one.
+type Turns map[models.Tier]int
+
+// Promoted tells whether the next start in a lane is the turn of its promoted line.
+func (t Turns) Promoted(lane models.Tier) bool { return t[lane] >= PromotedEvery-1 }
+
+// Start counts a start in a line.
+func (t Turns) Start(line models.Line) {
+	if line.Promoted {
+		t[line.Lane] = 0
+	} else {
+		t[line.Lane] = min(t[line.Lane]+1, PromotedEvery-1)
+	}
+}
+
+// Left returns how many jobs of a line start in a row before its lane's other line has
+// its turn, if both have jobs. It is 0 if the turn is the other line's now.
+func (t Turns) Left(line models.Line) int {
+	switch {
+	case line.Promoted != t.Promoted(line.Lane):
+		return 0
+	case line.Promoted:
+		return 1
+	}
+	return PromotedEvery - 1 - t[line.Lane]
+}
+
+// CompareLines orders two lines by rules 1 and 2.
+func (t Turns) CompareLines(a, b models.Line) int {
+	switch {
+	case a.Lane != b.Lane && a.Lane.Above(b.Lane):
+		return -1
+	case a.Lane != b.Lane:
+		return 1
+	case a.Promoted == b.Promoted:
+		return 0
+	case a.Promoted == t.Promoted(a.Lane):
+		return -1
+	}
+	return 1
+}
+
+// Place is where the first job of an account stands in a line.
+type Place struct {
+	models.Line
+	// VirtualTime is the account's in the line.
+	VirtualTime float64
+	// Order is the job's among its account's. It also decides between accounts at one
+	// virtual time.
+	Order int64
+}
+
+// Compare orders two places by rules 1 to 3.
+func (t Turns) Compare(a, b Place) int {
+	return cmp.Or(t.CompareLines(a.Line, b.Line), cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order))
+}
+
+// Merge returns the jobs of a lane's two lines, each in its order, in the order in which
+// they start. since is how many of the lane's own jobs have started since its last
+// promoted one.
+func Merge[T any](own, promoted []T, since int) []T {
+	const lane = models.TierCritical // any will do
+	turns, order := Turns{lane: since}, make([]T, 0, len(own)+len(promoted))
+	for len(own)+len(promoted) > 0 {
+		line := models.Line{Lane: lane, Promoted: len(own) == 0 || len(promoted) > 0 && turns.Promoted(lane)}
+		from := &own
+		if line.Promoted {
+			from = &promoted
+		}
+		order, *from = append(order, (*from)[0]), (*from)[1:]
+		turns.Start(line)
+	}
+	return order
+}
