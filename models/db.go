@@ -1,8 +1,12 @@
 // Package models is the database's rows and one function per query.
 //
-// No function here opens a transaction: each takes the bun.IDB that jobs hands
-// it. Writes that are told to be the last commit one. Functions that lock rows say so in their names; callers keep to one order
-// of locks: account, worker, job, attempt.
+// Ordinary statements are bun's. The few that come often are files in sql/, one each:
+// their headers say what they lock, in which order, and what they return. No function
+// here opens a transaction: each takes the bun.IDB that jobs hands it.
+//
+// Functions that lock rows say so in their names. Every transaction keeps to one order of
+// locks: worker, job (the jobs that it depends on FOR SHARE), attempt, account last; each
+// kind in the order of ids.
 package models
 
 import (
