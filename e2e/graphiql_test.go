@@ -31,7 +31,7 @@ const (
 
 func TestGraphiQL(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("../web/static/vendor/graphiql.js"); err != nil {
+	if _, err := os.Stat("../web/console/static/vendor/graphiql.js"); err != nil {
 		t.Skip("it is not there: `go tool task assets` fetches it")
 	}
 

@@ -31,19 +31,20 @@ func TestImports(t *testing.T) {
 		never []string
 	}{
 		{"migrations", true, []string{module + "/models", module + "/jobs"}},
-		{"models", true, []string{module + "/jobs", module + "/graph", module + "/web", "github.com/hibiken/asynq", "github.com/redis/go-redis/v9"}},
-		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web"}},
-		{"graph", false, []string{"github.com/uptrace/bun", module + "/web"}},
-		{"web", false, []string{"github.com/uptrace/bun", module + "/graph"}},
-		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
-		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web"}},
+		{"models", true, []string{module + "/jobs", module + "/graph", module + "/web/door", module + "/web/console", "github.com/hibiken/asynq", "github.com/redis/go-redis/v9"}},
+		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web/door", module + "/web/console"}},
+		{"graph", true, []string{module + "/web/door", module + "/web/console"}},
+		{"graph", false, []string{"github.com/uptrace/bun"}},
+		{"web/console", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/rest", module + "/web/videos"}},
+		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/videos"}},
+		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
 		{"internal/httpguard", true, []string{module + "/jobs", module + "/models"}},
 		{"internal/sse", true, []string{module + "/jobs", module + "/models"}},
 		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},
 		{"cmd/reelay-agent", true, []string{
-			module + "/jobs", module + "/models", module + "/graph", module + "/web", "github.com/uptrace/bun",
+			module + "/jobs", module + "/models", module + "/graph", module + "/web/door", module + "/web/console", "github.com/uptrace/bun",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", "github.com/99designs/gqlgen/graphql/handler",
 		}},
 	} {

@@ -3,7 +3,7 @@
 # package-lock.json names, into the folder that the server embeds.
 set -eu
 
-vendor=web/static/vendor
+vendor=web/console/static/vendor
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

@@ -22,7 +22,7 @@ import (
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web"
+	"github.com/reelay/reelay/web/console"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
@@ -143,7 +143,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	operator := s.operator()
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue, measured)
 
-	console := web.New(web.Config{
+	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Fleet: s.fleetOperator(),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
@@ -169,12 +169,12 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	shared := s.cfg.origins.share
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", explored(console, shared(s.graphql)))
+	mux.Handle("/graphql", explored(pages, shared(s.graphql)))
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
-	mux.Handle("/", console)
+	mux.Handle("/", pages)
 	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
 }
 
@@ -210,10 +210,10 @@ func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
 }
 
 // explored shows GraphiQL to browsers that open the address of the GraphQL API.
-func explored(console, api http.Handler) http.Handler {
+func explored(pages, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if web.AsksForGraphiQL(r) {
-			console.ServeHTTP(w, r)
+		if console.AsksForGraphiQL(r) {
+			pages.ServeHTTP(w, r)
 			return
 		}
 		api.ServeHTTP(w, r)
@@ -252,7 +252,7 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 
 // monitor is asynqmon, over connections of its own.
 func (s *stack) monitor() http.Handler {
-	monitor := web.Monitor(s.asynq)
+	monitor := console.Monitor(s.asynq)
 	s.closers = append(s.closers, func() { monitor.Close() })
 	return monitor
 }

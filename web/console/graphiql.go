@@ -1,0 +1,33 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// graphiqlPolicy is contentPolicy for a page that shows no films, and whose
+// style sheet brings its fonts and marks along.
+var graphiqlPolicy = strings.Join([]string{
+	"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "font-src data:", "img-src 'self' data:",
+	"form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'",
+}, "; ")
+
+// graphiql is a page to write queries on. It needs no login: it shows nothing
+// but what the API answers to the key that is entered there.
+func (c *console) graphiql(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	w.Header().Set("Content-Security-Policy", graphiqlPolicy)
+	if asset("vendor/graphiql.js") == "" || asset("vendor/graphiql.css") == "" {
+		return render(w, r, http.StatusOK, graphiqlMissing())
+	}
+	return render(w, r, http.StatusOK, graphiqlPage())
+}
+
+// AsksForGraphiQL tells a browser that opens the address of the GraphQL API from
+// a client that sends a query there with GET.
+func AsksForGraphiQL(r *http.Request) bool {
+	query := r.URL.Query()
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" &&
+		strings.Contains(r.Header.Get("Accept"), "text/html") && !query.Has("query") && !query.Has("extensions")
+}

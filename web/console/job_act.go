@@ -1,0 +1,53 @@
+package console
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+func (c *console) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	job, err := c.Canceller.Cancel(r.Context(), p, models.JobID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/jobs/"+string(job.ID), http.StatusSeeOther)
+	return nil
+}
+
+// linkTTL is how long a film may be paused and still play on.
+const linkTTL = 6 * time.Hour
+
+func (c *console) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	if job.ResultID == "" {
+		return errNoFilm
+	}
+	return c.sendTo(w, r, p, job.ResultID)
+}
+
+func (c *console) artifact(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.sendTo(w, r, p, models.ArtifactID(r.PathValue("id")))
+}
+
+// sendTo redirects to a signed link to an artifact.
+func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principal, id models.ArtifactID) error {
+	a, err := c.Reader.Artifact(r.Context(), p, id)
+	if err != nil {
+		return err
+	}
+	link, err := c.Reader.Link(r.Context(), a, linkTTL)
+	if err != nil {
+		return err
+	}
+	http.Redirect(w, r, link.At(""), http.StatusFound) // a page may load what is on its own origin
+	return nil
+}
+
+var errNoFilm = &apierror.Error{Code: apierror.CodeConflict, Message: "This job has no film yet."}

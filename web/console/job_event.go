@@ -1,0 +1,103 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// detail is one value of an event, as a person reads it.
+type detail struct {
+	Name, Text string
+	// Href is where it leads, and Title the whole of what Text shortens.
+	Href, Title string
+}
+
+// details lists the values of an event by name.
+func (v *jobView) details(payload json.RawMessage) []detail {
+	in := json.NewDecoder(bytes.NewReader(payload))
+	in.UseNumber()
+	var value any
+	if in.Decode(&value) != nil {
+		return nil
+	}
+	return v.detailsOf("", value)
+}
+
+// detailsOf takes objects and lists apart.
+func (v *jobView) detailsOf(name string, value any) []detail {
+	switch value := value.(type) {
+	case map[string]any:
+		var found []detail
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			found = append(found, v.detailsOf(strings.TrimSpace(name+" "+strings.ToLower(label(key))), value[key])...)
+		}
+		return found
+	case []any:
+		var found []detail
+		for _, item := range value {
+			found = append(found, v.detailsOf(name, item)...)
+			name = "" // said once
+		}
+		return found
+	case bool:
+		return []detail{{Name: name, Text: map[bool]string{true: "yes", false: "no"}[value]}}
+	case json.Number:
+		return []detail{numberDetail(name, value)}
+	case string:
+		if value != "" {
+			return []detail{v.textDetail(name, value)}
+		}
+	}
+	return nil
+}
+
+func numberDetail(name string, value json.Number) detail {
+	number, err := value.Float64()
+	if err != nil {
+		return detail{Name: name, Text: value.String()}
+	}
+	switch {
+	case name == "percent":
+		return detail{Name: name, Text: ui.Percent(number)}
+	case strings.HasSuffix(name, " bytes"):
+		return detail{Name: strings.TrimSuffix(name, " bytes"), Text: ui.Bytes(int64(number))}
+	case strings.HasSuffix(name, " seconds"):
+		return detail{Name: strings.TrimSuffix(name, " seconds"), Text: ui.Seconds(&number)}
+	case strings.Contains(value.String(), "."):
+		return detail{Name: name, Text: strconv.FormatFloat(number, 'g', 4, 64)}
+	}
+	return detail{Name: name, Text: value.String()}
+}
+
+// constant is a state, a class or another name of the API.
+var constant = regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
+
+func (v *jobView) textDetail(name, value string) detail {
+	d := detail{Name: name, Text: ui.Clip(ui.Upright(value), 120), Title: ui.Upright(value)}
+	switch models.IDKind(value) {
+	case "":
+		if constant.MatchString(value) {
+			d.Text = ui.Words(value)
+		} else if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
+			d.Text = at.UTC().Format("2006-01-02 15:04:05 UTC")
+		}
+	case "job":
+		d.Text, d.Href = ui.Short(value), "/jobs/"+value
+	case "art":
+		d.Text, d.Href = ui.Short(value), "/artifacts/"+value
+	case "wrk":
+		d.Text = v.workerName(models.WorkerID(value))
+	default:
+		d.Text = ui.Short(value)
+	}
+	return d
+}

@@ -1,0 +1,358 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// jobListSize is how many jobs a page shows.
+const jobListSize = 50
+
+// jobList is the view of the jobs' page.
+type jobList struct {
+	Filter jobQuery
+	// Problem is why the filter cannot be used; then there are no rows.
+	Problem *apierror.Error
+	Facets  []facet
+	// None tells that there is no job at all.
+	None   bool
+	Pauses []models.Pause
+	Models []string
+	Rows   []jobRow
+	Older  string
+	// Origin is the address of this Reelay, as the browser has it.
+	Origin string
+	Now    time.Time
+}
+
+type jobRow struct {
+	*models.Job
+	Prompt  string
+	Account string
+}
+
+// facet is one choice of states, with how many jobs are in them.
+type facet struct {
+	Name  string
+	Href  string
+	Count string
+	On    bool
+}
+
+// jobQuery is what a jobs page's address asks for.
+type jobQuery struct {
+	Status []models.JobStatus
+	Model  string
+	Tier   models.Tier
+	Search string
+	After  string
+}
+
+// readJobQuery reads an address. If it asks for what does not exist, it returns
+// INVALID_INPUT and the rest of the query.
+func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
+	q := jobQuery{Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
+	var err error
+	if model := v.Get("model"); model != "" {
+		if _, err = c.Reader.Catalogue.Model(model); err == nil {
+			q.Model = model
+		}
+	}
+	if tier := models.Tier(strings.ToUpper(v.Get("tier"))); slices.Contains(models.Tiers, tier) {
+		q.Tier = tier
+	} else if tier != "" {
+		err = badFilter("tier", v.Get("tier"), models.Tiers)
+	}
+	for name := range strings.SplitSeq(v.Get("status"), ",") {
+		if status := models.JobStatus(strings.ToUpper(name)); slices.Contains(models.JobStatuses, status) {
+			q.Status = append(q.Status, status)
+		} else if v.Get("status") != "" {
+			err = badFilter("status", name, models.JobStatuses)
+		}
+	}
+	return q, err
+}
+
+func badFilter[T ~string](field, value string, known []T) error {
+	var names []string
+	for _, name := range known {
+		names = append(names, strings.ToLower(string(name)))
+	}
+	return &apierror.Error{
+		Code: apierror.CodeInvalidInput, Field: field,
+		Message: fmt.Sprintf("There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", ")),
+	}
+}
+
+func (q jobQuery) filter() models.JobFilter {
+	f := models.JobFilter{Status: q.Status, Model: q.Model, Search: q.Search}
+	if q.Tier != "" {
+		f.Tier = []models.Tier{q.Tier}
+	}
+	return f
+}
+
+func (q jobQuery) statuses() string {
+	var names []string
+	for _, status := range q.Status {
+		names = append(names, string(status))
+	}
+	return strings.Join(names, ",")
+}
+
+// path is the address of this query under a page's path.
+func (q jobQuery) path(page string) string {
+	v := url.Values{}
+	for name, value := range map[string]string{"status": q.statuses(), "model": q.Model, "tier": string(q.Tier), "q": q.Search, "after": q.After} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if len(v) == 0 {
+		return page
+	}
+	return page + "?" + v.Encode()
+}
+
+// newest is the address of the list's first page.
+func (q jobQuery) newest() string {
+	q.After = ""
+	return q.path("/jobs")
+}
+
+// live is the address of the list's stream. Only the newest page moves.
+func (q jobQuery) live() string {
+	if q.After != "" {
+		return ""
+	}
+	return q.path("/jobs/live")
+}
+
+// narrows tells whether the query leaves any jobs out.
+func (q jobQuery) narrows() bool { return q.path("") != "" }
+
+// empty says that no job matches, and where the words of the search were looked for.
+func (v *jobList) empty() string {
+	text := "No jobs match these filters."
+	if v.Older != "" {
+		text = "No matches among the newest jobs. Older jobs were not searched yet."
+	}
+	if search, err := query.ParseSearch(v.Filter.Search); err == nil {
+		text = strings.TrimSpace(text + " " + search.Note())
+	}
+	return text
+}
+
+// marked splits the search at the term that cannot be read.
+func (v *jobList) marked() (before, term, after string) {
+	text := []rune(v.Filter.Search)
+	if v.Problem == nil || v.Problem.At < 1 || v.Problem.At > len(text) {
+		return string(text), "", ""
+	}
+	begin := v.Problem.At - 1
+	end := len(text)
+	if n := slices.IndexFunc(text[begin:], unicode.IsSpace); n > 0 {
+		end = begin + n
+	}
+	return string(text[:begin]), string(text[begin:end]), string(text[end:])
+}
+
+// stale tells that the page of the list that was asked for does not exist.
+func (v *jobList) stale() bool { return v.Problem != nil && v.Problem.Field == "after" }
+
+// invalid tells whether it is this field that cannot be used.
+func (v *jobList) invalid(field string) bool { return v.Problem != nil && v.Problem.Field == field }
+
+// isStalePage tells whether a list has no such page: its cursor is no longer one,
+// or one of another list.
+func isStalePage(err error) bool {
+	var refused *apierror.Error
+	return errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput && refused.Field == "after"
+}
+
+var stateGroups = []struct {
+	name     string
+	statuses []models.JobStatus
+}{
+	{"All", nil},
+	{"Waiting", []models.JobStatus{models.JobScheduled, models.JobBlocked, models.JobQueued}},
+	{"Running", []models.JobStatus{models.JobAssigned, models.JobRunning, models.JobCompleting}},
+	{"Completed", []models.JobStatus{models.JobCompleted}},
+	{"Failed", []models.JobStatus{models.JobFailed}},
+	{"Cancelled", []models.JobStatus{models.JobCancelled}},
+}
+
+func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	query, err := c.readJobQuery(r.URL.Query())
+	if err == nil && models.JobID(query.Search).Valid() {
+		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
+		return nil
+	}
+	v, status := &jobList{Filter: query, Models: c.modelNames()}, http.StatusOK
+	if err == nil {
+		err = c.readJobList(r.Context(), p, v, map[models.JobID]string{})
+	}
+	if errors.As(err, &v.Problem) && v.Problem.Code == apierror.CodeInvalidInput {
+		status = http.StatusUnprocessableEntity
+	} else if err != nil {
+		return err
+	}
+	v.Origin, v.Now = c.origin(r), time.Now()
+	return render(w, r, status, jobListPage(v))
+}
+
+// origin is the address of this Reelay, as the browser has it.
+func (c *console) origin(r *http.Request) string {
+	if c.Secure || r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	query, err := c.readJobQuery(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	prompts := map[models.JobID]string{}
+	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
+		v := &jobList{Filter: query, Origin: c.origin(r)}
+		if err := c.readJobList(ctx, p, v, prompts); err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return jobListTable(v)
+		}, nil
+	})
+}
+
+func (c *console) modelNames() []string {
+	var names []string
+	for _, m := range c.Reader.Catalogue.Models() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// readJobList reads the page of jobs that v.Filter asks for. It adds to prompts,
+// which never change and take work to decrypt.
+func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(jobListSize)+query.SearchPrice+len(stateGroups)*query.CountPrice)
+	if err != nil {
+		return err
+	}
+	defer read.End()
+	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), paging.Request{First: jobListSize, After: v.Filter.After})
+	if err != nil {
+		return err
+	}
+	if v.Rows, err = c.jobRows(ctx, found.Items, prompts); err != nil {
+		return err
+	}
+	v.None = len(v.Rows) == 0 && !found.More && !v.Filter.narrows()
+	if found.More {
+		older := v.Filter
+		older.After = found.End
+		v.Older = older.path("/jobs")
+	}
+	if v.Pauses, err = c.Reader.Pauses(ctx); err != nil {
+		return err
+	}
+	v.Facets, err = c.facets(ctx, p, v.Filter)
+	return err
+}
+
+func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
+	var unread []models.JobID
+	var owners []models.AccountID
+	for _, job := range items {
+		if _, ok := prompts[job.ID]; !ok {
+			unread = append(unread, job.ID)
+		}
+		if !slices.Contains(owners, job.AccountID) {
+			owners = append(owners, job.AccountID)
+		}
+	}
+	if err := c.readPrompts(ctx, unread, prompts); err != nil {
+		return nil, err
+	}
+	accounts, err := c.accountNames(ctx, owners)
+	if err != nil {
+		return nil, err
+	}
+	var rows []jobRow
+	for _, job := range items {
+		rows = append(rows, jobRow{job, prompts[job.ID], accounts[job.AccountID]})
+	}
+	return rows, nil
+}
+
+func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts map[models.JobID]string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	read, err := c.Reader.Prompts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		prompts[id] = shownPrompt(ctx, read[id])
+	}
+	return nil
+}
+
+// shownPrompt is a prompt for people to read, or says that it cannot be read.
+func shownPrompt(ctx context.Context, p query.Prompt) string {
+	if p.Err != nil {
+		slog.ErrorContext(ctx, "a prompt cannot be shown", "error", p.Err)
+		return "(This prompt cannot be read.)"
+	}
+	return ui.Upright(p.Text)
+}
+
+func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {
+	names := map[models.AccountID]string{}
+	if len(ids) == 0 {
+		return names, nil
+	}
+	accounts, err := c.Reader.Accounts(ctx, ids)
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	return names, err
+}
+
+// facets counts the jobs by group of states, within the other filters.
+func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
+	var facets []facet
+	for _, group := range stateGroups {
+		narrowed := q
+		narrowed.Status, narrowed.After = group.statuses, ""
+		n, err := c.Reader.CountJobs(ctx, p, narrowed.filter())
+		if err != nil {
+			return nil, err
+		}
+		facets = append(facets, facet{
+			Name: group.name, Href: narrowed.path("/jobs"), Count: ui.Count(n, query.CountLimit),
+			On: slices.Equal(group.statuses, q.Status),
+		})
+	}
+	return facets, nil
+}

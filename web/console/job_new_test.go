@@ -1,0 +1,192 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func (b *browser) jobs(t *testing.T) []*models.Job {
+	t.Helper()
+	page, err := b.Reader.Jobs(t.Context(), b.Admin, models.JobFilter{}, paging.Request{First: 10})
+	require.NoError(t, err)
+	return page.Items
+}
+
+func TestJobNew(t *testing.T) {
+	t.Parallel()
+
+	t.Run("HasAFieldForEachParameter", func(t *testing.T) {
+		t.Parallel()
+
+		got := operator(t).get(t, "/jobs/new")
+
+		require.Equal(t, http.StatusOK, got.Status)
+		require.Contains(t, got.Body, `<option value="720p">`)
+		require.Contains(t, got.Body, `<option value="16:9" selected>`)
+		require.Regexp(t, `<input id="params.fps" name="params.fps" type="number" step="1" min="1" max="60" value="24"`, got.Body)
+	})
+
+	t.Run("RefusesAnUnknownModel", func(t *testing.T) {
+		t.Parallel()
+
+		got := operator(t).get(t, "/jobs/new?model=%3Cb%3E")
+
+		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
+		require.Contains(t, got.Body, "There is no model of that name")
+	})
+}
+
+func TestJobSubmit(t *testing.T) {
+	t.Parallel()
+
+	form := func(changes ...string) url.Values {
+		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}}
+		for i := 0; i < len(changes); i += 2 {
+			v.Set(changes[i], changes[i+1])
+		}
+		return v
+	}
+
+	t.Run("MakesAJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.post(t, "/jobs/new", form())
+
+		require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
+		made := b.jobs(t)
+		require.Len(t, made, 1)
+		require.Equal(t, "/jobs/"+string(made[0].ID), got.Header.Get("Location"))
+		var params map[string]any
+		require.NoError(t, json.Unmarshal(made[0].Params, &params))
+		require.EqualValues(t, 12, params["fps"])
+		require.Equal(t, "720p", params["resolution"])
+		require.EqualValues(t, 1, params["pace"], "an empty field means the default")
+		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{made[0].ID})
+		require.NoError(t, err)
+		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)
+	})
+
+	t.Run("MakesOneJobOfAFormSentTwice", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		first := b.post(t, "/jobs/new", form("key", "once"))
+
+		second := b.post(t, "/jobs/new", form("key", "once"))
+		other := b.post(t, "/jobs/new", form("key", "once", "prompt", "another"))
+
+		require.Equal(t, first.Header.Get("Location"), second.Header.Get("Location"))
+		require.Equal(t, http.StatusUnprocessableEntity, other.Status)
+		require.Contains(t, other.Body, "This form has already made a job")
+		require.NotContains(t, other.Body, `value="once"`)
+		require.Len(t, b.jobs(t), 1)
+	})
+
+	t.Run("SaysBesideAFieldWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		for name, bad := range map[string]string{
+			"prompt":                 " ",
+			"params.fps":             "-3",
+			"params.durationSeconds": "1e9",
+			"params.pace":            "NaN",
+			"params.seed":            "0x10",
+			"params.resolution":      `"><script>alert(1)</script>`,
+		} {
+			got := b.post(t, "/jobs/new", form(name, bad))
+
+			require.Equal(t, http.StatusUnprocessableEntity, got.Status, name)
+			require.Contains(t, got.Body, `id="`+name+`-error"`, name)
+			require.Contains(t, got.Body, `aria-describedby="`+name+`-error"`, name)
+			require.NotContains(t, got.Body, "<script>alert", name)
+			if name != "prompt" {
+				require.Contains(t, got.Body, "a lighthouse", "what was entered must be kept")
+			}
+		}
+		require.Empty(t, b.jobs(t))
+	})
+
+	t.Run("KeepsWhatWasTypedWhenAnotherModelIsChosen", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.post(t, "/jobs/new", form("choose", "drill", "params.seed", "7", "tier", "PRO"))
+
+		require.Equal(t, http.StatusOK, got.Status)
+		require.Contains(t, got.Body, `name="model" value="drill"`)
+		require.Contains(t, got.Body, "a lighthouse\r\nin the fog</textarea>")
+		require.Regexp(t, `name="params.seed"[^>]* value="7"`, got.Body)
+		require.Contains(t, got.Body, `<option value="PRO" selected>`)
+		require.Regexp(t, `name="params.steps"[^>]* value="10"`, got.Body, "its other fields have their defaults")
+		require.NotContains(t, got.Body, "params.resolution", "it has no such field")
+		require.Empty(t, b.jobs(t))
+	})
+
+	t.Run("BeginsAtTheFieldThatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		got := operator(t).post(t, "/jobs/new", form("params.fps", "-3"))
+
+		require.Equal(t, 1, strings.Count(got.Body, " autofocus"))
+		require.Regexp(t, `<input id="params.fps"[^>]* autofocus`, got.Body)
+	})
+
+	t.Run("RefusesAPromptThatIsTooLong", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		long := b.post(t, "/jobs/new", form("prompt", strings.Repeat("x", 100_000)))
+		huge := b.post(t, "/jobs/new", form("prompt", strings.Repeat("x", 1<<20)))
+
+		require.Equal(t, http.StatusUnprocessableEntity, long.Status)
+		require.Equal(t, http.StatusRequestEntityTooLarge, huge.Status)
+		require.Empty(t, b.jobs(t))
+	})
+}
+
+func TestSchemaFields(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsTheSchemasOrderAndNumbers", func(t *testing.T) {
+		t.Parallel()
+
+		fields, err := schemaFields([]byte(`{"properties": {
+			"zoomLevel": {"type": "number", "minimum": 0.5, "default": 2},
+			"seed": {"type": "integer", "maximum": 9007199254740992},
+			"layers": {"enum": [1, 2, "all"]},
+			"loop": {"type": "boolean", "default": true},
+			"camera": {"type": "object"}}}`))
+
+		require.NoError(t, err)
+		require.Equal(t, []field{
+			{Name: "params.zoomLevel", Label: "Zoom level", Type: "number", Default: "2", Min: "0.5"},
+			{Name: "params.seed", Label: "Seed", Type: "integer", Max: "9007199254740992"},
+			{Name: "params.layers", Label: "Layers", Choices: []choice{{"1", []byte("1")}, {"2", []byte("2")}, {"all", []byte(`"all"`)}}},
+			{Name: "params.loop", Label: "Loop", Type: "boolean", Default: "true", Choices: []choice{{"true", []byte("true")}, {"false", []byte("false")}}},
+		}, fields)
+	})
+
+	t.Run("GivesValuesTheirType", func(t *testing.T) {
+		t.Parallel()
+
+		fields, err := schemaFields([]byte(`{"properties": {"n": {"type": "number"}, "layers": {"enum": [1, "all"]}, "loop": {"type": "boolean"}, "style": {"type": "string"}}}`))
+		require.NoError(t, err)
+
+		params, problems := readParams(fields, url.Values{"params.n": {"1.50"}, "params.layers": {"1"}, "params.loop": {"true"}, "params.style": {`a "b"`}})
+
+		require.Empty(t, problems)
+		require.JSONEq(t, `{"n": 1.50, "layers": 1, "loop": true, "style": "a \"b\""}`, string(params))
+	})
+}

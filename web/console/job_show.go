@@ -1,0 +1,361 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// eventsShown is how many of a job's events a page shows.
+const eventsShown = 100
+
+// jobView is the view of one job's page.
+type jobView struct {
+	*models.Job
+	Prompt    string
+	Account   string
+	Attempts  []*models.Attempt
+	Artifacts []*models.Artifact
+	Workers   map[models.WorkerID]*models.Worker
+	// Waiting is what holds a waiting job back, most telling first.
+	Waiting []query.WaitingReason
+	// Webhooks are who was told of its ends, newest first, each with its tries.
+	Webhooks []*models.WebhookDelivery
+	Tries    map[models.WebhookDeliveryID][]*models.WebhookTry
+	// Events are newest first.
+	Events  []*models.JobEvent
+	Earlier string
+	Later   bool
+	Now     time.Time
+}
+
+func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	v := &jobView{Job: job}
+	if err := c.readJobParts(r.Context(), p, v); err != nil {
+		return err
+	}
+	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{job.ID})
+	if err != nil {
+		return err
+	}
+	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
+	if err := c.readEvents(r, v); err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, jobPage(v))
+}
+
+// readJobParts reads what changes only with a job's events.
+func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
+	var err error
+	v.Now = time.Now()
+	if v.Attempts, err = c.Reader.Attempts(ctx, []models.JobID{v.ID}); err != nil {
+		return err
+	}
+	if v.Artifacts, err = c.Reader.JobArtifacts(ctx, []models.JobID{v.ID}); err != nil {
+		return err
+	}
+	accounts, err := c.accountNames(ctx, []models.AccountID{v.AccountID})
+	if err != nil {
+		return err
+	}
+	v.Account = accounts[v.AccountID]
+	if v.Workers, err = c.workersOf(ctx, v.Attempts); err != nil {
+		return err
+	}
+	if v.Status.Terminal() || v.Run > 1 { // webhooks tell of ends
+		if err := c.readWebhooks(ctx, p, v); err != nil {
+			return err
+		}
+	}
+	return c.readWaiting(ctx, v)
+}
+
+func (c *console) readWaiting(ctx context.Context, v *jobView) error {
+	if v.Waiting = nil; !v.Status.Waiting() {
+		return nil
+	}
+	reasons, err := c.Reader.WaitingFor(ctx, []models.JobID{v.ID})
+	v.Waiting = reasons[v.ID]
+	return err
+}
+
+// webhooksShown is how many of a job's webhooks a page shows.
+const webhooksShown = 20
+
+func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
+	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
+	if err != nil || len(page.Items) == 0 {
+		return err
+	}
+	v.Webhooks, v.Tries = page.Items, map[models.WebhookDeliveryID][]*models.WebhookTry{}
+	ids := make([]models.WebhookDeliveryID, len(page.Items))
+	for i, d := range page.Items {
+		ids[i] = d.ID
+	}
+	tries, err := c.Reader.WebhookTries(ctx, ids)
+	for _, try := range tries {
+		v.Tries[try.DeliveryID] = append(v.Tries[try.DeliveryID], try)
+	}
+	return err
+}
+
+// delivering tells whether a webhook is still on its way.
+func (v *jobView) delivering() bool {
+	return slices.ContainsFunc(v.Webhooks, func(d *models.WebhookDelivery) bool { return d.State == models.DeliveryPending })
+}
+
+// webhookState is how far a delivery is, in a word for a badge.
+func webhookState(d *models.WebhookDelivery) string {
+	switch {
+	case d.State != models.DeliveryPending:
+		return string(d.State)
+	case d.LastError != "":
+		return "RETRYING"
+	}
+	return string(models.DeliveryPending)
+}
+
+// webhookOutcome is what came of a try.
+func webhookOutcome(try *models.WebhookTry) string {
+	if try.Error == "" && try.StatusCode != nil {
+		return fmt.Sprintf("It answered %d.", *try.StatusCode)
+	}
+	return try.Error
+}
+
+func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (map[models.WorkerID]*models.Worker, error) {
+	ids := map[models.WorkerID]bool{}
+	for _, a := range attempts {
+		ids[a.WorkerID] = true
+	}
+	byID := map[models.WorkerID]*models.Worker{}
+	if len(ids) == 0 {
+		return byID, nil
+	}
+	workers, err := c.Reader.WorkersByID(ctx, slices.Collect(maps.Keys(ids)))
+	for _, w := range workers {
+		byID[w.ID] = w
+	}
+	return byID, err
+}
+
+// readEvents reads the page of events that ends with the one asked for, or the
+// newest. Their numbers have no gaps, so the page's beginning is known.
+func (c *console) readEvents(r *http.Request, v *jobView) error {
+	last := v.EventSeq
+	if n, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil && n > 0 && n < last {
+		last, v.Later = n, true
+	}
+	first := max(last-eventsShown, 0)
+	page, err := c.Reader.Events(r.Context(), v.ID, first, max(last-first, 1))
+	if err != nil {
+		return err
+	}
+	v.Events = page.Items
+	slices.Reverse(v.Events)
+	v.Earlier = earlierEvents(v.ID, first)
+	return nil
+}
+
+// earlierEvents is the address of a job's events up to one, or "" if that is
+// none.
+func earlierEvents(id models.JobID, last int) string {
+	if last <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("/jobs/%s?events=%d#events", id, last)
+}
+
+// live is the address of the page's stream, or "" if nothing more will happen.
+func (v *jobView) live() string {
+	if v.Status.Terminal() && !v.delivering() || v.Later {
+		return ""
+	}
+	return fmt.Sprintf("/jobs/%s/live?after=%d", v.ID, v.EventSeq)
+}
+
+func (v *jobView) find(id models.ArtifactID) *models.Artifact {
+	i := slices.IndexFunc(v.Artifacts, func(a *models.Artifact) bool { return id != "" && a.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return v.Artifacts[i]
+}
+
+func (v *jobView) film() *models.Artifact { return v.find(v.ResultID) }
+
+func (v *jobView) poster() string {
+	for _, a := range slices.Backward(v.Artifacts) {
+		if a.Type == models.ArtifactThumbnail {
+			return artifactPath(a)
+		}
+	}
+	return ""
+}
+
+// marks are the checkpoints on the job's bar, and those from which a later
+// attempt went on.
+func (v *jobView) marks() []ui.Mark {
+	var marks []ui.Mark
+	for _, a := range v.Artifacts {
+		if a.Type != models.ArtifactCheckpoint || a.Percent == nil {
+			continue
+		}
+		mark := ui.Mark{Percent: *a.Percent, Title: "Checkpoint at " + ui.Percent(*a.Percent)}
+		if next := v.resumedAt(a); next != nil {
+			mark.Strong, mark.Title = true, fmt.Sprintf("Attempt %d resumed here, at %s", next.AttemptNo, ui.Percent(*a.Percent))
+		}
+		marks = append(marks, mark)
+	}
+	return append(marks, v.sweptMarks()...)
+}
+
+// sweptMarks are where attempts resumed from checkpoints that are deleted by now.
+func (v *jobView) sweptMarks() []ui.Mark {
+	var marks []ui.Mark
+	for _, a := range v.Attempts {
+		kept := slices.ContainsFunc(v.Artifacts, func(c *models.Artifact) bool {
+			return c.Type == models.ArtifactCheckpoint && v.resumedAt(c) == a
+		})
+		if a.ResumedFromStep == nil || kept || v.TotalSteps == nil || *v.TotalSteps == 0 {
+			continue
+		}
+		marks = append(marks, ui.Mark{
+			Percent: 100 * float64(*a.ResumedFromStep) / float64(*v.TotalSteps), Strong: true,
+			Title: fmt.Sprintf("Attempt %d resumed at step %d", a.AttemptNo, *a.ResumedFromStep),
+		})
+	}
+	return marks
+}
+
+// marked tells whether the bar has marks of this kind.
+func (v *jobView) marked(strong bool) bool {
+	return slices.ContainsFunc(v.marks(), func(m ui.Mark) bool { return m.Strong == strong })
+}
+
+// resumedAt returns the attempt that went on from a checkpoint, if one did.
+func (v *jobView) resumedAt(checkpoint *models.Artifact) *models.Attempt {
+	i := slices.IndexFunc(v.Attempts, func(a *models.Attempt) bool {
+		return a.ResumedFromStep != nil && checkpoint.Step != nil && *a.ResumedFromStep == *checkpoint.Step &&
+			a.ID != checkpoint.AttemptID
+	})
+	if i < 0 {
+		return nil
+	}
+	return v.Attempts[i]
+}
+
+// span is an attempt's place in the time since the job was submitted, from 0 to
+// 100.
+func (v *jobView) span(a *models.Attempt) (from, to float64) {
+	end := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return v.Now
+		}
+		return t
+	}
+	whole := end(v.CompletedAt).Sub(v.CreatedAt).Seconds()
+	if whole <= 0 {
+		return 0, 100
+	}
+	place := func(t time.Time) float64 { return min(100*t.Sub(v.CreatedAt).Seconds()/whole, 100) }
+	return place(a.LeasedAt), place(end(a.EndedAt))
+}
+
+// lane draws an attempt's place in the job's time.
+func (v *jobView) lane(a *models.Attempt) (state string, from, to float64, title string) {
+	from, to = v.span(a)
+	return strings.ToLower(string(a.Status)), from, to, fmt.Sprintf("Attempt %d, %s, %s", a.AttemptNo, ui.Words(string(a.Status)), v.took(a))
+}
+
+func (v *jobView) took(a *models.Attempt) string {
+	if a.EndedAt.IsZero() {
+		return ui.Between(a.LeasedAt, v.Now)
+	}
+	return ui.Between(a.LeasedAt, a.EndedAt)
+}
+
+func (v *jobView) workerName(id models.WorkerID) string {
+	if w := v.Workers[id]; w != nil {
+		return w.ProviderInstanceID
+	}
+	return ui.Short(string(id))
+}
+
+func meterState(job *models.Job) string {
+	if job.Status.Live() {
+		return "running"
+	}
+	return strings.ToLower(string(job.Status))
+}
+
+func artifactPath(a *models.Artifact) string { return "/artifacts/" + string(a.ID) }
+
+// entry is one name and value of a JSON object.
+type entry struct{ Name, Value string }
+
+// entries lists a JSON object's values by name.
+func entries(object json.RawMessage) []entry {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return nil
+	}
+	var found []entry
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := string(fields[name])
+		var text string
+		if json.Unmarshal(fields[name], &text) == nil {
+			value = text
+		}
+		if value != "" {
+			found = append(found, entry{ui.Upright(name), ui.Upright(value)})
+		}
+	}
+	return found
+}
+
+// spent shows what an attempt took of a GPU, which is reckoned when it ends.
+func spent(a *models.Attempt, seconds float64) string {
+	if a.EndedAt.IsZero() {
+		return ui.Unknown
+	}
+	return gpuSeconds(seconds)
+}
+
+func intOr(n *int) string {
+	if n == nil {
+		return ui.Unknown
+	}
+	return strconv.Itoa(*n)
+}
+
+// doneOf shows how many of all steps or frames are done, or "" if that is not
+// known. A completed job has done all of them, also those after its last report.
+func (v *jobView) doneOf(n, total *int) string {
+	if v.Status == models.JobCompleted && total != nil {
+		n = total
+	}
+	if n == nil {
+		return ""
+	}
+	return intOr(n) + " of " + intOr(total)
+}
+
+func gpuSeconds(s float64) string { return ui.Seconds(&s) }

@@ -1,0 +1,273 @@
+package console
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// beatMessage is what a stream sends while nothing changes.
+const beatMessage = "event: beat\nbeat\n"
+
+// stream is messages without the beats.
+func (b *browser) stream(t *testing.T, path, lastEventID string) <-chan string {
+	t.Helper()
+	messages, events := b.messages(t, path, lastEventID), make(chan string)
+	go func() {
+		defer close(events)
+		for message := range messages {
+			if message == beatMessage {
+				continue
+			}
+			select {
+			case events <- message:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return events
+}
+
+// messages opens a stream and returns the data of its events. It is closed when
+// the stream ends.
+func (b *browser) messages(t *testing.T, path, lastEventID string) <-chan string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)
+	require.NoError(t, err)
+	req.Header.Set("Last-Event-ID", lastEventID)
+	res, err := b.client.Do(req)
+	require.NoError(t, err)
+	require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))
+	events := make(chan string)
+	go func() {
+		defer close(events)
+		defer res.Body.Close()
+		var event strings.Builder
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			if lines.Text() != "" {
+				event.WriteString(strings.TrimPrefix(lines.Text(), "data: ") + "\n")
+				continue
+			}
+			select {
+			case events <- event.String():
+			case <-t.Context().Done():
+				return
+			}
+			event.Reset()
+		}
+	}()
+	return events
+}
+
+// resumed is a job that one worker handed back after a checkpoint at 40 %, and
+// that another goes on with.
+func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal, fence jobs.Fence) {
+	t.Helper()
+	job = b.Submit(t)
+	first, second := b.Worker(t, "first"), b.Worker(t, "second")
+	_, held := b.Lease(t, first)
+	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
+	_, err := b.Holder.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
+	require.NoError(t, err)
+	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
+	require.NoError(t, err)
+	lease, fence := b.Lease(t, second)
+	_, err = b.Holder.ReportProgress(t.Context(), second, fence, jobs.ProgressReport{
+		Progress: models.Progress{Percent: 41, Phase: models.PhaseRendering, Message: "drawing"}, ResumedFrom: lease.Checkpoints[0].ID,
+	})
+	require.NoError(t, err)
+	return job, second, fence
+}
+
+func (b *browser) complete(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+	t.Helper()
+	film := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	_, err := b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+	require.NoError(t, err)
+}
+
+func TestJobShow(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MarksWhereTheJobWasResumed", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, _ := b.resumed(t)
+
+		got := b.get(t, "/jobs/"+string(job.ID))
+
+		require.Regexp(t, `class="mark strong"[^>]* x1="40.00"[^>]*><title>Attempt 2 resumed here, at 40 %</title>`, got.Body)
+		require.Contains(t, got.Body, "preempted")
+		require.Contains(t, got.Body, "a lighthouse in the fog")
+		require.Contains(t, got.Body, `hx-sse:connect="/jobs/`+string(job.ID)+`/live?after=`)
+		require.NotContains(t, got.Body, "<video")
+	})
+
+	t.Run("PlaysTheFilm", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, fence := b.resumed(t)
+		require.Equal(t, http.StatusConflict, b.get(t, "/jobs/"+string(job.ID)+"/video").Status)
+		b.complete(t, worker, fence)
+
+		got := b.get(t, "/jobs/"+string(job.ID))
+		require.Contains(t, got.Body, `src="/jobs/`+string(job.ID)+`/video"`)
+		require.NotContains(t, got.Body, "hx-sse", "a page on which nothing will happen opens no stream")
+		link := b.get(t, "/jobs/"+string(job.ID)+"/video")
+
+		require.Equal(t, http.StatusFound, link.Status)
+		res, err := http.Get(b.Base + link.Header.Get("Location"))
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Equal(t, "video/mp4", res.Header.Get("Content-Type"))
+	})
+
+	t.Run("PagesThroughEvents", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, _ := b.resumed(t)
+
+		got := b.get(t, "/jobs/"+string(job.ID)+"?events=2")
+
+		require.Contains(t, got.Body, `id="event-2"`)
+		require.NotContains(t, got.Body, `id="event-3"`)
+		require.NotContains(t, got.Body, "hx-sse")
+	})
+}
+
+func TestJobLive(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TellsOnlyNewsAndEndsWithTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, fence := b.resumed(t)
+		events := b.stream(t, "/jobs/"+string(job.ID)+"/live?after=1", "2")
+		first := <-events
+		require.Contains(t, first, "drawing")
+		require.Contains(t, first, `id="event-3"`)
+		require.NotContains(t, first, `id="event-2"`, "the browser has seen it")
+		require.NotContains(t, first, "<video")
+
+		b.complete(t, worker, fence)
+
+		var last, end string
+		for event := range events {
+			last, end = end, event
+			require.NotContains(t, event, `id="event-3"`, "an event is told once")
+		}
+		require.Contains(t, last, "<video")
+		require.Equal(t, "event: end\nend\n", end)
+	})
+
+	t.Run("KnowsNoOtherJobs", func(t *testing.T) {
+		t.Parallel()
+
+		got := operator(t).get(t, "/jobs/"+string(models.NewJobID())+"/live")
+
+		require.Equal(t, http.StatusNotFound, got.Status)
+	})
+}
+
+func TestJobCancel(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsAWaitingJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+
+		got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", nil)
+
+		require.Equal(t, "/jobs/"+string(job.ID), got.Header.Get("Location"))
+		require.Equal(t, models.JobCancelled, b.Reload(t, job.ID).Status)
+		require.NotContains(t, b.get(t, "/jobs/"+string(job.ID)).Body, "Cancel job")
+	})
+
+	t.Run("SaysThatItIsTooLate", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, fence := b.resumed(t)
+		b.complete(t, worker, fence)
+
+		got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", nil)
+
+		require.Equal(t, http.StatusConflict, got.Status)
+		require.Contains(t, got.Body, "too late")
+	})
+}
+
+func TestEvent(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsTextFromEndingIt", func(t *testing.T) {
+		t.Parallel()
+
+		require.Equal(t, "id: 7\ndata: a\ndata: \ndata: event: end\ndata: b\n\n", string(event("7", []byte("a\r\n\revent: end\nb"))))
+	})
+}
+
+func TestJobWebhooks(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsEachTry", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		nobody := httptest.NewServer(nil)
+		nobody.Close()
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL+"/hook?<script>", models.FormatStandard, nil)
+		require.NoError(t, err)
+		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
+		require.NoError(t, err)
+		_, err = b.Deliverer.Pass(t.Context())
+		require.NoError(t, err)
+
+		page := b.get(t, "/jobs/"+string(job.ID)).Body
+
+		require.Contains(t, page, "job.cancelled")
+		require.Contains(t, page, nobody.URL+"/hook")
+		require.NotContains(t, page, "hook?<script>")
+		require.Contains(t, page, "retrying")
+		require.Regexp(t, `</time>\s+<span>The call failed: this machine gave no HTTP answer.</span> <span class="quiet">\d+ ms</span>`, page)
+		require.Contains(t, page, `/live?after=`, "the page follows a webhook on its way")
+	})
+
+	t.Run("FollowsThemPastTheJobsEnd", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		t.Cleanup(taking.Close)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, taking.URL, models.FormatStandard, nil)
+		require.NoError(t, err)
+		job := b.Submit(t)
+		events := b.stream(t, "/jobs/"+string(job.ID)+"/live?after=1", "")
+		require.NotContains(t, <-events, `id="webhooks"`)
+
+		_, err = b.Canceller.Cancel(t.Context(), b.Client, job.ID)
+		require.NoError(t, err)
+		ended := <-events
+		require.Contains(t, ended, `id="webhooks"`)
+		require.Contains(t, ended, "is-pending")
+		_, err = b.Deliverer.Pass(t.Context())
+		require.NoError(t, err)
+
+		require.Contains(t, <-events, "It answered 200.")
+		require.Equal(t, "event: end\nend\n", <-events)
+	})
+}

@@ -1,0 +1,51 @@
+package console
+
+import (
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// lasting is how long something has lasted: until now if it began at Since, and
+// else Seconds, which are nil if they are not known.
+type lasting struct {
+	Since   time.Time
+	Seconds *float64
+}
+
+// since adds a period that has not ended to the seconds before it.
+func since(begin time.Time, seconds float64) lasting {
+	return lasting{Since: begin.Add(-time.Duration(seconds * float64(time.Second)))}
+}
+
+// waited is how long the job's run has been queued, all its waits together.
+func waited(job *models.Job) lasting {
+	if job.Status == models.JobQueued && job.QueuedSeconds != nil {
+		return since(job.QueuedAt, *job.QueuedSeconds)
+	}
+	return lasting{Seconds: job.QueuedSeconds}
+}
+
+// ran is how long workers have held the job's run, all its attempts together.
+func ran(job *models.Job) lasting {
+	if job.Status.Live() && job.LeasedSeconds != nil {
+		return since(job.LeasedAt, *job.LeasedSeconds)
+	}
+	return lasting{Seconds: job.LeasedSeconds}
+}
+
+// took is waited and ran together: neither the time before the job was due, nor
+// while it was blocked.
+func took(job *models.Job) lasting {
+	if job.QueuedSeconds == nil || job.LeasedSeconds == nil {
+		return lasting{}
+	}
+	total := *job.QueuedSeconds + *job.LeasedSeconds
+	switch {
+	case job.Status == models.JobQueued:
+		return since(job.QueuedAt, total)
+	case job.Status.Live():
+		return since(job.LeasedAt, total)
+	}
+	return lasting{Seconds: &total}
+}

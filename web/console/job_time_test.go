@@ -1,0 +1,60 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestJobTime(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AddsUpAllWaitsAndAllAttempts", func(t *testing.T) {
+		t.Parallel()
+
+		at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+		job := &models.Job{Status: models.JobQueued, QueuedSeconds: new(128.0), LeasedSeconds: new(20.0), QueuedAt: at, LeasedAt: at}
+		require.Equal(t, lasting{Since: at.Add(-128 * time.Second)}, waited(job))
+		require.Equal(t, lasting{Seconds: new(20.0)}, ran(job))
+		require.Equal(t, lasting{Since: at.Add(-148 * time.Second)}, took(job))
+
+		job.Status = models.JobRunning
+		require.Equal(t, lasting{Seconds: new(128.0)}, waited(job))
+		require.Equal(t, lasting{Since: at.Add(-20 * time.Second)}, ran(job))
+
+		job.Status = models.JobCompleted
+		require.Equal(t, lasting{Seconds: new(148.0)}, took(job))
+		require.Equal(t, lasting{}, took(&models.Job{Status: models.JobCompleted}), "what is unknown is not 0")
+	})
+
+	t.Run("SaysWhenAScheduledJobIsDue", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{
+			Model: "testcard", Prompt: "x", RunAt: new(time.Now().Add(23*time.Hour + time.Minute)),
+		})
+		require.NoError(t, err)
+
+		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {
+			require.Regexp(t, `(?i)due(</span>|</dt>)[^!]*?<time data-ago[^>]*>in 23 h`, b.get(t, path).Body, path)
+		}
+	})
+
+	t.Run("ShowsWaitingAndRunningApart", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, _ := b.resumed(t)
+		b.Exec(t, "UPDATE jobs SET queued_seconds = 128, leased_seconds = 3600")
+
+		got := b.get(t, "/jobs/"+string(job.ID)).Body
+
+		require.Regexp(t, `<dt>Waited</dt>\s*<dd>\s*2 min 08 s`, got)
+		require.Regexp(t, `<dt>Ran</dt>\s*<dd>\s*<time data-elapsed[^>]*>1 h 00 min`, got)
+		require.Regexp(t, `data-label="Took">\s*<time data-elapsed[^>]*>1 h 02 min`, b.get(t, "/jobs").Body)
+	})
+}

@@ -1,0 +1,138 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+)
+
+// loginView is the login page's view.
+type loginView struct {
+	Next  string
+	Error string
+}
+
+func (c *console) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	next := localPath(r.URL.Query().Get("next"))
+	if _, err := c.principal(r); err == nil {
+		http.Redirect(w, r, next, http.StatusSeeOther)
+		return nil
+	}
+	return render(w, r, http.StatusOK, loginPage(loginView{Next: next}))
+}
+
+const maxLoginForm = 4 << 10
+
+func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxLoginForm)
+	if err := readForm(r); err != nil {
+		return err
+	}
+	next := localPath(r.PostForm.Get("next"))
+	caller := address(r)
+	token, err := c.tryKey(r)
+	var refused *apierror.Error
+	if errors.As(err, &refused) {
+		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
+			w.Header().Set("Retry-After", "60")
+			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This is not a valid key, and too many others from your address were not: wait a minute before you try more."}))
+		}
+		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
+		return render(w, r, statuses[refused.Code], loginPage(loginView{Next: next, Error: refusal(refused)}))
+	}
+	if err != nil {
+		return err
+	}
+	c.setSession(w, token)
+	http.Redirect(w, r, next, http.StatusSeeOther)
+	return nil
+}
+
+func (c *console) tryKey(r *http.Request) (token string, err error) {
+	leave, err := c.attempts.enter(r.Context())
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	return c.Keys.LogIn(r.Context(), r.PostForm.Get("key"), r.RemoteAddr)
+}
+
+func refusal(err *apierror.Error) string {
+	if err.Code == apierror.CodeUnauthenticated {
+		return "This is not a valid key. An operator's key begins with rl_live_; reelay up and reelay keys create print one."
+	}
+	return err.Message
+}
+
+func (c *console) logOut(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	if cookie, err := r.Cookie(c.cookieName()); err == nil {
+		if err := c.Keys.LogOut(r.Context(), cookie.Value); err != nil {
+			return err
+		}
+	}
+	c.setSession(w, "")
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+	return nil
+}
+
+func address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+const (
+	// maxFailedLogins is how many wrong keys of one address are answered and logged
+	// one by one in a minute. A right key is let in however many wrong ones came before:
+	// strangers behind the same proxy must not keep operators out. Keys have 256 random
+	// bits, so that none is found by trying.
+	maxFailedLogins = 20
+	// maxLogins is how many keys are looked up at once, which spares the database.
+	maxLogins = 4
+	// maxAddresses bounds what is counted.
+	maxAddresses = 10_000
+)
+
+// attempts bounds the logins of this process, and counts the failed ones of this
+// minute by address.
+type attempts struct {
+	looking chan struct{}
+
+	mu    sync.Mutex
+	since time.Time
+	count map[string]int
+}
+
+func newAttempts() *attempts {
+	return &attempts{looking: make(chan struct{}, maxLogins), count: map[string]int{}}
+}
+
+// enter waits until a key may be looked up. leave ends that.
+func (a *attempts) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case a.looking <- struct{}{}:
+		return func() { <-a.looking }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// failed counts a wrong key, and returns how many there were.
+func (a *attempts) failed(address string, now time.Time) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.since) > time.Minute || len(a.count) >= maxAddresses {
+		a.since, a.count = now, map[string]int{}
+	}
+	a.count[address]++
+	return a.count[address]
+}

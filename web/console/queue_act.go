@@ -1,0 +1,112 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// queuePause is the view of the question before a queue is paused.
+type queuePause struct {
+	models.QueueCount
+	Reason string
+	Error  string
+}
+
+// name is what the queue is called within a sentence.
+func (v *queuePause) name() string { return queueName(v.Lane, v.Model) }
+
+func queueName(lane models.Tier, model string) string {
+	name := "the " + ui.Words(string(lane)) + " lane"
+	if model == "" {
+		return name
+	}
+	return model + " in " + name
+}
+
+// queueConfirm asks for the reason before a queue is paused.
+func (c *console) queueConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	v, err := c.readPause(r)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, queuePausePage(v))
+}
+
+func (c *console) readPause(r *http.Request) (*queuePause, error) {
+	lane, model, err := c.queueOf(r)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := c.Reader.Queues(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	v := &queuePause{QueueCount: models.QueueCount{Lane: lane, Model: model}}
+	for _, q := range queues {
+		if q.Lane == lane && (model == "" || q.Model == model) {
+			v.Depth += q.Depth
+			v.Running += q.Running
+		}
+	}
+	return v, nil
+}
+
+func (c *console) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := readForm(r); err != nil {
+		return err
+	}
+	lane, model, err := c.queueOf(r)
+	if err != nil {
+		return err
+	}
+	reason := r.PostForm.Get("reason")
+	_, err = c.Operator.PauseQueue(r.Context(), p, lane, model, reason)
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Field == "reason" {
+		v, err := c.readPause(r)
+		if err != nil {
+			return err
+		}
+		v.Reason, v.Error = reason, refused.Message
+		return render(w, r, http.StatusUnprocessableEntity, queuePausePage(v))
+	}
+	return toQueues(w, r, err)
+}
+
+func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	lane, model, err := c.queueOf(r)
+	if err != nil {
+		return err
+	}
+	_, err = c.Operator.ResumeQueue(r.Context(), p, lane, model)
+	return toQueues(w, r, err)
+}
+
+// queueOf reads which queue the address names. It returns NOT_FOUND for a lane
+// that does not exist.
+func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
+	lane, model = models.Tier(strings.ToUpper(r.PathValue("lane"))), r.URL.Query().Get("model")
+	if !slices.Contains(models.Tiers, lane) {
+		return "", "", &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such lane."}
+	}
+	if model != "" {
+		if _, err := c.Reader.Catalogue.Model(model); err != nil {
+			return "", "", err
+		}
+	}
+	return lane, model, nil
+}
+
+func toQueues(w http.ResponseWriter, r *http.Request, err error) error {
+	if err == nil {
+		http.Redirect(w, r, "/queues", http.StatusSeeOther)
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueueList(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsWhatWaitsAndWhyPoolsScale", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.resumed(t)
+		b.Submit(t)
+		pool := &models.Pool{
+			ID: models.NewPoolID(), Name: "h200", Provider: "static", Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
+		}
+		require.NoError(t, models.UpsertPool(t.Context(), b.DB, pool))
+		require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+			PoolID: pool.ID, From: 1, To: 3, Reason: "two <jobs> wait", Inputs: []byte(`{}`),
+		}))
+
+		got := b.get(t, "/queues")
+
+		require.Regexp(t, `(?s)<tr id="queue-ENTERPRISE-testcard">.*status=QUEUED&amp;tier=ENTERPRISE">1</a></td><td class="num" data-label="Running">1</td>`, got.Body)
+		require.Contains(t, got.Body, "1 → 3")
+		require.Contains(t, got.Body, "two &lt;jobs&gt; wait")
+		require.Contains(t, got.Body, "0 to 4")
+	})
+}
+
+func TestQueueActions(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PauseAndResumeALane", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		b.Submit(t)
+
+		asked := b.get(t, "/queues/enterprise/pause")
+		require.Contains(t, asked.Body, "Pause the enterprise lane?")
+		require.Contains(t, asked.Body, "The jobs that wait (2)")
+		got := b.post(t, "/queues/enterprise/pause", url.Values{"reason": {"storage is <full>"}})
+
+		require.Equal(t, "/queues", got.Header.Get("Location"), got.Body)
+		queues := b.get(t, "/queues").Body
+		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?paused</span>.*?by test OPERATOR,.*?storage is &lt;full&gt;.*?Resume`, queues)
+		require.NotContains(t, queues, `id="queue-ENTERPRISE-"`, "no row has an empty model")
+		require.NotContains(t, queues, `action="/queues/enterprise/resume?model`, "the lane is resumed first")
+		require.Regexp(t, `Paused: the enterprise lane</strong>.*storage is &lt;full&gt;`, b.get(t, "/jobs").Body)
+
+		got = b.post(t, "/queues/enterprise/resume", nil)
+		require.Equal(t, "/queues", got.Header.Get("Location"), got.Body)
+		require.NotContains(t, b.get(t, "/queues").Body, "paused</span>")
+		require.NotContains(t, b.get(t, "/jobs").Body, "Paused:")
+	})
+
+	t.Run("PauseOneModelInALane", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		require.Contains(t, b.get(t, "/queues/pro/pause?model=testcard").Body, "Pause testcard in the pro lane?")
+		b.post(t, "/queues/pro/pause?model=testcard", nil)
+
+		queues := b.get(t, "/queues").Body
+		require.Regexp(t, `(?s)<tr id="lane-PRO".*?active</span>.*?<tr id="queue-PRO-testcard">.*?paused</span>.*?action="/queues/pro/resume\?model=testcard"`, queues)
+		b.post(t, "/queues/pro/resume?model=testcard", nil)
+		require.NotContains(t, b.get(t, "/queues").Body, "paused</span>")
+	})
+
+	t.Run("KeepAReasonThatIsRefused", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		long := strings.Repeat("x", 201)
+
+		got := b.post(t, "/queues/pro/pause", url.Values{"reason": {long}})
+
+		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
+		require.Contains(t, got.Body, `value="`+long+`"`)
+		require.Contains(t, got.Body, "up to 200 printable characters")
+	})
+
+	t.Run("KnowNoOtherLanes", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.post(t, "/queues/gold/pause", nil)
+		require.Equal(t, http.StatusNotFound, got.Status)
+		require.Contains(t, got.Body, `href="/queues">Back to queues</a>`)
+		require.Equal(t, http.StatusNotFound, b.get(t, "/queues/gold/pause").Status)
+	})
+}

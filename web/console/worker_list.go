@@ -1,0 +1,156 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// workerListSize is how many workers a page shows.
+const workerListSize = 100
+
+// workerList is the view of the workers' page.
+type workerList struct {
+	Rows []workerRow
+	// All tells that those which are over are shown as well.
+	All   bool
+	After string
+	Older string
+	// Stale tells that the page of the list that was asked for does not exist.
+	Stale bool
+	Now   time.Time
+}
+
+type workerRow struct {
+	*models.Worker
+	Pool string
+	Job  *models.Job
+	// Hosted tells that its provider can end its machine from here.
+	Hosted bool
+}
+
+// present are the states of workers that are not over.
+var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
+
+func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readWorkers(r.Context(), r, p)
+	status := http.StatusOK
+	if isStalePage(err) {
+		v, status = &workerList{All: r.URL.Query().Get("all") != "", Stale: true}, http.StatusUnprocessableEntity
+	} else if err != nil {
+		return err
+	}
+	v.Now = time.Now()
+	return render(w, r, status, workerListPage(v))
+}
+
+func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
+		v, err := c.readWorkers(ctx, r, p)
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return workerTable(v)
+		}, nil
+	})
+}
+
+func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Principal) (*workerList, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(workerListSize))
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	v := &workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
+	filter := models.WorkerFilter{Status: present}
+	if v.All {
+		filter.Status = nil
+	}
+	page, err := c.Reader.Workers(ctx, filter, paging.Request{First: workerListSize, After: v.After})
+	if err != nil {
+		return nil, err
+	}
+	if page.More {
+		v.Older = v.path("/workers", page.End)
+	}
+	v.Rows, err = c.workerRows(ctx, page.Items)
+	return v, err
+}
+
+func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]workerRow, error) {
+	if len(workers) == 0 {
+		return nil, nil
+	}
+	var ids []models.WorkerID
+	for _, w := range workers {
+		ids = append(ids, w.ID)
+	}
+	held, err := c.Reader.CurrentJobs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := c.Reader.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[models.PoolID]string{}
+	for _, pool := range pools {
+		names[pool.ID] = pool.Name
+	}
+	var rows []workerRow
+	for _, w := range workers {
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Fleet.Hosts(w)})
+	}
+	return rows, nil
+}
+
+// path is the address of a page of this list.
+func (v *workerList) path(page, after string) string {
+	q := url.Values{}
+	if v.All {
+		q.Set("all", "1")
+	}
+	if after != "" {
+		q.Set("after", after)
+	}
+	if len(q) == 0 {
+		return page
+	}
+	return page + "?" + q.Encode()
+}
+
+// live is the address of the list's stream. Only the newest page moves.
+func (v *workerList) live() string {
+	if v.After != "" || v.Stale {
+		return ""
+	}
+	return v.path("/workers/live", "")
+}
+
+// over tells whether nothing can be asked of the worker any more.
+func (r workerRow) over() bool { return r.Status == models.WorkerTerminated }
+
+func (r workerRow) drainable() bool {
+	return jobs.CanWorkerMove(r.Status, models.WorkerDraining)
+}
+
+// name is what a person calls a worker.
+func (r workerRow) name() string {
+	if r.ProviderInstanceID == "" {
+		return ui.Short(string(r.ID))
+	}
+	return r.ProviderInstanceID
+}
+
+// preemptable tells whether its machine can be preempted from here.
+func (r workerRow) preemptable() bool { return r.Hosted && !r.over() }

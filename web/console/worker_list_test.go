@@ -1,0 +1,93 @@
+package console
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorkerList(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsWhoWorksOnWhat", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, _ := b.resumed(t)
+
+		got := b.get(t, "/workers")
+
+		require.Equal(t, http.StatusOK, got.Status)
+		require.Contains(t, got.Body, `href="/jobs/`+string(job.ID)+`"`)
+		require.Contains(t, got.Body, "first")
+	})
+
+	t.Run("HidesThoseThatAreGone", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		worker := b.Worker(t, "gone-one")
+		b.post(t, "/workers/"+string(worker.WorkerID)+"/terminate", nil)
+
+		require.NotContains(t, b.get(t, "/workers").Body, "gone-one")
+		require.Contains(t, b.get(t, "/workers?all=1").Body, "gone-one")
+	})
+}
+
+func TestWorkerActions(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DrainAWorker", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		_, worker, _ := b.resumed(t)
+
+		got := b.post(t, "/workers/"+string(worker.WorkerID)+"/drain", nil)
+
+		require.Equal(t, "/workers", got.Header.Get("Location"), got.Body)
+		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		require.NoError(t, err)
+		require.Equal(t, models.WorkerDraining, w.Status)
+	})
+
+	t.Run("AskBeforeTheyTerminate", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, _ := b.resumed(t)
+		path := "/workers/" + string(worker.WorkerID) + "/terminate"
+
+		asked := b.get(t, path)
+		require.Contains(t, asked.Body, "Terminate second?")
+		require.Contains(t, asked.Body, string(job.ID))
+		require.Equal(t, models.JobRunning, b.Reload(t, job.ID).Status)
+		b.post(t, path, nil)
+
+		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+	})
+
+	t.Run("OfferOnlyWhatTheProviderCanDo", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		worker := b.Worker(t, "static-one")
+		path := "/workers/" + string(worker.WorkerID)
+
+		require.NotContains(t, b.get(t, "/workers").Body, path+"/preempt")
+		require.Contains(t, b.get(t, path+"/terminate").Body, "Reelay stops using it; the machine keeps running until you stop it.")
+		got := b.post(t, path+"/preempt", nil)
+		require.Equal(t, http.StatusConflict, got.Status)
+		require.Contains(t, got.Body, "cannot be preempted from here")
+		require.Contains(t, got.Body, `href="/workers">Back to workers</a>`)
+
+		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		require.NoError(t, err)
+		b.Fleet.Providers = map[string]fleet.Provider{w.Provider: struct{ fleet.Provider }{}}
+		require.Contains(t, b.get(t, "/workers").Body, path+"/preempt")
+		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
+	})
+}
