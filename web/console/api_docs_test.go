@@ -15,7 +15,7 @@ import (
 func TestAPIDocs(t *testing.T) {
 	t.Parallel()
 
-	document, err := os.ReadFile("rest/openapi.json")
+	document, err := os.ReadFile("../rest/openapi.json")
 	require.NoError(t, err)
 	config := configure(jobstest.New(t))
 	config.OpenAPI = document

@@ -116,7 +116,7 @@ func TestPages(t *testing.T) {
 	t.Run("AreAccessible", func(t *testing.T) {
 		t.Parallel()
 
-		const file = "../e2e/clients/node/node_modules/axe-core/axe.min.js"
+		const file = "../../e2e/clients/node/node_modules/axe-core/axe.min.js"
 		axe, err := os.ReadFile(file)
 		require.NoError(t, err, "run: go tool task clients")
 		b, pages := busy(t)
