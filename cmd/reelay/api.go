@@ -5,15 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -23,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/console"
+	"github.com/reelay/reelay/web/door"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
@@ -63,11 +61,11 @@ func apiCommand() *cobra.Command {
 func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	door := &door{}
+	gate := &gate{}
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
-		served <- serve(ctx, listener, cfg.tls, door)
+		served <- serve(ctx, listener, cfg.tls, gate)
 	}()
 	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
 	s, err := openStack(ctx, cfg, publicURL)
@@ -76,17 +74,17 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 		return errors.Join(err, <-served)
 	}
 	defer s.Close()
-	door.open(s.handler(publicURL))
+	gate.open(s.handler(publicURL))
 	return s.api(ctx, served)
 }
 
-// door leads to the API once it is open.
-type door struct{ inside atomic.Pointer[http.Handler] }
+// gate leads to the API once it is open.
+type gate struct{ inside atomic.Pointer[http.Handler] }
 
-func (d *door) open(inside http.Handler) { d.inside.Store(&inside) }
+func (d *gate) open(inside http.Handler) { d.inside.Store(&inside) }
 
 // ServeHTTP implements http.Handler.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if inside := d.inside.Load(); inside != nil {
 		(*inside).ServeHTTP(w, r)
 		return
@@ -220,33 +218,17 @@ func explored(pages, api http.Handler) http.Handler {
 	})
 }
 
-// scraped lets in who shows an operator's key, or everybody if so configured.
+// scraped requires an operator's key, unless metrics are configured to be open.
 func (s *stack) scraped(inside http.Handler) http.Handler {
+	if s.cfg.metricsOpen {
+		return inside
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.cfg.metricsOpen {
-			inside.ServeHTTP(w, r)
+		if _, _, err := door.Admit(r, s.keys().Authenticate, models.RoleOperator); err != nil {
+			door.PlainError(w, r, err)
 			return
 		}
-		keys := r.Header.Values("Authorization")
-		if len(keys) > 1 {
-			http.Error(w, "The request has the header Authorization twice: send it once.", http.StatusBadRequest)
-			return
-		}
-		_, key, _ := strings.Cut(strings.Join(keys, ""), " ")
-		p, err := s.keys().Authenticate(r.Context(), key)
-		switch {
-		case errors.Is(err, apierror.ErrUnauthenticated):
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, apierror.ErrUnauthenticated.Message, http.StatusUnauthorized)
-		case err != nil:
-			w.Header().Set("Retry-After", strconv.Itoa(apierror.ErrUnavailable.RetryAfterSeconds))
-			http.Error(w, apierror.ErrUnavailable.Message, http.StatusServiceUnavailable)
-		case !p.May(models.RoleOperator):
-			http.Error(w, "Metrics are for operators.", http.StatusForbidden)
-		default:
-			httpguard.ConnOf(r.Context()).MarkKnown()
-			inside.ServeHTTP(w, r)
-		}
+		inside.ServeHTTP(w, r)
 	})
 }
 

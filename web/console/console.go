@@ -1,12 +1,11 @@
-// Package console is the operator console: pages rendered on the server that also
-// work without JavaScript, and that move by themselves with it.
+// Package console is the operator console. Its pages are rendered on the server and
+// work without JavaScript; with it, they update live.
 //
-// A page is a triple: a handler with its typed view, the view's .templ, and a
-// test. routes.go lists them all.
+// A page is a triple: a handler with its typed view, the view's .templ, and a test.
+// routes.go lists all pages.
 package console
 
 import (
-	"cmp"
 	"net/http"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/watch"
 )
 
-// Config is what the console shows and steers.
+// Config is what the console reads and calls.
 type Config struct {
 	Keys      *auth.Keys
 	Reader    *query.Reader
@@ -26,17 +25,16 @@ type Config struct {
 	Canceller *jobs.Canceller
 	Operator  *jobs.Operator
 	Fleet     *fleet.Operator
-	// Monitor is asynqmon, as the function Monitor makes it.
+	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
-	// OpenAPI is the document of the REST API, which a page shows; without it there is
-	// no such page.
+	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
 	OpenAPI []byte
-	// ObjectsOrigin is where links to films lead, such as
-	// https://storage.googleapis.com; empty means here.
+	// ObjectsOrigin is the origin of links to videos, such as
+	// https://storage.googleapis.com; empty if it is this server.
 	ObjectsOrigin string
-	// Secure tells that browsers reach the console over HTTPS.
+	// Secure is true if browsers reach the console over HTTPS.
 	Secure bool
-	// CheckLoginsEvery is how often the login of an open stream is checked again:
+	// CheckLoginsEvery is the interval at which the login of an open stream is checked:
 	// 4 seconds if it is 0.
 	CheckLoginsEvery time.Duration
 }
@@ -46,20 +44,4 @@ type console struct {
 	policy   string
 	attempts *attempts
 	restAPI  *apiDocs
-}
-
-// New makes the console. It serves every path that it is given, and answers
-// those that it does not know with its error page.
-func New(config Config) http.Handler {
-	config.CheckLoginsEvery = cmp.Or(config.CheckLoginsEvery, checkLoginsEvery)
-	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin), attempts: newAttempts(), restAPI: readOpenAPI(config.OpenAPI)}
-	mux := http.NewServeMux()
-	for _, route := range c.routes() {
-		mux.Handle(route.pattern, c.page(route))
-	}
-	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, errCrossOrigin, sectionOf(r.URL.Path))
-	}))
-	return compressed(c.secured(origin.Handler(mux)))
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -11,42 +12,24 @@ import (
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
-
-const codeTooLarge apierror.Code = "TOO_LARGE"
 
 var (
 	errNoPage      = &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such page."}
-	errCrossOrigin = &apierror.Error{Code: apierror.CodeForbidden, Message: "This request came from another site, so nothing was done. Open the page here and try again."}
-	errTooLarge    = &apierror.Error{Code: codeTooLarge, Message: "The form is larger than the console takes."}
+	errCrossOrigin = &apierror.Error{Code: apierror.CodeForbidden, Message: "This request came from another site and was refused. Open the page here and try again."}
 )
 
-// statuses is how each of the caller's errors is answered.
-var statuses = map[apierror.Code]int{
-	apierror.CodeUnauthenticated:     http.StatusUnauthorized,
-	apierror.CodeForbidden:           http.StatusForbidden,
-	apierror.CodeNotFound:            http.StatusNotFound,
-	apierror.CodeInvalidInput:        http.StatusUnprocessableEntity,
-	apierror.CodeIdempotencyConflict: http.StatusConflict,
-	apierror.CodeConflict:            http.StatusConflict,
-	apierror.CodeQuotaExceeded:       http.StatusTooManyRequests,
-	apierror.CodeUnavailable:         http.StatusServiceUnavailable,
-	apierror.CodeRateLimited:         http.StatusTooManyRequests,
-	apierror.CodeOverloaded:          http.StatusServiceUnavailable,
-	codeTooLarge:                     http.StatusRequestEntityTooLarge,
-}
-
-// failure is the error page's view.
+// failure is the view of the error page.
 type failure struct {
 	Status  int
 	Title   string
 	Message string
-	// RetryAfterSeconds is when to try again, if that helps.
+	// RetryAfterSeconds is when a retry can succeed; 0 if it cannot.
 	RetryAfterSeconds int
-	// RequestID finds an error of ours in the log.
+	// RequestID identifies an internal error in the log.
 	RequestID string
-	// Back is the page to return to.
+	// Back is the address of the page to return to.
 	Back string
 }
 
@@ -65,34 +48,31 @@ func (f failure) backLabel() string {
 	return "Back to jobs"
 }
 
-// describe turns an error into what a person may see of it.
-func describe(err error) failure {
-	var known *apierror.Error
-	if models.IsOutage(err) {
-		err = apierror.ErrUnavailable
+// describe turns an error into what a person is shown.
+func describe(ctx context.Context, err error) failure {
+	var unread *door.Refusal
+	if errors.As(err, &unread) {
+		return failure{Status: unread.Status, Title: http.StatusText(unread.Status), Message: unread.Message}
 	}
-	if errors.As(err, &known) && statuses[known.Code] != 0 {
-		status := statuses[known.Code]
+	if known := door.Known(ctx, err); known != nil {
+		status := door.Status(known.Code)
 		return failure{Status: status, Title: http.StatusText(status), Message: known.Message, RetryAfterSeconds: known.RetryAfterSeconds}
 	}
 	return failure{
-		Status: http.StatusInternalServerError, Title: "Something went wrong here",
-		Message: "The error is in the log. Try again, and tell whoever runs this Reelay if it stays.", RequestID: uuid.NewString(),
+		Status: http.StatusInternalServerError, Title: "Something went wrong",
+		Message: "The request id finds the error in the server's log. Try again. If the error persists, report it to your administrator.", RequestID: uuid.NewString(),
 	}
 }
 
-// fail renders the error page, with a link back, and logs an error of ours.
+// fail renders the error page, with a link back, and logs internal errors.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back string) {
 	if r.Context().Err() != nil {
-		return // nobody is there to read it
+		return // the browser is gone
 	}
-	f := describe(err)
+	f := describe(r.Context(), err)
 	f.Back = back
 	if f.RequestID != "" {
-		slog.ErrorContext(r.Context(), "console request failed", "method", r.Method, "path", r.URL.Path, "request", f.RequestID, "error", err)
-	}
-	if models.IsOutage(err) {
-		slog.WarnContext(r.Context(), "a service cannot be reached", "error", err)
+		door.Log(r.Context(), f.RequestID, err, "method", r.Method, "path", r.URL.Path)
 	}
 	if f.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfterSeconds))
@@ -103,7 +83,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back s
 	}
 }
 
-// render sends a whole page, or nothing if its template fails.
+// render sends a complete page, or nothing if its template fails.
 func render(w http.ResponseWriter, r *http.Request, status int, page templ.Component) error {
 	var body bytes.Buffer
 	if err := page.Render(r.Context(), &body); err != nil {
@@ -111,8 +91,7 @@ func render(w http.ResponseWriter, r *http.Request, status int, page templ.Compo
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	// Who has gone away needs no page.
-	_, _ = body.WriteTo(w)
+	_, _ = body.WriteTo(w) // the browser may be gone
 	return nil
 }
 
@@ -121,10 +100,10 @@ func readForm(r *http.Request) error {
 	err := r.ParseForm()
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return errTooLarge
+		return door.Unread(err)
 	}
 	if err != nil {
-		return &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The form could not be read: send it again."}
+		return apierror.Invalid("", "The form could not be read: send it again.")
 	}
 	return nil
 }

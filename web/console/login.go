@@ -1,16 +1,15 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/web/door"
 )
 
 // loginView is the login page's view.
@@ -42,10 +41,10 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	if errors.As(err, &refused) {
 		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
 			w.Header().Set("Retry-After", "60")
-			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This is not a valid key, and too many others from your address were not: wait a minute before you try more."}))
+			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This key is invalid, as were too many before it from your address. Wait a minute, then try again."}))
 		}
 		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
-		return render(w, r, statuses[refused.Code], loginPage(loginView{Next: next, Error: refusal(refused)}))
+		return render(w, r, door.Status(refused.Code), loginPage(loginView{Next: next, Error: refusal(refused)}))
 	}
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func (c *console) tryKey(r *http.Request) (token string, err error) {
 
 func refusal(err *apierror.Error) string {
 	if err.Code == apierror.CodeUnauthenticated {
-		return "This is not a valid key. An operator's key begins with rl_live_; reelay up and reelay keys create print one."
+		return "This key is invalid. An operator's key begins with rl_live_. The commands reelay up and reelay keys create print one."
 	}
 	return err.Message
 }
@@ -88,51 +87,4 @@ func address(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	return host
-}
-
-const (
-	// maxFailedLogins is how many wrong keys of one address are answered and logged
-	// one by one in a minute. A right key is let in however many wrong ones came before:
-	// strangers behind the same proxy must not keep operators out. Keys have 256 random
-	// bits, so that none is found by trying.
-	maxFailedLogins = 20
-	// maxLogins is how many keys are looked up at once, which spares the database.
-	maxLogins = 4
-	// maxAddresses bounds what is counted.
-	maxAddresses = 10_000
-)
-
-// attempts bounds the logins of this process, and counts the failed ones of this
-// minute by address.
-type attempts struct {
-	looking chan struct{}
-
-	mu    sync.Mutex
-	since time.Time
-	count map[string]int
-}
-
-func newAttempts() *attempts {
-	return &attempts{looking: make(chan struct{}, maxLogins), count: map[string]int{}}
-}
-
-// enter waits until a key may be looked up. leave ends that.
-func (a *attempts) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case a.looking <- struct{}{}:
-		return func() { <-a.looking }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// failed counts a wrong key, and returns how many there were.
-func (a *attempts) failed(address string, now time.Time) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.since) > time.Minute || len(a.count) >= maxAddresses {
-		a.since, a.count = now, map[string]int{}
-	}
-	a.count[address]++
-	return a.count[address]
 }

@@ -56,7 +56,7 @@ func TestLogIn(t *testing.T) {
 
 		got := b.post(t, "/login", url.Values{"key": {"rl_wrong"}, "next": {"/queues"}})
 		require.Equal(t, http.StatusUnauthorized, got.Status)
-		require.Contains(t, got.Body, "This is not a valid key.")
+		require.Contains(t, got.Body, "This key is invalid.")
 		require.Contains(t, got.Body, `value="/queues"`)
 		require.NotContains(t, got.Body, "rl_wrong")
 

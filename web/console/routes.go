@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -8,23 +9,39 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/web/door"
 )
 
-// page answers one request of who is logged in. What it returns as an error
-// becomes the error page: until then it must not have written anything.
+// New returns the console. It responds to unknown paths with its error page.
+func New(config Config) http.Handler {
+	config.CheckLoginsEvery = cmp.Or(config.CheckLoginsEvery, checkLoginsEvery)
+	c := &console{Config: config, policy: contentPolicy(config.ObjectsOrigin), attempts: newAttempts(), restAPI: readOpenAPI(config.OpenAPI)}
+	mux := http.NewServeMux()
+	for _, route := range c.routes() {
+		mux.Handle(route.pattern, c.page(route))
+	}
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, errCrossOrigin, sectionOf(r.URL.Path))
+	}))
+	return compressed(c.secured(origin.Handler(mux)))
+}
+
+// page handles a request of a logged-in operator. If it returns an error, it must not
+// have written anything: the console shows the error page.
 type page func(w http.ResponseWriter, r *http.Request, p jobs.Principal) error
 
 type route struct {
 	pattern string
 	serve   page
-	// open pages need no login, and their principal is empty.
+	// open pages need no login. Their principal is empty.
 	open bool
-	// back is the page that has the button of this action. A person who is not
-	// logged in, or whose action fails, is led back there.
+	// back is the address of the page with the button of this action. The console
+	// returns to it after a login, or if the action fails.
 	back string
 }
 
-// backFrom is the address of the page to return to from a request that failed.
+// backFrom returns the address of the page to return to after a failed request.
 func (r route) backFrom(req *http.Request) string {
 	if r.back != "" {
 		return strings.ReplaceAll(r.back, "{id}", url.PathEscape(req.PathValue("id")))
@@ -32,7 +49,7 @@ func (r route) backFrom(req *http.Request) string {
 	return sectionOf(req.URL.Path)
 }
 
-// routes is every page of the console.
+// routes lists all pages of the console.
 func (c *console) routes() []route {
 	return []route{
 		{pattern: "GET /login", serve: c.loginForm, open: true},
@@ -72,31 +89,34 @@ func (c *console) routes() []route {
 	}
 }
 
-// page lets a request through to its handler, if who sends it may.
+// page checks the login of a request, runs its handler, and shows its error.
 func (c *console) page(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		var p jobs.Principal
-		var err error
-		if !route.open {
-			p, err = c.principal(r)
-		}
-		if err == nil {
-			err = route.serve(w, r, p)
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, apierror.ErrUnauthenticated) && asksForPage(r):
-			http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)
-		case errors.Is(err, apierror.ErrUnauthenticated) && route.back != "" && r.Method == http.MethodPost:
-			http.Redirect(w, r, loginPath(route.backFrom(r)), http.StatusSeeOther)
-		default:
-			c.fail(w, r, err, route.backFrom(r))
-		}
+		door.Serve(w, r, func(w http.ResponseWriter) error {
+			var p jobs.Principal
+			if !route.open {
+				var err error
+				if p, err = c.principal(r); err != nil {
+					return err
+				}
+			}
+			return route.serve(w, r, p)
+		}, func(w http.ResponseWriter, err error) {
+			back := route.backFrom(r)
+			switch {
+			case errors.Is(err, apierror.ErrUnauthenticated) && asksForPage(r):
+				http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)
+			case errors.Is(err, apierror.ErrUnauthenticated) && route.back != "" && r.Method == http.MethodPost:
+				http.Redirect(w, r, loginPath(back), http.StatusSeeOther)
+			default:
+				c.fail(w, r, err, back)
+			}
+		})
 	})
 }
 
-// sectionOf is the address of the list that a page belongs to.
+// sectionOf returns the address of the list to which a page belongs.
 func sectionOf(path string) string {
 	for _, section := range []string{"/workers", "/queues"} {
 		if strings.HasPrefix(path, section) {

@@ -14,10 +14,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/internal/sse"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
 const (
@@ -82,11 +84,11 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 			out.SetHeader("Cache-Control", "no-store")
 			out.SetHeader("Vary", "Accept")
 			out.SetStatus(http.StatusOK)
-			_ = writeJSON(out.BodyWriter(), listed)
+			_ = door.WriteJSON(out.BodyWriter(), listed)
 		}}, err
 	}
 	if after > int64(job.EventSeq) {
-		return nil, invalid("Last-Event-ID", "The job's newest event has the seq %d: there is none after %d.", job.EventSeq, after)
+		return nil, apierror.Invalid("Last-Event-ID", "The job's newest event has the seq %d: there is none after %d.", job.EventSeq, after)
 	}
 	if job.Status.Terminal() && after == int64(job.EventSeq) {
 		return &huma.StreamResponse{Body: func(out huma.Context) { out.SetStatus(http.StatusNoContent) }}, nil
@@ -105,13 +107,13 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 func (in *eventsInput) after() (int64, error) {
 	if in.LastEventID == "" || len(in.LastEventID) > 19 {
 		if in.LastEventID != "" {
-			return 0, invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
+			return 0, apierror.Invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
 		}
 		return in.After, nil
 	}
 	seq, err := strconv.ParseUint(in.LastEventID, 10, 31)
 	if err != nil {
-		return 0, invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
+		return 0, apierror.Invalid("Last-Event-ID", "Last-Event-ID is not the seq of an event.")
 	}
 	return int64(seq), nil
 }

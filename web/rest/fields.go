@@ -73,10 +73,10 @@ func merge(model *catalogue.Model, params object, fields []field) (json.RawMessa
 			continue
 		}
 		if !model.Takes(f.param) {
-			return nil, invalid(f.name, "The model %s takes no %s.", model.Name, f.name)
+			return nil, apierror.Invalid(f.name, "The model %s takes no %s.", model.Name, f.name)
 		}
 		if _, twice := all[f.param]; twice {
-			return nil, invalid(f.name, "%s and params.%s are the same: send one of them.", f.name, f.param)
+			return nil, apierror.Invalid(f.name, "%s and params.%s are the same: send one of them.", f.name, f.param)
 		}
 		all[f.param] = raw
 	}
@@ -108,4 +108,34 @@ func renamed(err error, names map[string]string) error {
 		shown.Message = strings.ReplaceAll(e.Message, e.Field, name)
 	}
 	return &shown
+}
+
+// readNames reads names with commas between them, in any case of letters. No
+// text is no name.
+func readNames[T ~string](field, text string, known []T) (names []T, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, err := readName(field, strings.TrimSpace(part), known)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func readName[T ~string](field, text string, known []T) (T, error) {
+	for _, name := range known {
+		if strings.EqualFold(text, string(name)) {
+			return name, nil
+		}
+	}
+	var all []string
+	for _, name := range known {
+		all = append(all, strings.ToLower(string(name)))
+	}
+	last := len(all) - 1
+	return "", apierror.Invalid(field, "%s must be %s or %s.", field, strings.Join(all[:last], ", "), all[last])
 }

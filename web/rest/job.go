@@ -15,8 +15,6 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-const jobsPath = "/api/v1/jobs"
-
 // jobRequest asks for work of any kind.
 type jobRequest struct {
 	JobType        *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
@@ -190,7 +188,7 @@ func readPayload(payload object) (prompt string, params json.RawMessage, err err
 	}
 	if raw, ok := all["prompt"]; ok {
 		if json.Unmarshal(raw, &prompt) != nil {
-			return "", nil, invalid("payload.prompt", "payload.prompt must be a string.")
+			return "", nil, apierror.Invalid("payload.prompt", "payload.prompt must be a string.")
 		}
 		delete(all, "prompt")
 	}

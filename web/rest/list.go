@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,36 +38,6 @@ func (in *ListInput) filter() (f models.JobFilter, err error) {
 
 // price is what the page costs of its account's share of reads.
 func (in *ListInput) price() int { return query.PagePrice(in.Limit) + query.SearchPrice }
-
-// readNames reads names with commas between them, in any case of letters. No
-// text is no name.
-func readNames[T ~string](field, text string, known []T) (names []T, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		name, err := readName(field, strings.TrimSpace(part), known)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
-func readName[T ~string](field, text string, known []T) (T, error) {
-	for _, name := range known {
-		if strings.EqualFold(text, string(name)) {
-			return name, nil
-		}
-	}
-	var all []string
-	for _, name := range known {
-		all = append(all, strings.ToLower(string(name)))
-	}
-	last := len(all) - 1
-	return "", invalid(field, "%s must be %s or %s.", field, strings.Join(all[:last], ", "), all[last])
-}
 
 // list is one page of jobs.
 type list[T any] struct {

@@ -1,11 +1,11 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,10 +14,10 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
-// problem is an error as RFC 9457 has it, with the code that GraphQL has, too.
+// problem is an error as RFC 9457 describes it, with the error code of GraphQL.
 type problem struct {
 	Title  string        `json:"title" doc:"The status in words."`
 	Status int           `json:"status"`
@@ -29,58 +29,35 @@ type problem struct {
 	RequestID         string `json:"request_id,omitempty" doc:"Identifies an internal error in the server's log."`
 }
 
-// statuses is how each of the domain's codes is answered; others are 500.
-var statuses = map[apierror.Code]int{
-	apierror.CodeUnauthenticated:     http.StatusUnauthorized,
-	apierror.CodeForbidden:           http.StatusForbidden,
-	apierror.CodeNotFound:            http.StatusNotFound,
-	apierror.CodeInvalidInput:        http.StatusUnprocessableEntity,
-	apierror.CodeChecksumMismatch:    http.StatusUnprocessableEntity,
-	apierror.CodeIdempotencyConflict: http.StatusConflict,
-	apierror.CodeConflict:            http.StatusConflict,
-	apierror.CodeLeaseLost:           http.StatusConflict,
-	apierror.CodeRateLimited:         http.StatusTooManyRequests,
-	apierror.CodeQuotaExceeded:       http.StatusTooManyRequests,
-	apierror.CodeOverloaded:          http.StatusServiceUnavailable,
-	apierror.CodeUnavailable:         http.StatusServiceUnavailable,
-}
-
-// huma asks this package for its errors. Field names are as they are written:
-// encoding/json alone would take Prompt for prompt.
+// huma makes its errors with NewError. Field names are case-sensitive: encoding/json
+// alone would read Prompt as prompt.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		return refused(status, message, errs)
+		return rejected(status, message, errs)
 	}
 	huma.ValidateStrictCasing = true
 }
 
-// describe turns an error into what the caller may know of it. An error of ours
-// is logged, here and only here.
+// describe turns an error into what the caller is told. It logs internal errors.
 func describe(ctx context.Context, err error) *problem {
-	var known *apierror.Error
 	var done *problem
-	switch {
-	case errors.As(err, &done):
+	if errors.As(err, &done) {
 		return done
-	case errors.As(err, &known) && statuses[known.Code] != 0:
-	case ctx.Err() != nil:
-		known = &apierror.Error{Code: apierror.CodeUnavailable, RetryAfterSeconds: 1, Message: "The request was cut short: send it again."}
-	case models.IsOutage(err):
-		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
-		known = apierror.ErrUnavailable
-	default:
-		return internal(ctx, "request failed", "error", err)
 	}
-	p := newProblem(statuses[known.Code], known.Code, known.Message)
-	p.Field, p.RetryAfterSeconds = known.Field, known.RetryAfterSeconds
-	return p
-}
-
-// internal logs what went wrong under a request id, and shows only that.
-func internal(ctx context.Context, message string, details ...any) *problem {
+	var unread *door.Refusal
+	if errors.As(err, &unread) {
+		p := refused(unread.Status, "%s", unread.Message)
+		p.Field = unread.Field
+		return p
+	}
+	if known := door.Known(ctx, err); known != nil {
+		p := newProblem(door.Status(known.Code), known.Code, known.Message)
+		p.Field, p.RetryAfterSeconds = known.Field, known.RetryAfterSeconds
+		return p
+	}
 	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
 	p.RequestID = uuid.NewString()
-	slog.ErrorContext(ctx, message, append(details, "request", p.RequestID)...)
+	door.Log(ctx, p.RequestID, err)
 	return p
 }
 
@@ -88,25 +65,19 @@ func newProblem(status int, code apierror.Code, detail string) *problem {
 	return &problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-func badRequest(format string, args ...any) *problem {
-	return newProblem(http.StatusBadRequest, apierror.CodeInvalidInput, fmt.Sprintf(format, args...))
+// refused is a problem with the form of a request.
+func refused(status int, format string, args ...any) *problem {
+	return newProblem(status, apierror.CodeInvalidInput, fmt.Sprintf(format, args...))
 }
 
-func invalid(field, format string, args ...any) *apierror.Error {
-	return &apierror.Error{Code: apierror.CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
-}
-
-// maxShown bounds what is repeated of a caller's own words.
-const maxShown = 64
-
-// refused is what huma found wrong with a request: of all of it, what comes
-// first in the alphabet.
-func refused(status int, message string, errs []error) *problem {
+// rejected is a request that huma rejected: of all its findings, the first in
+// alphabetical order.
+func rejected(status int, message string, errs []error) *problem {
 	p := newProblem(status, apierror.CodeInvalidInput, message+".")
 	var first *huma.ErrorDetail
 	for _, err := range errs {
-		if done, ok := err.(*problem); ok {
-			return done
+		if unread, ok := err.(*door.Refusal); ok {
+			return describe(context.Background(), unread)
 		}
 		detail, ok := err.(*huma.ErrorDetail)
 		if ok && (first == nil || detail.Location+detail.Message < first.Location+first.Message) {
@@ -119,12 +90,10 @@ func refused(status int, message string, errs []error) *problem {
 	return p
 }
 
-// sentence names the field that a finding is about, and says what is wrong.
+// sentence returns the field that a finding is about, and describes the finding.
 func sentence(found *huma.ErrorDetail) (field, says string) {
 	_, field, _ = strings.Cut(found.Location, ".") // body, query, header or path
-	if len(field) > maxShown {
-		field = strings.ToValidUTF8(field[:maxShown], "") + "…"
-	}
+	field = door.Clip(field)
 	name := field
 	if field == "" {
 		name = "The request"
@@ -137,17 +106,17 @@ func sentence(found *huma.ErrorDetail) (field, says string) {
 		field = strings.TrimPrefix(field+"."+missing, ".")
 		return field, field + " is missing."
 	case found.Message == validation.MsgUnexpectedProperty, found.Message == "unknown query parameter":
-		return field, fmt.Sprintf("There is no field %s here: %s describes those that there are.", name, openAPIPath)
+		return field, fmt.Sprintf("There is no field %s here. %s describes all fields.", name, openAPIPath)
 	}
 	if path, _, ok := strings.Cut(found.Message, notTaken); ok && field == "" {
 		return path, found.Message + "."
 	}
 	if digits, ok := found.Value.(json.Number); ok {
 		if _, err := digits.Float64(); err != nil {
-			return field, name + " is a number that is out of range."
+			return field, name + " is a number out of range."
 		}
 	}
-	return field, fmt.Sprintf("%s is not acceptable: %s.", name, strings.TrimSuffix(found.Message, "."))
+	return field, fmt.Sprintf("%s is invalid: %s.", name, strings.TrimSuffix(found.Message, "."))
 }
 
 // Error implements error.
@@ -171,12 +140,32 @@ func (p *problem) GetHeaders() http.Header {
 	return h
 }
 
-// write sends the problem where huma was not asked.
+// write sends the problem without huma.
 func (p *problem) write(w http.ResponseWriter) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
-	_ = writeJSON(w, p)
+	_ = door.WriteJSON(w, p)
+}
+
+// notTaken stands between a field and its value in errors of which huma keeps only
+// the text.
+const notTaken = " does not take the "
+
+// readJSON decodes a well-formed body. Numbers keep their text, so that an error can
+// name one that is out of range.
+func readJSON(data []byte, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err := decoder.Decode(v)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped) && mistyped.Field != "":
+		return errors.New(mistyped.Field + notTaken + mistyped.Value)
+	case err != nil:
+		return errors.New("the body cannot be read")
+	}
+	return nil
 }

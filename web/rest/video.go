@@ -7,16 +7,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
-const (
-	videosPath = "/api/video-generations"
-	// videoType is the kind of work that makes a video.
-	videoType = "video.generate"
-)
+// videoType is the type of jobs that make a video.
+const videoType = "video.generate"
 
 // videoRequest asks for a film.
 type videoRequest struct {
@@ -55,7 +54,7 @@ func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 	})
 	h.sent = n > 0
 	if n > 1 {
-		return []error{twice("The request", "header", "Idempotency-Key")}
+		return []error{door.Duplicate("The request", "header", "Idempotency-Key")}
 	}
 	return nil
 }
@@ -64,13 +63,13 @@ func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 func (h *IdempotencyHeader) with(body *string) (*string, error) {
 	switch {
 	case h.sent && strings.TrimSpace(h.Key) == "":
-		return nil, invalid("idempotency_key", "The header Idempotency-Key is empty: send a key of 1 to 255 printable characters, or no such header.")
+		return nil, apierror.Invalid("idempotency_key", "The header Idempotency-Key is empty: send a key of 1 to 255 printable characters, or no such header.")
 	case body != nil && strings.TrimSpace(*body) == "":
-		return nil, invalid("idempotency_key", "idempotency_key is empty: send a key of 1 to 255 printable characters, or none.")
+		return nil, apierror.Invalid("idempotency_key", "idempotency_key is empty: send a key of 1 to 255 printable characters, or none.")
 	case !h.sent:
 		return body, nil
 	case body != nil && *body != h.Key:
-		return nil, invalid("idempotency_key", "idempotency_key and the header Idempotency-Key differ: send one of them.")
+		return nil, apierror.Invalid("idempotency_key", "idempotency_key and the header Idempotency-Key differ: send one of them.")
 	}
 	return &h.Key, nil
 }
@@ -95,12 +94,6 @@ type summaryOutput struct {
 	ETag         string `header:"ETag"`
 	CacheControl string `header:"Cache-Control"`
 	Body         *query.Summary
-}
-
-// JobInput names a job. It and the other parts of inputs are exported because
-// huma looks into no others.
-type JobInput struct {
-	ID models.JobID `path:"id" doc:"The job's id: job_…"`
 }
 
 type readInput struct {
@@ -247,7 +240,7 @@ func value(text *string) string {
 // it waits for a call that would never come.
 func readCallback(url *string) (string, error) {
 	if url != nil && *url == "" {
-		return "", invalid("callback_url", "callback_url is empty: send an https URL, or leave it out.")
+		return "", apierror.Invalid("callback_url", "callback_url is empty: send an https URL, or leave it out.")
 	}
 	return value(url), nil
 }
@@ -263,7 +256,7 @@ func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
 			return m, nil
 		}
 	}
-	return nil, invalid("type", "No model does that kind of work.")
+	return nil, apierror.Invalid("type", "No model does that kind of work.")
 }
 
 func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
 // linkTTL is how long the links to content are good: for a slow download to begin.
@@ -24,7 +25,7 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	variant := c.URL.Query().Get("variant")
 	kind, known := variants[variant]
 	if !known {
-		return nil, invalid("invalid_value", "variant", "Invalid value: '%s'. Supported values are: 'video', 'thumbnail', and 'spritesheet'.", clip(variant))
+		return nil, invalid("invalid_value", "variant", "Invalid value: '%s'. Supported values are: 'video', 'thumbnail', and 'spritesheet'.", door.Clip(variant))
 	}
 	v, err := a.Videos.Get(c.Context(), c.caller, id)
 	if err != nil {

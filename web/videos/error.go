@@ -2,48 +2,45 @@ package videos
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
-// fault is an error as its clients know it: one of theirs is invalid_request_error
-// in the type, and says in the code what it is.
+// fault is an error as OpenAI's clients know it. The type of a caller's error is
+// invalid_request_error, and its code tells which one it is.
 type fault struct {
 	status  int
 	kind    string
 	code    string
 	param   string
 	message string
-	// final tells that a client shall not send the same again by itself.
+	// final means that the client must not retry on its own.
 	final bool
-	// retryAfter is in how many seconds it may help.
+	// retryAfter is the number of seconds after which a retry can succeed.
 	retryAfter int
 }
 
 func (f *fault) Error() string { return f.message }
 
-// The types of errors that clients tell apart.
+// The types of errors that clients distinguish.
 const (
 	kindInvalid = "invalid_request_error"
 	kindLimited = "rate_limit_error"
 	kindServer  = "server_error"
 )
 
-// wrongKey tells users of OpenAI's clients what to do: they never write a header.
+// wrongKey is for users of OpenAI's clients, who never write a header.
 const wrongKey = "Incorrect or missing API key. Pass a Reelay key (rl_live_…) to the client as api_key (apiKey in Node), or set OPENAI_API_KEY."
 
-// kinds is how each of the domain's errors is answered; one with a message is
-// answered with that in place of the domain's. No status is 409, which clients
-// take for a reason to send the same again.
+// kinds are the faults of the domain's errors. A message here replaces the domain's.
+// No status is 409, after which clients retry.
 var kinds = map[apierror.Code]fault{
 	apierror.CodeUnauthenticated:     {status: http.StatusUnauthorized, kind: kindInvalid, code: "invalid_api_key", message: wrongKey},
 	apierror.CodeForbidden:           {status: http.StatusForbidden, kind: kindInvalid, code: "insufficient_permissions"},
@@ -58,23 +55,29 @@ var kinds = map[apierror.Code]fault{
 	apierror.CodeUnavailable:         {status: http.StatusServiceUnavailable, kind: kindServer, code: "server_unavailable"},
 }
 
-// params is what clients call the fields that the domain finds wrong.
+// params are the clients' names of the domain's fields.
 var params = map[string]string{
 	"params.durationSeconds": "seconds", "params.resolution": "size", "params.aspectRatio": "size", "params.size": "size",
 	"params.referenceImage": "input_reference", "idempotencyKey": "Idempotency-Key",
 }
 
-// asFault makes a fault of any error; what is none of the caller's has no detail.
-func asFault(err error) *fault {
+// refusals are the codes of requests that cannot be read.
+var refusals = map[door.Reason]string{
+	door.Malformed: "invalid_json", door.Duplicated: "duplicate_parameter", door.Incomplete: "invalid_body",
+	door.TooLarge: "request_too_large", door.WrongMedia: "unsupported_content_type", door.BadHeader: "invalid_value",
+}
+
+// asFault turns an error into what clients are told.
+func asFault(ctx context.Context, err error) *fault {
 	var f *fault
 	if errors.As(err, &f) {
 		return f
 	}
-	if models.IsOutage(err) {
-		err = apierror.ErrUnavailable
+	var unread *door.Refusal
+	if errors.As(err, &unread) {
+		return &fault{status: unread.Status, kind: kindInvalid, code: refusals[unread.Reason], param: unread.Field, message: unread.Message}
 	}
-	var e *apierror.Error
-	if errors.As(err, &e) {
+	if e := door.Known(ctx, err); e != nil {
 		if f, ok := kinds[e.Code]; ok {
 			f.message, f.retryAfter, f.param = cmp.Or(f.message, e.Message), e.RetryAfterSeconds, e.Field
 			if name := params[e.Field]; name != "" {
@@ -85,11 +88,11 @@ func asFault(err error) *fault {
 	}
 	return &fault{
 		status: http.StatusInternalServerError, kind: kindServer, code: "server_error",
-		message: "Something went wrong on our side. The request's id, in the header x-request-id, finds it in the server's log.",
+		message: "Something went wrong on our side. The request id in the header x-request-id finds it in the server's log.",
 	}
 }
 
-// envelope is how an error is written: with all four keys, whatever is known.
+// envelope is the JSON of an error. All four keys are always present.
 type envelope struct {
 	Error struct {
 		Message string  `json:"message"`
@@ -99,17 +102,11 @@ type envelope struct {
 	} `json:"error"`
 }
 
-// fail answers an error, and logs one of ours.
+// fail sends an error, and logs it if it is internal.
 func fail(w http.ResponseWriter, r *http.Request, id string, err error) {
-	if r.Context().Err() != nil {
-		err = apierror.ErrUnavailable // nobody is there to read it, and nothing is wrong here
-	}
-	f := asFault(err)
-	switch {
-	case f.status == http.StatusInternalServerError:
-		slog.ErrorContext(r.Context(), "videos request failed", "method", r.Method, "path", r.URL.Path, "request", id, "error", err)
-	case models.IsOutage(err):
-		slog.WarnContext(r.Context(), "a service cannot be reached", "error", err)
+	f := asFault(r.Context(), err)
+	if f.status == http.StatusInternalServerError {
+		door.Log(r.Context(), id, err, "method", r.Method, "path", r.URL.Path)
 	}
 	header := w.Header()
 	if f.retryAfter > 0 {
@@ -143,10 +140,10 @@ func missing(code, format string, args ...any) *fault {
 }
 
 func errNoVideo(id string) error {
-	return missing("not_found", "Video with id '%s' not found.", clip(id))
+	return missing("not_found", "Video with id '%s' not found.", door.Clip(id))
 }
 
-// orNoVideo names the video that is not there.
+// orNoVideo names the video in a NOT_FOUND error.
 func orNoVideo(err error, id string) error {
 	if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
 		return errNoVideo(id)
@@ -154,33 +151,8 @@ func orNoVideo(err error, id string) error {
 	return err
 }
 
-func errNoRoute(method, path string) error {
-	return missing("unknown_url", "Unknown request URL: %s %s. This server offers /v1/videos and /v1/models.", clip(method), clip(path))
-}
-
-func errMethod(w http.ResponseWriter, method string, allowed methods) error {
-	allow := strings.Join(slices.Sorted(maps.Keys(allowed)), ", ")
-	w.Header().Set("Allow", allow)
-	return &fault{
-		status: http.StatusMethodNotAllowed, kind: kindInvalid, code: "method_not_supported",
-		message: fmt.Sprintf("Not allowed to %s on this URL: it takes %s.", clip(method), allow),
-	}
-}
-
-// notOffered answers the parts of the API that are not served.
-func notOffered(what string) action {
-	return func(http.ResponseWriter, *call) (any, error) {
-		return nil, missing("not_supported", "This server does not offer video %s: it offers create, retrieve, list, delete, content and remix.", what)
-	}
-}
-
-// maxShown bounds what is shown of a caller's own text.
-const maxShown = 64
-
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+func send(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = door.WriteJSON(w, answer) // the caller may be gone
 }

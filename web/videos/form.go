@@ -3,7 +3,6 @@ package videos
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -11,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reelay/reelay/internal/wellformed"
+	"github.com/reelay/reelay/web/door"
 )
 
 const (
@@ -42,10 +41,7 @@ type file struct {
 func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 	mediaType, options, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	if err != nil || mediaType != "application/json" && mediaType != "multipart/form-data" {
-		return nil, &fault{
-			status: http.StatusUnsupportedMediaType, kind: kindInvalid, code: "unsupported_content_type",
-			message: "Unsupported content type: send application/json or multipart/form-data.",
-		}
+		return nil, door.UnsupportedMedia("Unsupported content type: send application/json or multipart/form-data.")
 	}
 	if c.ContentLength < 0 || c.ContentLength > smallBody {
 		select {
@@ -63,38 +59,17 @@ func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 }
 
 func readJSON(body io.Reader) (fields, error) {
-	raw, err := io.ReadAll(body)
+	raw, err := door.ReadJSON(body)
 	if err != nil {
-		return nil, errBody(err)
-	}
-	if err := wellformed.JSON(raw); err != nil {
-		return nil, errMalformed(err)
+		return nil, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var tree map[string]any
 	if err := decoder.Decode(&tree); err != nil || tree == nil {
-		return nil, errNoObject
+		return nil, invalid("invalid_json", "", "The body must be one JSON object.")
 	}
 	return asFields(tree), nil
-}
-
-var errNoObject = invalid("invalid_json", "", "The body could not be parsed: it must be one JSON object.")
-
-// errMalformed says what wellformed found.
-func errMalformed(err error) error {
-	var twice *wellformed.DuplicateError
-	switch {
-	case errors.As(err, &twice):
-		return errTwice(twice.Path)
-	case errors.Is(err, wellformed.ErrNotUTF8):
-		return invalid("invalid_json", "", "The body is not valid UTF-8.")
-	case errors.Is(err, wellformed.ErrLoneSurrogate):
-		return invalid("invalid_json", "", `The body holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
-	case errors.Is(err, wellformed.ErrTooDeep):
-		return invalid("invalid_json", "", "The body is nested more than %d levels deep.", wellformed.MaxDepth)
-	}
-	return errNoObject
 }
 
 func asFields(tree map[string]any) fields {
@@ -118,14 +93,14 @@ func readMultipart(body io.Reader, boundary string) (fields, error) {
 			return tree, nil
 		}
 		if err != nil {
-			return nil, errBody(err)
+			return nil, door.Unread(err)
 		}
 		if n == maxParts {
 			return nil, invalid("invalid_multipart", "", "The multipart body may have %d parts.", maxParts)
 		}
 		data, err := io.ReadAll(part)
 		if err != nil {
-			return nil, errBody(err)
+			return nil, door.Unread(err)
 		}
 		var value any = string(data)
 		if part.FileName() != "" {
@@ -137,23 +112,12 @@ func readMultipart(body io.Reader, boundary string) (fields, error) {
 	}
 }
 
-func errBody(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return &fault{
-			status: http.StatusRequestEntityTooLarge, kind: kindInvalid, code: "request_too_large",
-			message: "The body is larger than " + strconv.Itoa(maxBody>>20) + " MiB.",
-		}
-	}
-	return invalid("invalid_body", "", "The body could not be read to its end: send it again.")
-}
-
 // place puts a value where its key says: a[b][c] is c of b of a, and a[] the next
 // of a.
 func (f fields) place(key string, value any) error {
 	path := splitKey(key)
 	if path == nil {
-		return invalid("invalid_parameter", "", "Invalid parameter name: '%s'.", clip(key))
+		return invalid("invalid_parameter", "", "Invalid parameter name: '%s'.", door.Clip(key))
 	}
 	for _, name := range path[:len(path)-1] {
 		name = f.next(name)
@@ -182,9 +146,7 @@ func (f fields) next(name string) string {
 	return name
 }
 
-func errTwice(key string) error {
-	return invalid("duplicate_parameter", clip(key), "Duplicate parameter: '%s'.", clip(key))
-}
+func errTwice(key string) error { return door.Duplicate("The body", "parameter", key) }
 
 // splitKey returns the parts of a key such as input_reference[file_id], or nil if
 // it is none.
@@ -220,7 +182,7 @@ func (f fields) only(prefix string, known ...string) error {
 			ok = ok || each == name
 		}
 		if !ok {
-			return invalid("unknown_parameter", clip(prefix+name), "Unknown parameter: '%s'.", clip(prefix+name))
+			return invalid("unknown_parameter", door.Clip(prefix+name), "Unknown parameter: '%s'.", door.Clip(prefix+name))
 		}
 	}
 	return nil

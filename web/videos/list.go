@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
 const (
@@ -62,12 +63,12 @@ func readPage(q url.Values) (video.PageRequest, error) {
 	case "asc":
 		of.OldestFirst = true
 	default:
-		return of, invalid("invalid_value", "order", "Invalid value: '%s'. Supported values are: 'asc' and 'desc'.", clip(order))
+		return of, invalid("invalid_value", "order", "Invalid value: '%s'. Supported values are: 'asc' and 'desc'.", door.Clip(order))
 	}
 	if after := q.Get("after"); after != "" {
 		id, ok := models.ParseVideoID(after)
 		if !ok {
-			return of, invalid("invalid_value", "after", "Invalid 'after': '%s' is no video id.", clip(after))
+			return of, invalid("invalid_value", "after", "Invalid 'after': '%s' is no video id.", door.Clip(after))
 		}
 		of.After = id
 	}

@@ -1,6 +1,10 @@
 package videos
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/reelay/reelay/web/door"
+)
 
 // entry is a model as clients list it.
 type entry struct {
@@ -22,7 +26,7 @@ func (a *api) listModels(http.ResponseWriter, *call) (any, error) {
 
 func (a *api) model(name string) (any, error) {
 	if _, err := a.Models.find(a.Videos.Submitter.Catalogue, name); err != nil {
-		return nil, missing("model_not_found", "The model '%s' does not exist here.", clip(name))
+		return nil, missing("model_not_found", "The model '%s' does not exist here.", door.Clip(name))
 	}
 	return asEntry(name), nil
 }

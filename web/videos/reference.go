@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/web/door"
 )
 
 // reference is the image that a film shall begin with: a file, or the id or the
@@ -88,7 +89,7 @@ func imageFile(f *file) (*reference, error) {
 	switch {
 	case !slices.Contains(imageTypes, contentType):
 		return nil, invalid("unsupported_file", referenceParam, "Unsupported file type '%s': an input reference must be %s.",
-			clip(contentType), strings.Join(imageTypes, ", "))
+			door.Clip(contentType), strings.Join(imageTypes, ", "))
 	case len(f.data) == 0:
 		return nil, invalid("invalid_value", referenceParam, "The file is empty.")
 	case len(f.data) > maxFile:

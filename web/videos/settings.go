@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/web/door"
 )
 
 // Models is which model of the catalogue each name of a client's means. A name
@@ -27,11 +28,11 @@ func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
 		name, target = strings.TrimSpace(name), strings.TrimSpace(target)
 		switch {
 		case !ok || name == "" || target == "" || len(name) > maxModelName:
-			return nil, fmt.Errorf("%q is no pair NAME=MODEL", clip(pair))
+			return nil, fmt.Errorf("%q is no pair NAME=MODEL", door.Clip(pair))
 		case m[name] != "":
-			return nil, fmt.Errorf("%q is there twice", clip(name))
+			return nil, fmt.Errorf("%q is there twice", door.Clip(name))
 		case !isVideoModel(catalogue, target):
-			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", clip(target), strings.Join(videoModels(catalogue), ", "))
+			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", door.Clip(target), strings.Join(videoModels(catalogue), ", "))
 		}
 		m[name] = target
 	}
@@ -75,7 +76,7 @@ func (m Models) find(c *catalogue.Catalogue, name string) (*catalogue.Model, err
 		}
 	}
 	return nil, invalid("model_not_found", "model", "The model '%s' does not exist here. Supported models are: %s.",
-		clip(name), strings.Join(m.names(c), ", "))
+		door.Clip(name), strings.Join(m.names(c), ", "))
 }
 
 const (
@@ -137,7 +138,7 @@ func (s *settings) apply(param, value, usual string, known []string, spell func(
 			can = append(can, "'"+each+"'")
 		}
 	}
-	return "", invalid("invalid_value", param, "Invalid value: '%s'. %s", clip(value), supported(can))
+	return "", invalid("invalid_value", param, "Invalid value: '%s'. %s", door.Clip(value), supported(can))
 }
 
 func supported(values []string) string {

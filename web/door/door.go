@@ -1,0 +1,109 @@
+// Package door is what the REST API, the Videos API and the console do alike with
+// every request: keys, limits of bodies, strict JSON, panics, and the status of an
+// error. Each of them writes errors in its own format.
+package door
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/urlkey"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// Authenticate returns the holder of a key, or UNAUTHENTICATED.
+type Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
+
+// Admit returns the caller of a request and the key that it shows. It returns
+// FORBIDDEN if the key does not have the permissions of the role.
+func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs.Principal, secret string, err error) {
+	if urlkey.IsIn(r.URL.Query()) {
+		return p, "", refuse(http.StatusBadRequest, BadHeader, urlkey.Refusal)
+	}
+	secret, err = bearer(r.Header)
+	if err != nil {
+		return p, "", err
+	}
+	p, err = authenticate(r.Context(), secret)
+	if err != nil {
+		return p, "", err
+	}
+	httpguard.ConnOf(r.Context()).MarkKnown()
+	if !p.May(role) {
+		return p, "", apierror.Forbidden("This takes a key of the role %s; this key's role is %s.", role, p.Role)
+	}
+	return p.From(r.RemoteAddr), secret, nil
+}
+
+// bearer returns the key in the Authorization header, "" if there is none.
+func bearer(h http.Header) (string, error) {
+	values := h.Values("Authorization")
+	if len(values) > 1 {
+		refusal := Duplicate("The request", "header", "Authorization")
+		refusal.Reason = BadHeader
+		return "", refusal
+	}
+	scheme, key, _ := strings.Cut(strings.TrimSpace(strings.Join(values, "")), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", nil
+	}
+	return strings.TrimSpace(key), nil
+}
+
+// Serve runs serve. If serve fails or panics, fail writes the error. If a part of the
+// response was already sent, the connection is closed instead, so that the response
+// does not look complete.
+func Serve(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter) error, fail func(http.ResponseWriter, error)) {
+	answer := &writer{ResponseWriter: w}
+	err := protect(func() error { return serve(answer) })
+	if err != nil && !answer.begun {
+		failure := err
+		err = protect(func() error { fail(answer, failure); return nil })
+	}
+	if err != nil {
+		slog.ErrorContext(r.Context(), "a response failed halfway", "method", r.Method, "path", r.URL.Path, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// protect turns a panic into an error.
+func protect(run func() error) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return run()
+}
+
+// writer knows whether a part of the response was sent.
+type writer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,160 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
+)
+
+// maxBody bounds a request, in bytes.
+const maxBody = 1 << 20
+
+// handler passes requests to the operations if they are well-formed and their key
+// is valid.
+type handler struct {
+	inside       *http.ServeMux
+	authenticate door.Authenticate
+	base         func(*http.Request) string
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	door.Serve(w, r, func(w http.ResponseWriter) error { return h.serve(w, r) }, func(w http.ResponseWriter, err error) {
+		describe(r.Context(), err).write(w)
+	})
+}
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := h.route(w, r); err != nil {
+		return err
+	}
+	if r.URL.Path == openAPIPath {
+		h.inside.ServeHTTP(w, r)
+		return nil
+	}
+	p, secret, err := door.Admit(r, h.authenticate, models.RoleClient)
+	if err != nil {
+		return err
+	}
+	query, err := readQuery(r.URL)
+	if err != nil {
+		return err
+	}
+	stream, err := wantsStream(r)
+	if err != nil {
+		return err
+	}
+	if err := readBody(w, r); err != nil {
+		return err
+	}
+	r.URL.RawQuery = query.Encode()
+	ctx := context.WithValue(r.Context(), callerKey{}, caller{Principal: p, secret: secret, base: h.base(r), stream: stream})
+	h.inside.ServeHTTP(w, r.WithContext(ctx))
+	return nil
+}
+
+// route checks that the path exists and takes the method. The mux itself would
+// respond in plain text, or with a redirect.
+func (h *handler) route(w http.ResponseWriter, r *http.Request) error {
+	noPath := newProblem(http.StatusNotFound, apierror.CodeNotFound, "There is no such path. "+openAPIPath+" lists all paths.")
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		return noPath
+	}
+	found, pattern := h.inside.Handler(r)
+	if pattern != "" {
+		return nil
+	}
+	plain := &headerWriter{header: http.Header{}}
+	found.ServeHTTP(plain, r)
+	if plain.status != http.StatusMethodNotAllowed {
+		return noPath
+	}
+	allowed := plain.header.Get("Allow")
+	w.Header().Set("Allow", allowed)
+	return refused(http.StatusMethodNotAllowed, "This path takes %s.", allowed)
+}
+
+// headerWriter keeps the status and the header of a response, and nothing else.
+type headerWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *headerWriter) Header() http.Header         { return w.header }
+func (w *headerWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (w *headerWriter) WriteHeader(status int)      { w.status = status }
+
+// readQuery refuses a query that huma would read in part.
+func readQuery(u *url.URL) (url.Values, error) {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, refused(http.StatusBadRequest, "The query of the URL is malformed.")
+	}
+	for name, values := range query {
+		if len(values) > 1 {
+			return nil, door.Duplicate("The URL", "parameter", name)
+		}
+	}
+	return query, nil
+}
+
+const eventStream = "text/event-stream"
+
+// wantsStream reports whether the caller asks for server-sent events. It refuses a
+// caller that accepts nothing that the path can send.
+func wantsStream(r *http.Request) (bool, error) {
+	streams := strings.HasSuffix(r.URL.Path, "/events")
+	accepted := strings.Join(r.Header.Values("Accept"), ",")
+	if strings.TrimSpace(accepted) == "" || strings.HasSuffix(r.URL.Path, "/video") {
+		return false, nil // a video has the media type of the link's target
+	}
+	for part := range strings.SplitSeq(accepted, ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil || params["q"] == "0" {
+			continue
+		}
+		switch media {
+		case eventStream:
+			if streams {
+				return true, nil
+			}
+		case "application/json", "application/problem+json", "application/*", "*/*":
+			if !streams || !strings.Contains(accepted, eventStream) {
+				return false, nil
+			}
+		}
+	}
+	if !streams {
+		return false, refused(http.StatusNotAcceptable, "This path responds with application/json: accept that.")
+	}
+	return false, refused(http.StatusNotAcceptable, "This path responds with application/json or text/event-stream: accept one of them.")
+}
+
+// readBody reads and checks the body of a POST before anything decodes it. Other
+// requests have no body.
+func readBody(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		r.Body = http.NoBody
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return refused(http.StatusUnsupportedMediaType, "Send the request as Content-Type: application/json, in UTF-8.")
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return refused(http.StatusUnsupportedMediaType, "Send the body without a Content-Encoding.")
+	}
+	body, err := door.ReadJSON(http.MaxBytesReader(w, r.Body, maxBody))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err
+}

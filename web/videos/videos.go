@@ -1,0 +1,57 @@
+package videos
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
+)
+
+// Inputs stores the files of clients.
+type Inputs interface {
+	// Put stores a complete file and returns its artifact, or INVALID_INPUT.
+	Put(ctx context.Context, p jobs.Principal, contentType string, body io.Reader) (*models.Artifact, error)
+}
+
+// Config is what the Videos API calls.
+type Config struct {
+	Authenticate door.Authenticate
+	Videos       *video.Videos
+	// Inputs is nil if files are refused.
+	Inputs Inputs
+	Models Models
+	// FilmsKept is how long a video is kept after its job ended.
+	FilmsKept time.Duration
+}
+
+type api struct {
+	Config
+	// large has a slot for each body that can be large at the same time.
+	large chan struct{}
+}
+
+// maxLarge bounds the memory that bodies use: each about three times maxBody, until
+// its response is sent.
+const maxLarge = 8
+
+// New returns a handler for all paths below /v1/.
+func New(c Config) http.Handler { return &api{Config: c, large: make(chan struct{}, maxLarge)} }
+
+// call is one request of an authenticated caller.
+type call struct {
+	*http.Request
+	came   time.Time
+	secret string
+	caller jobs.Principal
+	// release frees the slot of a large body.
+	release func()
+}
+
+// action handles a call. Its result is sent as JSON with status 200. If the result is
+// nil, the action has written the response itself.
+type action func(http.ResponseWriter, *call) (any, error)
