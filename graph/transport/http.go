@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/json"
 	"mime"
 	"net/http"
 	"strconv"
@@ -114,7 +113,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 
 func sendErrors(w http.ResponseWriter, media string, status int, errors gqlerror.List) {
 	setErrorHeaders(w.Header(), errors)
-	raw, _ := json.Marshal(map[string]gqlerror.List{"errors": errors})
+	raw, _ := marshal(map[string]gqlerror.List{"errors": errors})
 	send(w, media, status, raw)
 }
 
@@ -127,9 +126,9 @@ func send(w http.ResponseWriter, media string, status int, raw []byte) {
 
 // encode returns the JSON of a response.
 func encode(response *graphql.Response) []byte {
-	raw, err := json.Marshal(response)
+	raw, err := marshal(response)
 	if err != nil {
-		raw, _ = json.Marshal(graphql.Response{Errors: gqlerror.List{failure.Refusal(failure.Internal)}})
+		raw, _ = marshal(graphql.Response{Errors: gqlerror.List{failure.Refusal(failure.Internal)}})
 	}
 	return raw
 }

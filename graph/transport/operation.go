@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -42,7 +41,7 @@ func (o *operation) run(ctx context.Context, request *graphql.RawParams) {
 
 // fail writes why the operation did not run, as its last message.
 func (o *operation) fail(errors gqlerror.List) {
-	raw, err := json.Marshal(errors)
+	raw, err := marshal(errors)
 	if err != nil {
 		raw = []byte("[]")
 	}

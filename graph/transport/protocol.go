@@ -21,7 +21,7 @@ type message struct {
 
 // encode returns the message's JSON. Its payload is valid JSON.
 func (m message) encode() []byte {
-	raw, _ := json.Marshal(m)
+	raw, _ := marshal(m)
 	return raw
 }
 
@@ -136,7 +136,7 @@ func (s *socket) takeSubscribe(m message) *violation {
 	case s.operations[m.ID] != nil:
 		return &violation{closeDuplicate, "Subscriber for " + failure.Clip(m.ID, 64) + " already exists"}
 	case len(s.operations) >= maxOperations:
-		refused, _ := json.Marshal(gqlerror.List{failure.Refusal(errOperations)})
+		refused, _ := marshal(gqlerror.List{failure.Refusal(errOperations)})
 		s.write(message{ID: m.ID, Type: "error", Payload: refused})
 		return nil
 	}
