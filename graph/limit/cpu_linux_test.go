@@ -26,9 +26,9 @@ import (
 // maxRefusalCPU is what a query of at most 16 kB may cost before it is refused.
 const maxRefusalCPU = 50 * time.Millisecond * limit.RaceFactor
 
-// maxLongWordsCPU is what a request of a megabyte may cost before it is refused. Texts where
-// an enum belongs are the dearest: the validator looks for the value that was meant.
-const maxLongWordsCPU = time.Second * limit.RaceFactor
+// maxLongWordsCPU is what a request of a megabyte may cost before it is refused. Reading it
+// takes about 15 ms.
+const maxLongWordsCPU = 80 * time.Millisecond * limit.RaceFactor
 
 // threadCPU is the processor time of this thread: what others do at the same time
 // does not count.
@@ -109,6 +109,9 @@ func TestLongWords(t *testing.T) {
 		"an enum's value":     {query: `{jobs(filter:{status:` + long + `}){totalCount}}`},
 		"a text as an enum":   {query: `{jobs(filter:{status:"` + long + `"}){totalCount}}`},
 		"many such texts":     {query: `{jobs(filter:{status:[` + many(`"`, `"`) + `]}){totalCount}}`},
+		"a block as an enum":  {query: `{jobs(filter:{status:[QUEUED,"""` + long + `"""]}){totalCount}}`},
+		"an enum's default":   {query: `query($a:[JobStatus!]="` + long + `"){jobs(filter:{status:$a}){totalCount}}`},
+		"a fragment's enum":   {query: `{...F} fragment F on Query{jobs(filter:{status:"` + long + `"}){totalCount}}`},
 		"a block as a number": {query: `{jobs(first:"""` + long + `"""){totalCount}}`},
 		"a number":            {query: `{jobs(first:` + strings.Repeat("1", 1_000_000) + `){totalCount}}`},
 		"a type":              {query: `{...on ` + long + `{id}}`},
@@ -134,20 +137,25 @@ func TestLongWords(t *testing.T) {
 			}
 			body, err := json.Marshal(request)
 			require.NoError(t, err)
-			w := httptest.NewRecorder()
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			begun := threadCPU(t)
+			least, answer := time.Hour, ""
+			for range 3 {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				begun := threadCPU(t)
 
-			served.ServeHTTP(w, r)
+				served.ServeHTTP(w, r)
 
-			used := threadCPU(t) - begun
-			t.Log(used, w.Body.Len(), w.Body.String()[:min(w.Body.Len(), 200)])
-			require.Less(t, w.Body.Len(), 8<<10)
-			require.Less(t, used, maxLongWordsCPU)
-			require.NotContains(t, w.Body.String(), "INTERNAL")
+				least = min(least, threadCPU(t)-begun)
+				answer = w.Body.String()
+			}
+
+			t.Log(least, len(answer), answer[:min(len(answer), 200)])
+			require.Less(t, len(answer), 8<<10)
+			require.Less(t, least, maxLongWordsCPU)
+			require.NotContains(t, answer, "INTERNAL")
 		})
 	}
 }

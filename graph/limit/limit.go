@@ -79,7 +79,7 @@ func (q Queries) MutateOperationParameters(ctx context.Context, request *graphql
 		if doc, err = parser.ParseQueryWithTokenLimit(&ast.Source{Input: request.Query}, MaxTokens); err != nil {
 			return nil
 		}
-		if excess := excessOf(doc, request.Query); excess != "" {
+		if excess := excessOf(q.Schema, doc, request.Query); excess != "" {
 			return failure.Refusal(&apierror.Error{Code: failure.CodeTooComplex, Message: excess})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/lexer"
+	"github.com/vektah/gqlparser/v2/validator"
 )
 
 const (
@@ -23,17 +24,17 @@ const (
 	maxFragments     = 20
 	maxSpreads       = 40
 	maxDirectives    = 50
-	// maxName bounds the bytes of a name: validation compares an unknown name with every
-	// known one to make a suggestion.
+	// maxName bounds the bytes of a name, and of a string in the place of an enum value:
+	// validation compares an unknown name with every known one to make a suggestion.
 	maxName = 128
 )
 
 // excessOf says what a query has too much of, or returns "".
-func excessOf(doc *ast.QueryDocument, text string) string {
+func excessOf(schema *ast.Schema, doc *ast.QueryDocument, text string) string {
 	if excess := outlineOf(doc).excess(); excess != "" {
 		return excess
 	}
-	if hasLongName(text) {
+	if hasLongName(text) || hasLongEnum(schema, doc) {
 		return fmt.Sprintf("A name in a query may have %d bytes: choose a shorter one.", maxName)
 	}
 	return ""
@@ -51,6 +52,16 @@ func hasLongName(query string) bool {
 			return true
 		}
 	}
+}
+
+// hasLongEnum reports whether a string that is too long is in the place of an enum value.
+func hasLongEnum(schema *ast.Schema, doc *ast.QueryDocument) (found bool) {
+	var events validator.Events
+	events.OnValue(func(_ *validator.Walker, v *ast.Value) {
+		found = found || len(v.Raw) > maxName && v.Definition != nil && v.Definition.Kind == ast.Enum
+	})
+	validator.Walk(schema, doc, &events)
+	return found
 }
 
 // outline is the size of a query before validation. It counts each fragment once.
