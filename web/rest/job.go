@@ -146,6 +146,11 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	if err != nil {
 		return jobs.Submission{}, err
 	}
+	if asked.ExecuteAt != nil {
+		if err := checkOffset("execute_at", *asked.ExecuteAt); err != nil {
+			return jobs.Submission{}, err
+		}
+	}
 	submission := jobs.Submission{
 		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: callback, IdempotencyKey: key,
 	}
@@ -194,6 +199,14 @@ func readPayload(payload object) (prompt string, params json.RawMessage, err err
 	}
 	params, err = json.Marshal(all)
 	return prompt, params, err
+}
+
+// checkOffset refuses an offset that RFC 3339 does not allow. time.Parse accepts 24 hours.
+func checkOffset(field string, t time.Time) error {
+	if _, seconds := t.Zone(); seconds <= -24*3600 || seconds >= 24*3600 {
+		return apierror.Invalid(field, "%s must be a time as in 2026-01-31T12:00:00Z (RFC 3339): its offset is less than 24 hours.", field)
+	}
+	return nil
 }
 
 func knownTime(t time.Time) *time.Time {

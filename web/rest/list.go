@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -28,6 +29,9 @@ type ListInput struct {
 var listNames = map[string]string{"filter.search": "search", "filter.type": "job_type", "filter.model": "model", "filter.userId": "user_id"}
 
 func (in *ListInput) filter() (f models.JobFilter, err error) {
+	if err = cmp.Or(checkOffset("created_after", in.CreatedAfter), checkOffset("created_before", in.CreatedBefore)); err != nil {
+		return f, err
+	}
 	f = models.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
 	if f.Status, err = readNames("status", in.Status, models.JobStatuses); err != nil {
 		return f, err
