@@ -19,7 +19,7 @@ type Account struct {
 	SubmitsPerMinute int       `bun:"submits_per_minute"`
 	// Weight is the account's share of each lane, relative to the others.
 	Weight float64 `bun:"weight"`
-	// Queued counts the jobs that wait, Running those that a worker holds.
+	// Queued counts the waiting jobs, Running the jobs that workers hold.
 	Queued  int `bun:"queued"`
 	Running int `bun:"running"`
 	// Version grows with every change of the counters.
@@ -33,21 +33,21 @@ func InsertAccount(ctx context.Context, db bun.IDB, a *Account) error {
 	return err
 }
 
-// GetAccounts returns the accounts of these ids, in no order.
+// GetAccounts returns the accounts with these ids, in no particular order.
 func GetAccounts(ctx context.Context, db bun.IDB, ids []AccountID) ([]*Account, error) {
 	var accounts []*Account
 	err := db.NewSelect().Model(&accounts).Where("ac.id IN (?)", bun.List(ids)).Scan(ctx)
 	return accounts, err
 }
 
-// FindAccountByName returns the oldest account of that name, or sql.ErrNoRows.
+// FindAccountByName returns the oldest account with the name, or sql.ErrNoRows.
 func FindAccountByName(ctx context.Context, db bun.IDB, name string) (*Account, error) {
 	a := new(Account)
 	err := db.NewSelect().Model(a).Where("ac.name = ?", name).Order("ac.id").Limit(1).Scan(ctx)
 	return a, err
 }
 
-// ListAccounts returns accounts, newest first, those before one if it is given.
+// ListAccounts returns accounts, newest first. If before is set, only older ones.
 func ListAccounts(ctx context.Context, db bun.IDB, before AccountID, limit int) ([]*Account, error) {
 	var accounts []*Account
 	q := db.NewSelect().Model(&accounts).Order("ac.id DESC").Limit(int64(limit))
@@ -58,25 +58,25 @@ func ListAccounts(ctx context.Context, db bun.IDB, before AccountID, limit int) 
 	return accounts, err
 }
 
-// LockAccount returns an account and keeps its counters still until the
-// transaction ends, or sql.ErrNoRows.
+// LockAccount returns an account and locks its counters until the transaction ends. It returns
+// sql.ErrNoRows for an unknown id.
 func LockAccount(ctx context.Context, tx bun.Tx, id AccountID) (*Account, error) {
 	a := new(Account)
 	err := tx.NewSelect().Model(a).Where("ac.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
 	return a, err
 }
 
-// Counted is what a change of an account's counters did.
+// Counted is the result of a change of an account's counters.
 type Counted struct {
 	Version int64 `bun:"version"`
-	// Capped and WasCapped tell whether the account runs as many jobs as it may,
-	// and whether it did before.
+	// Capped reports whether the account is at its running limit, WasCapped whether it was
+	// before the change.
 	Capped    bool `bun:"capped"`
 	WasCapped bool `bun:"was_capped"`
 }
 
-// AddToAccount changes the counters of an account. One that reaches its cap
-// leaves its lines with it, and one that falls below returns to them.
+// AddToAccount changes the counters of an account. An account that reaches its running limit
+// leaves its lines in the same statement; one that falls below it returns.
 func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running int) (Counted, error) {
 	var counted Counted
 	err := tx.NewRaw(`
@@ -86,8 +86,8 @@ func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running 
 	return counted, err
 }
 
-// UpdateAccount writes what an operator may change of a locked account. Its lines
-// leave it or take it back as its new cap says.
+// UpdateAccount writes the fields of a locked account that an operator can change. The account
+// leaves or re-enters its lines as its new running limit requires.
 func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) {
 	var counted Counted
 	err := tx.NewRaw(`

@@ -8,27 +8,27 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// LineUp asks for the jobs of a lane in the order in which they will start.
+// LineUp asks for the jobs of a lane in the order in which they are expected to start.
 type LineUp struct {
 	Lane Tier `json:"lane"`
-	// Models are those that the jobs may be of.
+	// Models restricts the jobs to these models.
 	Models []string `json:"models"`
-	// AccountID narrows it to one account, though it be at its cap; "" is all
-	// that are not.
+	// AccountID restricts the jobs to one account, even if it is at its running limit. If
+	// empty, all accounts below their limit count.
 	AccountID AccountID `json:"-"`
-	// Above are the lanes that come before, less the paused ones.
+	// Above are the lanes that are served first, without paused ones.
 	Above []Tier `json:"above"`
 }
 
-// LinedUp is one job of the answer to the LineUp of that number.
+// LinedUp is one job of the answer to the LineUp with that number.
 type LinedUp struct {
 	Number   int   `bun:"number"`
 	ID       JobID `bun:"id"`
 	Promoted bool  `bun:"promoted"`
 }
 
-// CountAbove counts, of each of what is asked for, up to limit jobs in lanes that
-// come before: of the same models, and of accounts that are not at their cap.
+// CountAbove counts, for each LineUp, the jobs in its Above lanes that have one of its models
+// and an account below its running limit. It stops at limit.
 func CountAbove(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]int, error) {
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -50,9 +50,9 @@ func CountAbove(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]i
 	return counts, err
 }
 
-// ListLinedUp returns, of each line of what is asked for, the first limit jobs
-// in the order in which they would start if nothing changed: each job advances
-// its account by its estimated GPU seconds over the account's weight.
+// ListLinedUp returns, for each line of each LineUp, the first limit jobs in the order in
+// which they start if nothing changes: each job advances its account by its estimated GPU
+// seconds over the account's weight.
 func ListLinedUp(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]LinedUp, error) {
 	type row struct {
 		LineUp
@@ -93,8 +93,8 @@ func ListLinedUp(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]
 	return found, err
 }
 
-// CountBlocking returns, of each of these jobs, how many jobs it waits for, and
-// the ids of the first ten.
+// CountBlocking returns, for each of these jobs, how many jobs it waits for, and the ids of
+// the first ten.
 func CountBlocking(ctx context.Context, db bun.IDB, ids []JobID) ([]Blocking, error) {
 	var found []Blocking
 	err := db.NewRaw(`
@@ -105,7 +105,7 @@ func CountBlocking(ctx context.Context, db bun.IDB, ids []JobID) ([]Blocking, er
 	return found, err
 }
 
-// Blocking is what a job waits for.
+// Blocking is the set of jobs that a job waits for.
 type Blocking struct {
 	JobID JobID    `bun:"job_id"`
 	Count int      `bun:"count"`

@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Role is what a key may do. ADMIN ⊃ OPERATOR ⊃ CLIENT; WORKER stands alone.
+// Role is the set of permissions of a key. ADMIN ⊃ OPERATOR ⊃ CLIENT; WORKER stands alone.
 type Role string
 
 const (
@@ -17,8 +17,7 @@ const (
 	RoleAdmin    Role = "ADMIN"
 )
 
-// APIKey is one key of an account. The secret itself is not kept, only its
-// SHA-256.
+// APIKey is one key of an account. Only the SHA-256 of the secret is stored.
 type APIKey struct {
 	bun.BaseModel `bun:"table:api_keys,alias:k"`
 
@@ -40,11 +39,11 @@ func InsertAPIKey(ctx context.Context, db bun.IDB, k *APIKey) error {
 	return err
 }
 
-// validKey is that a key opens anything now.
+// validKey is the condition for a key that is neither revoked nor expired.
 const validKey = "k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())"
 
-// FindAPIKey returns the valid key of that hash, or sql.ErrNoRows. It notes that
-// the key was used, to the hour.
+// FindAPIKey returns the valid key with the hash, or sql.ErrNoRows. It records the use of the
+// key, at most once an hour.
 func FindAPIKey(ctx context.Context, db bun.IDB, hash []byte) (*APIKey, error) {
 	k := new(APIKey)
 	if err := db.NewSelect().Model(k).Where("k.hash = ?", hash).Where(validKey).Scan(ctx); err != nil {
@@ -57,15 +56,15 @@ func FindAPIKey(ctx context.Context, db bun.IDB, hash []byte) (*APIKey, error) {
 	return k, err
 }
 
-// GetAPIKey returns the valid key of that id, or sql.ErrNoRows.
+// GetAPIKey returns the valid key with the id, or sql.ErrNoRows.
 func GetAPIKey(ctx context.Context, db bun.IDB, id KeyID) (*APIKey, error) {
 	k := new(APIKey)
 	err := db.NewSelect().Model(k).Where("k.id = ?", id).Where(validKey).Scan(ctx)
 	return k, err
 }
 
-// ListAPIKeys returns an account's keys (of all accounts, if it is ""), newest
-// first, those that are over too.
+// ListAPIKeys returns the keys of an account, or of all accounts if account is empty, newest
+// first. Revoked and expired keys are included.
 func ListAPIKeys(ctx context.Context, db bun.IDB, account AccountID, limit int) ([]*APIKey, error) {
 	keys := []*APIKey{}
 	q := db.NewSelect().Model(&keys).Order("k.id DESC").Limit(int64(limit))
@@ -76,15 +75,16 @@ func ListAPIKeys(ctx context.Context, db bun.IDB, account AccountID, limit int) 
 	return keys, err
 }
 
-// GetAPIKeys returns the keys of these ids, in no order, those that are over too.
+// GetAPIKeys returns the keys with these ids, revoked and expired ones included, in no
+// particular order.
 func GetAPIKeys(ctx context.Context, db bun.IDB, ids []KeyID) ([]*APIKey, error) {
 	var keys []*APIKey
 	err := db.NewSelect().Model(&keys).Where("k.id IN (?)", bun.List(ids)).Scan(ctx)
 	return keys, err
 }
 
-// LockAdmins returns the valid ADMIN keys and keeps them still until the
-// transaction ends: which one is the last does not change meanwhile.
+// LockAdmins returns the valid ADMIN keys and locks them until the transaction ends, so that
+// no other transaction can revoke the last one meanwhile.
 func LockAdmins(ctx context.Context, tx bun.Tx) ([]KeyID, error) {
 	var ids []KeyID
 	err := tx.NewSelect().Model((*APIKey)(nil)).Column("id").Where("k.role = ?", RoleAdmin).Where(validKey).
@@ -92,8 +92,8 @@ func LockAdmins(ctx context.Context, tx bun.Tx) ([]KeyID, error) {
 	return ids, err
 }
 
-// RevokeAPIKey ends a key and returns it, or sql.ErrNoRows for one that is
-// unknown or was revoked before.
+// RevokeAPIKey revokes a key and returns it. It returns sql.ErrNoRows if the key is unknown or
+// already revoked.
 func RevokeAPIKey(ctx context.Context, tx bun.Tx, id KeyID) (*APIKey, error) {
 	k := new(APIKey)
 	err := tx.NewRaw("UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ? AND revoked_at IS NULL RETURNING *", id).Scan(ctx, k)

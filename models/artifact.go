@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ArtifactType is what an artifact is for.
+// ArtifactType is the purpose of an artifact.
 type ArtifactType string
 
 const (
@@ -22,8 +22,8 @@ const (
 	ArtifactLog         ArtifactType = "LOG"
 )
 
-// Artifact is an immutable object that was verified at the store. An INPUT
-// belongs to an account and has neither job nor attempt; any other to both.
+// Artifact is an immutable object that was verified in the object store. An INPUT belongs to
+// an account and has neither job nor attempt; all others have both.
 type Artifact struct {
 	bun.BaseModel `bun:"table:artifacts,alias:ar" json:"table"`
 
@@ -36,7 +36,7 @@ type Artifact struct {
 	SizeBytes   int64        `bun:"size_bytes" json:"size_bytes"`
 	Checksum    string       `bun:"checksum" json:"checksum"`
 	ContentType string       `bun:"content_type" json:"content_type"`
-	// Step and Percent are where a checkpoint goes on from.
+	// Step and Percent are the position at which a checkpoint resumes.
 	Step       *int            `bun:"step" json:"step"`
 	Percent    *float64        `bun:"percent" json:"percent"`
 	Metadata   json.RawMessage `bun:"metadata,type:jsonb,nullzero" json:"metadata,omitzero"`
@@ -45,16 +45,16 @@ type Artifact struct {
 	RejectedAt time.Time       `bun:"rejected_at,nullzero" json:"rejected_at,omitzero"`
 }
 
-// KnownObject is what is known of an uploaded object's key.
+// KnownObject is what the database knows about an uploaded object's key.
 type KnownObject struct {
-	// Issued tells that the key is, and stays so until the transaction ends: the
-	// object is not deleted before.
+	// Issued reports whether the key is issued. It is locked until the transaction ends, so
+	// that the object is not deleted before.
 	Issued bool
-	// Artifact is the object's, if it has one.
+	// Artifact is the artifact of the object, if it has one.
 	Artifact *Artifact
 }
 
-// LookUpObjects tells what is known of keys.
+// LookUpObjects returns what the database knows about keys.
 func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]KnownObject, error) {
 	var issued []string
 	if err := tx.NewSelect().Model((*IssuedUpload)(nil)).Column("object_key").
@@ -75,15 +75,15 @@ func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]Kn
 	return known, nil
 }
 
-// GetArtifacts returns the artifacts of these ids, in no order.
+// GetArtifacts returns the artifacts with these ids, in no particular order.
 func GetArtifacts(ctx context.Context, db bun.IDB, ids []ArtifactID) ([]*Artifact, error) {
 	var found []*Artifact
 	err := db.NewSelect().Model(&found).Where("ar.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }
 
-// ListArtifacts returns the artifacts of these jobs, oldest first: those of the
-// given types, or all.
+// ListArtifacts returns the artifacts of these jobs, oldest first. If types are given, only
+// those types.
 func ListArtifacts(ctx context.Context, db bun.IDB, jobs []JobID, types ...ArtifactType) ([]*Artifact, error) {
 	var found []*Artifact
 	q := db.NewSelect().Model(&found).Where("ar.job_id IN (?)", bun.List(jobs)).Order("ar.job_id", "ar.id")
@@ -94,8 +94,7 @@ func ListArtifacts(ctx context.Context, db bun.IDB, jobs []JobID, types ...Artif
 	return found, err
 }
 
-// ListCheckpoints returns a job's checkpoints that were not rejected, newest
-// first.
+// ListCheckpoints returns a job's checkpoints, without rejected ones, newest first.
 func ListCheckpoints(ctx context.Context, db bun.IDB, job JobID, limit int) ([]*Artifact, error) {
 	var found []*Artifact
 	err := db.NewSelect().Model(&found).
@@ -104,16 +103,15 @@ func ListCheckpoints(ctx context.Context, db bun.IDB, job JobID, limit int) ([]*
 	return found, err
 }
 
-// RejectCheckpoint marks a checkpoint of the job as never to be handed out
-// again, or returns sql.ErrNoRows.
+// RejectCheckpoint marks a checkpoint of the job so that it is never handed out again. It
+// returns sql.ErrNoRows if the job has no such checkpoint.
 func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) error {
 	return mustChange(tx.NewRaw(`
 		UPDATE artifacts SET rejected_at = coalesce(rejected_at, clock_timestamp())
 		WHERE id = ? AND job_id = ? AND type = 'CHECKPOINT'`, id, job).Exec(ctx))
 }
 
-// RejectCheckpoints marks all checkpoints of the job as never to be handed out
-// again.
+// RejectCheckpoints marks all checkpoints of the job so that they are never handed out again.
 func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
 	_, err := tx.NewRaw(`
 		UPDATE artifacts SET rejected_at = clock_timestamp()
@@ -121,8 +119,8 @@ func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
 	return err
 }
 
-// IssuedUpload is an object key that was issued to an attempt, or, for the INPUT
-// that it will be, to an account.
+// IssuedUpload is an object key that was issued to an attempt or, for an INPUT, to an account
+// and the artifact that it will become.
 type IssuedUpload struct {
 	bun.BaseModel `bun:"table:uploads,alias:u" json:"table"`
 
@@ -144,7 +142,7 @@ func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 	return err
 }
 
-// FindUploads returns those of the keys that were issued, to whomever.
+// FindUploads returns the issued keys among these, whoever they were issued to.
 func FindUploads(ctx context.Context, db bun.IDB, keys []string) (found []*IssuedUpload, err error) {
 	err = db.NewSelect().Model(&found).Where("u.object_key IN (?)", bun.List(keys)).Scan(ctx)
 	return found, err

@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// AttemptStatus is how one worker's try at a job stands.
+// AttemptStatus is the state of an attempt.
 type AttemptStatus string
 
 const (
@@ -38,17 +38,17 @@ type Attempt struct {
 	StartedAt       time.Time     `bun:"started_at,nullzero" json:"started_at,omitzero"`
 	EndedAt         time.Time     `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
 	ResumedFromStep *int          `bun:"resumed_from_step" json:"resumed_from_step"`
-	// CheckpointID is the newest that this attempt committed, at CheckpointAt.
+	// CheckpointID is the newest checkpoint that this attempt committed, at CheckpointAt.
 	CheckpointID  ArtifactID   `bun:"checkpoint_id" json:"checkpoint_id"`
 	CheckpointAt  time.Time    `bun:"checkpoint_at,nullzero" json:"checkpoint_at,omitzero"`
 	LogID         ArtifactID   `bun:"log_id" json:"log_id"`
 	FailureClass  FailureClass `bun:"failure_class,nullzero" json:"failure_class,omitzero"`
 	FailureReason string       `bun:"failure_reason,nullzero" json:"failure_reason,omitzero"`
-	// ErrorDetail is a stack trace, or the runtime's own words.
+	// ErrorDetail is a stack trace or the runtime's error output.
 	ErrorDetail string `bun:"error_detail,nullzero" json:"error_detail,omitzero"`
-	// Counted tells that it counted against the job's attempts.
+	// Counted is true if the attempt counts against the job's max attempts.
 	Counted bool `bun:"counted" json:"counted"`
-	// Uploads is how many keys were issued to it.
+	// Uploads is the number of keys that were issued to the attempt.
 	Uploads          int     `bun:"uploads" json:"uploads"`
 	GPUSeconds       float64 `bun:"gpu_seconds" json:"gpu_seconds"`
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
@@ -61,8 +61,7 @@ func GetAttempt(ctx context.Context, db bun.IDB, id AttemptID) (*Attempt, error)
 	return a, err
 }
 
-// GetAttempts returns attempts, in no order; one that is not there is not among
-// them.
+// GetAttempts returns attempts, in no particular order. Unknown ids are left out.
 func GetAttempts(ctx context.Context, db bun.IDB, ids []AttemptID) (found []*Attempt, err error) {
 	err = db.NewSelect().Model(&found).Where("a.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
@@ -75,14 +74,13 @@ func FindLiveAttempt(ctx context.Context, db bun.IDB, worker WorkerID) (*Attempt
 	return a, err
 }
 
-// EndedAnother tells whether a worker has ended an attempt that began after the given one
-// of its own.
+// EndedAnother reports whether the worker of an attempt has ended a later attempt of its own.
 func EndedAnother(ctx context.Context, db bun.IDB, since *Attempt) (bool, error) {
 	return db.NewSelect().Model((*Attempt)(nil)).
 		Where("a.worker_id = ? AND a.leased_at > ? AND a.ended_at IS NOT NULL", since.WorkerID, since.LeasedAt).Exists(ctx)
 }
 
-// ListExpiredAttempts returns live attempts whose lease ran out.
+// ListExpiredAttempts returns live attempts whose lease expired.
 func ListExpiredAttempts(ctx context.Context, db bun.IDB, limit int) ([]*Attempt, error) {
 	var attempts []*Attempt
 	err := db.NewSelect().Model(&attempts).
@@ -91,9 +89,9 @@ func ListExpiredAttempts(ctx context.Context, db bun.IDB, limit int) ([]*Attempt
 	return attempts, err
 }
 
-// ListOverdueAttempts returns live attempts that run for longer than their
-// timeout, render without progress for longer than stall, or were cancelled, all
-// by more than grace.
+// ListOverdueAttempts returns live attempts of three kinds, each overdue by more than grace:
+// they exceed their timeout, they are RENDERING without progress for longer than stall, or
+// their job's cancel was requested.
 func ListOverdueAttempts(ctx context.Context, db bun.IDB, stall, grace time.Duration, limit int) ([]*Attempt, error) {
 	var attempts []*Attempt
 	err := db.NewSelect().Model(&attempts).Join("JOIN jobs j ON j.id = a.job_id").
@@ -113,7 +111,7 @@ func ListAttempts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Attempt, er
 	return attempts, err
 }
 
-// HeldJob is a job and the worker that holds it.
+// HeldJob is a job with the worker that holds it.
 type HeldJob struct {
 	Job
 	WorkerID WorkerID `bun:"worker_id"`
@@ -128,7 +126,7 @@ func ListHeldJobs(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*HeldJ
 	return held, err
 }
 
-// WorkerServed tells whether a worker has held a job of the account.
+// WorkerServed reports whether a worker has ever held a job of the account.
 func WorkerServed(ctx context.Context, db bun.IDB, worker WorkerID, account AccountID) (bool, error) {
 	var served bool
 	err := db.NewRaw(`

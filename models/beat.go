@@ -10,22 +10,23 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// LeaseBeat is one of many heartbeats. GPUUtilization may be nil: as before.
+// LeaseBeat is one heartbeat of a batch. If GPUUtilization is nil, the last sample stays.
 type LeaseBeat struct {
 	Hold
 	GPUUtilization []float64 `json:"gpus,omitzero"`
-	// Progress is the newest of the job, if the worker reports it; its UpdatedAt is not
-	// read.
+	// Progress is the newest progress of the job, or nil if the worker reports none. Its
+	// UpdatedAt is ignored.
 	*Progress
 }
 
-// Thinning is how far a job's progress, or how late, is told by an event again.
+// Thinning says after how many percent, or how much time, the next PROGRESS event of a job is
+// written.
 type Thinning struct {
 	Percent float64
 	After   time.Duration
 }
 
-// Beat is a heartbeat's answer as PostgreSQL gives it.
+// Beat is PostgreSQL's answer to a heartbeat.
 type Beat struct {
 	JobID             JobID
 	LeaseExpiresAt    time.Time
@@ -35,18 +36,17 @@ type Beat struct {
 	WorkerStatus      WorkerStatus
 	DrainReason       string
 	DrainDeadline     time.Time
-	// Told is whether an event tells of the job's progress.
+	// Told is true if an event of the job's progress was written.
 	Told bool
 }
 
 //go:embed sql/extend_leases.sql
 var extendLeasesSQL string
 
-// ExtendLeases restarts the leases of those attempts that are RUNNING and held by
-// that worker under that token, notes that sign of their workers' life with the
-// newest of each one's samples, keeps the newest progress that is reported of each job
-// that is RUNNING or COMPLETING, with an event of it by thinning, and returns what it
-// extended. It locks them in the order of locks.
+// ExtendLeases restarts the leases of RUNNING attempts that these workers hold under these
+// tokens, and returns what it extended. It records the workers' signs of life with their
+// newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
+// event of the progress if thin allows one. Rows are locked in the usual order.
 func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.Duration, thin Thinning) (map[Hold]*Beat, error) {
 	type placed struct {
 		Place int `json:"place"`
@@ -79,7 +79,7 @@ func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.D
 	return extended, err
 }
 
-// Touch is a sign of a worker's life. Warm may be nil: as before.
+// Touch is a sign of life of a worker. If Warm is nil, the worker's warm models stay.
 type Touch struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Warm     []string `json:"warm,omitzero"`
@@ -88,9 +88,9 @@ type Touch struct {
 //go:embed sql/touch_workers.sql
 var touchWorkersSQL string
 
-// TouchWorkers notes signs of workers' life, each of which is there once, and what
-// they hold warm, and returns the workers: of a sign that is hardly newer than the
-// last, nothing is written.
+// TouchWorkers records signs of life, at most one per worker, with the models that the workers
+// hold warm, and returns the workers. It skips the write if the last sign is less than 5
+// seconds old and nothing else changed.
 func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch) (touched []*Worker, err error) {
 	arg, err := rowsArg(touches)
 	if err != nil {

@@ -22,37 +22,37 @@ const (
 // Reopens tells whether the action opens a job's next run.
 func (a BulkAction) Reopens() bool { return a == BulkRetry || a == BulkRedrive }
 
-// BulkOperation is one action on every job that a filter matched when it began.
+// BulkOperation is one action on every job that a filter matched when the operation began.
 type BulkOperation struct {
 	bun.BaseModel `bun:"table:bulk_operations,alias:bo"`
 
 	ID     BulkID     `bun:"id,pk"`
 	Action BulkAction `bun:"action"`
-	// Filter is what was asked for; the items are what was matched.
+	// Filter is the request. The items are the jobs that matched.
 	Filter    json.RawMessage `bun:"filter,type:jsonb"`
 	Tier      Tier            `bun:"tier,nullzero"`
 	PerMinute int             `bun:"per_minute"`
-	// Canary is how many items come first. The others wait until CanaryOver.
+	// Canary is the number of items that come first. The others wait until CanaryOver.
 	Canary     int  `bun:"canary"`
 	CanaryOver bool `bun:"canary_over"`
-	// Matched is how many jobs there are, of which Done and Failed are over.
+	// Matched is the number of items. Done and Failed count those that ended.
 	Matched int  `bun:"matched"`
 	Done    int  `bun:"done"`
 	Failed  int  `bun:"failed"`
 	Paused  bool `bun:"paused"`
-	// Who started it, with which role.
+	// The operation acts as this key, with this role.
 	AccountID AccountID `bun:"account_id"`
 	StartedBy KeyID     `bun:"started_by"`
 	Role      Role      `bun:"role"`
-	// Errors are the first that there were.
+	// Errors holds the first MaxBulkErrors errors.
 	Errors []*BulkError `bun:"errors,type:jsonb"`
-	// NextAt is when its pace lets the next item through.
+	// NextAt is when PerMinute allows the next item.
 	NextAt     time.Time `bun:"next_at,nullzero,default:clock_timestamp()"`
 	CreatedAt  time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
 	FinishedAt time.Time `bun:"finished_at,nullzero"`
 }
 
-// BulkError is why a job was left as it is, or why the operation stopped.
+// BulkError says why a job was left unchanged, or why the operation stopped.
 type BulkError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -72,11 +72,11 @@ type BulkItem struct {
 	JobID       JobID     `bun:"job_id"`
 	Run         int       `bun:"run"`
 	State       BulkState `bun:"state"`
-	// Tries is how often it went wrong through a fault of ours.
+	// Tries counts failures that were our fault.
 	Tries int `bun:"tries"`
 }
 
-// BulkState is how far an item is.
+// BulkState is the state of an item.
 type BulkState string
 
 const (
@@ -85,15 +85,15 @@ const (
 	BulkFailed  BulkState = "FAILED"
 )
 
-// InsertBulkOperation writes a new operation and reads back what the database
-// chose.
+// InsertBulkOperation writes a new operation and reads back the columns that the database
+// fills.
 func InsertBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 	return tx.NewInsert().Model(op).Returning("next_at, created_at").Scan(ctx)
 }
 
-// InsertBulkJobs makes items of the jobs that the filter matches, oldest first,
-// and returns how many there are. It returns limit, and makes no items to go by,
-// if there are as many or that cannot be told from looking at so many.
+// InsertBulkJobs makes items of the jobs that match the filter, oldest first, and returns
+// their number. If there are limit or more, or if examining limit jobs does not settle that,
+// it returns limit, and its items must not be used.
 func InsertBulkJobs(ctx context.Context, tx bun.Tx, op BulkID, f JobFilter, limit int) (int, error) {
 	r, err := f.choose(ctx, tx, "", limit)
 	if err != nil {
@@ -113,8 +113,8 @@ func InsertBulkJobs(ctx context.Context, tx bun.Tx, op BulkID, f JobFilter, limi
 	return n, err
 }
 
-// InsertBulkDeadLetters makes items of the first limit jobs whose dead letters
-// the filter matches, oldest first, and returns how many there are.
+// InsertBulkDeadLetters makes items of the first limit jobs whose dead letters match the
+// filter, oldest first, and returns their number.
 func InsertBulkDeadLetters(ctx context.Context, tx bun.Tx, op BulkID, f DeadLetterFilter, limit int) (int, error) {
 	matched := f.apply(tx.NewSelect().Model((*DeadLetter)(nil)).ColumnExpr("dl.job_id AS id, dl.run")).Order("dl.id").Limit(int64(limit))
 	return insertBulkItems(ctx, tx, op, matched)
@@ -131,7 +131,7 @@ func insertBulkItems(ctx context.Context, tx bun.Tx, op BulkID, matched *bun.Sel
 	return int(n), err
 }
 
-// SetBulkMatched notes how many items a new operation has. One without any is
+// SetBulkMatched records how many items a new operation has. An operation without items is
 // finished.
 func SetBulkMatched(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 	return tx.NewRaw(`
@@ -139,7 +139,7 @@ func SetBulkMatched(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 		WHERE id = ?1 RETURNING *`, op.Matched, op.ID).Scan(ctx, op)
 }
 
-// CountOpenBulk counts the operations of an account that are not finished.
+// CountOpenBulk counts an account's unfinished operations.
 func CountOpenBulk(ctx context.Context, db bun.IDB, account AccountID) (int, error) {
 	var n int
 	err := db.NewSelect().Model((*BulkOperation)(nil)).ColumnExpr("count(*)").
@@ -156,14 +156,15 @@ func GetBulkOperation(ctx context.Context, db bun.IDB, id BulkID) (*BulkOperatio
 
 // BulkFilter says which operations to list.
 type BulkFilter struct {
-	// AccountID is whose, as a client; empty is everybody's.
+	// AccountID restricts the list to operations that this account started as a client. If
+	// empty, all operations are listed.
 	AccountID AccountID
-	// Open are those that are not finished.
+	// Open restricts the list to unfinished operations.
 	Open bool
 }
 
-// ListBulkOperations returns operations, newest first, that come after the given
-// one (or the newest of all).
+// ListBulkOperations returns operations older than after, or from the newest if it is empty,
+// newest first.
 func ListBulkOperations(ctx context.Context, db bun.IDB, f BulkFilter, after BulkID, limit int) ([]*BulkOperation, error) {
 	var found []*BulkOperation
 	q := db.NewSelect().Model(&found).Order("bo.id DESC").Limit(int64(limit))
@@ -180,33 +181,31 @@ func ListBulkOperations(ctx context.Context, db bun.IDB, f BulkFilter, after Bul
 	return found, err
 }
 
-// LockBulkOperation is GetBulkOperation, and keeps the row still until the
-// transaction ends.
+// LockBulkOperation is GetBulkOperation, and locks the row until the transaction ends.
 func LockBulkOperation(ctx context.Context, tx bun.Tx, id BulkID) (*BulkOperation, error) {
 	op := new(BulkOperation)
 	err := tx.NewSelect().Model(op).Where("bo.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
 	return op, err
 }
 
-// SteerBulkOperation writes what decides how a locked operation goes on.
+// SteerBulkOperation writes the fields of a locked operation that control its further course.
 func SteerBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 	return mustChange(tx.NewUpdate().Model(op).Column("paused", "canary_over", "next_at", "errors").WherePK().Exec(ctx))
 }
 
-// EndBulkOperation has a locked operation be over, whatever items it has left.
+// EndBulkOperation finishes a locked operation, even if items are left.
 func EndBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 	return tx.NewRaw("UPDATE bulk_operations SET finished_at = clock_timestamp(), paused = false WHERE id = ? RETURNING *", op.ID).Scan(ctx, op)
 }
 
-// PostponeBulk lets an operation wait for so long.
+// PostponeBulk makes an operation wait for at least the given time.
 func PostponeBulk(ctx context.Context, tx bun.Tx, op BulkID, wait time.Duration) error {
 	return mustChange(tx.NewRaw(
 		"UPDATE bulk_operations SET next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ?)) WHERE id = ?",
 		wait.Seconds(), op).Exec(ctx))
 }
 
-// ListDueBulk returns the operations whose pace lets an item through now, the
-// longest due first.
+// ListDueBulk returns the operations whose next item is due, the longest overdue first.
 func ListDueBulk(ctx context.Context, db bun.IDB, limit int) ([]BulkID, error) {
 	var ids []BulkID
 	err := db.NewRaw(`
@@ -216,18 +215,18 @@ func ListDueBulk(ctx context.Context, db bun.IDB, limit int) ([]BulkID, error) {
 	return ids, err
 }
 
-// BulkCanary is how an operation's first items are doing.
+// BulkCanary is the progress of an operation's first items.
 type BulkCanary struct {
-	// Pending have not had their turn.
+	// Pending counts items whose turn has not come.
 	Pending int `bun:"pending"`
-	// Open are jobs whose new run is not over.
+	// Open counts jobs whose new run has not ended.
 	Open int `bun:"open"`
-	// Failed are items that failed and jobs whose new run did.
+	// Failed counts items that failed and jobs whose new run failed.
 	Failed int `bun:"failed"`
 }
 
-// CheckBulkCanary looks at an operation's canary, and if its action opens a run,
-// at those runs.
+// CheckBulkCanary counts the states of an operation's canary items and, if its action opens
+// runs, of those runs.
 func CheckBulkCanary(ctx context.Context, tx bun.Tx, op *BulkOperation) (BulkCanary, error) {
 	var c BulkCanary
 	err := tx.NewRaw(`
@@ -243,9 +242,9 @@ func CheckBulkCanary(ctx context.Context, tx bun.Tx, op *BulkOperation) (BulkCan
 	return c, err
 }
 
-// LockBulkItem returns the next of an operation's first upTo items that nobody
-// works on, and keeps it until the transaction ends; or sql.ErrNoRows if there is
-// none or the operation is paused or over. What went wrong before comes last.
+// LockBulkItem locks and returns the next pending item among an operation's first upTo,
+// skipping items that others have locked. Items that failed before come last. It returns
+// sql.ErrNoRows if there is none, or if the operation is paused or finished.
 func LockBulkItem(ctx context.Context, tx bun.Tx, op BulkID, upTo int) (*BulkItem, error) {
 	item := new(BulkItem)
 	err := tx.NewRaw(`
@@ -256,13 +255,13 @@ func LockBulkItem(ctx context.Context, tx bun.Tx, op BulkID, upTo int) (*BulkIte
 	return item, err
 }
 
-// UpdateBulkItem writes how far a locked item is.
+// UpdateBulkItem writes the state of a locked item.
 func UpdateBulkItem(ctx context.Context, tx bun.Tx, item *BulkItem) error {
 	return mustChange(tx.NewUpdate().Model(item).Column("state", "tries").WherePK().Exec(ctx))
 }
 
-// CountBulkItem counts an item that is over on its operation, which is finished
-// with the last one; why is kept if there is room.
+// CountBulkItem counts an ended item on its operation, and finishes the operation with its
+// last item. It keeps why, the error of a failed item, if there is room.
 func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) error {
 	failed := why != nil
 	errors := []*BulkError{}
@@ -282,9 +281,9 @@ func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) er
 		WHERE id = ?0`, op, failed, MaxBulkErrors, string(added)).Exec(ctx))
 }
 
-// DeleteOldBulk deletes up to limit items of the operation that was finished
-// first, if that is longer ago than age, and with its last item the operation. It
-// returns how many rows went.
+// DeleteOldBulk takes the operation that finished first, if that was more than age ago, and
+// deletes up to limit of its items, or the operation itself once no item is left. It returns
+// the number of deleted rows.
 func DeleteOldBulk(ctx context.Context, db bun.IDB, age time.Duration, limit int) (int, error) {
 	var n int
 	err := db.NewRaw(`

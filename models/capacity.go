@@ -7,8 +7,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Capacity is what there is of one kind: workers that are alike, and the pools
-// that could bring more of them.
+// Capacity is the capacity of one kind: workers that are alike, and the pools that can add
+// more of them.
 type Capacity struct {
 	Models  []string `bun:"models,array"`
 	GPUType string   `bun:"gpu_type"`
@@ -16,12 +16,11 @@ type Capacity struct {
 	Booting int      `bun:"booting"`
 	Idle    int      `bun:"idle"`
 	Busy    int      `bun:"busy"`
-	// Most is how many workers the pools may have together; 0 without a pool.
+	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
-	// BootingSince is when the first of those that boot began to.
+	// BootingSince is when the first of the booting workers began to boot.
 	BootingSince time.Time `bun:"booting_since,nullzero"`
-	// BootSeconds is how long the pools' last boots took, in the middle; nil if
-	// there was none yet.
+	// BootSeconds is the median of the pools' last boot times, or nil before the first boot.
 	BootSeconds *float64 `bun:"boot_seconds"`
 }
 

@@ -2,36 +2,36 @@ package models
 
 import "slices"
 
-// Count is what changes of jobs do to counters: of their accounts, and of the lines
-// that they leave. Each account and each place is there once.
+// Count is the change of counters that belongs to changes of jobs: of the jobs' accounts, and
+// of the lines that the jobs leave. Each account and each place occurs once.
 type Count struct {
 	Accounts []AccountCount
 	Left     []LineCount
 }
 
-// AccountCount is by how much an account's counters change.
+// AccountCount is the change of one account's counters.
 type AccountCount struct {
 	ID      AccountID `json:"id"`
 	Queued  int       `json:"queued"`
 	Running int       `json:"running"`
-	// Bounded tells that the account must have room in its queue for Queued more.
+	// Bounded makes the write fail if the account's queue has no room for Queued more.
 	Bounded bool `json:"bounded"`
-	// Counted is what that did, once it is written.
+	// Counted is the result, set by the write.
 	Counted Counted `json:"-"`
 }
 
-// LineCount is how many queued jobs leave an account's place in a line, and the
-// estimated GPU seconds of those that are given to workers.
+// LineCount is how many queued jobs leave an account's place in a line, and the estimated GPU
+// seconds of those that are leased.
 type LineCount struct {
 	AccountID AccountID `json:"account_id"`
 	Line
 	Jobs       int     `json:"jobs"`
 	GPUSeconds float64 `json:"gpu_seconds"`
-	// VirtualTime is the account's new one, once it is written.
+	// VirtualTime is the account's new virtual time, set by the write.
 	VirtualTime float64 `json:"-"`
 }
 
-// countedAccount is an account as the statement counted on it.
+// countedAccount is the result for one account.
 type countedAccount struct {
 	ID        AccountID `json:"id"`
 	Version   int64     `json:"version"`
@@ -39,14 +39,14 @@ type countedAccount struct {
 	WasCapped bool      `json:"was_capped"`
 }
 
-// leftLine is an account's place in a line that jobs left.
+// leftLine is the result for one account's place in a line.
 type leftLine struct {
 	AccountID AccountID `json:"id"`
 	Line
 	VirtualTime float64 `json:"virtual_time"`
 }
 
-// note notes what became of the counters.
+// note copies the results of the write into c.
 func (c *Count) note(accounts []countedAccount, left []leftLine) {
 	for _, row := range accounts {
 		i := slices.IndexFunc(c.Accounts, func(a AccountCount) bool { return a.ID == row.ID })

@@ -1,12 +1,12 @@
-// Package models is the database's rows and one function per query.
+// Package models holds the rows of the database and one function per query.
 //
-// Ordinary statements are bun's. The few that come often are files in sql/, one each:
-// their headers say what they lock, in which order, and what they return. No function
-// here opens a transaction: each takes the bun.IDB that jobs hands it.
+// Ordinary statements use bun. The few frequent ones are files in sql/, one statement each.
+// Their headers say what they lock, in which order, and what they return. No function here
+// opens a transaction: each runs on the bun.IDB that jobs passes in.
 //
-// Functions that lock rows say so in their names. Every transaction keeps to one order of
-// locks: worker, job (the jobs that it depends on FOR SHARE), attempt, account last; each
-// kind in the order of ids.
+// Functions that lock rows say so in their names. Every transaction locks in one order:
+// worker, job (its dependencies FOR SHARE), attempt, account last; rows of one kind in the
+// order of their ids.
 package models
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// Now is PostgreSQL's clock, the only one that decides anything.
+// Now returns the time of PostgreSQL's clock. All durable decisions use this clock.
 func Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	var now time.Time
 	err := db.NewRaw("SELECT clock_timestamp()").Scan(ctx, &now)
 	return now, err
 }
 
-// mustChange turns an update that found no row into sql.ErrNoRows.
+// mustChange returns sql.ErrNoRows if a statement changed no row.
 func mustChange(res sql.Result, err error) error {
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func mustChange(res sql.Result, err error) error {
 	return sql.ErrNoRows
 }
 
-// textArray makes a text[] argument of any kind of string.
+// textArray makes a text[] argument from strings of any type.
 func textArray[T ~string](values []T) any {
 	plain := make([]string, len(values))
 	for i, v := range values {
@@ -46,7 +46,7 @@ func textArray[T ~string](values []T) any {
 	return pgdialect.Array(plain)
 }
 
-// uuidArray makes an argument of ids, to be cast to uuid[].
+// uuidArray makes an argument from ids. The statement casts it to uuid[].
 func uuidArray[T ~string](ids []T) any {
 	plain := make([]string, len(ids))
 	for i, id := range ids {
@@ -63,22 +63,20 @@ func Lock(ctx context.Context, tx bun.Tx, key int64) error {
 	return err
 }
 
-// TryLocks takes advisory locks until the transaction ends, and returns those that
-// were free.
+// TryLocks takes advisory locks until the transaction ends, and returns those that it got.
 func TryLocks(ctx context.Context, tx bun.Tx, keys []int64) (mine []int64, err error) {
 	err = tx.NewRaw("SELECT key FROM unnest(?::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)", pgdialect.Array(keys)).Scan(ctx, &mine)
 	return mine, err
 }
 
-// TryLock takes an advisory lock until the transaction ends, and tells whether
-// it was free.
+// TryLock takes an advisory lock until the transaction ends, and reports whether it got it.
 func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {
 	var mine bool
 	err := tx.NewRaw("SELECT pg_try_advisory_xact_lock(?)", key).Scan(ctx, &mine)
 	return mine, err
 }
 
-// nullable makes NULL of an empty text.
+// nullable returns nil, which is NULL, for an empty text.
 func nullable(text string) *string {
 	if text == "" {
 		return nil

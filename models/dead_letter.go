@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Resolution is what became of a dead letter.
+// Resolution is the outcome of a dead letter.
 type Resolution string
 
 const (
@@ -17,7 +17,7 @@ const (
 	ResolvedRedriven Resolution = "REDRIVEN"
 	// ResolvedRetried: the job's owner opened a new run.
 	ResolvedRetried Resolution = "RETRIED"
-	// ResolvedDiscarded: an operator decided that it is over.
+	// ResolvedDiscarded: an operator discarded it.
 	ResolvedDiscarded Resolution = "DISCARDED"
 	// ResolvedDeleted: the job's owner deleted it.
 	ResolvedDeleted Resolution = "DELETED"
@@ -28,11 +28,11 @@ type Audience string
 
 const (
 	AudienceOperator Audience = "OPERATOR"
-	// AudienceCustomer is of failures that the job's owner caused.
+	// AudienceCustomer must act on failures that the job's owner caused.
 	AudienceCustomer Audience = "CUSTOMER"
 )
 
-// operatorsSQL holds for the dead letters of operators. The index
+// operatorsSQL selects the dead letters that operators must act on. The index
 // dead_letters_of_operators has the same condition.
 const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED')"
 
@@ -45,11 +45,10 @@ func (c FailureClass) Audience() Audience {
 	return AudienceOperator
 }
 
-// Audience returns the party that must act on it.
+// Audience returns the party that must act on the dead letter.
 func (d *DeadLetter) Audience() Audience { return d.FailureClass.Audience() }
 
-// DeadLetter is the record of a run that failed for good, kept until somebody
-// decides.
+// DeadLetter is the record of a run that failed for good, until somebody resolves it.
 type DeadLetter struct {
 	bun.BaseModel `bun:"table:dead_letters,alias:dl"`
 
@@ -57,11 +56,11 @@ type DeadLetter struct {
 	JobID JobID        `bun:"job_id"`
 	Run   int          `bun:"run"`
 	Model string       `bun:"model"`
-	// Provider is where its last attempt was; empty if it had none.
+	// Provider is the provider of the last attempt, or empty if there was none.
 	Provider     string       `bun:"provider,nullzero"`
 	FailureClass FailureClass `bun:"failure_class"`
 	Reason       string       `bun:"reason"`
-	// Fingerprint is the same for the same cause.
+	// Fingerprint is the same for failures of the same cause.
 	Fingerprint string     `bun:"fingerprint"`
 	Attempts    int        `bun:"attempts"`
 	LogID       ArtifactID `bun:"log_id"`
@@ -72,8 +71,8 @@ type DeadLetter struct {
 	Note        string     `bun:"note,nullzero"`
 }
 
-// InsertDeadLetter writes the dead letter of a run that has just failed, with
-// what is known of its attempts.
+// InsertDeadLetter writes the dead letter of a run that has just failed, with the number of
+// its attempts, and the provider and the log of the last one.
 func InsertDeadLetter(ctx context.Context, tx bun.Tx, d *DeadLetter) error {
 	err := tx.NewRaw(`
 		SELECT count(*) AS attempts, (array_agg(w.provider ORDER BY a.attempt_no DESC))[1] AS provider,
@@ -93,7 +92,7 @@ func InsertUntriedDeadLetters(ctx context.Context, tx bun.Tx, letters []*DeadLet
 	return err
 }
 
-// ResolveDeadLetter notes what became of a job's open dead letter, if it has one.
+// ResolveDeadLetter records the outcome of a job's open dead letter, if it has one.
 func ResolveDeadLetter(ctx context.Context, tx bun.Tx, job JobID, as Resolution, by, note string) error {
 	_, err := tx.NewRaw(`
 		UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = ?, resolved_by = ?, note = ?
@@ -115,16 +114,15 @@ func FindDeadLetter(ctx context.Context, db bun.IDB, job JobID, run int) (*DeadL
 	return d, err
 }
 
-// DeadLetterFilter narrows a list of dead letters; what is empty does not narrow.
+// DeadLetterFilter narrows a list of dead letters. Empty fields do not narrow it.
 type DeadLetterFilter struct {
 	Fingerprint  string       `json:"fingerprint,omitempty"`
 	FailureClass FailureClass `json:"failureClass,omitempty"`
 	Model        string       `json:"model,omitempty"`
 	Provider     string       `json:"provider,omitempty"`
-	// Resolved asks for those that somebody has decided on, instead of the open
-	// ones.
+	// Resolved selects resolved dead letters instead of open ones.
 	Resolved bool `json:"resolved,omitempty"`
-	// Audience is of those who have to act on them; none is of both.
+	// Audience selects by the party that must act. Empty selects both.
 	Audience []Audience `json:"audience,omitempty"`
 }
 
@@ -145,7 +143,8 @@ func (f DeadLetterFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	return q
 }
 
-// resolvedIs is written out, since the indexes are partial.
+// resolvedIs writes the condition as text, not as an argument: only then can PostgreSQL use
+// the partial indexes.
 func resolvedIs(alias string, resolved bool) bun.Safe {
 	if resolved {
 		return bun.Safe(alias + ".resolved_at IS NOT NULL")
@@ -153,7 +152,7 @@ func resolvedIs(alias string, resolved bool) bun.Safe {
 	return bun.Safe(alias + ".resolved_at IS NULL")
 }
 
-// audienceIs is written out for the same reason.
+// audienceIs writes text for the same reason.
 func audienceIs(alias string, audience []Audience) bun.Safe {
 	operators, customers := slices.Contains(audience, AudienceOperator), slices.Contains(audience, AudienceCustomer)
 	switch {
@@ -165,8 +164,8 @@ func audienceIs(alias string, audience []Audience) bun.Safe {
 	return bun.Safe("NOT (" + alias + "." + operatorsSQL + ")")
 }
 
-// ListDeadLetters returns dead letters, newest first, that come after the given
-// one (or the newest of all).
+// ListDeadLetters returns dead letters older than after, or from the newest if it is empty,
+// newest first.
 func ListDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, after DeadLetterID, limit int) ([]*DeadLetter, error) {
 	var found []*DeadLetter
 	q := f.apply(db.NewSelect().Model(&found)).Order("dl.id DESC").Limit(int64(limit))
@@ -185,7 +184,7 @@ func CountDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit
 	return n, err
 }
 
-// DeadLetterGroup is the dead letters of one cause.
+// DeadLetterGroup sums up the dead letters of one cause.
 type DeadLetterGroup struct {
 	Fingerprint  string       `bun:"fingerprint"`
 	FailureClass FailureClass `bun:"failure_class"`
@@ -193,15 +192,15 @@ type DeadLetterGroup struct {
 	Count        int          `bun:"count"`
 	FirstAt      time.Time    `bun:"first_at"`
 	LastAt       time.Time    `bun:"last_at"`
-	// Reason is the newest one's.
+	// Reason is the reason of the newest one.
 	Reason string `bun:"reason"`
 }
 
-// Audience returns the party that must act on them.
+// Audience returns the party that must act on the group.
 func (g *DeadLetterGroup) Audience() Audience { return g.FailureClass.Audience() }
 
-// GroupDeadLetters counts dead letters by their cause, the most frequent first. Of the
-// filter only Resolved and Audience narrow them.
+// GroupDeadLetters counts dead letters by cause, the most frequent first. It applies only
+// Resolved and Audience of the filter.
 func GroupDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit int) ([]*DeadLetterGroup, error) {
 	var groups []*DeadLetterGroup
 	err := db.NewRaw(`
@@ -218,8 +217,8 @@ func GroupDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit
 	return groups, err
 }
 
-// DeadLetterStats is the open dead letters in figures. The JSON objects count
-// them by name; "none" are those without a provider.
+// DeadLetterStats sums up the open dead letters. The JSON objects map names to counts; dead
+// letters without a provider count as "none".
 type DeadLetterStats struct {
 	Total            int             `bun:"total"`
 	OldestAgeSeconds *float64        `bun:"oldest_age_seconds"`

@@ -7,8 +7,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// DoomArtifacts removes artifacts and every pointer to them, whose jobs are
-// locked, and dooms their objects.
+// DoomArtifacts removes artifacts of locked jobs and every pointer to them, and queues their
+// objects for deletion.
 func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	if len(ids) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 			WHERE job_id IN (SELECT job_id FROM artifacts WHERE id IN (?0)) AND log_id IN (?0)`,
 		`UPDATE dead_letters SET log_id = NULL
 			WHERE job_id IN (SELECT job_id FROM artifacts WHERE id IN (?0)) AND log_id IN (?0)`,
-		// A key whose object is doomed must not become an artifact again.
+		// Without its upload row, the key cannot become an artifact again.
 		`WITH gone AS (DELETE FROM artifacts WHERE id IN (?0) RETURNING object_key),
 			issued AS (DELETE FROM uploads u USING gone WHERE u.object_key = gone.object_key)
 			INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`,
@@ -35,9 +35,8 @@ func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	return nil
 }
 
-// DoomObjectsOf removes every artifact and every issued key of jobs that are
-// locked, and dooms their objects. Pointers to the artifacts must be gone when
-// the transaction ends.
+// DoomObjectsOf removes all artifacts and issued keys of locked jobs, and queues their objects
+// for deletion. Pointers to the artifacts must be gone when the transaction ends.
 func DoomObjectsOf(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 	_, err := tx.NewRaw(`
 		WITH gone AS (DELETE FROM artifacts WHERE job_id IN (?0) RETURNING object_key),
@@ -48,9 +47,9 @@ func DoomObjectsOf(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 	return err
 }
 
-// DoomUploads removes up to limit keys whose attempt has been over for an age,
-// and dooms those that never became an artifact. It returns how many keys it
-// removed.
+// DoomUploads removes up to limit keys that are older than age and whose attempt ended longer
+// ago than that. It queues the objects of keys that never became an artifact for deletion. It
+// returns how many keys it removed.
 func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	var n int
 	err := tx.NewRaw(`
@@ -68,9 +67,9 @@ func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (
 	return n, err
 }
 
-// DoomOrphans dooms those of these objects that no row names, and returns how
-// many there were. A key is issued before its object can be, and never again:
-// an object that no row names now is named by none later.
+// DoomOrphans queues those of these objects for deletion that no row names, and returns their
+// number. This is final: a key is issued before its object exists, and never again, so no
+// later row can name such an object.
 func DoomOrphans(ctx context.Context, db bun.IDB, keys []string) (int, error) {
 	return affected(db.NewRaw(`
 		INSERT INTO object_deletions (object_key)
@@ -80,9 +79,9 @@ func DoomOrphans(ctx context.Context, db bun.IDB, keys []string) (int, error) {
 		ON CONFLICT DO NOTHING`, textArray(keys)).Exec(ctx))
 }
 
-// ClaimDoomedObjects takes the keys of objects that are due to be deleted from
-// the store. Each is due again later, each time after a longer while (30 s, 60 s
-// … up to 6 h), unless ForgetDoomedObjects follows.
+// ClaimDoomedObjects returns keys of objects that are due for deletion from the store. Each
+// key becomes due again after a growing delay (30 s, 60 s … up to 6 h), unless
+// ForgetDoomedObjects removes it.
 func ClaimDoomedObjects(ctx context.Context, db bun.IDB, limit int) ([]string, error) {
 	var keys []string
 	err := db.NewRaw(`
@@ -97,15 +96,14 @@ func ClaimDoomedObjects(ctx context.Context, db bun.IDB, limit int) ([]string, e
 	return keys, err
 }
 
-// ForgetDoomedObjects removes the keys of objects that are gone from the store.
+// ForgetDoomedObjects removes the keys of objects that the store no longer has.
 func ForgetDoomedObjects(ctx context.Context, db bun.IDB, keys []string) error {
 	_, err := db.NewRaw("DELETE FROM object_deletions WHERE object_key = ANY(?::text[])", textArray(keys)).Exec(ctx)
 	return err
 }
 
-// ClaimOrphanSearch returns the key after which the search for orphans goes on,
-// and keeps other callers from it for as long as ttl. It returns sql.ErrNoRows
-// while it is another's, or rests.
+// ClaimOrphanSearch claims the search for orphans for ttl and returns the key after which it
+// continues. It returns sql.ErrNoRows while another caller has the claim or the search rests.
 func ClaimOrphanSearch(ctx context.Context, db bun.IDB, ttl time.Duration) (after string, err error) {
 	err = db.NewRaw(`
 		UPDATE orphan_search SET claimed_until = clock_timestamp() + make_interval(secs => ?)
@@ -114,8 +112,8 @@ func ClaimOrphanSearch(ctx context.Context, db bun.IDB, ttl time.Duration) (afte
 	return after, err
 }
 
-// AdvanceOrphanSearch has the search go on after another key, once it has rested
-// for so long. It does nothing if somebody else was quicker.
+// AdvanceOrphanSearch sets the key after which the search continues, and lets the search rest
+// for that long. It does nothing if another caller has moved the search on from the key from.
 func AdvanceOrphanSearch(ctx context.Context, db bun.IDB, from, to string, rest time.Duration) error {
 	_, err := db.NewRaw(`
 		UPDATE orphan_search SET after_key = ?, claimed_until = clock_timestamp() + make_interval(secs => ?)
@@ -123,13 +121,13 @@ func AdvanceOrphanSearch(ctx context.Context, db bun.IDB, from, to string, rest 
 	return err
 }
 
-// eventWords are the texts of an event that are ours: ids, classes, times. Any
-// other text may hold words of a prompt.
+// eventWords are the text fields of events that Reelay itself fills: ids, classes, times. Any
+// other text can contain words of a prompt.
 var eventWords = []string{"artifact", "by", "class", "lane", "phase", "runAt", "worker"}
 
-// RedactJob removes, of a job that is locked and over, everything that its owner
-// or its runtime put into it: the prompt's keys are shredded for every run. It
-// returns sql.ErrNoRows if it was deleted before.
+// RedactJob removes everything that the owner or the runtime put into a locked job that has
+// ended. It shreds the prompt keys of all runs. It returns sql.ErrNoRows if the job was
+// deleted before.
 func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 	if err := mustChange(tx.NewRaw(`
 		UPDATE jobs SET

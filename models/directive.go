@@ -7,8 +7,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Wanted is what the rows of a worker, and of the job that it holds if it holds
-// one, say is wanted of it.
+// Wanted is what the rows ask of a worker: the worker's own row, and the row of the job that
+// it holds, if any.
 type Wanted struct {
 	Status            WorkerStatus `bun:"status"`
 	DrainReason       string       `bun:"drain_reason"`
@@ -18,7 +18,7 @@ type Wanted struct {
 	CancelReason      string       `bun:"cancel_reason"`
 }
 
-// GetWanted returns what is wanted of a worker, or sql.ErrNoRows.
+// GetWanted returns what is asked of a worker, or sql.ErrNoRows.
 func GetWanted(ctx context.Context, db bun.IDB, id WorkerID) (*Wanted, error) {
 	w := new(Wanted)
 	err := db.NewRaw(`

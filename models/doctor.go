@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Invariant names what must hold of the rows at any time.
+// Invariant names a condition that the rows must always meet.
 type Invariant string
 
 const (
@@ -52,7 +52,7 @@ const (
 	StuckWebhook      Invariant = "stuck-webhook"
 )
 
-// Invariants are all of them.
+// Invariants lists all of them.
 var Invariants = []Invariant{
 	AccountCounters, LaneCounters, CappedLine, OneLiveAttempt, CurrentAttempt, HeldWorker, AttemptOverlap, AttemptGap, StaleWrite,
 	LostEarly, EventGap, Transition, History, OneEnd, RunOrder, PhantomEvent, ResultPointer, OneSuccess, IssuedKey, CheckpointPointer, DoomedObject, DeletedJob, KeptPrompt, ClosedRun,
@@ -60,28 +60,27 @@ var Invariants = []Invariant{
 	UnreapedLease, UntoldEnd, StuckWebhook,
 }
 
-// Examination says how far to look, and what the domain knows of its rows.
+// Examination bounds a search for violations, and passes in the domain's rules.
 type Examination struct {
-	// Jobs bounds the queries that would read every job's history: to so many of
-	// the newest jobs, and of those that are not over. 0 is all.
+	// Jobs bounds the queries that read the history of jobs: to that many of the newest jobs,
+	// and that many of those that have not ended. 0 means all jobs.
 	Jobs int
-	// Edges are the moves that a history may show, as FROM>TO; FROM is empty
-	// for the first of a run.
+	// Edges are the transitions that are allowed, as FROM>TO. FROM is empty for the first
+	// state of a run.
 	Edges []string
-	// Lanes are those with a wait target, and Waits for how many seconds a job
-	// may be queued there while a worker is idle.
+	// Lanes are the lanes with a wait target. Waits says for how many seconds a job may be
+	// queued in each of them while a worker is idle.
 	Lanes []Tier
 	Waits []float64
 }
 
-// Violations are the rows that break an invariant: some of their ids, and how
-// many there are.
+// Violations is the number of rows that break an invariant, and the ids of some of them.
 type Violations struct {
 	IDs   []string
 	Count int
 }
 
-// FindViolations returns what breaks the invariant, at most limit ids of it.
+// FindViolations returns the violations of an invariant, with at most limit ids.
 func FindViolations(ctx context.Context, db bun.IDB, which Invariant, e Examination, limit int) (Violations, error) {
 	var rows []struct {
 		ID    string `bun:"id"`
@@ -101,7 +100,7 @@ func FindViolations(ctx context.Context, db bun.IDB, which Invariant, e Examinat
 	return v, err
 }
 
-// examined are the jobs whose history is read, each with all its columns.
+// examined selects the jobs whose history is read, with all columns.
 const examined = `
 	examined AS (
 		SELECT * FROM jobs WHERE id IN (
@@ -109,8 +108,8 @@ const examined = `
 			UNION
 			(SELECT id FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') LIMIT ?0)))`
 
-// stateEvents are the events that tell of a job's state, each followed by the
-// state. That a job is COMPLETING shows in no event.
+// stateEvents lists the events that change a job's state, each followed by the new state.
+// COMPLETING has no event.
 var stateEvents = []string{
 	string(EventQueued), string(JobQueued),
 	string(EventRequeued), string(JobQueued),
@@ -124,7 +123,7 @@ var stateEvents = []string{
 	string(EventCancelled), string(JobCancelled),
 }
 
-// states are the moves that the examined jobs' events tell of, in their order.
+// states selects the states that the examined jobs' events report.
 const states = `
 	SELECT j.id, j.status, j.run AS newest_run, e.run, e.seq, s.state
 	FROM examined j
@@ -132,12 +131,12 @@ const states = `
 	JOIN (SELECT types[2 * i - 1] AS type, types[2 * i] AS state
 		FROM (SELECT ?4::text[] AS types) t, generate_series(1, cardinality(types) / 2) i) s ON s.type = e.type`
 
-// kept are the events that are still there: after their retention those of whole
-// months go, while the rows of their jobs stay.
+// kept holds for jobs whose events still exist. The retention of events drops whole months,
+// and the rows of their jobs can outlive them.
 const kept = `(e.n > 0 OR j.completed_at IS NULL OR j.completed_at > clock_timestamp() - interval '1 day')`
 
-// invariants are queries that must find nothing. Each row is the id of what is
-// broken.
+// invariants maps each invariant to a query for its violations. Each row is the id of a row
+// that breaks it.
 var invariants = map[Invariant]string{
 	AccountCounters: `
 		SELECT 'acc_' || a.id AS id FROM accounts a
@@ -189,7 +188,7 @@ var invariants = map[Invariant]string{
 	LostEarly: `
 		SELECT 'att_' || a.id AS id FROM examined j JOIN job_attempts a ON a.job_id = j.id JOIN workers w ON w.id = a.worker_id
 		WHERE a.status = 'LOST' AND a.ended_at < a.lease_expires_at
-			-- An ended worker's attempt ends with it, in one transaction.
+			-- An attempt ends in the transaction that ends its worker.
 			AND NOT coalesce(w.ended_at BETWEEN a.ended_at AND a.ended_at + interval '1 minute', false)`,
 	EventGap: `
 		SELECT 'job_' || j.id AS id FROM examined j
@@ -200,7 +199,7 @@ var invariants = map[Invariant]string{
 			SELECT s.*, lag(state) OVER run AS was, row_number() OVER run AS place FROM (` + states + `) s
 			WINDOW run AS (PARTITION BY id, run ORDER BY seq)) m
 		WHERE coalesce(was, '') || '>' || state <> ALL (?1::text[])
-			-- A run that is opened again may find that it has to wait for others.
+			-- A reopened run can become BLOCKED as its second state.
 			AND NOT (run > 1 AND place = 2 AND was = 'QUEUED' AND state = 'BLOCKED')`,
 	History: `
 		SELECT 'job_' || id AS id FROM (
@@ -320,8 +319,8 @@ var invariants = map[Invariant]string{
 	UnreapedLease: `
 		SELECT 'att_' || id AS id FROM job_attempts
 		WHERE ended_at IS NULL AND lease_expires_at < clock_timestamp() - interval '10 minutes'`,
-	// Who was told is kept for 30 days. An endpoint that changes while a run ends
-	// may be told, or not.
+	// Deliveries are kept for 30 days. If an endpoint changes while a run ends, the event may
+	// or may not be sent to it.
 	UntoldEnd: `
 		WITH ends AS (
 			SELECT id, account_id, callback_url, run, status, completed_at FROM examined WHERE completed_at IS NOT NULL
@@ -348,14 +347,13 @@ var invariants = map[Invariant]string{
 				WHERE o.job_id = d.job_id AND o.endpoint_id = d.endpoint_id AND o.run < d.run AND o.state = 'PENDING')`,
 }
 
-// BoundStatements gives up each statement of the transaction that takes longer.
+// BoundStatements makes each later statement of the transaction fail after limit.
 func BoundStatements(ctx context.Context, tx bun.Tx, limit time.Duration) error {
 	_, err := tx.NewRaw("SELECT set_config('statement_timeout', '?', true)", limit.Milliseconds()).Exec(ctx)
 	return err
 }
 
-// IsStatementTimeout tells whether a statement was given up because it took too
-// long.
+// IsStatementTimeout reports whether a statement failed because it took too long.
 func IsStatementTimeout(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "57014"

@@ -10,18 +10,18 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Pick is a job, of an account, that a worker may get.
+// Pick is a job of an account that a worker could lease.
 type Pick struct {
 	AccountID AccountID `json:"account_id"`
 	WorkerID  WorkerID  `json:"worker_id"`
 	JobID     JobID     `json:"job_id"`
 }
 
-// Picked are a pick's rows. Worker and Job are nil where there is none, and Job also
-// where it is QUEUED no longer or somebody else is leasing it.
+// Picked holds the rows of a pick. Worker and Job are nil if the row does not exist. Job is
+// also nil if it is no longer QUEUED or another transaction is leasing it.
 type Picked struct {
-	// Room is how many more jobs the account may run, as it was read; nil if there is no
-	// such account.
+	// Room is how many more jobs the account may run. It was read without a lock. It is nil if
+	// the account does not exist.
 	Room   *int
 	Worker *Worker
 	Job    *Job
@@ -30,9 +30,9 @@ type Picked struct {
 //go:embed sql/lock_picks.sql
 var lockPicksSQL string
 
-// LockPicks locks the workers and jobs of picks, and returns them in the order of the
-// picks, with PostgreSQL's clock after that. Accounts are read, not locked: Write
-// decides whether there is room.
+// LockPicks locks the workers and jobs of picks. It returns them in the order of the picks,
+// with the time of PostgreSQL's clock after the locks were taken. It reads accounts without a
+// lock: Write checks whether there is room.
 func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all []Picked, err error) {
 	type placed struct {
 		Place int `json:"place"`
@@ -62,14 +62,14 @@ func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all
 	return now, all, err
 }
 
-// Hold is which attempt a worker holds, and the token that shows it.
+// Hold names the attempt that a worker holds, with the token that proves it.
 type Hold struct {
 	WorkerID  WorkerID     `json:"worker_id"`
 	AttemptID AttemptID    `json:"attempt_id"`
 	Token     FencingToken `json:"token"`
 }
 
-// Held is a lease with every row of it.
+// Held holds all rows of a lease.
 type Held struct {
 	Worker  *Worker
 	Job     *Job
@@ -79,9 +79,9 @@ type Held struct {
 //go:embed sql/lock_held.sql
 var lockHeldSQL string
 
-// LockHeld locks all rows of the leases that these workers hold under these tokens, and
-// returns them with PostgreSQL's clock after that. Leases that are over are not among
-// them, but one that ended while its rows were waited for is.
+// LockHeld locks all rows of the leases that these workers hold under these tokens. It returns
+// them with the time of PostgreSQL's clock after the locks were taken. Leases that have ended
+// are left out, except those that ended while it waited for their rows.
 func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold) (now time.Time, all []Held, err error) {
 	arg, err := rowsArg(holds)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// An id is kind_uuid in Go and on the wire, so that it explains itself, and a
-// bare UUIDv7 in PostgreSQL. There is one type per table.
+// An id is kind_uuid in Go and on the wire, so that it explains itself, and a bare UUIDv7 in
+// PostgreSQL. There is one type per table.
 type (
 	AccountID  string
 	KeyID      string
@@ -29,8 +29,8 @@ type (
 	WebhookDeliveryID string
 )
 
-// FencingToken is the random secret of one attempt: a bare UUID. A write that
-// carries another one is refused.
+// FencingToken is the random secret of one attempt, a bare UUID. A write with another token is
+// refused.
 type FencingToken string
 
 const (
@@ -71,11 +71,11 @@ func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(w
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
 func NewWebhookDeliveryID() WebhookDeliveryID { return WebhookDeliveryID(newID(webhookDeliveryKind)) }
 
-// NewFencingToken makes a token that nobody can guess.
+// NewFencingToken makes a random token.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
 
-// IDKind tells which table an id from outside names ("job", "att", …), or ""
-// if it is no id at all.
+// IDKind returns the kind in an id from outside ("job", "att", …), or "" if it is not a valid
+// id.
 func IDKind(s string) string {
 	kind, rest, ok := strings.Cut(s, "_")
 	if !ok || len(rest) != 36 || uuid.Validate(rest) != nil {
@@ -89,11 +89,11 @@ func IDKind(s string) string {
 	return ""
 }
 
-// ValidID tells whether s is an id of the kind that T names.
+// ValidID reports whether s is a valid id of the given kind.
 func ValidID[T ~string](s T, kind string) bool { return IDKind(string(s)) == kind }
 
-// Valid tells whether the id has the right form. An id from outside that has
-// not cannot name a row.
+// Valid reports whether the id has the right form. An id from outside without it cannot name a
+// row.
 func (id AccountID) Valid() bool  { return ValidID(id, accountKind) }
 func (id KeyID) Valid() bool      { return ValidID(id, keyKind) }
 func (id SessionID) Valid() bool  { return ValidID(id, sessionKind) }
@@ -110,10 +110,10 @@ func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
 
-// Valid tells whether the token has the form of one.
+// Valid reports whether the token has the right form.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
 
-// UUID is the id without its kind: what PostgreSQL holds.
+// UUID returns the id without its kind, as PostgreSQL stores it.
 func (id JobID) UUID() string { return strings.TrimPrefix(string(id), jobKind+"_") }
 
 func (id AccountID) Value() (driver.Value, error)  { return idValue(string(id), accountKind) }

@@ -7,8 +7,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// CountInputUploads counts up to limit keys of inputs that were issued to an
-// account and have yet to become artifacts.
+// CountInputUploads counts the keys of inputs that were issued to an account and are not
+// artifacts yet. It stops at limit.
 func CountInputUploads(ctx context.Context, db bun.IDB, account AccountID, limit int) (int, error) {
 	var n int
 	err := db.NewRaw(`
@@ -16,8 +16,8 @@ func CountInputUploads(ctx context.Context, db bun.IDB, account AccountID, limit
 	return n, err
 }
 
-// FindInputUpload returns the key that was issued to an account for that input,
-// or sql.ErrNoRows.
+// FindInputUpload returns the key that was issued to an account for the input, or
+// sql.ErrNoRows.
 func FindInputUpload(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID) (*IssuedUpload, error) {
 	u := new(IssuedUpload)
 	err := db.NewSelect().Model(u).Where("u.type = 'INPUT' AND u.artifact_id = ? AND u.account_id = ?", id, account).Scan(ctx)
@@ -31,9 +31,9 @@ func FindInput(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID
 	return a, err
 }
 
-// InsertInput makes an artifact of an input that was issued, and reads back what
-// was issued. It returns sql.ErrNoRows, and writes nothing, if the key is no
-// longer issued: the input is an artifact already, or the object may be gone.
+// InsertInput makes an artifact of an issued input, and reads back what was issued. If the key
+// is no longer issued, it writes nothing and returns sql.ErrNoRows: the input already is an
+// artifact, or its object may have been deleted.
 func InsertInput(ctx context.Context, db bun.IDB, a *Artifact) error {
 	return db.NewRaw(`
 		WITH issued AS (DELETE FROM uploads WHERE type = 'INPUT' AND artifact_id = ? RETURNING *)
@@ -42,7 +42,7 @@ func InsertInput(ctx context.Context, db bun.IDB, a *Artifact) error {
 		RETURNING *`, a.ID, a.Metadata).Scan(ctx, a)
 }
 
-// InputUse says that a job begins from an input, and how its params name it.
+// InputUse says that a job uses an input, and how its params name it.
 type InputUse struct {
 	bun.BaseModel `bun:"table:input_uses"`
 
@@ -52,9 +52,9 @@ type InputUse struct {
 	AccountID  AccountID  `bun:"-"`
 }
 
-// UseInput has a job of the account begin from an input: nobody deletes it before
-// the transaction ends, and then it is in use. It returns sql.ErrNoRows if the
-// account has no such input.
+// UseInput records that a job of the account uses an input, and locks the input against
+// deletion until the transaction ends. It returns sql.ErrNoRows if the account has no such
+// input.
 func UseInput(ctx context.Context, tx bun.Tx, u InputUse) error {
 	return mustChange(tx.NewRaw(`
 		WITH input AS (SELECT id FROM artifacts WHERE id = ? AND account_id = ? AND type = 'INPUT' FOR KEY SHARE)
@@ -63,22 +63,21 @@ func UseInput(ctx context.Context, tx bun.Tx, u InputUse) error {
 		u.ArtifactID, u.AccountID, u.JobID, u.Reference).Exec(ctx))
 }
 
-// LockInputs returns those of these inputs that there are, and their accounts, in
-// the order of their ids: nobody deletes them before the transaction ends.
+// LockInputs returns the inputs with these ids and their accounts, in the order of their ids,
+// and locks them against deletion until the transaction ends.
 func LockInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) (found []*Artifact, err error) {
 	err = tx.NewRaw(`
 		SELECT id, account_id FROM artifacts WHERE id IN (?) AND type = 'INPUT' ORDER BY id FOR KEY SHARE`, bun.List(ids)).Scan(ctx, &found)
 	return found, err
 }
 
-// InsertInputUses has new jobs begin from inputs that are locked.
+// InsertInputUses records that new jobs use locked inputs.
 func InsertInputUses(ctx context.Context, tx bun.Tx, uses []*InputUse) error {
 	_, err := tx.NewInsert().Model(&uses).Exec(ctx)
 	return err
 }
 
-// FindInputOf returns the input that a job begins from by that reference, or
-// sql.ErrNoRows.
+// FindInputOf returns the input that a job uses under the reference, or sql.ErrNoRows.
 func FindInputOf(ctx context.Context, db bun.IDB, job JobID, reference string) (*Artifact, error) {
 	a := new(Artifact)
 	err := db.NewRaw(`
@@ -87,8 +86,8 @@ func FindInputOf(ctx context.Context, db bun.IDB, job JobID, reference string) (
 	return a, err
 }
 
-// ListInputs returns the inputs of these jobs, each with the job as its own,
-// oldest first.
+// ListInputs returns the inputs that these jobs use, oldest first. Each has the JobID of the
+// job that uses it.
 func ListInputs(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Artifact, error) {
 	var rows []struct {
 		Artifact
@@ -105,7 +104,7 @@ func ListInputs(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Artifact, err
 	return found, err
 }
 
-// LockInputsOf locks the inputs of jobs that are locked.
+// LockInputsOf locks the inputs of locked jobs.
 func LockInputsOf(ctx context.Context, tx bun.Tx, jobs []JobID) ([]ArtifactID, error) {
 	var ids []ArtifactID
 	err := tx.NewRaw(`
@@ -114,8 +113,8 @@ func LockInputsOf(ctx context.Context, tx bun.Tx, jobs []JobID) ([]ArtifactID, e
 	return ids, err
 }
 
-// ForsakeInputs ends the use of locked inputs by these jobs, and dooms those that
-// no other job uses.
+// ForsakeInputs ends the use of locked inputs by these jobs. It removes those that no other
+// job uses, and queues their objects for deletion.
 func ForsakeInputs(ctx context.Context, tx bun.Tx, jobs []JobID, inputs []ArtifactID) error {
 	if _, err := tx.NewRaw("DELETE FROM input_uses WHERE job_id IN (?)", bun.List(jobs)).Exec(ctx); err != nil || len(inputs) == 0 {
 		return err
@@ -128,8 +127,7 @@ func ForsakeInputs(ctx context.Context, tx bun.Tx, jobs []JobID, inputs []Artifa
 	return err
 }
 
-// LockInputsToReview locks inputs that are due for a look. Those that others hold
-// are passed over.
+// LockInputsToReview locks inputs whose review is due. It skips those that others have locked.
 func LockInputsToReview(ctx context.Context, tx bun.Tx, limit int) ([]ArtifactID, error) {
 	var ids []ArtifactID
 	err := tx.NewRaw(`
@@ -138,17 +136,17 @@ func LockInputsToReview(ctx context.Context, tx bun.Tx, limit int) ([]ArtifactID
 	return ids, err
 }
 
-// KeepInputs is how long inputs stay.
+// KeepInputs says how long inputs are kept.
 type KeepInputs struct {
-	// Unused is from when it was stored, Used from the end of the last job that
-	// uses it.
+	// Unused counts from the upload of an unused input, Used from the end of the last job that
+	// used it.
 	Unused, Used time.Duration
-	// Review is when to look again at what has no end yet.
+	// Review is the delay before the next review of an input whose expiry is still unknown.
 	Review time.Duration
 }
 
-// ReviewInputs writes of locked inputs when they expire, as far as that is known
-// by now, and returns those for which that is over.
+// ReviewInputs writes the expiry of locked inputs, as far as it is known, and returns those
+// that have expired.
 func ReviewInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID, keep KeepInputs) (over []ArtifactID, err error) {
 	var rows []struct {
 		ID   ArtifactID `bun:"id"`
@@ -174,8 +172,8 @@ func ReviewInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID, keep KeepInp
 	return over, err
 }
 
-// DoomInputs removes locked inputs that are over, and their uses, and dooms their
-// objects.
+// DoomInputs removes locked inputs that have expired and their uses, and queues their objects
+// for deletion.
 func DoomInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	if len(ids) == 0 {
 		return nil
@@ -189,9 +187,8 @@ func DoomInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	return err
 }
 
-// DoomInputUploads removes up to limit keys of inputs that were issued an age
-// ago and never became artifacts, and dooms what was stored under them. It
-// returns how many there were.
+// DoomInputUploads removes up to limit keys of inputs that were issued longer ago than age and
+// never became artifacts, and queues their objects for deletion. It returns their number.
 func DoomInputUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		WITH gone AS (

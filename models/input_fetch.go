@@ -13,14 +13,14 @@ type InputFetch struct {
 
 	JobID     JobID     `bun:"job_id,pk"`
 	AccountID AccountID `bun:"account_id"`
-	// Tries counts those that were begun, the present one included.
+	// Tries counts the tries that have begun, the current one included.
 	Tries int `bun:"tries"`
-	// Problem is why the newest try failed, for people.
+	// Problem says for people why the newest try failed.
 	Problem string    `bun:"problem,nullzero"`
 	NextAt  time.Time `bun:"next_at,nullzero"`
 }
 
-// InsertInputFetches has images fetched for jobs.
+// InsertInputFetches queues the images of jobs to be fetched.
 func InsertInputFetches(ctx context.Context, tx bun.Tx, jobs ...*Job) error {
 	_, err := tx.NewRaw("INSERT INTO input_fetches (job_id, account_id) SELECT * FROM unnest(?::uuid[], ?::uuid[])",
 		uuidArray(column(jobs, func(j *Job) JobID { return j.ID })),
@@ -28,15 +28,14 @@ func InsertInputFetches(ctx context.Context, tx bun.Tx, jobs ...*Job) error {
 	return err
 }
 
-// DropInputFetch removes the fetch that an earlier run of a locked job left.
+// DropInputFetch removes the fetch that an earlier run of a locked job left behind.
 func DropInputFetch(ctx context.Context, tx bun.Tx, job JobID) error {
 	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ?", job).Exec(ctx)
 	return err
 }
 
-// ClaimInputFetches begins up to limit fetches that are due, at most some of each
-// account at once. They are the caller's for as long as ttl; after that others
-// begin them again.
+// ClaimInputFetches claims up to limit due fetches for ttl, with at most perAccount claimed
+// fetches per account. After ttl another caller can claim them.
 func ClaimInputFetches(ctx context.Context, db bun.IDB, limit, perAccount int, ttl time.Duration) ([]*InputFetch, error) {
 	var claimed []*InputFetch
 	err := db.NewRaw(`
@@ -57,9 +56,9 @@ func ClaimInputFetches(ctx context.Context, db bun.IDB, limit, perAccount int, t
 	return claimed, err
 }
 
-// PostponeInputFetch gives a claimed fetch back, to be tried again after a while;
-// if it does not count, it was no fault of the image's. A claim that ran out
-// changes nothing.
+// PostponeInputFetch releases a claimed fetch, to be retried after a delay. If counts is
+// false, the try does not count, since the image was not the cause. An expired claim changes
+// nothing.
 func PostponeInputFetch(ctx context.Context, db bun.IDB, f *InputFetch, counts bool, after time.Duration) error {
 	_, err := db.NewRaw(`
 		UPDATE input_fetches SET claimed_until = '-infinity', next_at = clock_timestamp() + make_interval(secs => ?),
@@ -68,13 +67,13 @@ func PostponeInputFetch(ctx context.Context, db bun.IDB, f *InputFetch, counts b
 	return err
 }
 
-// EndInputFetch removes a claimed fetch of a locked job, or returns sql.ErrNoRows
-// if it is another's by now.
+// EndInputFetch removes a claimed fetch of a locked job. It returns sql.ErrNoRows if another
+// caller has claimed it since.
 func EndInputFetch(ctx context.Context, tx bun.Tx, f *InputFetch) error {
 	return mustChange(tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ? AND tries = ?", f.JobID, f.Tries).Exec(ctx))
 }
 
-// ListInputFetches returns the fetches that these jobs wait for, in no order.
+// ListInputFetches returns the fetches that these jobs wait for, in no particular order.
 func ListInputFetches(ctx context.Context, db bun.IDB, jobs []JobID) ([]*InputFetch, error) {
 	var found []*InputFetch
 	err := db.NewSelect().Model(&found).Where("f.job_id IN (?)", bun.List(jobs)).Scan(ctx)

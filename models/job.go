@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobStatus is where a job is in its life; jobs/state.go has the moves.
+// JobStatus is the state of a job. The transitions are in jobs/state.go.
 type JobStatus string
 
 const (
@@ -24,21 +24,21 @@ const (
 	JobCancelled  JobStatus = "CANCELLED"
 )
 
-// JobStatuses lists them in the order of a job's life.
+// JobStatuses lists the states in the order of a job's life.
 var JobStatuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting, JobCompleted, JobFailed, JobCancelled}
 
-// Terminal tells whether the job's run is over.
+// Terminal reports whether the job's run has ended.
 func (s JobStatus) Terminal() bool {
 	return s == JobCompleted || s == JobFailed || s == JobCancelled
 }
 
-// Live tells whether a worker holds the job.
+// Live reports whether a worker holds the job.
 func (s JobStatus) Live() bool { return s == JobAssigned || s == JobRunning || s == JobCompleting }
 
-// Waiting tells whether the job has yet to be given to a worker.
+// Waiting reports whether the job waits for a worker, its time or another job.
 func (s JobStatus) Waiting() bool { return s == JobScheduled || s == JobBlocked || s == JobQueued }
 
-// Phase is what the person watching should read.
+// Phase is the stage of a job's work, for people.
 type Phase string
 
 const (
@@ -52,7 +52,7 @@ const (
 	PhaseDone         Phase = "DONE"
 )
 
-// FailureClass is why an attempt ended badly; it decides what happens next.
+// FailureClass is why an attempt failed. It decides what happens next.
 type FailureClass string
 
 const (
@@ -73,7 +73,7 @@ const (
 	FailPoison            FailureClass = "POISON"
 )
 
-// FailureClasses lists them.
+// FailureClasses lists them all.
 var FailureClasses = []FailureClass{
 	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailModelCrash, FailOutOfMemory,
 	FailCheckpointCorrupt, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
@@ -93,7 +93,7 @@ type Job struct {
 	Lane      Tier      `bun:"lane" json:"lane"`
 	Run       int       `bun:"run" json:"run"`
 	Priority  int       `bun:"priority" json:"priority"`
-	// Requeued jobs keep their place: they go before the account's others.
+	// Requeued jobs keep their place: they come before the account's other jobs.
 	Requeued            bool            `bun:"requeued" json:"requeued"`
 	QueueOrder          int64           `bun:"queue_order,nullzero,default:generated" json:"queue_order,omitzero"`
 	Params              json.RawMessage `bun:"params,type:jsonb" json:"params"`
@@ -105,25 +105,26 @@ type Job struct {
 	TimeoutSeconds      int             `bun:"timeout_seconds" json:"timeout_seconds"`
 	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds" json:"estimated_gpu_seconds"`
 	RunAt               time.Time       `bun:"run_at,nullzero" json:"run_at,omitzero"`
-	// ExpiresAt is by when it must have been started.
+	// ExpiresAt is the deadline for the start of the job.
 	ExpiresAt     time.Time    `bun:"expires_at,nullzero" json:"expires_at,omitzero"`
 	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero" json:"retry_policy,omitzero"`
 	Region        string       `bun:"region,nullzero" json:"region,omitzero"`
 	RequireRegion bool         `bun:"require_region" json:"require_region"`
-	// CallbackURL is told of this job's ends, beside the account's endpoints.
+	// CallbackURL is notified of the ends of this job, in addition to the account's endpoints.
 	CallbackURL string `bun:"callback_url,nullzero" json:"callback_url,omitzero"`
-	// BlockedBy counts the jobs that it depends on and that are not COMPLETED, and
-	// an image that is still to be fetched.
+	// BlockedBy counts the dependencies that are not COMPLETED, and the image that is still to
+	// be fetched.
 	BlockedBy int `bun:"blocked_by" json:"blocked_by"`
 	AttemptNo int `bun:"attempt_no" json:"attempt_no"`
-	// Failures are those of this run that count against MaxAttempts.
+	// Failures counts the failures of this run that count against MaxAttempts.
 	Failures int `bun:"failures" json:"failures"`
-	// Crashes are this run's crashes and losses without notice since its newest
+	// Crashes counts this run's crashes, and losses without notice, since its newest
 	// checkpoint.
 	Crashes int `bun:"crashes" json:"crashes"`
-	// GPURank is how many GPU types of its model's list it has outgrown.
+	// GPURank is how many GPU types of its model's list have turned out too small for the job.
 	GPURank int `bun:"gpu_rank" json:"gpu_rank"`
-	// AvoidWorkerID failed it last: until AvoidUntil another one is preferred.
+	// AvoidWorkerID is the worker on which the job failed last. Until AvoidUntil another
+	// worker is preferred.
 	AvoidWorkerID      WorkerID        `bun:"avoid_worker_id" json:"avoid_worker_id"`
 	AvoidUntil         time.Time       `bun:"avoid_until,nullzero" json:"avoid_until,omitzero"`
 	EventSeq           int             `bun:"event_seq" json:"event_seq"`
@@ -143,19 +144,18 @@ type Job struct {
 
 	Progress
 
-	// The thinned PROGRESS events were last written at:
+	// PROGRESS events are thinned out. The last one was written at this time and percentage.
 	ProgressEventAt      time.Time `bun:"progress_event_at,nullzero" json:"progress_event_at,omitzero"`
 	ProgressEventPercent *float64  `bun:"progress_event_percent" json:"progress_event_percent"`
 
-	// PredictedWaitSeconds and PredictedSeconds, until it is complete, are what was
-	// predicted at the submit, WaitedSeconds how long the run was then queued until a
-	// worker was first given it; nil while that is not known.
+	// PredictedWaitSeconds and PredictedSeconds are the forecast at submit: until the first
+	// lease, and until the job is complete. WaitedSeconds is how long the run was queued
+	// before its first lease, nil until then.
 	PredictedWaitSeconds *float64 `bun:"predicted_wait_seconds" json:"predicted_wait_seconds"`
 	PredictedSeconds     *float64 `bun:"predicted_seconds" json:"predicted_seconds"`
 	WaitedSeconds        *float64 `bun:"waited_seconds" json:"waited_seconds"`
-	// QueuedSeconds is how long the run was QUEUED, and LeasedSeconds how long workers
-	// held it, both without the period that has not ended: Waited and Ran add that. nil
-	// is not known.
+	// QueuedSeconds is how long the run was QUEUED, LeasedSeconds how long workers held it.
+	// Both exclude the current period, which Waited and Ran add. nil means unknown.
 	QueuedSeconds *float64 `bun:"queued_seconds" json:"queued_seconds"`
 	LeasedSeconds *float64 `bun:"leased_seconds" json:"leased_seconds"`
 
@@ -165,13 +165,13 @@ type Job struct {
 	LeasedAt    time.Time `bun:"leased_at,nullzero" json:"leased_at,omitzero"`
 	StartedAt   time.Time `bun:"started_at,nullzero" json:"started_at,omitzero"`
 	CompletedAt time.Time `bun:"completed_at,nullzero" json:"completed_at,omitzero"`
-	// DeletedAt is when its prompt and artifacts were deleted for good.
+	// DeletedAt is when its prompt and artifacts were deleted.
 	DeletedAt time.Time `bun:"deleted_at,nullzero" json:"deleted_at,omitzero"`
 }
 
-// Waited returns for how many seconds the job's run has been QUEUED up to now, all its
-// waits together: without the time before it was due, while it was BLOCKED, and between
-// a failure and its retry. nil is not known.
+// Waited returns how many seconds the job's run has been QUEUED until now, summed over all its
+// waits. Time before the job was due, while it was BLOCKED, and between a failure and its
+// retry does not count. nil means unknown.
 func (j *Job) Waited(now time.Time) *float64 {
 	if j.Status == JobQueued {
 		return addSince(j.QueuedSeconds, j.QueuedAt, now)
@@ -179,8 +179,8 @@ func (j *Job) Waited(now time.Time) *float64 {
 	return j.QueuedSeconds
 }
 
-// Ran returns for how many seconds workers have held the job's run up to now, all its
-// attempts together. nil is not known.
+// Ran returns how many seconds workers have held the job's run until now, summed over all
+// attempts. nil means unknown.
 func (j *Job) Ran(now time.Time) *float64 {
 	if j.Status.Live() {
 		return addSince(j.LeasedSeconds, j.LeasedAt, now)
@@ -188,8 +188,8 @@ func (j *Job) Ran(now time.Time) *float64 {
 	return j.LeasedSeconds
 }
 
-// addSince adds the time since then to seconds, in whole milliseconds. PostgreSQL's
-// clock may have been set back.
+// addSince adds the time from then to now to seconds, in whole milliseconds. It adds nothing
+// if then is after now: PostgreSQL's clock may have been set back.
 func addSince(seconds *float64, then, now time.Time) *float64 {
 	if seconds == nil || then.IsZero() {
 		return nil
@@ -197,7 +197,7 @@ func addSince(seconds *float64, then, now time.Time) *float64 {
 	return new(math.Round(1000*(*seconds+max(now.Sub(then).Seconds(), 0))) / 1000)
 }
 
-// RetryPolicy is how a client narrows the backoff between a job's attempts.
+// RetryPolicy is a client's restriction of the backoff between a job's attempts.
 type RetryPolicy struct {
 	Backoff             Backoff  `json:"backoff"`
 	InitialDelaySeconds *float64 `json:"initialDelaySeconds,omitempty"`
@@ -212,12 +212,11 @@ const (
 	BackoffFixed       Backoff = "FIXED"
 )
 
-// notRequeued is the bit of queue_order that sends a job behind the account's
-// requeued ones.
+// notRequeued is the bit of queue_order that puts a job behind the account's requeued jobs.
 const notRequeued = int64(1) << 50
 
-// CurrentOrder is queue_order as the database will generate it for the row as it
-// stands in memory.
+// CurrentOrder returns the queue_order that the database will generate for the row as it is in
+// memory.
 func (j *Job) CurrentOrder() int64 {
 	if j.Requeued {
 		return j.QueueOrder &^ notRequeued
@@ -225,7 +224,7 @@ func (j *Job) CurrentOrder() int64 {
 	return j.QueueOrder | notRequeued
 }
 
-// Progress is the newest that is known of a job's work. It may go back.
+// Progress is the newest known progress of a job. It can go back.
 type Progress struct {
 	Percent     float64   `bun:"percent" json:"percent"`
 	Phase       Phase     `bun:"phase" json:"phase"`
@@ -244,7 +243,7 @@ type JobKey struct {
 	Key     string
 }
 
-// FindJobsByKeys returns the jobs of these idempotency keys, in no order.
+// FindJobsByKeys returns the jobs with these idempotency keys, in no particular order.
 func FindJobsByKeys(ctx context.Context, db bun.IDB, keys []JobKey) ([]*Job, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -256,7 +255,7 @@ func FindJobsByKeys(ctx context.Context, db bun.IDB, keys []JobKey) ([]*Job, err
 	return found, err
 }
 
-// FindUsedKeys returns those of these idempotency keys that have a job.
+// FindUsedKeys returns the idempotency keys among these that have a job.
 func FindUsedKeys(ctx context.Context, db bun.IDB, keys []JobKey) (used []JobKey, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -281,8 +280,8 @@ func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	return j, err
 }
 
-// GetJobStates is GetJobs for jobs of which only the id, the account, the status and the
-// progress are wanted: the rest of a job is fifty columns more.
+// GetJobStates is GetJobs with only the id, account, status and progress of each job. It saves
+// reading some fifty other columns.
 func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
 	err = db.NewSelect().Model(&found).Column(
 		"id", "account_id", "status",
@@ -291,23 +290,21 @@ func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, e
 	return found, err
 }
 
-// GetJobs returns jobs, in no order; one that is not there is not among them.
+// GetJobs returns jobs, in no particular order. Unknown ids are left out.
 func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
 	err = db.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }
 
-// LockJob returns a job and keeps it still until the transaction ends, or
-// sql.ErrNoRows.
+// LockJob returns a job and locks it until the transaction ends, or returns sql.ErrNoRows.
 func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 	j := new(Job)
 	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
 	return j, err
 }
 
-// ShareJobs returns jobs in the order of their ids and keeps them as they are until the
-// transaction ends: others may read them, and share them as well. One that is not there
-// is not among them.
+// ShareJobs returns jobs in the order of their ids, under a shared lock until the transaction
+// ends: others can read and share them, but not change them. Unknown ids are left out.
 func ShareJobs(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
 	err = tx.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Order("j.id").For("SHARE").Scan(ctx)
 	return found, err
@@ -318,8 +315,8 @@ func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMess
 	return mustChange(tx.NewRaw("UPDATE jobs SET params = ? WHERE id = ?", string(params), id).Exec(ctx))
 }
 
-// ListExpiringJobs returns jobs that were to be started by now and were not,
-// longest overdue first.
+// ListExpiringJobs returns jobs that were not started by their deadline, the longest overdue
+// first.
 func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
@@ -329,7 +326,7 @@ func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, erro
 	return ids, err
 }
 
-// DeliverCancel notes when the worker was first told of a cancel.
+// DeliverCancel records when the cancel was first delivered to the worker.
 func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 	_, err := db.NewRaw(`
 		UPDATE jobs SET cancel_delivered_at = clock_timestamp()
@@ -337,8 +334,8 @@ func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 	return err
 }
 
-// LockDueJobs locks and returns jobs that wait for nothing but their time, which has
-// come, longest due first. It skips those that other transactions have locked.
+// LockDueJobs locks and returns jobs that waited only for their time, which has come, the
+// longest overdue first. It skips jobs that other transactions have locked.
 func LockDueJobs(ctx context.Context, tx bun.Tx, limit int) ([]*Job, error) {
 	var found []*Job
 	err := tx.NewSelect().Model(&found).

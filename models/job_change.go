@@ -11,8 +11,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobChange is one change of a job's status. Seq is that of the event that tells
-// of it; COMPLETING has no event, and the job's newest.
+// JobChange is one change of a job's status. Seq is that of its event. COMPLETING has no
+// event: then Seq is the job's newest.
 type JobChange struct {
 	JobID     JobID     `bun:"job_id"`
 	Seq       int       `bun:"seq"`
@@ -21,8 +21,8 @@ type JobChange struct {
 	At        time.Time `bun:"at"`
 }
 
-// ListJobChanges returns the changes of status that were written after a moment,
-// and every job that is COMPLETING now; those of one job in their order.
+// ListJobChanges returns the changes of status after a time, and all jobs that are COMPLETING
+// now. The changes of one job are in order.
 func ListJobChanges(ctx context.Context, db bun.IDB, after time.Time) ([]JobChange, error) {
 	var found []JobChange
 	err := db.NewRaw(`
@@ -39,8 +39,8 @@ func ListJobChanges(ctx context.Context, db bun.IDB, after time.Time) ([]JobChan
 	return found, err
 }
 
-// Matches tells whether a filter's list has a job, but for Dead, which needs
-// more than the job's row.
+// Matches reports whether a job matches the filter. It ignores Dead, which needs more than the
+// job's row.
 func (f JobFilter) Matches(j *Job) bool {
 	return (f.AccountID == "" || f.AccountID == j.AccountID) &&
 		!slices.ContainsFunc(f.facets(), func(facet Facet) bool { return !facet.matches(j) }) &&
@@ -68,7 +68,7 @@ func (w Word) matches(j *Job) bool {
 	return w.Text != "" && (j.IdempotencyKey == w.Text || slices.Contains(metadataWords(j.Metadata), w.Text))
 }
 
-// metadataWords are the values that job_words has of a job.
+// metadataWords returns the words that job_words stores for a job.
 func metadataWords(metadata json.RawMessage) []string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(metadata, &fields) != nil {

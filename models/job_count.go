@@ -9,8 +9,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// CountJobs counts up to limit jobs. It returns limit also if that many could not
-// be told from fewer by looking at so many, or at examinedByCount if that is more.
+// CountJobs counts jobs, up to limit. It examines at most limit rows, or examinedByCount if
+// that is more, and returns limit if these do not settle the count.
 func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
 	if all, but, ok := f.difference(); ok {
 		less, err := countJobs(ctx, db, but, leftOut)
@@ -25,9 +25,9 @@ func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 	return countJobs(ctx, db, f, limit)
 }
 
-// difference tells of a filter that leaves some failure classes out which jobs it
-// would have without that, and which of these it leaves out: an index tells of
-// both how many they are, and of no job that its failure class is another one.
+// difference splits a filter that excludes some failure classes: all matches without the
+// exclusion, but matches only what it excludes. Indexes count these two, but no index finds
+// the jobs with another class or none.
 func (f JobFilter) difference() (all, but JobFilter, ok bool) {
 	nth := slices.IndexFunc(f.Terms.Facets, func(facet Facet) bool { return facet.Column == "failure_class" && facet.Not && !facet.Prefix })
 	if nth < 0 {
@@ -63,9 +63,9 @@ func countJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 	return min(count.N, limit), err
 }
 
-// found writes the common table expression found: the ids of up to most jobs of a
-// reading, and whether they meet the filter. Where each of them does, limit is
-// enough: it returns how many it looks at.
+// found writes the common table expression found: the ids of up to most jobs of a reading, and
+// whether they match the filter. If the reading needs no further conditions, limit jobs are
+// enough. It returns how many jobs it examines at most.
 func (r reading) found(f JobFilter, limit, most int) (clause, int) {
 	if len(r.rest.conditions()) == 0 && r.once() {
 		most = limit
@@ -81,9 +81,9 @@ func (r reading) found(f JobFilter, limit, most int) (clause, int) {
 	return wrapped("WITH RECURSIVE ", joined(with, ", "), " "), most
 }
 
-// parts are a stream in as many as three: of most jobs the id tells that they were
-// created within the filter's bounds, and their rows need no look. The others are
-// as near to a bound as the clocks may be apart.
+// parts splits a stream in up to three. The id of most jobs proves that they were created
+// within the filter's bounds, so their rows need no check. The other parts hold the jobs that
+// are so close to a bound that the difference between the clocks matters.
 func (s stream) parts(rest JobFilter) []reading {
 	certain, sure := s, rest
 	sure.CreatedAfter, sure.CreatedBefore = time.Time{}, time.Time{}
@@ -110,7 +110,7 @@ func (s stream) parts(rest JobFilter) []reading {
 	return append(parts, reading{[]stream{certain}, sure})
 }
 
-// once tells whether each job comes once.
+// once reports whether the reading yields each job only once.
 func (r reading) once() bool {
 	return len(r.streams) == 1 && (r.streams[0].table == "jobs" || r.streams[0].table == "job_words")
 }

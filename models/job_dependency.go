@@ -6,7 +6,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobDependency says that a job waits until another one is COMPLETED.
+// JobDependency says that a job waits until another job is COMPLETED.
 type JobDependency struct {
 	bun.BaseModel `bun:"table:job_dependencies,alias:jd"`
 
@@ -14,42 +14,43 @@ type JobDependency struct {
 	DependsOn JobID `bun:"depends_on,pk"`
 }
 
-// InsertDependencies notes what jobs depend on.
+// InsertDependencies records which jobs depend on which.
 func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) error {
 	_, err := tx.NewInsert().Model(&rows).Exec(ctx)
 	return err
 }
 
-// ShareParents returns the jobs that a job depends on, as ShareJobs does.
+// ShareParents is ShareJobs for the jobs that a job depends on.
 func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Job, err error) {
 	err = tx.NewSelect().Model(&parents).
 		Where("j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ?)", job).Order("j.id").For("SHARE").Scan(ctx)
 	return parents, err
 }
 
-// ListAwaited returns those of the given jobs that others depend on. The caller has
-// locked them, so that whoever submits a job that depends on one was seen, or waits.
+// ListAwaited returns the given jobs that other jobs depend on. The caller has locked the
+// jobs, so that a concurrent submit of a dependent job has either committed or waits for the
+// lock.
 func ListAwaited(ctx context.Context, tx bun.Tx, jobs []JobID) (awaited []JobID, err error) {
 	err = tx.NewSelect().Model((*JobDependency)(nil)).Distinct().Column("depends_on").
 		Where("jd.depends_on IN (?)", bun.List(jobs)).Order("jd.depends_on").Scan(ctx, &awaited)
 	return awaited, err
 }
 
-// ListDependencies returns what these jobs depend on, in order.
+// ListDependencies returns the dependencies of these jobs, in order.
 func ListDependencies(ctx context.Context, db bun.IDB, jobs []JobID) ([]JobDependency, error) {
 	var rows []JobDependency
 	err := db.NewSelect().Model(&rows).Where("jd.job_id IN (?)", bun.List(jobs)).Order("jd.job_id", "jd.depends_on").Scan(ctx)
 	return rows, err
 }
 
-// Dependent is a job and one of those that it depends on.
+// Dependent is a job and one of the jobs that it depends on.
 type Dependent struct {
 	Job
 	Parent JobID `bun:"parent"`
 }
 
-// LockDependents returns the BLOCKED jobs that depend on the given one, by their
-// ids, and keeps them still until the transaction ends.
+// LockDependents locks and returns the BLOCKED jobs that depend on the given job, in the order
+// of their ids.
 func LockDependents(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
 	var waiting []*Dependent
 	err := tx.NewRaw(`
@@ -59,8 +60,8 @@ func LockDependents(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, err
 	return waiting, err
 }
 
-// LockDescendants is LockDependents with those that depend on these in turn, and
-// so on. The parent of each is one through which it hangs on the given job.
+// LockDescendants is LockDependents for direct and indirect dependents. The parent of each is
+// a job through which it depends on the given job.
 func LockDescendants(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
 	var waiting []*Dependent
 	err := tx.NewRaw(`

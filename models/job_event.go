@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// JobEventType is what happened to a job.
+// JobEventType is the kind of an event.
 type JobEventType string
 
 const (
@@ -34,8 +34,7 @@ const (
 	EventRedriven        JobEventType = "REDRIVEN"
 )
 
-// JobEvent is one entry of a job's history. Seq grows by one per job without a
-// gap.
+// JobEvent is one entry of a job's history. Seq grows by one per event of a job, without gaps.
 type JobEvent struct {
 	bun.BaseModel `bun:"table:job_events,alias:e" json:"table"`
 
@@ -56,7 +55,7 @@ func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit i
 	return events, err
 }
 
-// ListEventsOfJobs is ListJobEvents for many jobs: of each up to limit events.
+// ListEventsOfJobs is ListJobEvents for many jobs, with up to limit events of each.
 func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, limit int) ([]*JobEvent, error) {
 	var events []*JobEvent
 	err := db.NewRaw(`
@@ -66,23 +65,22 @@ func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, l
 	return events, err
 }
 
-// JobHead is how far a job's events are.
+// JobHead is the position of a job's newest event.
 type JobHead struct {
 	ID       JobID     `bun:"id"`
 	EventSeq int       `bun:"event_seq"` // of the newest event
 	Status   JobStatus `bun:"status"`
 }
 
-// ListJobHeads returns how far the events of some jobs are, by job; of one that
-// is not there nothing.
+// ListJobHeads returns the newest positions of jobs by job. Unknown ids are left out.
 func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
 	var heads []JobHead
 	err := db.NewSelect().Model((*Job)(nil)).Column("id", "event_seq", "status").Where("j.id IN (?)", bun.List(jobs)).Scan(ctx, &heads)
 	return lo.KeyBy(heads, func(h JobHead) JobID { return h.ID }), err
 }
 
-// ListEventsAfter returns of each job up to limit events after its EventSeq,
-// oldest first, by job.
+// ListEventsAfter returns, by job, up to limit events of each job after its EventSeq, oldest
+// first.
 func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
 	var events []*JobEvent
 	err := db.NewRaw(`
@@ -98,7 +96,7 @@ func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int)
 	return found, err
 }
 
-// MakeEventPartitions makes the partitions of the months to come.
+// MakeEventPartitions creates the partitions of the coming months.
 func MakeEventPartitions(ctx context.Context, db bun.IDB) error {
 	_, err := db.NewRaw("SELECT make_job_event_partitions(3)").Exec(ctx)
 	return err

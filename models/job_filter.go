@@ -8,7 +8,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobFilter narrows a list of jobs; what is empty does not narrow.
+// JobFilter narrows a list of jobs. Empty fields do not narrow it.
 type JobFilter struct {
 	AccountID     AccountID      `json:"accountId,omitempty"`
 	Status        []JobStatus    `json:"status,omitempty"`
@@ -19,11 +19,11 @@ type JobFilter struct {
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
-	// Search is more conditions as somebody wrote them, and Terms what they mean:
-	// queries look at Terms alone.
+	// Search holds further conditions as a person typed them, Terms their parsed form. Queries
+	// use only Terms.
 	Search string   `json:"search,omitempty"`
 	Terms  JobTerms `json:"-"`
-	// Dead are the jobs with a dead letter that nobody has settled.
+	// Dead selects jobs with an open dead letter.
 	Dead bool `json:"dead,omitempty"`
 }
 
@@ -31,33 +31,32 @@ type JobFilter struct {
 type JobTerms struct {
 	Facets []Facet
 	Words  []Word
-	// WorkerID is a worker that had an attempt at the job.
+	// WorkerID is a worker that had an attempt of the job.
 	WorkerID WorkerID
-	// WasteOver: more GPU seconds than these, 0 or more, were thrown away.
+	// WasteOver selects jobs that wasted more GPU seconds than this. It is 0 or more.
 	WasteOver *float64
 }
 
-// Facet is a condition on the value that a job has in one column: one of Values,
-// or with Prefix one that begins so; with Not, none of them.
+// Facet is a condition on the value in one column. It must be one of Values, or begin with one
+// if Prefix is set. Not negates the condition.
 type Facet struct {
 	Column      string
 	Values      []string
 	Prefix, Not bool
 }
 
-// Word is a text that names jobs: those of the ids From to To, of that
-// idempotency key, or with that value in their metadata. Without Text only ids
-// count, without From only the others.
+// Word is a search text. It matches jobs with an id between From and To, and jobs that have
+// Text as their idempotency key or as a value in their metadata. Without Text only ids match;
+// without From only keys and metadata do.
 type Word struct {
 	Text     string
 	From, To JobID
 }
 
-// kindColumns are those that have few values and that the indexes of all jobs
-// begin with.
+// kindColumns are columns with few values. The indexes of all jobs begin with them.
 var kindColumns = []string{"status", "tier", "type", "model"}
 
-// facets are all conditions on single columns.
+// facets returns all conditions on single columns.
 func (f JobFilter) facets() []Facet {
 	all := slices.Clone(f.Terms.Facets)
 	add := func(column string, values []string) {
@@ -82,7 +81,7 @@ func plainTexts[T ~string](values []T) []string {
 	return texts
 }
 
-// clause is a part of a statement with its arguments.
+// clause is part of a statement, with its arguments.
 type clause struct {
 	sql  string
 	args []any
@@ -90,7 +89,7 @@ type clause struct {
 
 func sqlf(sql string, args ...any) clause { return clause{sql, args} }
 
-// and joins conditions; none is always met.
+// and joins conditions. Without conditions it is true.
 func and(all []clause) clause {
 	if len(all) == 0 {
 		return sqlf("true")
@@ -109,7 +108,7 @@ func joined(all []clause, by string) clause {
 	return c
 }
 
-// on is the facet as a condition on a table's rows.
+// on returns the facet as a condition on a table's rows.
 func (f Facet) on(table string) clause {
 	column := table + "." + f.Column
 	c := sqlf(column+" IN (?)", bun.List(f.Values))
@@ -126,7 +125,7 @@ func (f Facet) on(table string) clause {
 	return clause{"(" + c.sql + ")", c.args}
 }
 
-// on is the word as a condition on jobs.
+// on returns the word as a condition on jobs.
 func (w Word) on() clause {
 	var some []clause
 	if w.From != "" {
@@ -140,7 +139,7 @@ func (w Word) on() clause {
 	return clause{"(" + c.sql + ")", c.args}
 }
 
-// conditions are the whole filter as conditions on jobs.
+// conditions returns the whole filter as conditions on jobs.
 func (f JobFilter) conditions() []clause {
 	var all []clause
 	if f.AccountID != "" {
@@ -170,7 +169,7 @@ func (f JobFilter) conditions() []clause {
 	return all
 }
 
-// plain tells whether all conditions are on a job's own row, or on its id.
+// plain reports whether all conditions are on the job's own row or id.
 func (f JobFilter) plain() bool {
 	return len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobInput is a job's prompt from a run on, encrypted under a key of its own.
-// Without WrappedKey nobody can read it any more.
+// JobInput is a job's prompt, from one run on, encrypted under a key of its own. Without
+// WrappedKey nobody can read it.
 type JobInput struct {
 	bun.BaseModel `bun:"table:job_inputs,alias:ji"`
 
@@ -23,15 +23,14 @@ func InsertJobInput(ctx context.Context, tx bun.Tx, in *JobInput) error {
 	return err
 }
 
-// GetNewestJobInput returns the prompt that was sealed last, of those that can be
-// read, or sql.ErrNoRows.
+// GetNewestJobInput returns the newest prompt that can still be read, or sql.ErrNoRows.
 func GetNewestJobInput(ctx context.Context, db bun.IDB) (*JobInput, error) {
 	in := new(JobInput)
 	err := db.NewSelect().Model(in).Where("ji.wrapped_key IS NOT NULL").Order("ji.job_id DESC", "ji.run DESC").Limit(1).Scan(ctx)
 	return in, err
 }
 
-// GetJobInputs returns the newest prompts of these jobs, in no order.
+// GetJobInputs returns the newest prompt of each of these jobs, in no particular order.
 func GetJobInputs(ctx context.Context, db bun.IDB, ids []JobID) ([]*JobInput, error) {
 	var inputs []*JobInput
 	err := db.NewSelect().Model(&inputs).DistinctOn("ji.job_id").Where("ji.job_id IN (?)", bun.List(ids)).

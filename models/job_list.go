@@ -12,16 +12,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Lists of jobs are read from streams. A stream is an index of jobs whose last
-// column is their id; its heads are the combinations of values that its columns
-// before have, found by jumping from each to the next. Below each head the jobs
-// are read from the newest on, and what comes from the heads is merged. So a page
-// costs a look at each head and no more, whichever of the values it asks for and
-// however rare they are.
+// Lists of jobs are read from streams. A stream is an index whose last column is the job's id.
+// Its heads are the combinations of values in the columns before the id; a loose index scan
+// finds them by jumping from each to the next. The jobs of each head are read from the newest
+// on, and the heads are merged. So a page costs one probe per head, whichever values it asks
+// for and however rare they are.
 //
-// There is a stream for every condition, but not for every pair of them. What
-// the stream does not know is looked up in the rows, of which a page examines so
-// many at most: then it ends early, and says where.
+// There is a stream for every condition, but not for every pair of conditions. Conditions that
+// the index does not cover are checked on the rows. A page examines a limited number of rows:
+// if they run out, it ends early and says where.
 type stream struct {
 	table string
 	id    string   // the column that holds the job's id
@@ -33,33 +32,32 @@ type stream struct {
 	to    JobID    // the greatest
 }
 
-// key is a column and the one value of it that a stream is about.
+// key is a column of a stream with its single value.
 type key struct {
 	column string
 	value  any
 }
 
 const (
-	// examinedByList and examinedByCount bound how many rows are looked at for a
-	// page and for a count: some ten milliseconds' worth.
+	// examinedByList and examinedByCount bound how many rows a page and a count examine. That
+	// takes some ten milliseconds.
 	examinedByList  = 10_000
 	examinedByCount = 20_000
-	// leftOut is up to how many jobs are counted to be left out of others.
+	// leftOut bounds the count of jobs that are subtracted from another count.
 	leftOut = 50_000
-	// clockMargin is how far the clock of the process that made a job's id may be
-	// from PostgreSQL's, which decides when the job was created.
+	// clockMargin is the greatest expected difference between the clock of the process that
+	// made a job's id and PostgreSQL's, which sets created_at.
 	clockMargin = 10 * time.Minute
 )
 
-// reading is one way to find the jobs of a filter: streams that have them all, and
-// what of the filter these do not know.
+// reading is one way to find the jobs of a filter: streams that contain them all, and the
+// conditions that the streams do not cover.
 type reading struct {
 	streams []stream
 	rest    JobFilter
 }
 
-// readings are the ways that there are, the one that mostly looks at the fewest
-// jobs first.
+// readings returns the possible readings. The first usually examines the fewest jobs.
 func (f JobFilter) readings() (all []reading) {
 	facets := f.facets()
 	add := func(streams []stream, known func(rest *JobFilter), columns ...string) {
@@ -85,7 +83,8 @@ func (f JobFilter) readings() (all []reading) {
 	if f.Dead {
 		add([]stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}},
 			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })
-		// Jobs with an open dead letter are FAILED: of these the index knows the kind and the account.
+		// Jobs with an open dead letter are FAILED. The index of these jobs covers kind and
+		// account.
 		add([]stream{f.kinds(append(slices.Clone(facets), Facet{Column: "status", Values: []string{string(JobFailed)}}))}, nothing, kindColumns...)
 	}
 	if user := find("user_id"); user >= 0 {
@@ -104,8 +103,8 @@ func (f JobFilter) readings() (all []reading) {
 	return all
 }
 
-// choose returns the reading that has to look at the fewest jobs. Those that have
-// to look at most of them, or more, are equals.
+// choose returns the reading that examines the fewest jobs. Readings that examine most jobs or
+// more count as equal.
 func (f JobFilter) choose(ctx context.Context, db bun.IDB, after JobID, most int) (reading, error) {
 	all := f.readings()
 	if len(all) == 1 || len(all[0].rest.conditions()) == 0 {
@@ -127,7 +126,7 @@ func (f JobFilter) choose(ctx context.Context, db bun.IDB, after JobID, most int
 	return all[nth], err
 }
 
-// within keeps a stream to the filter's account.
+// within restricts a stream to the filter's account.
 func (f JobFilter) within(s stream) stream {
 	if f.AccountID != "" {
 		s.keys = append(s.keys, key{"account_id", f.AccountID})
@@ -135,7 +134,7 @@ func (f JobFilter) within(s stream) stream {
 	return s
 }
 
-// kinds is the stream of all jobs, and of some of their kinds.
+// kinds returns the stream of all jobs, or of some kinds.
 func (f JobFilter) kinds(facets []Facet) stream {
 	s := f.within(stream{table: "jobs", id: "id"})
 	for _, facet := range facets {
@@ -149,8 +148,8 @@ func (f JobFilter) kinds(facets []Facet) stream {
 	return s
 }
 
-// ofAccounts are streams of the jobs that have these values in a column whose
-// index goes on with the account.
+// ofAccounts returns streams of the jobs with these values in a column that is followed by the
+// account in its index.
 func (f JobFilter) ofAccounts(table, id, column string, values []string) []stream {
 	var all []stream
 	for _, value := range values {
@@ -177,8 +176,8 @@ func (f JobFilter) wordStreams(word Word) []stream {
 	return all
 }
 
-// bounds are the least and the greatest id to look at in a stream, and whether
-// the greatest is beyond them. An id begins with the time at which it was made.
+// bounds returns the least and the greatest id to read from a stream, and whether the greatest
+// is excluded. Ids begin with their time.
 func (f JobFilter) bounds(s stream, after JobID) (from, to JobID, beyond bool) {
 	from, to = cmp.Or(s.from, jobKind+"_"+JobID(uuid.Nil.String())), cmp.Or(s.to, jobKind+"_"+JobID(uuid.Max.String()))
 	if !f.CreatedAfter.IsZero() {
@@ -193,14 +192,14 @@ func (f JobFilter) bounds(s stream, after JobID) (from, to JobID, beyond bool) {
 	return from, to, false
 }
 
-// oldestID is below every id that was made at or after a time.
+// oldestID returns an id below all ids that were made at or after a time.
 func oldestID(at time.Time) JobID {
 	hex := fmt.Sprintf("%012x", max(0, min(at.UnixMilli(), 1<<48-1)))
 	return JobID(jobKind + "_" + hex[:8] + "-" + hex[8:] + "-0000-0000-000000000000")
 }
 
-// columns are the stream's first columns in a table, and what they are compared
-// with: the keys' values, and those of a head where there is one.
+// columns returns the first columns of the stream's index in a table, and the values to
+// compare them with: those of the keys and, if head is set, those of the head.
 func (s stream) columns(table, head string) (columns []string, values []clause) {
 	for _, k := range s.keys {
 		columns, values = append(columns, table+"."+k.column), append(values, sqlf("?", k.value))
@@ -213,7 +212,7 @@ func (s stream) columns(table, head string) (columns []string, values []clause) 
 	return columns, values
 }
 
-// compared compares rows; without columns it is true.
+// compared compares rows. Without columns it is true.
 func compared(columns []string, by string, values []clause) clause {
 	if len(columns) == 0 {
 		return sqlf("true")
@@ -221,9 +220,9 @@ func compared(columns []string, by string, values []clause) clause {
 	return wrapped("("+strings.Join(columns, ", ")+") "+by+" (", joined(values, ", "), ")")
 }
 
-// picked writes the common table expression picked<n>: the stream's heads, by
-// number. It sorts by the keys too, and compares them as a range, where equality
-// would do: no index but the stream's own has that order.
+// picked writes the common table expression picked<n>: the stream's heads, numbered. It also
+// sorts by the keys, and compares them as a range instead of by equality: only the stream's
+// own index has that order.
 func (s stream) picked(n int) clause {
 	name, heads := fmt.Sprintf("picked%d", n), fmt.Sprintf("heads%d", n)
 	if len(s.heads) == 0 {
@@ -243,10 +242,10 @@ func (s stream) picked(n int) clause {
 	}, "")
 }
 
-// under selects columns of the newest rows under each picked head p, so many at
-// most of each. The streams' indexes have an order of their own: NULLS FIRST,
-// though there are none. By the usual order PostgreSQL, which cannot know how rare
-// a pair of values is, would at times walk the primary key and filter.
+// under selects columns of the newest rows of each picked head p, up to limit per head. The
+// streams' indexes use NULLS FIRST, although no id is NULL, so that only they have this order.
+// With the usual order PostgreSQL, which cannot know how rare a pair of values is, would
+// sometimes walk the primary key and filter.
 func (s stream) under(f JobFilter, columns string, after JobID, limit clause) clause {
 	from, to, beyond := f.bounds(s, after)
 	id, order, below := "t."+s.id, " DESC NULLS LAST", "<="
@@ -268,9 +267,8 @@ func (s stream) under(f JobFilter, columns string, after JobID, limit clause) cl
 	return joined([]clause{wrapped("SELECT t."+columns+" FROM "+s.table+" t WHERE ", and(where), " ORDER BY "+id+order+" LIMIT "), limit}, "")
 }
 
-// met selects ids as under does, and whether each job meets the rest of the
-// filter. In a stream of jobs that is seen on the row itself, or in the stream's
-// index, which costs a third of looking the job up.
+// met selects ids as under does, and whether each job matches the rest of the filter. In a
+// stream of jobs it checks the row itself or the index, which costs a third of a lookup by id.
 func (s stream) met(f, rest JobFilter, after JobID, limit clause) clause {
 	conditions := rest.conditions()
 	switch {
@@ -285,22 +283,22 @@ func (s stream) met(f, rest JobFilter, after JobID, limit clause) clause {
 	}, "")
 }
 
-// usual tells whether the stream's index is a primary key.
+// usual reports whether the stream's index is a primary key.
 func (s stream) usual() bool {
 	return s.table == "job_words" || s.table == "jobs" && len(s.keys)+len(s.heads)+len(s.only) == 0
 }
 
-// JobList is a part of a list of jobs.
+// JobList is one page of jobs.
 type JobList struct {
 	Jobs []*Job
-	// Edge is set if there may be more: everything from the newest job down to
-	// this id was looked at.
+	// Edge is set if there may be more jobs. All jobs from the newest down to this id were
+	// examined.
 	Edge JobID
 }
 
-// ListJobs returns up to limit jobs, newest first, that come after the given one
-// (or the newest of all). If they are few for all that was examined, fewer are
-// returned, and an edge to go on from.
+// ListJobs returns up to limit jobs older than after, or from the newest if it is empty,
+// newest first. If few of the examined jobs match, it returns fewer, and an edge to continue
+// from.
 func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) (*JobList, error) {
 	list, err := listJobs(ctx, db, f, f.readings()[0], after, limit, 0)
 	if err == nil && list.Edge != "" && len(list.Jobs) < limit {
@@ -315,7 +313,7 @@ func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit i
 	return list, err
 }
 
-// listJobs looks at examined jobs, or at limit of each head if that is more.
+// listJobs examines about that many jobs, but at least limit of each head.
 func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after JobID, limit, examined int) (*JobList, error) {
 	var with, rows []clause
 	for n, s := range r.streams {
@@ -326,7 +324,7 @@ func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after Job
 	}
 	with = append(with, wrapped("candidates AS MATERIALIZED (", joined(rows, " UNION ALL "), ")"))
 	query := wrapped("WITH RECURSIVE ", joined(with, ", "), `,
-		-- Under a head that has more than were read nothing is known beyond the last of them.
+		-- If a head yielded its maximum, jobs of it below the last one read are unknown.
 		edge AS MATERIALIZED (SELECT (
 			SELECT low FROM (
 				SELECT (array_agg(id ORDER BY id))[1] AS low, count(*) AS n, most FROM candidates GROUP BY stream, head, most) heads

@@ -8,8 +8,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobRun is what a closed run of a job was, before a retry or a redrive opened
-// the next.
+// JobRun is a run that ended before a retry or a redrive opened the next one.
 type JobRun struct {
 	bun.BaseModel `bun:"table:job_runs,alias:jr"`
 
@@ -24,7 +23,7 @@ type JobRun struct {
 	CompletedAt time.Time `bun:"completed_at"`
 }
 
-// InsertJobRun keeps a run that is over.
+// InsertJobRun records an ended run.
 func InsertJobRun(ctx context.Context, tx bun.Tx, r *JobRun) error {
 	_, err := tx.NewInsert().Model(r).Exec(ctx)
 	return err

@@ -12,9 +12,8 @@ type StatusCount struct {
 	Jobs   int       `bun:"jobs"`
 }
 
-// CountStatuses counts the jobs of each status: up to limit exactly, from the
-// index alone, and beyond it by PostgreSQL's statistics of the table, which are
-// as old as its last ANALYZE.
+// CountStatuses counts the jobs of each status. Up to limit the count is exact, from the index
+// alone. Beyond that it comes from PostgreSQL's statistics, as of the table's last ANALYZE.
 func CountStatuses(ctx context.Context, db bun.IDB, limit int) ([]StatusCount, error) {
 	var counts []StatusCount
 	err := db.NewRaw(`

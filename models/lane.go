@@ -8,22 +8,22 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Line is one of the two queues of accounts that a lane has: of its own jobs,
-// and of those that were promoted into it.
+// Line is one of a lane's two queues of accounts: for jobs of the lane's own tier, and for
+// promoted jobs.
 type Line struct {
 	Lane     Tier `bun:"lane" json:"lane"`
 	Promoted bool `bun:"promoted" json:"promoted"`
 }
 
-// Place is where an account stands in a line.
+// Place is an account's position in a line.
 type Place struct {
 	Line
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// EnterLane counts n more queued jobs of the account in a line, and returns the account's
-// virtual time there. An account that was not in it starts at the lane's own time: the
-// least of those that are, or the greatest that was ever reached.
+// EnterLane adds n queued jobs of the account to a line, and returns the account's virtual
+// time there. An account without queued jobs there starts at the lane's virtual time: the
+// least of its active accounts, or else the greatest that was ever reached.
 func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (float64, error) {
 	var virtualTime float64
 	err := tx.NewRaw(`
@@ -37,18 +37,17 @@ func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (
 	return virtualTime, err
 }
 
-// Standing is an account and its places in the lines, as the ready index mirrors
-// them.
+// Standing is an account with its places in the lines, as the ready index mirrors them.
 type Standing struct {
 	AccountID AccountID
 	Version   int64
-	// Capped accounts stand in no line, though their jobs wait.
+	// Capped accounts are removed from all lines, although their jobs wait.
 	Capped bool
 	Places []Place
 }
 
-// ListStandings returns those accounts of the given ones (nil: of all) that have
-// jobs in a queue.
+// ListStandings returns the standings of accounts that have queued jobs: of the given
+// accounts, or of all if ids is nil.
 func ListStandings(ctx context.Context, db bun.IDB, ids []AccountID) ([]Standing, error) {
 	var rows []struct {
 		AccountID AccountID `bun:"account_id"`
@@ -74,25 +73,25 @@ func ListStandings(ctx context.Context, db bun.IDB, ids []AccountID) ([]Standing
 	return found, err
 }
 
-// PromotedEvery is of how many starts in a lane one is a promoted job's, while
-// both kinds wait: within the bounds of at most 10 % and at least one in 20.
+// PromotedEvery is the number of starts in a lane of which one goes to a promoted job while
+// both kinds wait. The allowed shares are at most 10 % and at least 5 %.
 const PromotedEvery = 10
 
-// LaneState is what decides how the queues of a lane are read.
+// LaneState is the state that decides how a lane's queues are read.
 type LaneState struct {
 	Lane Tier `bun:"lane"`
-	// SincePromoted is how many of the lane's own jobs were started since its
-	// last promoted one, counted up to PromotedEvery - 1.
+	// SincePromoted counts the starts of the lane's own jobs since its last promoted one, up
+	// to PromotedEvery - 1.
 	SincePromoted int  `bun:"since_promoted"`
 	Paused        bool `bun:"paused"`
-	// PausedModels are those that are paused by themselves.
+	// PausedModels are the models that are paused separately.
 	PausedModels []string `bun:"paused_models,array"`
 }
 
-// Turn tells whether it is a promoted job's turn.
+// Turn reports whether a promoted job is next.
 func (s LaneState) Turn() bool { return s.SincePromoted >= PromotedEvery-1 }
 
-// ReadLanes returns the state of every lane, in no order.
+// ReadLanes returns the state of all lanes, in no particular order.
 func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) {
 	err = db.NewRaw(`
 		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
@@ -102,27 +101,27 @@ func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) 
 	return states, err
 }
 
-// ErrTurn means that a lane's turns are no longer as they were seen.
+// ErrTurn means that the lane's turn changed after it was read.
 var ErrTurn = errors.New("it is another job's turn now")
 
-// Starts are how many of a line's jobs start. Turn is what was seen of the lane before
-// they were chosen.
+// Starts counts the jobs of a line that start. Turn is the lane's turn as it was read before
+// the jobs were chosen.
 type Starts struct {
 	Line
 	Jobs int
 	Turn bool
 }
 
-// Counted tells whether they are counted at all: a lane in which no promoted job
-// starts is not written to once it is a promoted one's turn.
+// Counted reports whether the starts change the lane's turn count. A lane where a promoted job
+// is next, but none starts, is not written.
 func (s Starts) Counted() bool { return s.Jobs > 0 && (s.Promoted || !s.Turn) }
 
-// QueuePause is the last pause or resume of a queue.
+// QueuePause is the last pause or resumption of a queue.
 type QueuePause struct {
 	bun.BaseModel `bun:"table:queue_pauses,alias:qp"`
 
 	Lane Tier `bun:"lane,pk"`
-	// Model is "" for all of the lane's.
+	// Model is "" for all models of the lane.
 	Model     string    `bun:"model,pk"`
 	Paused    bool      `bun:"paused"`
 	ChangedBy string    `bun:"changed_by"`
@@ -130,8 +129,8 @@ type QueuePause struct {
 	Reason    string    `bun:"reason,nullzero"`
 }
 
-// SetQueuePause pauses or resumes a queue. If the queue already is in that state,
-// the row keeps who changed it last, when and why.
+// SetQueuePause pauses or resumes a queue. If the queue already is in that state, the row
+// keeps who changed it, when and why.
 func SetQueuePause(ctx context.Context, db bun.IDB, p *QueuePause) error {
 	_, err := db.NewInsert().Model(p).
 		On("CONFLICT (lane, model) DO UPDATE").
@@ -141,7 +140,7 @@ func SetQueuePause(ctx context.Context, db bun.IDB, p *QueuePause) error {
 	return err
 }
 
-// Pause tells why workers are given no jobs of a queue.
+// Pause says why workers get no jobs of a queue.
 type Pause struct {
 	Lane Tier `bun:"lane" json:"lane"`
 	// Model is "" if the whole lane is paused.
@@ -152,15 +151,15 @@ type Pause struct {
 	Reason string    `bun:"reason" json:"reason"`
 }
 
-// pausesSQL makes the rows of Pause. A changed_by that is not the id of a key is
-// shown as it is.
+// pausesSQL selects rows of Pause. A changed_by that is not the id of a key is shown
+// unchanged.
 const pausesSQL = `
 	SELECT p.lane, p.model, coalesce(k.name, p.changed_by) AS by, p.changed_at AS at, coalesce(p.reason, '') AS reason
 	FROM queue_pauses p LEFT JOIN api_keys k ON 'key_' || k.id = p.changed_by
 	WHERE p.paused`
 
-// ListPauses returns the pauses of queues in the order of the lanes, the pause of a
-// whole lane before those of its models.
+// ListPauses returns the paused queues in the order of the lanes. The pause of a whole lane
+// comes before those of its models.
 func ListPauses(ctx context.Context, db bun.IDB) ([]Pause, error) {
 	var pauses []Pause
 	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", textArray(Tiers)).Scan(ctx, &pauses)

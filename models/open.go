@@ -20,39 +20,39 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// What a PostgreSQL that does not answer, or is busy, costs a caller at most. A
-// connection string may say otherwise for the two that PostgreSQL itself holds.
+// These bound how long a caller waits for a PostgreSQL that is busy or does not answer. The
+// connection string can override the two that are PostgreSQL's own settings.
 const (
-	// connectTimeout bounds a wait for a connection, new or from the pool.
+	// connectTimeout bounds the wait for a connection, new or from the pool.
 	connectTimeout = 2 * time.Second
-	// pingTimeout bounds the look at a connection that was idle.
+	// pingTimeout bounds the check of an idle connection.
 	pingTimeout = time.Second
-	// statementTimeout bounds a statement, its waits for locks included.
+	// statementTimeout bounds a statement, including its waits for locks.
 	statementTimeout = 10 * time.Second
-	// idleTimeout ends the transaction, and frees the locks, of a process that
-	// went silent within it.
+	// idleTimeout ends the transaction of a process that stays silent within it, which frees
+	// its locks.
 	idleTimeout = 10 * time.Second
-	// silenceLimit is how long an answer may take: longer than any statement.
+	// silenceLimit bounds the wait for an answer. It is longer than any statement.
 	silenceLimit = 15 * time.Second
 )
 
-// errBusy means that all connections of the pool were in use for too long.
+// errBusy means that no connection of the pool became free in time.
 var errBusy = errors.New("no connection to PostgreSQL became free")
 
-// Open connects to the PostgreSQL at dsn with at most maxConns connections. The
-// returned function closes them all. No call over them waits for ever: whatever
-// it waits for, it fails in the end with an error of which IsOutage tells.
+// Open connects to the PostgreSQL at dsn with at most maxConns connections. The returned
+// function closes them. No call waits forever: each fails in the end with an error for which
+// IsOutage returns true.
 func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
 	return open(ctx, dsn, maxConns, 0, bounded)
 }
 
-// OpenShared is Open with further connections, for large reads alone: see AsRead.
+// OpenShared is Open with additional connections that only large reads use, see AsRead.
 func OpenShared(ctx context.Context, dsn string, maxConns, maxReads int) (*bun.DB, func(), error) {
 	return open(ctx, dsn, maxConns, maxReads, bounded)
 }
 
-// OpenPatient is Open for the steps of a migration, and for whoever reads
-// everything: they may take their time.
+// OpenPatient is Open without limits on the time of statements and answers, for migrations
+// and for reads of whole tables.
 func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
 	return open(ctx, dsn, maxConns, 0, func(*pgx.ConnConfig) {})
 }
@@ -60,14 +60,15 @@ func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func()
 func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		// pgx's error repeats the connection string, password and all.
+		// pgx's error repeats the connection string, including the password.
 		return nil, nil, fmt.Errorf("the database URL is malformed: use postgres://user:password@host:5432/name")
 	}
 	cfg.MaxConns = int32(maxConns)
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	// bun writes the arguments into each statement, so that no two are the same: to prepare
-	// and keep them would cost a second round trip and help nobody. See run for others.
+	// bun writes the arguments into each statement, so that hardly any two are the same. To
+	// prepare and cache them would cost a second round trip for nothing. run uses another
+	// mode.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cfg.ConnConfig.OnPgError = keepsConnection
 	limit(cfg.ConnConfig)
@@ -93,14 +94,14 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 		closePools = func() { pool.Close(); reads.Close() }
 	}
 	plain := sql.OpenDB(c)
-	// Idle connections stay in pgx's pool: database/sql would hoard them.
+	// pgx's pool keeps the idle connections. database/sql would hoard them.
 	plain.SetMaxIdleConns(0)
-	// Columns that a row has and this binary does not know are a newer schema's.
+	// A newer schema can have columns that this binary does not know.
 	db := bun.NewDB(plain, pgdialect.New(), bun.WithDiscardUnknownColumns())
 	return db, func() { db.Close(); closePools() }, nil
 }
 
-// bounded sets the limits on what happens over a connection.
+// bounded sets the timeouts of a connection.
 func bounded(cfg *pgx.ConnConfig) {
 	for name, limit := range map[string]time.Duration{
 		"statement_timeout": statementTimeout, "idle_in_transaction_session_timeout": idleTimeout,
@@ -119,14 +120,14 @@ func bounded(cfg *pgx.ConnConfig) {
 	}
 }
 
-// keepsConnection tells whether a connection is good for more after an error of
-// PostgreSQL: not if it ends there, or leads to a server that became read-only,
-// as a primary does that another took over from.
+// keepsConnection reports whether a connection stays usable after an error of PostgreSQL. It
+// does not if the error ends it, or if the server became read-only, as a primary does after a
+// failover.
 func keepsConnection(_ *pgconn.PgConn, e *pgconn.PgError) bool {
 	return !strings.EqualFold(e.SeverityUnlocalized, "FATAL") && !strings.EqualFold(e.Severity, "FATAL") && e.Code != codeReadOnly
 }
 
-// conn is a connection that tells when it is given back.
+// conn is a connection that signals when it is returned.
 type conn struct {
 	*stdlib.Conn
 	end func()
@@ -138,7 +139,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// connector hands out connections of a pool, and bounds the wait for one.
+// connector takes connections from a pool, with a bound on the wait.
 type connector struct {
 	driver.Connector
 	reads driver.Connector // for large reads; may be nil
@@ -167,15 +168,15 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{Conn: plain.(*stdlib.Conn), end: end}, nil
 }
 
-// impatient is a connection whose other end may be silent for silenceLimit while
-// it is read. pgx has deadlines of its own only where its caller has one.
+// impatient is a connection whose reads fail after silenceLimit without data. pgx sets
+// deadlines only if its caller has one.
 type impatient struct {
 	net.Conn
 	mu  sync.Mutex
 	cut bool // by a deadline of pgx's
 }
 
-// SetDeadline implements net.Conn: pgx ends a call so.
+// SetDeadline implements net.Conn. pgx uses it to end a call.
 func (c *impatient) SetDeadline(at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +184,8 @@ func (c *impatient) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// Read implements net.Conn. After a silence that long the connection is closed: pgx
-// would ask it for the rest of the answer, and wait again.
+// Read implements net.Conn. It closes the connection after the timeout: otherwise pgx would
+// ask for the rest of the answer, and wait again.
 func (c *impatient) Read(p []byte) (int, error) {
 	waits, err := c.wait()
 	if err != nil {
@@ -197,7 +198,7 @@ func (c *impatient) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait sets the limit of a silence, unless pgx has set one.
+// wait sets the read deadline, unless pgx has set one.
 func (c *impatient) wait() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
