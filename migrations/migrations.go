@@ -1,9 +1,10 @@
-// Package migrations is the database schema, step by step. The first steps, of
-// 20261125, are the schema of version 0.1.0, one file per topic. A released step
-// never changes: a change of the schema is a new step. Steps only go forward, and
-// run while older processes use the database. So an index of a table with rows is
-// made CONCURRENTLY, in a file without .tx. in its name, and a file that alters
-// such a table sets a lock_timeout.
+// Package migrations is the database schema, step by step. The first steps, of 20261125, are
+// the schema of version 0.1.0, one file per topic.
+//
+// A released step never changes: a change of the schema is a new step. Steps only go forward,
+// and run while older processes use the database. So an index on a table with rows is created
+// CONCURRENTLY, in a file without .tx. in its name, and a file that alters such a table sets a
+// lock_timeout.
 package migrations
 
 import (
@@ -24,22 +25,20 @@ var files embed.FS
 // lockKey is the advisory lock that lets one process migrate at a time.
 const lockKey = 0x7265656c6179
 
-// ErrUnreleased means that the database's schema is from before 0.1.0.
+// ErrUnreleased means that the database's schema is older than 0.1.0.
 var ErrUnreleased = errors.New("this database was made by a development version before 0.1.0, whose schema cannot be brought up to date; " +
 	"create a new database, or give `reelay up` another --data folder")
 
-// Run brings the schema of db up to date and returns the names of the steps
-// that it took. Any number of processes may call it at once: one works, the
-// others wait for it and then find nothing left to do. It returns ErrUnreleased,
-// and changes nothing, if the schema is from before 0.1.0.
+// Run brings the schema of db up to date and returns the names of the steps that it took. Any
+// number of processes can call it at once: one migrates, the others wait and then find nothing
+// to do. It returns ErrUnreleased, and changes nothing, if the schema is older than 0.1.0.
 func Run(ctx context.Context, db *bun.DB) ([]string, error) {
 	steps := migrate.NewMigrations()
 	if err := steps.Discover(files); err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}
 
-	// bun's own lock is a table that it creates without one; and it does not
-	// wait.
+	// bun's own lock is a row in a table that it creates without a lock, and it does not wait.
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
@@ -84,12 +83,12 @@ func refuseUnreleased(ctx context.Context, migrator *migrate.Migrator, steps *mi
 	return nil
 }
 
-// lockPause is how long to wait before the lock is asked for again.
+// lockPause is the delay between two tries to get the lock.
 const lockPause = 100 * time.Millisecond
 
-// lock takes the lock when it is free. It asks again and again: a statement that
-// waited for it would hold a snapshot, for which CREATE INDEX CONCURRENTLY, in
-// the process that has the lock, would wait in its turn.
+// lock polls for the lock until it gets it. A statement that waited for the lock would hold a
+// snapshot, and CREATE INDEX CONCURRENTLY in the process that has the lock would wait for that
+// snapshot: a deadlock.
 func lock(ctx context.Context, conn bun.Conn) error {
 	for {
 		var mine bool
@@ -104,8 +103,8 @@ func lock(ctx context.Context, conn bun.Conn) error {
 	}
 }
 
-// Compare tells what the schema of db lacks of this program's steps, and which
-// steps it has that this program does not know: those of a newer one.
+// Compare returns the steps of this program that the schema of db lacks, and the steps that it
+// has from a newer program.
 func Compare(ctx context.Context, db bun.IDB) (missing, unknown []string, err error) {
 	steps := migrate.NewMigrations()
 	if err := steps.Discover(files); err != nil {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { modelstest.Main(m.Run) }
 
-// empty is a database without a schema.
+// empty returns a database without a schema.
 func empty(t *testing.T) *bun.DB {
 	t.Helper()
 	db := modelstest.DB(t)
@@ -91,8 +91,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// lastOfBaseline is the last step of the schema of 0.1.0, which is made in an
-// empty database: it has nobody to wait for.
+// lastOfBaseline is the last step of the schema of 0.1.0. It is made in an empty database,
+// where nothing has to wait.
 const lastOfBaseline = "20261125001200_processes.tx.up.sql"
 
 func TestSteps(t *testing.T) {
@@ -214,8 +214,8 @@ func TestEventPartitions(t *testing.T) {
 	})
 }
 
-// strayEvents writes n events of a month whose partition is not made yet, and
-// returns the smallest id of their jobs.
+// strayEvents writes n events of a month that has no partition yet, and returns the smallest
+// id of their jobs.
 func strayEvents(t *testing.T, db *bun.DB, n int) (low string) {
 	t.Helper()
 	require.NoError(t, db.NewRaw("SELECT uuid7_floor((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '4 months 10 days') AT TIME ZONE 'UTC')").Scan(t.Context(), &low))

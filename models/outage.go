@@ -14,16 +14,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Codes of PostgreSQL's errors.
+// PostgreSQL's error codes.
 const (
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 )
 
-// outageCodes begin the codes of what ends by itself, or by an operator's hand:
-// PostgreSQL is away, starting, stopping, full or overloaded, was taken over
-// from, or gave a statement up that others stood in the way of.
+// outageCodes are prefixes of the codes of errors that pass by themselves or that an operator
+// resolves: PostgreSQL is unreachable, starting, stopping, full, overloaded or failed over, or
+// it gave up a statement that others blocked.
 var outageCodes = []string{
 	"08",                            // the connection broke
 	codeReadOnly,                    // a standby, or a primary that was one
@@ -36,20 +36,20 @@ var outageCodes = []string{
 	"58",    // the disk failed
 }
 
-// IsOutage tells whether an error says that PostgreSQL, or the way there, cannot
-// serve now, and not that a statement was wrong. After one it is not known
-// whether a commit under way took place.
+// IsOutage reports whether an error means that PostgreSQL, or the network to it, cannot serve
+// now, and not that a statement was wrong. After such an error it is unknown whether a commit
+// in progress took effect.
 func IsOutage(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		// The handshake's refusals are PostgreSQL's errors, too.
+		// PostgreSQL's refusals during the handshake are ConnectErrors, too.
 		var refused *pgconn.ConnectError
 		return errors.As(err, &refused) || pg.Severity == "PANIC" ||
 			slices.ContainsFunc(outageCodes, func(code string) bool { return strings.HasPrefix(pg.Code, code) })
 	}
 	var refused *pgconn.ConnectError
 	var network *net.OpError
-	// What could not be sent is safe to send again: the connection was closed.
+	// SafeToRetry means that nothing was sent: the connection was already closed.
 	if errors.As(err, &refused) || errors.As(err, &network) || pgconn.SafeToRetry(err) {
 		return true
 	}
@@ -59,15 +59,15 @@ func IsOutage(err error) bool {
 	}, func(gone error) bool { return errors.Is(err, gone) })
 }
 
-// IsLostRace tells whether PostgreSQL undid a transaction only because of others
-// at the same time: it may be run again as it is.
+// IsLostRace reports whether PostgreSQL rolled back a transaction only because of concurrent
+// ones, so that it can be retried unchanged.
 func IsLostRace(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
 }
 
-// IsMisconfigured tells whether PostgreSQL refused a connection for what it asked
-// for, a user, a password or a database: it will not help to try again.
+// IsMisconfigured reports whether PostgreSQL refused a connection because of its user,
+// password or database. A retry does not help.
 func IsMisconfigured(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "28") || pg.Code == "3D000")

@@ -9,21 +9,20 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// OutboxKind names what an outbox message is about.
+// OutboxKind is the kind of an outbox message.
 type OutboxKind string
 
 const (
-	// OutboxJobReady tells that a job is queued.
+	// OutboxJobReady says that a job is queued.
 	OutboxJobReady OutboxKind = "job.ready"
-	// OutboxWebhookDue tells that there are deliveries of an event to make.
+	// OutboxWebhookDue says that an event has deliveries to make.
 	OutboxWebhookDue OutboxKind = "webhook.due"
 )
 
-// OutboxHints are the kinds of which nothing is lost with a message: sweeps find
-// what it tells of.
+// OutboxHints are the kinds that may be lost: periodic passes find the same work.
 var OutboxHints = []OutboxKind{OutboxJobReady, OutboxWebhookDue}
 
-// OutboxMessage was written in the transaction that it tells of.
+// OutboxMessage was written in the transaction that it reports.
 type OutboxMessage struct {
 	bun.BaseModel `bun:"table:outbox,alias:o"`
 
@@ -39,8 +38,7 @@ func InsertOutbox(ctx context.Context, tx bun.Tx, messages ...*OutboxMessage) er
 	return err
 }
 
-// ClaimOutbox takes the oldest messages for as long as ttl: another caller gets
-// them only after that.
+// ClaimOutbox claims the oldest messages for ttl. After ttl other callers can claim them.
 func ClaimOutbox(ctx context.Context, db bun.IDB, limit int, ttl time.Duration) (messages []*OutboxMessage, err error) {
 	err = db.NewRaw(`
 		WITH due AS (
@@ -52,9 +50,8 @@ func ClaimOutbox(ctx context.Context, db bun.IDB, limit int, ttl time.Duration) 
 	return messages, err
 }
 
-// SettleOutbox ends a claim: it deletes the messages that were carried out, puts
-// those that were refused off for as long as they are old, from 1 second to a
-// day, and gives back those that are left.
+// SettleOutbox ends a claim. It deletes the messages that were carried out. It postpones
+// refused messages by their age, from 1 second to a day. It releases those that are left.
 func SettleOutbox(ctx context.Context, db bun.IDB, carried, refused, left []int64) error {
 	if len(carried)+len(refused)+len(left) == 0 {
 		return nil

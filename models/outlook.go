@@ -6,41 +6,40 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Hand is a worker that can take jobs, or will be able to, and what keeps it from
-// that now.
+// Hand is a worker that boots, is idle or busy, with what keeps it from taking a job now.
 type Hand struct {
 	Slot
 	Models  []string     `bun:"models,array"`
 	GPUType string       `bun:"gpu_type"`
 	Region  string       `bun:"region"`
 	Status  WorkerStatus `bun:"status"`
-	// AgeSeconds is since when it boots, and BootSeconds how long its pool's last
-	// boots took, in the middle; nil if there was none, or it does not boot.
+	// AgeSeconds is the time since its row was created. BootSeconds is the median of its
+	// pool's last boot times, or nil if there were none or the worker does not boot.
 	AgeSeconds  float64  `bun:"age_seconds"`
 	BootSeconds *float64 `bun:"boot_seconds"`
 
-	// The rest is of the job that it holds: AccountID is empty without one.
+	// The fields below describe the job that it holds. AccountID is empty if it holds none.
 	AccountID AccountID `bun:"account_id"`
 	Kind
 	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
 	Percent             float64 `bun:"percent"`
-	// ResumedPercent is what it had of that when the worker went on with it.
+	// ResumedPercent is the part of Percent that the job had when the worker resumed it.
 	ResumedPercent float64 `bun:"resumed_percent"`
-	// HeldSeconds is since when the worker holds it, SilentSeconds since when
-	// there was no news of its progress.
+	// HeldSeconds is the time since the lease began, SilentSeconds the time since the last
+	// progress.
 	HeldSeconds   float64 `bun:"held_seconds"`
 	SilentSeconds float64 `bun:"silent_seconds"`
 }
 
-// Slot is a worker's place, which no other has before it is over.
+// Slot is a place for a worker on a machine. At most one worker that has not ended has it.
 type Slot struct {
 	Provider   string `bun:"provider"`
 	InstanceID string `bun:"provider_instance_id"`
 	Slot       int    `bun:"slot"`
 }
 
-// ListHands returns workers that boot, are idle or busy, in the order of their slots:
-// the first behind after, up to limit.
+// ListHands returns up to limit workers that boot, are idle or busy, in the order of their
+// slots, starting after a slot.
 func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
@@ -69,14 +68,14 @@ func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, 
 	return found, err
 }
 
-// Standby is one of the first queued jobs of an account in a line.
+// Standby is one of an account's first queued jobs in a line.
 type Standby struct {
 	AccountID AccountID `bun:"account_id"`
 	Queue
 	Resolution      string  `bun:"resolution"`
 	DurationSeconds int     `bun:"duration_seconds"`
 	GPUSeconds      float64 `bun:"gpu_seconds"`
-	// The rest is the line's and its account's.
+	// The fields below describe the account and its place in the line.
 	VirtualTime float64 `bun:"virtual_time"`
 	Queued      int     `bun:"queued"`
 	Weight      float64 `bun:"weight"`
@@ -84,10 +83,9 @@ type Standby struct {
 	MaxRunning  int     `bun:"max_running"`
 }
 
-// ListStandby returns what waits in the lines that have queued jobs, in its
-// order: of the first so many accounts of each line the first jobs, up to sample.
-// Accounts at their cap stand in no line: they are looked for among those that
-// run something.
+// ListStandby returns the head of each line: up to sample first jobs of each of the line's
+// first accounts, at most that many accounts. Accounts at their running limit are in no line.
+// It adds those among running that have queued jobs.
 func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts, sample int) ([]Standby, error) {
 	var found []Standby
 	err := db.NewRaw(`
@@ -114,15 +112,14 @@ func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts,
 	return found, err
 }
 
-// OwnAhead is how many of its account's own jobs start before a job of a lane.
+// OwnAhead is how many jobs of the same account start before a job of a lane.
 type OwnAhead struct {
 	JobID JobID `bun:"id"`
 	Count int   `bun:"ahead"`
 }
 
-// CountOwnAhead counts, for each of these jobs that is queued, the jobs of its
-// account in the lane that come before it. What lies between two of them is
-// counted once, up to limit.
+// CountOwnAhead counts, for each of these jobs that is queued, the jobs of its account that
+// come before it in the lane. It scans the jobs between two of them once, up to limit.
 func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]OwnAhead, error) {
 	var found []OwnAhead
 	err := db.NewRaw(`
@@ -140,8 +137,7 @@ func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]O
 	return found, err
 }
 
-// QueueWait is how long jobs of a lane and model waited that were started
-// lately, in seconds.
+// QueueWait is how long recently started jobs of a lane and model waited, in seconds.
 type QueueWait struct {
 	Lane  Tier    `bun:"lane"`
 	Model string  `bun:"model"`
@@ -149,9 +145,9 @@ type QueueWait struct {
 	P95   float64 `bun:"p95"`
 }
 
-// ListQueueWaits tells how long jobs waited that were started within the last
-// hour: of the newest 500 in each state that follows a start. Those of a lane
-// whole are under no model.
+// ListQueueWaits returns the waits of jobs that started within the last hour. It considers the
+// newest 500 jobs in each state that follows a start. Rows for a whole lane have an empty
+// model.
 func ListQueueWaits(ctx context.Context, db bun.IDB) ([]QueueWait, error) {
 	var found []QueueWait
 	err := db.NewRaw(`

@@ -8,16 +8,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ClaimPass takes the present period of the pass of that name, and tells whether
-// it was still to be had. Periods are of PostgreSQL's clock: left is what is left
-// of the present one.
+// ClaimPass claims the current period of a pass. It reports whether the caller got it, and how
+// much of the period is left. PostgreSQL's clock defines the periods.
 //
-// Passes of one length begin at different times: all at once, they would hold up the
-// requests that come just then.
+// Passes with the same interval begin at different times. Otherwise they would all delay the
+// requests of the same moment.
 //
-// Callers that saw the clock at the end of a period, and were overtaken, do not
-// get it. If the clock was set back by more than a moment, the pass goes on in
-// the periods that it then shows.
+// A caller that read the clock in a period that has since been overtaken does not get it. If
+// the clock was set back by more than two periods, the pass continues in the periods that the
+// clock now shows.
 func ClaimPass(ctx context.Context, db bun.IDB, name string, every time.Duration) (mine bool, left time.Duration, err error) {
 	var leftSeconds float64
 	err = db.NewRaw(`
@@ -33,8 +32,8 @@ func ClaimPass(ctx context.Context, db bun.IDB, name string, every time.Duration
 	return mine, time.Duration(leftSeconds * float64(time.Second)), err
 }
 
-// lateness is how much later than the clock's own periods those of a pass begin: less
-// than a third of one.
+// lateness is the offset of a pass's periods from the clock's own. It is less than a third of
+// a period.
 func lateness(name string, every time.Duration) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(name))

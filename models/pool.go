@@ -23,13 +23,13 @@ type Pool struct {
 	Models        []string      `bun:"models,array"`
 	MinWorkers    int           `bun:"min_workers"`
 	MaxWorkers    int           `bun:"max_workers"`
-	// IdleSeconds is how long a worker above the minimum may be idle.
+	// IdleSeconds is how long a worker above the minimum can be idle before it is drained.
 	IdleSeconds int       `bun:"idle_seconds"`
 	Desired     int       `bun:"desired"`
 	CreatedAt   time.Time `bun:"created_at,nullzero,default:now()"`
 }
 
-// CapacityClass tells whether a worker's machine may be taken away.
+// CapacityClass says whether the provider can take a worker's machine away.
 type CapacityClass string
 
 const (
@@ -37,7 +37,7 @@ const (
 	CapacityOnDemand CapacityClass = "ON_DEMAND"
 )
 
-// ScalingDecision is what the scaler chose for a pool, and from what.
+// ScalingDecision is what the scaler chose for a pool, and the figures it chose from.
 type ScalingDecision struct {
 	bun.BaseModel `bun:"table:scaling_decisions,alias:sd"`
 
@@ -51,7 +51,7 @@ type ScalingDecision struct {
 	Error  string          `bun:"error,nullzero"`
 }
 
-// UpsertPool writes a pool, known by its name, and reads back its id.
+// UpsertPool writes a pool, identified by its name, and reads back its id.
 func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 	return db.NewInsert().Model(p).
 		On("CONFLICT (name) DO UPDATE").
@@ -69,14 +69,14 @@ func ListPools(ctx context.Context, db bun.IDB) ([]*Pool, error) {
 	return pools, err
 }
 
-// GetPools returns the pools of these ids, in no order.
+// GetPools returns the pools with these ids, in no particular order.
 func GetPools(ctx context.Context, db bun.IDB, ids []PoolID) ([]*Pool, error) {
 	var pools []*Pool
 	err := db.NewSelect().Model(&pools).Where("p.id IN (?)", bun.List(ids)).Scan(ctx)
 	return pools, err
 }
 
-// SetDesired writes what the scaler wants of a pool.
+// SetDesired writes the number of workers that the scaler wants in a pool.
 func SetDesired(ctx context.Context, db bun.IDB, id PoolID, desired int) error {
 	return mustChange(db.NewRaw("UPDATE pools SET desired = ? WHERE id = ?", desired, id).Exec(ctx))
 }
@@ -98,14 +98,14 @@ func ListScalingDecisions(ctx context.Context, db bun.IDB, pools []PoolID, limit
 	return found, err
 }
 
-// PoolCount is how many of a pool's workers are in a state.
+// PoolCount is the number of a pool's workers in one state.
 type PoolCount struct {
 	PoolID PoolID       `bun:"pool_id"`
 	Status WorkerStatus `bun:"status"`
 	Count  int          `bun:"count"`
 }
 
-// CountPoolWorkers counts the workers of all pools that are not over.
+// CountPoolWorkers counts the workers of all pools that have not ended.
 func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	var counts []PoolCount
 	err := db.NewRaw(`
@@ -122,7 +122,7 @@ func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker
 	return workers, err
 }
 
-// DrainIdleWorker drains a worker that is still idle, and tells whether it was.
+// DrainIdleWorker drains a worker if it is still idle, and reports whether it was.
 func DrainIdleWorker(ctx context.Context, tx bun.Tx, id WorkerID, reason string) (bool, error) {
 	err := mustChange(tx.NewRaw(
 		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND status = 'IDLE'", reason, id).Exec(ctx))
@@ -132,7 +132,7 @@ func DrainIdleWorker(ctx context.Context, tx bun.Tx, id WorkerID, reason string)
 	return err == nil, err
 }
 
-// SetDecisionError notes what went wrong with a scaling decision.
+// SetDecisionError records why a scaling decision could not be carried out.
 func SetDecisionError(ctx context.Context, db bun.IDB, id int64, message string) error {
 	_, err := db.NewRaw("UPDATE scaling_decisions SET error = ? WHERE id = ?", message, id).Exec(ctx)
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ProcessKind is a kind of process whose absence keeps workers from renewing
-// their leases, or us from knowing of it.
+// ProcessKind is a kind of process whose absence keeps workers from renewing their leases, or
+// keeps Reelay from noticing that.
 type ProcessKind string
 
 const (
@@ -17,8 +17,8 @@ const (
 	ProcessControl ProcessKind = "control"
 )
 
-// WritePresence notes that a process of that kind is there. If none was for as
-// long as gap, that was one, and it ends now.
+// WritePresence records that a process of the kind is alive. If none wrote for at least gap,
+// it records that gap, which ends now.
 func WritePresence(ctx context.Context, db bun.IDB, kind ProcessKind, gap time.Duration) error {
 	return mustChange(db.NewRaw(`
 		UPDATE presence SET
@@ -29,8 +29,8 @@ func WritePresence(ctx context.Context, db bun.IDB, kind ProcessKind, gap time.D
 		WHERE kind = ?`, gap.Seconds(), kind, kind).Exec(ctx))
 }
 
-// WriteAPIProcess notes that an API process is there, and when its newest silence of at
-// least gap began. Processes that were silent for as long as kept are forgotten.
+// WriteAPIProcess records that an API process is alive, and when its newest silence of at
+// least gap began. It deletes processes that were silent for longer than kept.
 func WriteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID, gap, kept time.Duration) error {
 	_, err := db.NewRaw(`
 		WITH forgotten AS (DELETE FROM api_processes WHERE seen_at < clock_timestamp() - make_interval(secs => ?2) AND id <> ?0)
@@ -41,14 +41,14 @@ func WriteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID, gap, kept ti
 	return err
 }
 
-// DeleteAPIProcess forgets an API process.
+// DeleteAPIProcess removes an API process.
 func DeleteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID) error {
 	_, err := db.NewRaw("DELETE FROM api_processes WHERE id = ?", id).Exec(ctx)
 	return err
 }
 
-// APIFellSilent tells whether a silence of an API process, of at least gap, began between
-// two times.
+// APIFellSilent reports whether an API process began a silence of at least gap between two
+// times.
 func APIFellSilent(ctx context.Context, db bun.IDB, from, to time.Time, gap time.Duration) (bool, error) {
 	var silent bool
 	err := db.NewRaw(`
@@ -57,15 +57,15 @@ func APIFellSilent(ctx context.Context, db bun.IDB, from, to time.Time, gap time
 	return silent, err
 }
 
-// Outage is what is known of gaps of ours.
+// Outage describes the gaps in which no process of a kind was alive.
 type Outage struct {
-	// Open tells that there is one now.
+	// Open reports whether there is a gap now.
 	Open bool `bun:"open"`
-	// EndedAt is when the newest one ended; zero if there was none.
+	// EndedAt is when the newest gap ended, or zero if there was none.
 	EndedAt time.Time `bun:"ended_at"`
 }
 
-// GetOutage reads of gaps, which are that long at least.
+// GetOutage returns the gaps. An open gap counts once it is at least gap long.
 func GetOutage(ctx context.Context, db bun.IDB, gap time.Duration) (Outage, error) {
 	var o Outage
 	err := db.NewRaw(`
@@ -74,16 +74,15 @@ func GetOutage(ctx context.Context, db bun.IDB, gap time.Duration) (Outage, erro
 	return o, err
 }
 
-// FleetLoss is how much of the fleet has gone of late.
+// FleetLoss is the share of the fleet that was lost recently.
 type FleetLoss struct {
 	Gone int `bun:"gone"`
 	All  int `bun:"all_workers"`
 }
 
-// CountFleetLoss counts the workers that were lost, or fell silent for longer
-// than silence, within that time, and those together with the ones that are
-// there. Those that held the given job do not count as gone: it may have been
-// the cause.
+// CountFleetLoss counts workers that were lost within the given time or have been silent for
+// longer than silence, and all workers including those. Workers that held the given job do not
+// count as gone: the job may be the cause.
 func CountFleetLoss(ctx context.Context, db bun.IDB, but JobID, within, silence time.Duration) (FleetLoss, error) {
 	var f FleetLoss
 	err := db.NewRaw(`

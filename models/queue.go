@@ -10,17 +10,17 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Queue is what a worker reads or does not read as a whole: the queued jobs of
-// one line, model and GPU class that need one region, or none.
+// Queue is the unit that a worker reads or skips as a whole: the queued jobs of one line,
+// model and GPU class that require the same region, or none.
 type Queue struct {
 	Line
 	Model   string `bun:"model" json:"model"`
 	GPURank int    `bun:"gpu_rank" json:"gpu_rank"`
-	// Region is the one that its jobs must run in, or "".
+	// Region is the region that its jobs must run in, or "".
 	Region string `bun:"region" json:"region"`
 }
 
-// Queue is where the job stands while it is queued.
+// Queue returns the queue that the job is in while it is queued.
 func (j *Job) Queue() Queue {
 	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank}
 	if j.RequireRegion {
@@ -29,7 +29,8 @@ func (j *Job) Queue() Queue {
 	return q
 }
 
-// Line is the job's line. A redriven job runs in CRITICAL as one of its own.
+// Line returns the job's line. A job that was redriven to CRITICAL counts as one of the lane's
+// own.
 func (j *Job) Line() Line {
 	return Line{Lane: j.Lane, Promoted: j.Lane != j.Tier && j.Lane != TierCritical}
 }
@@ -39,14 +40,14 @@ type QueuedJob struct {
 	ID        JobID     `bun:"id"`
 	AccountID AccountID `bun:"account_id"`
 	Queue
-	// Wish is the region that it should run in if that costs nobody anything.
+	// Wish is the region that it should run in if that delays no other job.
 	Wish        string  `bun:"wish"`
 	QueueOrder  int64   `bun:"queue_order"`
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// These say of a row of jobs what Line, Queue and QueuedJob do. The index jobs_next and
-// the statements in sql/ have the same words.
+// These are Line, Queue and QueuedJob as expressions on a row of jobs. The index jobs_next and
+// the statements in sql/ repeat them word for word.
 const (
 	promotedSQL   = "(lane <> tier AND lane <> 'CRITICAL')"
 	regionSQL     = "coalesce(CASE WHEN require_region THEN region END, '')"
@@ -57,10 +58,10 @@ const (
 //go:embed sql/next_jobs.sql
 var nextJobsSQL string
 
-// NextJobs returns the heads of the queues of the first line, in the order in
-// which they are given, that has any that may start: of each account its first
-// job, the accounts by their virtual time. Accounts at their cap stand in no
-// line, and the jobs in passed are left out.
+// NextJobs returns the heads of the queues of the first line that has a job which may start.
+// Lines count in the order of queues. It returns the first job of each account, in the order
+// of the accounts' virtual times, up to limit. It leaves out accounts at their running limit,
+// and the jobs in passed.
 func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextJobsSQL, queues, passed, limit)
 }
@@ -68,12 +69,13 @@ func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, l
 //go:embed sql/next_in_order.sql
 var nextInOrderSQL string
 
-// NextInOrder returns the next jobs, up to limit, of the line that NextJobs would
-// find, in the order in which they are given if nobody else takes or adds one: each
-// advances its account's virtual time, which is noted as it is before the job. No
-// account has more among them than it may run. They are fewer than limit, but not
-// none, if an account has more before the others' than were read of it: what follows
-// shows once these are given.
+// NextInOrder returns up to limit next jobs of the line that NextJobs would find, in the order
+// in which they start if nobody else takes or adds a job. Each job advances its account's
+// virtual time; VirtualTime is the value before the job. No account has more jobs in the
+// result than it can run.
+//
+// The result can be shorter than limit, but not empty, if an account has more jobs next than
+// were read of its queue. The jobs after it are known only once these have started.
 func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextInOrderSQL, queues, passed, limit)
 }
@@ -109,8 +111,8 @@ func pickArgs(queues []Queue, passed []JobID, limit int) (pgx.NamedArgs, error) 
 	return pgx.NamedArgs{"queues": arg, "passed": column(passed, uuidOf), "most": limit}, err
 }
 
-// ListQueuedJobs returns, of each account's every queue, the first limit jobs. It
-// walks the index jobs_next from one queue to the next.
+// ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the
+// index jobs_next from one queue to the next.
 func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
 	var found []QueuedJob
 	err := db.NewRaw(`
@@ -136,7 +138,7 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 	return found, err
 }
 
-// GetQueuedJobs returns those of the jobs that are queued.
+// GetQueuedJobs returns the queued jobs among these.
 func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []QueuedJob, err error) {
 	err = db.NewRaw(`
 		SELECT j.*, l.virtual_time
@@ -145,7 +147,7 @@ func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []Queued
 	return found, err
 }
 
-// ListWaitingJobs returns those of these jobs that wait, without their params.
+// ListWaitingJobs returns the waiting jobs among these, without their params and metadata.
 func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, error) {
 	var found []*Job
 	err := db.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
@@ -153,8 +155,8 @@ func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, erro
 	return found, err
 }
 
-// ListImpatientJobs returns jobs of a tier that are queued in a lane for longer
-// than that, longest first.
+// ListImpatientJobs returns jobs of a tier that have been queued in a lane for longer than
+// patience, the longest first.
 func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`

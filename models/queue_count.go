@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// countedQueue is up to how many queued jobs of a lane, tier and model are
-	// counted one by one. What the lane's accounts count beyond them is shared out
-	// evenly among the models that have more.
+	// countedQueue is how many queued jobs of a lane, tier and model are counted exactly. The
+	// lane's remaining jobs, by its accounts' counters, are divided evenly among the models
+	// that have more.
 	countedQueue = "10000"
-	// sampledQueue is of how many of them, those that wait longest, the work is
-	// looked at: the others are taken to be like these.
+	// sampledQueue is how many of these jobs, the longest waiting, are read to estimate the
+	// work. The others are taken to be alike.
 	sampledQueue = "1000"
 )
 
-// depthsSQL makes depths: how many jobs of each lane, tier and model are queued,
-// and since when the first of them is. It walks the index jobs_by_wait from one
-// of them to the next, so that its cost is bounded, however long the queue is.
+// depthsSQL defines depths: for each lane, tier and model the number of queued jobs and the
+// start of the longest wait. A loose scan of the index jobs_by_wait jumps from one combination
+// to the next, so that the cost is bounded however long the queues are.
 const depthsSQL = `
 	WITH RECURSIVE waiting AS (
 		(SELECT lane, tier, model FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model LIMIT 1)
@@ -43,31 +43,30 @@ const depthsSQL = `
 			least(c.n, ` + sampledQueue + `) AS sampled
 		FROM counted c LEFT JOIN beyond b USING (lane))`
 
-// sampleSQL is what is looked at of the jobs j of a row d of depths.
+// sampleSQL selects the sample of jobs j for a row d of depths.
 const sampleSQL = `
 	FROM jobs j WHERE j.status = 'QUEUED' AND j.lane = d.lane AND j.tier = d.tier AND j.model = d.model
 	ORDER BY j.queued_at LIMIT ` + sampledQueue
 
-// QueueCount is what waits and runs in one lane for one model, or for all.
+// QueueCount sums up the waiting and running jobs of a lane for one model, or for all.
 type QueueCount struct {
 	Lane    Tier   `bun:"lane"`
 	Model   string `bun:"model"`
 	Depth   int    `bun:"depth"`
 	Running int    `bun:"running"`
-	// Pause is the pause of the whole lane or, without one, that of the model in it.
+	// Pause is the pause of the whole lane or, without one, that of the model in the lane.
 	Pause             *Pause   `bun:"pause,type:jsonb"`
 	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
-	// OldestQueuedAt is when the job that waits longest was queued.
+	// OldestQueuedAt is when the longest waiting job was queued.
 	OldestQueuedAt time.Time `bun:"queued_at"`
-	// GPUSeconds is the estimated work of what waits.
+	// GPUSeconds is the estimated work of the queued jobs.
 	GPUSeconds float64 `bun:"gpu_seconds"`
 }
 
-// Paused tells whether workers are given no jobs of the queue.
+// Paused reports whether the queue is paused.
 func (q *QueueCount) Paused() bool { return q.Pause != nil }
 
-// queuesSQL makes queues, which count the queued and the live jobs by lane and
-// model.
+// queuesSQL defines queues: the number of queued and live jobs by lane and model.
 const queuesSQL = depthsSQL + `,
 	live AS (SELECT lane, model, count(*) AS n FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') GROUP BY lane, model),
 	queues AS (
@@ -78,13 +77,12 @@ const queuesSQL = depthsSQL + `,
 			GROUP BY d.lane, d.model) q
 		FULL JOIN live USING (lane, model))`
 
-// pauseSQL is the pause of a queue of this lane and model.
+// pauseSQL selects the pause of the queue of a lane and model.
 const pauseSQL = "(SELECT to_jsonb(p) FROM pauses p WHERE p.lane = %[1]s AND p.model IN ('', %[2]s) ORDER BY p.model LIMIT 1)"
 
-// CountQueues counts the queued and the live jobs by lane and model. An empty
-// queue is among them if it is paused; a row without a model is a lane that is
-// paused as a whole and has no jobs. Beyond 10,000 queued jobs of a lane, tier and
-// model depths are close, and beyond 1,000 their work.
+// CountQueues counts the queued and the live jobs by lane and model. It includes empty queues
+// that are paused. A row without a model is a paused lane without jobs. Beyond 10,000 queued
+// jobs of a lane, tier and model the depth is approximate, beyond 1,000 the work.
 func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
 	var counts []QueueCount
 	err := db.NewRaw(queuesSQL+`,
@@ -98,8 +96,7 @@ func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
 	return counts, err
 }
 
-// CountQueue is CountQueues for one lane and model, or for all of a lane if there
-// is no model.
+// CountQueue is CountQueues for one lane and model, or for the whole lane if model is empty.
 func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*QueueCount, error) {
 	count := new(QueueCount)
 	err := db.NewRaw(queuesSQL+`,
@@ -111,17 +108,17 @@ func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*Queu
 	return count, err
 }
 
-// QueueDemand is the work of one kind that waits in one lane.
+// QueueDemand is the queued work of one kind in one lane.
 type QueueDemand struct {
 	Lane Tier `bun:"lane"`
 	Kind
-	// Depth is how many jobs, and GPUSeconds what the catalogue reckons for them:
-	// both as far as CountQueues knows them.
+	// Depth is the number of jobs, GPUSeconds the catalogue's estimate for them. Both are as
+	// exact as in CountQueues.
 	Depth      float64 `bun:"depth"`
 	GPUSeconds float64 `bun:"gpu_seconds"`
 }
 
-// QueueDemands sums up what waits for these models, by lane and kind.
+// QueueDemands sums up the queued jobs of these models, by lane and kind.
 func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDemand, error) {
 	demands := []QueueDemand{}
 	err := db.NewRaw(depthsSQL+`

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// read is one caller's read. Its statements take turns, so that it uses one
-// connection at a time, however much of it runs at once.
+// read is one caller's read. Its statements run one at a time, so that it uses one connection
+// at a time, however many of its parts run at once.
 type read struct {
 	turn  chan struct{} // holds the statement that runs
 	apart bool
@@ -14,14 +14,14 @@ type read struct {
 
 type readKey struct{}
 
-// AsRead returns a context whose statements take turns. If apart is true they use the
-// connections that OpenShared keeps for large reads, where there are any.
+// AsRead returns a context whose statements run one at a time. If apart is true, they use the
+// connections that OpenShared reserves for large reads, if any.
 func AsRead(ctx context.Context, apart bool) context.Context {
 	return context.WithValue(ctx, readKey{}, &read{turn: make(chan struct{}, 1), apart: apart})
 }
 
-// WithoutRead returns a context whose statements belong to no read: they do not wait
-// for those of a read, and use the ordinary connections.
+// WithoutRead returns a context whose statements belong to no read: they do not wait for a
+// read's statements, and use the ordinary connections.
 func WithoutRead(ctx context.Context) context.Context {
 	if readOf(ctx) == nil {
 		return ctx
@@ -34,8 +34,7 @@ func readOf(ctx context.Context) *read {
 	return r
 }
 
-// begin waits until no other statement of the read runs. It returns what ends the
-// turn.
+// begin waits until no other statement of the read runs. The returned function ends the turn.
 func (r *read) begin(ctx context.Context) (end func(), err error) {
 	if r == nil {
 		return func() {}, nil

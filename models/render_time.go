@@ -7,36 +7,36 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Kind is what decides how long a job takes on one type of GPU.
+// Kind is the set of properties that decide how long a job takes on one type of GPU.
 type Kind struct {
 	Model      string `bun:"model,pk"`
 	Resolution string `bun:"resolution,pk"`
-	// DurationSeconds is the film's length, rounded up; 0 where there is none.
+	// DurationSeconds is the video's length, rounded up, or 0 for models without one.
 	DurationSeconds int `bun:"duration_seconds,pk"`
 }
 
-// RenderTime is how long jobs of a kind take on a type of GPU: worker's seconds,
-// of all tries together, as a multiple of the catalogue's estimate.
+// RenderTime is how long jobs of a kind take on a type of GPU: the worker's seconds, summed
+// over all attempts, as a multiple of the catalogue's estimate.
 type RenderTime struct {
 	bun.BaseModel `bun:"table:render_times,alias:rt"`
 
 	Kind
 	GPUType string  `bun:"gpu_type,pk"`
 	Ratio   float64 `bun:"ratio"`
-	// Variance is the ratio's.
+	// Variance is the variance of the ratio.
 	Variance  float64   `bun:"variance"`
 	Samples   int64     `bun:"samples"`
 	UpdatedAt time.Time `bun:"updated_at,nullzero,default:clock_timestamp()"`
 }
 
-// ListRenderTimes returns all that is known.
+// ListRenderTimes returns all render times.
 func ListRenderTimes(ctx context.Context, db bun.IDB) ([]*RenderTime, error) {
 	var found []*RenderTime
 	err := db.NewSelect().Model(&found).Scan(ctx)
 	return found, err
 }
 
-// PutRenderTimes writes what is known now.
+// PutRenderTimes writes render times.
 func PutRenderTimes(ctx context.Context, tx bun.Tx, times []*RenderTime) error {
 	_, err := tx.NewInsert().Model(&times).
 		On("CONFLICT (model, resolution, duration_seconds, gpu_type) DO UPDATE").
@@ -45,12 +45,11 @@ func PutRenderTimes(ctx context.Context, tx bun.Tx, times []*RenderTime) error {
 	return err
 }
 
-// kindSQL makes a Kind of a row j of jobs.
+// kindSQL selects the columns of Kind from a row j of jobs.
 const kindSQL = `j.model, coalesce(j.params->>'resolution', '') AS resolution,
 	CASE WHEN jsonb_typeof(j.params->'durationSeconds') = 'number' THEN ceil((j.params->>'durationSeconds')::float8)::integer ELSE 0 END AS duration_seconds`
 
-// Rendered is a job that was completed: how long it kept workers busy, and what
-// the catalogue had reckoned.
+// Rendered is a completed job: how long it occupied workers, and the catalogue's estimate.
 type Rendered struct {
 	Kind
 	GPUType          string  `bun:"gpu_type"`
@@ -58,8 +57,8 @@ type Rendered struct {
 	EstimatedSeconds float64 `bun:"estimated_gpu_seconds"`
 }
 
-// ListRendered returns the newest jobs, oldest first, that were completed after
-// one time and up to another.
+// ListRendered returns the newest jobs that completed after one time and up to another,
+// oldest first.
 func ListRendered(ctx context.Context, db bun.IDB, after, until time.Time, limit int) ([]Rendered, error) {
 	var found []Rendered
 	err := db.NewRaw(`
@@ -76,23 +75,23 @@ func ListRendered(ctx context.Context, db bun.IDB, after, until time.Time, limit
 	return found, err
 }
 
-// Arrival is how many jobs a second an account submits in a tier for a model.
+// Arrival is how many jobs per second an account submits in a tier for a model.
 type Arrival struct {
 	AccountID     AccountID `bun:"account_id"`
 	Tier          Tier      `bun:"tier"`
 	Model         string    `bun:"model"`
 	JobsPerSecond float64   `bun:"jobs_per_second"`
-	// GPUSeconds is what the catalogue reckons for one of them.
+	// GPUSeconds is the catalogue's estimate for one of the jobs.
 	GPUSeconds float64 `bun:"gpu_seconds"`
-	// The rest is the account's, in the tier's lane.
+	// The fields below describe the account in the tier's lane.
 	VirtualTime float64 `bun:"virtual_time"`
 	Weight      float64 `bun:"weight"`
 	Running     int     `bun:"running"`
 	MaxRunning  int     `bun:"max_running"`
 }
 
-// ListArrivals returns the rates of all accounts that submitted something lately,
-// averaged over span: the most active first, at most 2,000.
+// ListArrivals returns the rates of accounts that submitted jobs recently, averaged over span:
+// the most active first, at most 2,000.
 func ListArrivals(ctx context.Context, db bun.IDB, span time.Duration) ([]*Arrival, error) {
 	var found []*Arrival
 	err := db.NewRaw(`
@@ -106,10 +105,9 @@ func ListArrivals(ctx context.Context, db bun.IDB, span time.Duration) ([]*Arriv
 	return found, err
 }
 
-// CountArrivals takes the jobs that were submitted from one time to another into
-// averages over span, and forgets the rates of those who submitted nothing for
-// ten times as long. age is for how long jobs have been counted at all, at most
-// span: young averages are not faded yet.
+// CountArrivals adds the jobs submitted between two times to the averages over span. It
+// deletes the rates of accounts that submitted nothing for ten times span. age is how long
+// jobs have been counted at all, at most span: a younger average has not decayed yet.
 func CountArrivals(ctx context.Context, tx bun.Tx, from, until time.Time, span, age time.Duration) error {
 	_, err := tx.NewRaw(`
 		WITH forgotten AS (DELETE FROM arrivals WHERE until < ?1::timestamptz - 10 * make_interval(secs => ?2))
@@ -123,7 +121,7 @@ func CountArrivals(ctx context.Context, tx bun.Tx, from, until time.Time, span, 
 	return err
 }
 
-// Learning is until when jobs have been taken into the averages.
+// Learning is the time up to which the averages include all jobs.
 type Learning struct {
 	BeganAt time.Time `bun:"began_at"`
 	Until   time.Time `bun:"until"`
@@ -131,15 +129,15 @@ type Learning struct {
 	Now time.Time `bun:"now"`
 }
 
-// LockLearning returns it for the one who may go on, or sql.ErrNoRows if somebody
-// else is at it.
+// LockLearning locks and returns it, or returns sql.ErrNoRows if another process has it
+// locked.
 func LockLearning(ctx context.Context, tx bun.Tx) (*Learning, error) {
 	l := new(Learning)
 	err := tx.NewRaw("SELECT began_at, until, clock_timestamp() AS now FROM learning FOR UPDATE SKIP LOCKED").Scan(ctx, l)
 	return l, err
 }
 
-// SetLearned notes until when jobs have been taken in.
+// SetLearned records the time up to which the averages include all jobs.
 func SetLearned(ctx context.Context, tx bun.Tx, until time.Time) error {
 	return mustChange(tx.NewRaw("UPDATE learning SET until = ?", until).Exec(ctx))
 }

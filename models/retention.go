@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Bound gives up a transaction's statements that take longer than statement, or
-// wait longer than lock for a lock.
+// Bound makes statements of a transaction fail if they take longer than statement, or wait for
+// a lock longer than lock.
 func Bound(ctx context.Context, tx bun.Tx, statement, lock time.Duration) error {
 	_, err := tx.NewRaw("SELECT set_config('statement_timeout', '?', true), set_config('lock_timeout', '?', true)",
 		statement.Milliseconds(), lock.Milliseconds()).Exec(ctx)
@@ -27,18 +27,17 @@ func affected(res sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// IsLockTimeout tells whether a statement was given up because it waited too
-// long for a lock.
+// IsLockTimeout reports whether a statement failed because it waited too long for a lock.
 func IsLockTimeout(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "55P03"
 }
 
-// The finders below compare with (SELECT clock_timestamp()), read once: an index
-// cannot be searched for what changes from row to row.
+// The queries below compare with (SELECT clock_timestamp()), which is evaluated once. An index
+// cannot be searched for a value that changes from row to row.
 
-// LockJobsToReview locks jobs with artifacts that are due for a look. Those that
-// others hold are passed over.
+// LockJobsToReview locks jobs with artifacts whose review is due. It skips those that others
+// have locked.
 func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := tx.NewRaw(`
@@ -50,22 +49,21 @@ func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error
 	return ids, err
 }
 
-// KeepArtifacts is how long artifacts stay.
+// KeepArtifacts says how long artifacts are kept.
 type KeepArtifacts struct {
-	// Superseded is how long a checkpoint stays after the second newer one came.
+	// Superseded is how long a checkpoint is kept after the second newer one was committed.
 	Superseded time.Duration
-	// Checkpoints is how long those of a FAILED or CANCELLED job stay after its
-	// end. Those of a COMPLETED one go at once.
+	// Checkpoints is how long the checkpoints of a FAILED or CANCELLED job are kept after its
+	// end. Those of a COMPLETED job expire at its end.
 	Checkpoints time.Duration
-	// Others is how long everything else stays after the job's end.
+	// Others is how long all other artifacts are kept after the job's end.
 	Others time.Duration
-	// Review is when to look again at what has no end yet.
+	// Review is the delay before the next review of an artifact whose expiry is still unknown.
 	Review time.Duration
 }
 
-// ReviewArtifacts looks at those artifacts of locked jobs that are due for it:
-// it writes when they expire, as far as that is known by now, and returns those
-// for which that is over.
+// ReviewArtifacts reviews up to limit due artifacts of locked jobs. It writes when they
+// expire, as far as that is known, and returns how many it reviewed and which have expired.
 func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArtifacts, limit int) (looked int, over []ArtifactID, err error) {
 	var rows []struct {
 		ID   ArtifactID `bun:"id"`
@@ -98,8 +96,8 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 	return len(rows), over, err
 }
 
-// LockJobsOver locks jobs that ended longer ago than age, oldest first. Those
-// that others hold are passed over.
+// LockJobsOver locks jobs that ended longer ago than age, oldest first. It skips those that
+// others have locked.
 func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := tx.NewRaw(`
@@ -108,8 +106,7 @@ func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) 
 	return ids, err
 }
 
-// DeleteJobs removes locked jobs, their events, and every row that hangs on
-// them.
+// DeleteJobs deletes locked jobs, their events, and all rows that refer to them.
 func DeleteJobs(ctx context.Context, tx bun.Tx, ids []JobID) error {
 	if _, err := tx.NewRaw("DELETE FROM job_events WHERE job_id IN (?)", bun.List(ids)).Exec(ctx); err != nil {
 		return err
@@ -118,13 +115,13 @@ func DeleteJobs(ctx context.Context, tx bun.Tx, ids []JobID) error {
 	return err
 }
 
-// ListEventPartitionsOver returns the partitions of job_events all of whose jobs
-// ended longer ago than age, oldest first.
+// ListEventPartitionsOver returns the partitions of job_events all of whose jobs ended longer
+// ago than age, oldest first.
 //
-// A partition holds the jobs that were submitted in its month, by the clock of
-// the process that took them. Most end within a day: only the few that did not
-// are looked up, by an index of their own (the end is compared in such a way that
-// PostgreSQL does not search by it, among all that ended of late).
+// A partition holds the jobs that were submitted in its month, by the clock of the process
+// that accepted them. Most jobs end within a day. Only the few others are looked up, by an
+// index of their own. The comparison of their end is written so that PostgreSQL does not
+// search the index of all ended jobs instead.
 func ListEventPartitionsOver(ctx context.Context, db bun.IDB, age time.Duration) ([]string, error) {
 	var names []string
 	err := db.NewRaw(`
@@ -144,22 +141,21 @@ func ListEventPartitionsOver(ctx context.Context, db bun.IDB, age time.Duration)
 	return names, err
 }
 
-// LockEventPartition keeps everybody from the events, and the partition, until
-// the transaction ends.
+// LockEventPartition locks all others out of the events and the partition until the
+// transaction ends.
 func LockEventPartition(ctx context.Context, tx bun.Tx, name string) error {
 	_, err := tx.NewRaw("LOCK TABLE ONLY job_events, ONLY ? IN ACCESS EXCLUSIVE MODE", bun.Ident(name)).Exec(ctx)
 	return err
 }
 
-// DropEventPartition removes a locked partition and its events.
+// DropEventPartition drops a locked partition with its events.
 func DropEventPartition(ctx context.Context, tx bun.Tx, name string) error {
 	_, err := tx.NewRaw("DROP TABLE ?", bun.Ident(name)).Exec(ctx)
 	return err
 }
 
-// DeleteStrayEvents removes the events, in the default partition, of up to limit
-// jobs that ended longer ago than age, or are gone. It returns how many events
-// it removed.
+// DeleteStrayEvents deletes events from the default partition: those of up to limit jobs that
+// ended longer ago than age, or no longer exist. It returns the number of deleted events.
 func DeleteStrayEvents(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		DELETE FROM job_events_default WHERE job_id IN (
@@ -171,8 +167,8 @@ func DeleteStrayEvents(ctx context.Context, tx bun.Tx, age time.Duration, limit 
 			LIMIT ?1)`, age.Seconds(), limit).Exec(ctx))
 }
 
-// DeleteOldHints removes, of the limit oldest messages of the outbox, the hints
-// that are older than age, and returns them.
+// DeleteOldHints deletes the hints among the limit oldest outbox messages that are older than
+// age, and returns them.
 func DeleteOldHints(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]*OutboxMessage, error) {
 	var gone []*OutboxMessage
 	err := tx.NewRaw(`
@@ -183,8 +179,8 @@ func DeleteOldHints(ctx context.Context, tx bun.Tx, age time.Duration, limit int
 	return gone, err
 }
 
-// DeleteOldDecisions removes up to limit decisions of each pool that are older
-// than age and not among its newest, and returns how many there were.
+// DeleteOldDecisions deletes up to limit decisions of each pool that are older than age and
+// not among its newest. It returns the number of deleted rows.
 func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newest, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		DELETE FROM scaling_decisions WHERE id IN (
@@ -195,9 +191,9 @@ func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newes
 			WHERE old.at < (SELECT clock_timestamp()) - make_interval(secs => ?))`, newest, limit, age.Seconds()).Exec(ctx))
 }
 
-// DeleteWorkersOver removes workers that ended longer ago than age, and as many
-// that were lost, up to limit each, of which no attempt tells any more. It
-// returns how many there were.
+// DeleteWorkersOver deletes up to limit workers that ended longer ago than age, and up to
+// limit that were lost longer ago, if no attempt refers to them. It returns the number of
+// deleted rows.
 func DeleteWorkersOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		WITH ended AS (

@@ -16,9 +16,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// run runs one of the statements in sql/, which each connection parses and plans once.
-// Its arguments have names. Rows travel to it, and from it, as JSON objects with the
-// names of the columns: whole sets of them are one argument, see rowsArg and rowScan.
+// run runs one of the statements in sql/. Each connection parses and plans them once. Their
+// arguments have names. Rows travel in both directions as JSON objects keyed by column name. A
+// whole set of rows is one argument, see rowsArg and rowScan.
 func run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) (*sql.Rows, error) {
 	switch db := db.(type) {
 	case bun.Tx:
@@ -43,8 +43,8 @@ func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// rowFormat is how a row is written as JSON: as PostgreSQL's to_jsonb does it. An id is a
-// bare UUID; bytes are hexadecimal. An id or a token that is none is NULL, as no row has it.
+// rowFormat writes a row as JSON in the format of PostgreSQL's to_jsonb. An id is a bare UUID;
+// bytes are hexadecimal. A malformed id or token becomes NULL, which no row has.
 var rowFormat = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true), // in what clients sent: jsonb keeps the last one
 	json.WithMarshalers(json.JoinMarshalers(
@@ -98,14 +98,14 @@ func readText(from *jsontext.Decoder) (string, error) {
 	return token.String(), nil
 }
 
-// rowsArg makes an argument of type jsonb of a slice of rows. It returns an error if one
-// cannot be a row, for an id of another kind.
+// rowsArg makes a jsonb argument from a slice of rows. It returns an error if an id has the
+// wrong kind.
 func rowsArg(rows any) (string, error) {
 	text, err := json.Marshal(rows, rowFormat)
 	return string(text), err
 }
 
-// rowScan scans a row that a statement returns as JSON. It stays nil where that is NULL.
+// rowScan scans a row that a statement returns as JSON. The row stays nil for NULL.
 type rowScan[T any] struct{ row *T }
 
 // Scan implements sql.Scanner.
@@ -124,7 +124,7 @@ func (r *rowScan[T]) Scan(src any) error {
 	return fmt.Errorf("scan a row of JSON from a %T", src)
 }
 
-// column makes an array of one value of each row.
+// column returns one value of each row.
 func column[R, V any](rows []R, of func(R) V) []V {
 	values := make([]V, len(rows))
 	for i, row := range rows {
@@ -133,7 +133,7 @@ func column[R, V any](rows []R, of func(R) V) []V {
 	return values
 }
 
-// uuidOf is an id as PostgreSQL holds it; nil if there is none.
+// uuidOf returns an id as PostgreSQL stores it, or nil if the id is empty or malformed.
 func uuidOf[T ~string](id T) *[16]byte {
 	const length = 36
 	if len(id) < length {

@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Session is a person's login to the console, under one key.
+// Session is a person's login to the console under one key.
 type Session struct {
 	bun.BaseModel `bun:"table:sessions,alias:s"`
 
@@ -19,8 +19,8 @@ type Session struct {
 	ExpiresAt  time.Time `bun:"expires_at"`
 }
 
-// InsertSession writes a new login that ends after ttl, and clears away the
-// oldest ones that are over.
+// InsertSession writes a new login that ends after ttl, and deletes the oldest ones that have
+// ended.
 func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duration) error {
 	_, err := db.NewRaw(`
 		WITH over AS (
@@ -31,8 +31,8 @@ func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duratio
 	return err
 }
 
-// FindSession returns the login of that hash that was used within idle, or
-// sql.ErrNoRows, and notes that it was used.
+// FindSession returns the login with the hash if it was used within idle, and records the use.
+// Otherwise it returns sql.ErrNoRows.
 func FindSession(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (*Session, error) {
 	s := new(Session)
 	err := db.NewRaw(`
@@ -43,8 +43,8 @@ func FindSession(ctx context.Context, db bun.IDB, hash []byte, idle time.Duratio
 	return s, err
 }
 
-// SessionLives tells whether the login of that hash, which was used within idle,
-// and its key are still good. It does not count as a use.
+// SessionLives reports whether the login with the hash was used within idle and its key is
+// still valid. It does not count as a use.
 func SessionLives(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (bool, error) {
 	return db.NewSelect().Model((*Session)(nil)).Join("JOIN api_keys AS k ON k.id = s.key_id").
 		Where("s.hash = ? AND s.expires_at > clock_timestamp()", hash).
@@ -52,7 +52,7 @@ func SessionLives(ctx context.Context, db bun.IDB, hash []byte, idle time.Durati
 		Where(validKey).Exists(ctx)
 }
 
-// DeleteSession ends a login and returns it, or sql.ErrNoRows.
+// DeleteSession ends a login and returns it, or returns sql.ErrNoRows.
 func DeleteSession(ctx context.Context, tx bun.Tx, hash []byte) (*Session, error) {
 	s := new(Session)
 	err := tx.NewRaw("DELETE FROM sessions WHERE hash = ? RETURNING *", hash).Scan(ctx, s)

@@ -6,11 +6,11 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// leastGrowth is how many rows a table has to gain before it is analyzed early.
+// leastGrowth is how many rows a table must gain before it is analyzed early.
 const leastGrowth = 500
 
-// ListGrownTables returns the tables that have more than twice the rows by which
-// PostgreSQL plans.
+// ListGrownTables returns the tables that have more than twice the rows that PostgreSQL's
+// statistics assume.
 func ListGrownTables(ctx context.Context, db bun.IDB) (tables []string, err error) {
 	err = db.NewRaw(`
 		SELECT c.relname FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
@@ -19,8 +19,8 @@ func ListGrownTables(ctx context.Context, db bun.IDB) (tables []string, err erro
 	return tables, err
 }
 
-// Analyze renews the statistics by which PostgreSQL plans statements on a table, and has
-// every connection plan them anew. It leaves out a table that is being analyzed.
+// Analyze updates the planner's statistics of a table, and makes all connections plan their
+// statements on it again. It skips a table that is already being analyzed.
 func Analyze(ctx context.Context, db bun.IDB, table string) error {
 	_, err := db.NewRaw("ANALYZE (SKIP_LOCKED) ?", bun.Ident(table)).Exec(ctx)
 	return err

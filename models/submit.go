@@ -14,17 +14,17 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ReadShares returns accounts with what a submit is let in by: their tier, weight,
-// rate per minute, and how many jobs they run and may.
+// ReadShares returns accounts with the columns that admit a submit: tier, weight, rate per
+// minute, running jobs and their limit.
 func ReadShares(ctx context.Context, db bun.IDB, ids []AccountID) (found []*Account, err error) {
 	err = db.NewSelect().Model(&found).Column("id", "tier", "weight", "submits_per_minute", "running", "max_running").
 		Where("id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }
 
-// LockAccounts is LockAccount for several, in the order of their ids, with what
-// decides on a submit: their tier and how many jobs wait and may. now is
-// PostgreSQL's clock after that.
+// LockAccounts is LockAccount for several accounts, in the order of their ids, with the
+// columns that decide a submit: tier, queued jobs and their limit. now is the time of
+// PostgreSQL's clock after the locks were taken.
 func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Account, now time.Time, err error) {
 	err = tx.NewSelect().Model(&locked).Column("id", "tier", "max_queued", "queued").
 		Where("id IN (?)", bun.List(ids)).Order("id").For("NO KEY UPDATE").Scan(ctx)
@@ -34,47 +34,48 @@ func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Ac
 	return locked, now, err
 }
 
-// NewJob is a job that is to be written, and what is written with it.
+// NewJob is a job to be written, with the rows that belong to it.
 type NewJob struct {
-	// Place is where it is in its NewJobs, which InsertJobs notes.
+	// Place is its index in NewJobs. InsertJobs sets it.
 	Place int `json:"place"`
 	*Job  `json:"job"`
-	// Event tells of its first state.
+	// Event is the event of its first state.
 	Event *JobEvent `json:"event"`
 	// Input is its prompt, if it has one.
 	Input *JobInput `json:"input"`
 
-	// Written is whether it is there now. VirtualTime is then its account's in the
+	// Written reports whether the job was written. VirtualTime is then its account's in the
 	// line, if the job is queued.
 	Written     bool    `json:"-"`
 	VirtualTime float64 `json:"-"`
 }
 
-// NewJobs are jobs that one statement writes.
+// NewJobs holds jobs that one statement writes.
 type NewJobs struct {
 	Jobs []*NewJob
-	// Ready are the outbox's messages of those that are queued.
+	// Ready holds the payloads of the outbox messages for the queued jobs.
 	Ready []json.RawMessage
-	// Tiers are what the jobs' accounts are taken to be of. Those of an account that
-	// is of another, or has no room for all of them, are not written: unless Judged
-	// says that the accounts are locked, and that this was looked at.
+	// Tiers are the tiers that the jobs' accounts are expected to have. The jobs of an account
+	// that has another tier, or no room for all of them, are not written. Judged skips these
+	// checks: the caller has locked the accounts and checked them.
 	Tiers  map[AccountID]Tier
 	Judged bool
-	// Wait waits for accounts that others have locked. Without it, their jobs are not
-	// written.
+	// Wait makes the statement wait for locked accounts. Otherwise the jobs of a locked
+	// account are not written.
 	Wait bool
-	// Now is PostgreSQL's clock, if it was read.
+	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time
 }
 
 //go:embed sql/insert_jobs.sql
 var insertJobsSQL string
 
-// InsertJobs writes new jobs in the lanes of their tiers, with their first events,
-// counts them on their accounts, and notes which were written and what the database
-// chose for those. Not written are those of accounts that are not as was taken, see
-// NewJobs, or that others have locked, unless Wait is set, and those whose idempotency key was used before. It locks the accounts
-// in the order of their ids.
+// InsertJobs writes new jobs into the lanes of their tiers, with their first events, and
+// counts them on their accounts. It marks the jobs that were written and sets the columns that
+// the database chose.
+//
+// It does not write jobs whose idempotency key was used before, nor those of accounts that
+// NewJobs excludes. It locks the accounts in the order of their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
 	for i, j := range all { // another try of it may have been undone

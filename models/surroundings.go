@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Surroundings is what PostgreSQL says of itself and of how the work goes.
+// Surroundings is PostgreSQL's configuration and the state of the background work.
 type Surroundings struct {
 	Now time.Time `bun:"now"`
 
@@ -17,30 +17,30 @@ type Surroundings struct {
 	SynchronousCommit string `bun:"synchronous_commit"`
 	Connections       int    `bun:"connections"`
 	MaxConnections    int    `bun:"max_connections"`
-	// AsyncStandbys counts those that may lack what was acknowledged.
+	// AsyncStandbys counts the standbys that can lack acknowledged commits.
 	AsyncStandbys int `bun:"async_standbys"`
-	// InvalidIndexes are those that a broken migration left.
+	// InvalidIndexes are indexes that a failed migration left behind.
 	InvalidIndexes []string `bun:"invalid_indexes,array"`
 
-	// NextMonth tells that the partition for next month's events is there.
+	// NextMonth reports whether the partition for next month's events exists.
 	NextMonth bool `bun:"next_month"`
 	// OldestMessage is how many seconds the oldest outbox message has waited.
 	OldestMessage float64 `bun:"oldest_message"`
 	Messages      int     `bun:"messages"`
 	DeadLetters   int     `bun:"dead_letters"`
-	// Undeletable counts the objects that could not be deleted in many tries.
+	// Undeletable counts the objects whose deletion failed many times.
 	Undeletable int `bun:"undeletable"`
-	// SilentWorkers are idle or draining and have not been heard of for minutes.
+	// SilentWorkers are idle or draining workers without a sign of life for minutes.
 	SilentWorkers []string `bun:"silent_workers,array"`
 }
 
-// undeletableTries is after how many tries an object counts as undeletable.
+// undeletableTries is the number of tries after which an object counts as undeletable.
 const undeletableTries = 5
 
-// outboxSample bounds what is counted of a long outbox.
+// outboxSample bounds the count of outbox messages.
 const outboxSample = 10_000
 
-// GetSurroundings reads them.
+// GetSurroundings reads the surroundings.
 func GetSurroundings(ctx context.Context, db bun.IDB) (*Surroundings, error) {
 	s := new(Surroundings)
 	err := db.NewRaw(`
@@ -67,14 +67,14 @@ func GetSurroundings(ctx context.Context, db bun.IDB) (*Surroundings, error) {
 	return s, err
 }
 
-// Absence is a kind of process that has not written for longer than it should.
+// Absence is a kind of process that has not recorded its presence for too long.
 type Absence struct {
 	Kind    string  `bun:"kind"`
 	Seconds float64 `bun:"seconds"`
 }
 
-// ListAbsences returns the kinds of process that have not written their presence
-// for longer than gap.
+// ListAbsences returns the kinds of process that have not recorded their presence for longer
+// than gap.
 func ListAbsences(ctx context.Context, db bun.IDB, gap time.Duration) ([]Absence, error) {
 	var away []Absence
 	err := db.NewRaw(`
@@ -83,8 +83,7 @@ func ListAbsences(ctx context.Context, db bun.IDB, gap time.Duration) ([]Absence
 	return away, err
 }
 
-// PointedObject is an object that a job's pointer names, as its row describes
-// it.
+// PointedObject is an object that a job's pointer names, as its row describes it.
 type PointedObject struct {
 	JobID      JobID        `bun:"job_id"`
 	ArtifactID ArtifactID   `bun:"artifact_id"`
@@ -94,9 +93,9 @@ type PointedObject struct {
 	Checksum   string       `bun:"checksum"`
 }
 
-// ListPointedObjects returns what the pointers to checkpoints and films of at
-// most limit jobs name, newest first, from the given one on or from the newest
-// of all. It also returns from which job to go on; empty if there is none.
+// ListPointedObjects returns the objects that the checkpoint and result pointers of up to
+// limit jobs name, newest job first, for jobs older than before, or from the newest if it is
+// empty. next is the value of before for the next call, or empty at the end.
 func ListPointedObjects(ctx context.Context, db bun.IDB, before JobID, limit int) (found []PointedObject, next JobID, err error) {
 	var jobs []JobID
 	q := db.NewSelect().Model((*Job)(nil)).Column("id").Order("j.id DESC").Limit(int64(limit))
@@ -116,7 +115,7 @@ func ListPointedObjects(ctx context.Context, db bun.IDB, before JobID, limit int
 	return found, next, err
 }
 
-// IsPointedAt tells whether the job's pointers still name the artifact.
+// IsPointedAt reports whether the job's pointers still name the artifact.
 func IsPointedAt(ctx context.Context, db bun.IDB, job JobID, artifact ArtifactID) (bool, error) {
 	var still bool
 	err := db.NewRaw("SELECT EXISTS (SELECT FROM jobs WHERE id = ?0 AND ?1 IN (latest_checkpoint_id, result_id))",
@@ -124,7 +123,7 @@ func IsPointedAt(ctx context.Context, db bun.IDB, job JobID, artifact ArtifactID
 	return still, err
 }
 
-// ListStillQueued returns those of these jobs that are queued.
+// ListStillQueued returns the queued jobs among these.
 func ListStillQueued(ctx context.Context, db bun.IDB, ids []JobID) ([]JobID, error) {
 	var queued []JobID
 	if len(ids) == 0 {

@@ -2,8 +2,7 @@ package models
 
 import "slices"
 
-// Tier is the service class that a customer buys; a lane is the queue of one
-// tier.
+// Tier is the service class that a customer buys. A lane is the queue of one tier.
 type Tier string
 
 // The tiers, highest first.
@@ -15,8 +14,8 @@ const (
 	TierBatch      Tier = "BATCH"
 )
 
-// Tiers lists them all, highest first: the strict order of the lanes.
+// Tiers lists all tiers, highest first. This is the strict order of the lanes.
 var Tiers = []Tier{TierCritical, TierEnterprise, TierPro, TierFree, TierBatch}
 
-// Above tells whether t is a higher tier than u.
+// Above reports whether t is a higher tier than u.
 func (t Tier) Above(u Tier) bool { return slices.Index(Tiers, t) < slices.Index(Tiers, u) }

@@ -13,8 +13,8 @@ type UserQueue struct {
 	UserID    string
 }
 
-// CountUserQueues counts, for each of these, up to most[i] jobs that wait. It
-// reads the index of what waits, up to most of each user.
+// CountUserQueues counts the waiting jobs of each of these, up to most[i]. It reads at most
+// that many entries of the index of waiting jobs.
 func CountUserQueues(ctx context.Context, db bun.IDB, of []UserQueue, most []int) ([]int, error) {
 	var counts []int
 	err := db.NewRaw(`

@@ -9,37 +9,37 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// Video is what the Videos API keeps of a job beside the job itself.
+// Video is what the Videos API stores about a job besides the job itself.
 type Video struct {
 	bun.BaseModel `bun:"table:videos,alias:v"`
 
 	JobID JobID `bun:"job_id,pk"`
-	// Model, Size and Seconds are as the client named them; "" for a job that
-	// came another way.
+	// Model, Size and Seconds are as the client named them. They are empty for a job that was
+	// submitted in another way.
 	Model   string `bun:"model,nullzero"`
 	Size    string `bun:"size,nullzero"`
 	Seconds string `bun:"seconds,nullzero"`
-	// RemixOf is the job that it is a remix of, whose row may be gone.
+	// RemixOf is the job that this job is a remix of. Its row may have been deleted.
 	RemixOf JobID `bun:"remix_of"`
-	// Digest is the same for the same request of the same caller.
+	// Digest is equal for equal requests of the same caller.
 	Digest []byte `bun:"digest,nullzero"`
 	// Retries is the highest retry count that was answered with this job.
 	Retries int `bun:"retries"`
-	// AwaitsFirst tells that a repeated request made the job, and that the first
-	// one did not come yet.
+	// AwaitsFirst means that a repeated request made the job, and the first request has not
+	// arrived yet.
 	AwaitsFirst bool `bun:"awaits_first"`
-	// DeleteAskedAt is from when on nobody is shown it.
+	// DeleteAskedAt is the time from which the API does not show the job.
 	DeleteAskedAt time.Time `bun:"delete_asked_at,nullzero"`
 	CreatedAt     time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
 }
 
-// InsertVideos writes what is kept of new jobs.
+// InsertVideos writes the videos of new jobs.
 func InsertVideos(ctx context.Context, tx bun.Tx, videos []*Video) error {
 	_, err := tx.NewInsert().Model(&videos).Exec(ctx)
 	return err
 }
 
-// GetVideos returns what is kept of these jobs, in no order.
+// GetVideos returns the videos of these jobs, in no particular order.
 func GetVideos(ctx context.Context, db bun.IDB, ids []JobID) ([]*Video, error) {
 	var found []*Video
 	if len(ids) == 0 {
@@ -49,26 +49,25 @@ func GetVideos(ctx context.Context, db bun.IDB, ids []JobID) ([]*Video, error) {
 	return found, err
 }
 
-// VideoClaim is a request that may be one that was made before. Of those that are
-// claimed together each has another digest.
+// VideoClaim is a request that may repeat an earlier one. Claims of one call have different
+// digests.
 type VideoClaim struct {
 	Digest []byte
-	// Retry is which retry of his the sender says that it is, Age for how long the
-	// request has been here.
+	// Retry is the sender's retry count, Age the time since the request arrived.
 	Retry int
 	Age   time.Duration
 }
 
-// ClaimedVideo is the job that a request made before.
+// ClaimedVideo is the job that an equal request made before.
 type ClaimedVideo struct {
 	JobID  JobID  `bun:"job_id"`
 	Digest []byte `bun:"digest"`
 }
 
-// ClaimRetriedVideos answers requests that their senders count as their retries:
-// it returns the jobs that the same requests, by their digests, made within so
-// long a time. Of several, which equal requests made that were sent beside each
-// other, it is the newest that no retry of this count was given yet.
+// ClaimRetriedVideos answers requests that their senders mark as retries. It returns the jobs
+// that requests with the same digests made within the given time. If equal concurrent requests
+// made several jobs, it prefers those that no retry with this count was answered with, and
+// among them the newest.
 func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, within time.Duration) (claimed []ClaimedVideo, err error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -86,10 +85,10 @@ func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, wit
 	return claimed, err
 }
 
-// ClaimOvertakenVideos answers first requests that have been here for so long: it
-// returns the jobs that their own retries made before. Those are such as were made
-// meanwhile, or, since a request may be on its way for a while before it is here,
-// made within a time that are shown and have not ended.
+// ClaimOvertakenVideos answers first requests whose own retries overtook them: it returns the
+// jobs that the retries made. A job counts if it was made since the request arrived. Since a
+// request can be delayed on its way here, a job made within the given time also counts if the
+// API shows it and it has not ended.
 func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, within time.Duration) (claimed []ClaimedVideo, err error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -112,22 +111,21 @@ func digestArray(claims []VideoClaim) any {
 	return textArray(column(claims, func(c VideoClaim) string { return hex.EncodeToString(c.Digest) }))
 }
 
-// videoJobs are the jobs of an account that the Videos API shows.
+// videoJobs restricts a query to the jobs of an account that the Videos API shows.
 func videoJobs(q *bun.SelectQuery, account AccountID) *bun.SelectQuery {
 	return q.Where("j.account_id = ? AND j.type = 'video.generate' AND j.deleted_at IS NULL", account).
 		Where("NOT EXISTS (SELECT FROM videos v WHERE v.job_id = j.id AND v.delete_asked_at IS NOT NULL)")
 }
 
-// GetVideoJob returns a job of the account that the Videos API shows, or
-// sql.ErrNoRows.
+// GetVideoJob returns a job of the account that the Videos API shows, or sql.ErrNoRows.
 func GetVideoJob(ctx context.Context, db bun.IDB, account AccountID, id JobID) (*Job, error) {
 	j := new(Job)
 	err := videoJobs(db.NewSelect().Model(j), account).Where("j.id = ?", id).Scan(ctx)
 	return j, err
 }
 
-// ListVideoJobs returns jobs of the account that the Videos API shows, newest
-// first or oldest first, that come after the given one (or all).
+// ListVideoJobs returns jobs of the account that the Videos API shows, newest or oldest first,
+// that come after the given one, or from the first if it is empty.
 func ListVideoJobs(ctx context.Context, db bun.IDB, account AccountID, after JobID, oldestFirst bool, limit int) ([]*Job, error) {
 	var found []*Job
 	q := videoJobs(db.NewSelect().Model(&found), account).Limit(int64(limit))
@@ -142,8 +140,8 @@ func ListVideoJobs(ctx context.Context, db bun.IDB, account AccountID, after Job
 	return found, err
 }
 
-// MaxPercents returns the most that these jobs' events of their present run say
-// of how far they came, by job; those without such events are left out.
+// MaxPercents returns, by job, the highest percentage in the events of the current run. Jobs
+// without such events are left out.
 func MaxPercents(ctx context.Context, db bun.IDB, ids []JobID) (map[JobID]float64, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -164,8 +162,7 @@ func MaxPercents(ctx context.Context, db bun.IDB, ids []JobID) (map[JobID]float6
 	return most, err
 }
 
-// AskVideoDeleted has nobody be shown a job's video from now on. Asking again
-// changes nothing.
+// AskVideoDeleted hides a job's video from now on. A repeated call changes nothing.
 func AskVideoDeleted(ctx context.Context, db bun.IDB, id JobID) error {
 	_, err := db.NewRaw(`
 		INSERT INTO videos AS v (job_id, delete_asked_at) VALUES (?, clock_timestamp())
@@ -173,8 +170,8 @@ func AskVideoDeleted(ctx context.Context, db bun.IDB, id JobID) error {
 	return err
 }
 
-// ListVideosToDelete returns jobs whose video was asked to be deleted and that
-// wait for nothing more than that, or were not told to stop, oldest wish first.
+// ListVideosToDelete returns jobs whose video is to be deleted and that either have ended or
+// have not been cancelled yet, the oldest request first.
 func ListVideosToDelete(ctx context.Context, db bun.IDB, limit int) ([]*Job, error) {
 	var found []*Job
 	err := db.NewSelect().Model(&found).Join("JOIN videos AS v ON v.job_id = j.id").

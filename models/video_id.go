@@ -7,14 +7,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// videoPrefix begins the ids that clients of the Videos API know jobs by.
+// videoPrefix begins the ids by which clients of the Videos API know jobs.
 const videoPrefix = "video_"
 
-// VideoID is a job's id as the Videos API shows it: video_ and 32 hexadecimal
-// digits.
+// VideoID returns a job's id as the Videos API shows it: video_ and 32 hexadecimal digits.
 func VideoID(id JobID) string { return videoPrefix + strings.ReplaceAll(id.UUID(), "-", "") }
 
-// ParseVideoID returns the job that a VideoID names, and whether it is one.
+// ParseVideoID returns the job that a VideoID names, and whether s is a VideoID.
 func ParseVideoID(s string) (JobID, bool) {
 	digits, ok := strings.CutPrefix(s, videoPrefix)
 	if !ok || len(digits) != 32 || strings.ToLower(digits) != digits {

@@ -7,11 +7,11 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// WebhookTest is the type of an event by which an endpoint is tried.
+// WebhookTest is the type of the event that tests an endpoint.
 const WebhookTest = "webhook.test"
 
-// WebhookEvent is the end of a run, as it is told, with the job's row as it stood
-// then; or a test, which has no job.
+// WebhookEvent is the end of a run, with the job's row as it stood then, or a test, which has
+// no job.
 type WebhookEvent struct {
 	bun.BaseModel `bun:"table:webhook_events,alias:wv"`
 
@@ -23,7 +23,7 @@ type WebhookEvent struct {
 	CreatedAt time.Time      `bun:"created_at"`
 }
 
-// DeliveryState is how far a delivery is.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 const (
@@ -40,14 +40,14 @@ type WebhookDelivery struct {
 	EventID    WebhookEventID    `bun:"event_id"`
 	EndpointID WebhookEndpointID `bun:"endpoint_id"`
 	AccountID  AccountID         `bun:"account_id"`
-	// JobID is, of a test, one that no job has.
+	// JobID is, for a test, an id that no job has.
 	JobID JobID `bun:"job_id"`
 	Run   int   `bun:"run"`
-	// Event is as the receiver calls it.
+	// Event is the event's name in the receiver's format.
 	Event string        `bun:"event"`
 	URL   string        `bun:"url"`
 	State DeliveryState `bun:"state"`
-	// Once: somebody had it sent, or sent again, which is one try.
+	// Once is set if a person sent it, or sent it again: there is one try.
 	Once           bool      `bun:"once"`
 	Tries          int       `bun:"tries"`
 	NextAttemptAt  time.Time `bun:"next_attempt_at,nullzero"`
@@ -59,7 +59,7 @@ type WebhookDelivery struct {
 	DeliveredAt    time.Time `bun:"delivered_at,nullzero"`
 }
 
-// Delivered tells whether the endpoint has taken the event.
+// Delivered reports whether the endpoint has accepted the event.
 func (d *WebhookDelivery) Delivered() bool { return !d.DeliveredAt.IsZero() }
 
 // WebhookTry is one try of a delivery.
@@ -69,7 +69,7 @@ type WebhookTry struct {
 	DeliveryID WebhookDeliveryID `bun:"delivery_id,pk"`
 	TryNo      int               `bun:"try_no,pk"`
 	At         time.Time         `bun:"at"`
-	// StatusCode is the answer's; nil if there was none.
+	// StatusCode is the status of the response, or nil if there was none.
 	StatusCode *int   `bun:"status_code"`
 	Error      string `bun:"error,nullzero"`
 	DurationMS int    `bun:"duration_ms"`
@@ -84,47 +84,48 @@ func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent)
 	for i, e := range events {
 		ids[i] = e.ID
 	}
-	// The digest would let a prompt be guessed.
+	// The copy omits the digest, from which the prompt could be guessed.
 	_, err := tx.NewRaw(`
 		UPDATE webhook_events wv SET job = to_jsonb(j) - 'request_digest' FROM jobs j
 		WHERE wv.id = ANY (?::uuid[]) AND j.id = wv.job_id`, uuidArray(ids)).Exec(ctx)
 	return err
 }
 
-// InsertWebhookDeliveries writes deliveries that are due at once.
+// InsertWebhookDeliveries writes deliveries that are due immediately.
 func InsertWebhookDeliveries(ctx context.Context, tx bun.Tx, deliveries []*WebhookDelivery) error {
 	_, err := tx.NewInsert().Model(&deliveries).
 		Column("id", "event_id", "endpoint_id", "account_id", "job_id", "run", "event", "url", "once").Exec(ctx)
 	return err
 }
 
-// HasPendingTest tells whether a test of an endpoint is on its way.
+// HasPendingTest reports whether a test of an endpoint is still pending.
 func HasPendingTest(ctx context.Context, db bun.IDB, endpoint WebhookEndpointID) (bool, error) {
 	return db.NewSelect().Model((*WebhookDelivery)(nil)).
 		Where("wd.endpoint_id = ? AND wd.state = 'PENDING' AND wd.event = ?", endpoint, WebhookTest).Exists(ctx)
 }
 
-// ClaimedDelivery is a delivery that one process tries now.
+// ClaimedDelivery is a delivery that the caller has claimed for a try.
 type ClaimedDelivery struct {
 	WebhookDelivery `bun:",extend"`
-	// Now is when it was claimed.
+	// Now is the time of the claim.
 	Now time.Time `bun:"now"`
 }
 
-// WebhookBounds say how many tries may be under way at once.
+// WebhookBounds limits how many tries can be in progress at once.
 type WebhookBounds struct {
-	// PerEndpoint is for one that works, PerAccount for all of an account's.
+	// PerEndpoint is the limit for an endpoint that works, PerAccount for all endpoints of an
+	// account.
 	PerEndpoint, PerAccount int
-	// Failing is for one whose last try failed.
+	// Failing is the limit for an endpoint whose last try failed.
 	Failing int
 }
 
-// ClaimDeliveries takes deliveries that are due: another caller gets them only
-// once ttl is over. An account's first one goes before any account's second, and
-// one waits while an earlier event of its job is on the way to the same endpoint.
+// ClaimDeliveries claims due deliveries for ttl. After ttl other callers can claim them. The
+// first delivery of each account comes before the second of any. A delivery waits while one of
+// an earlier run of its job to the same endpoint is pending.
 //
-// The endpoints with something pending are found by jumping through the index of
-// it from one to the next: what waits behind one that is slow costs nothing.
+// A loose scan of the index of pending deliveries finds the endpoints: it jumps from one to
+// the next, so that the backlog of a slow endpoint costs nothing.
 func ClaimDeliveries(ctx context.Context, db bun.IDB, b WebhookBounds, limit int, ttl time.Duration) ([]*ClaimedDelivery, error) {
 	var claimed []*ClaimedDelivery
 	err := db.NewRaw(`
@@ -162,8 +163,8 @@ func ClaimDeliveries(ctx context.Context, db bun.IDB, b WebhookBounds, limit int
 	return claimed, err
 }
 
-// GetEventJob returns an event and its job's row as it stood when the event was
-// written, or sql.ErrNoRows if it was deleted since. A test's job is nil.
+// GetEventJob returns an event and its job's row as it stood when the event was written. The
+// job of a test is nil. It returns sql.ErrNoRows if the event or the stored job was deleted.
 func GetEventJob(ctx context.Context, db bun.IDB, id WebhookEventID) (*WebhookEvent, *Job, error) {
 	event, job := new(WebhookEvent), new(Job)
 	if err := db.NewSelect().Model(event).Where("wv.id = ?", id).Scan(ctx); err != nil {
@@ -184,8 +185,7 @@ func GetWebhookDelivery(ctx context.Context, db bun.IDB, id WebhookDeliveryID) (
 	return d, err
 }
 
-// LockWebhookDelivery is GetWebhookDelivery, and keeps the row still until the
-// transaction ends.
+// LockWebhookDelivery is GetWebhookDelivery, and locks the row until the transaction ends.
 func LockWebhookDelivery(ctx context.Context, tx bun.Tx, id WebhookDeliveryID) (*WebhookDelivery, error) {
 	d := new(WebhookDelivery)
 	err := tx.NewSelect().Model(d).Where("wd.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
@@ -198,8 +198,8 @@ func InsertWebhookTry(ctx context.Context, tx bun.Tx, try *WebhookTry) error {
 	return err
 }
 
-// UpdateWebhookDelivery writes how far a locked delivery is; a pending one is due
-// after wait.
+// UpdateWebhookDelivery writes the state of a locked delivery. A pending one is due after
+// wait.
 func UpdateWebhookDelivery(ctx context.Context, tx bun.Tx, d *WebhookDelivery, wait time.Duration) error {
 	return tx.NewRaw(`
 		UPDATE webhook_deliveries SET state = ?1, once = ?2, tries = ?3, claimed_until = ?4,
@@ -210,8 +210,8 @@ func UpdateWebhookDelivery(ctx context.Context, tx bun.Tx, d *WebhookDelivery, w
 		d.LastStatusCode, nullable(d.LastError), nullTime(d.DeliveredAt)).Scan(ctx, d)
 }
 
-// GiveUpDeliveries ends up to limit of an endpoint's deliveries that nobody tries
-// just now, and returns how many. One that was delivered before stays so.
+// GiveUpDeliveries ends up to limit pending deliveries of an endpoint that nobody has claimed,
+// and returns their number. A delivery that succeeded before stays delivered.
 func GiveUpDeliveries(ctx context.Context, tx bun.Tx, endpoint WebhookEndpointID, why string, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		WITH stopped AS (
@@ -224,18 +224,17 @@ func GiveUpDeliveries(ctx context.Context, tx bun.Tx, endpoint WebhookEndpointID
 		FROM stopped WHERE d.id = stopped.id`, endpoint, limit, why).Exec(ctx))
 }
 
-// WebhookDeliveryFilter narrows a list of deliveries; what is empty does not
-// narrow.
+// WebhookDeliveryFilter narrows a list of deliveries. Empty fields do not narrow it.
 type WebhookDeliveryFilter struct {
 	AccountID  AccountID
 	JobID      JobID
 	EndpointID WebhookEndpointID
-	// FailedOnly asks for those that were tried, and not delivered.
+	// FailedOnly selects deliveries that were tried and not delivered.
 	FailedOnly bool
 }
 
-// ListWebhookDeliveries returns deliveries, newest first, that come after the
-// given one (or the newest of all).
+// ListWebhookDeliveries returns deliveries older than after, or from the newest if it is
+// empty, newest first.
 func ListWebhookDeliveries(ctx context.Context, db bun.IDB, f WebhookDeliveryFilter, after WebhookDeliveryID, limit int) ([]*WebhookDelivery, error) {
 	var found []*WebhookDelivery
 	q := db.NewSelect().Model(&found).Order("wd.id DESC").Limit(int64(limit))
@@ -265,8 +264,8 @@ func ListWebhookTries(ctx context.Context, db bun.IDB, ids []WebhookDeliveryID) 
 	return found, err
 }
 
-// DeleteOldWebhooks removes up to limit events that are older than age and on
-// their way to nobody, with their deliveries, and returns how many there were.
+// DeleteOldWebhooks deletes up to limit events that are older than age and have no pending
+// delivery, with their deliveries. It returns the number of deleted events.
 func DeleteOldWebhooks(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return affected(tx.NewRaw(`
 		DELETE FROM webhook_events WHERE id IN (

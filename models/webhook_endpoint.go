@@ -8,7 +8,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// WebhookFormat is how an endpoint wants to be told.
+// WebhookFormat is the format of the notifications to an endpoint.
 type WebhookFormat string
 
 const (
@@ -19,9 +19,8 @@ const (
 	FormatOpenAI WebhookFormat = "OPENAI"
 )
 
-// WebhookEndpoint is where an account wants to hear of the ends of its jobs. The
-// one without a URL is the account's for the callbacks of single jobs: it has
-// their secret.
+// WebhookEndpoint is where an account is notified of the ends of its jobs. An account's
+// endpoint without a URL holds the secret for the callback URLs of single jobs.
 type WebhookEndpoint struct {
 	bun.BaseModel `bun:"table:webhook_endpoints,alias:we"`
 
@@ -31,8 +30,7 @@ type WebhookEndpoint struct {
 	Format    WebhookFormat     `bun:"format"`
 	Events    []string          `bun:"events,array"`
 
-	// The secrets are sealed. The old one signs too until its time is over; it is
-	// zero if there is none.
+	// The secrets are encrypted. The old one, if any, also signs until OldSecretUntil.
 	Secret         []byte    `bun:"secret,nullzero"`
 	SecretKey      []byte    `bun:"secret_key,nullzero"`
 	OldSecret      []byte    `bun:"old_secret,nullzero"`
@@ -40,7 +38,7 @@ type WebhookEndpoint struct {
 	OldSecretUntil time.Time `bun:"old_secret_until,nullzero"`
 
 	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
-	// FailingSince is since when every try has failed, and FailedTries how many.
+	// FailingSince is the time since when every try has failed, FailedTries their number.
 	FailingSince   time.Time `bun:"failing_since,nullzero"`
 	FailedTries    int       `bun:"failed_tries"`
 	DisabledAt     time.Time `bun:"disabled_at,nullzero"`
@@ -48,17 +46,17 @@ type WebhookEndpoint struct {
 	DeletedAt      time.Time `bun:"deleted_at,nullzero"`
 }
 
-// Disabled tells whether nothing is sent to it any more.
+// Disabled reports whether deliveries to the endpoint are off.
 func (e *WebhookEndpoint) Disabled() bool { return !e.DisabledAt.IsZero() }
 
-// InsertWebhookEndpoint writes a new endpoint. A second one for an account's
-// callbacks is not written, and is no error.
+// InsertWebhookEndpoint writes a new endpoint. If the account already has one for callbacks, a
+// second is not written, without an error.
 func InsertWebhookEndpoint(ctx context.Context, db bun.IDB, e *WebhookEndpoint) error {
 	_, err := db.NewInsert().Model(e).On("CONFLICT (account_id) WHERE url IS NULL DO NOTHING").Returning("created_at").Exec(ctx)
 	return err
 }
 
-// CountWebhookEndpoints counts the endpoints that an account has made.
+// CountWebhookEndpoints counts the endpoints that an account has created.
 func CountWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) (int, error) {
 	var n int
 	err := db.NewSelect().Model((*WebhookEndpoint)(nil)).ColumnExpr("count(*)").
@@ -74,39 +72,37 @@ func ListWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) ([
 	return found, err
 }
 
-// GetWebhookEndpoint returns an endpoint, deleted ones too, or sql.ErrNoRows.
+// GetWebhookEndpoint returns an endpoint, even a deleted one, or sql.ErrNoRows.
 func GetWebhookEndpoint(ctx context.Context, db bun.IDB, id WebhookEndpointID) (*WebhookEndpoint, error) {
 	e := new(WebhookEndpoint)
 	err := db.NewSelect().Model(e).Where("we.id = ?", id).Scan(ctx)
 	return e, err
 }
 
-// LockWebhookEndpoint is GetWebhookEndpoint, and keeps the row still until the
-// transaction ends.
+// LockWebhookEndpoint is GetWebhookEndpoint, and locks the row until the transaction ends.
 func LockWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) (*WebhookEndpoint, error) {
 	e := new(WebhookEndpoint)
 	err := tx.NewSelect().Model(e).Where("we.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
 	return e, err
 }
 
-// LockCallbackEndpoint is LockWebhookEndpoint of the one that has an account's
-// secret for callbacks.
+// LockCallbackEndpoint is LockWebhookEndpoint for the endpoint with an account's callback
+// secret.
 func LockCallbackEndpoint(ctx context.Context, tx bun.Tx, account AccountID) (*WebhookEndpoint, error) {
 	e := new(WebhookEndpoint)
 	err := tx.NewSelect().Model(e).Where("we.account_id = ? AND we.url IS NULL", account).For("NO KEY UPDATE").Scan(ctx)
 	return e, err
 }
 
-// ListCallbackAccounts returns those of these accounts that have a secret for
-// callbacks.
+// ListCallbackAccounts returns the accounts among these that have a callback secret.
 func ListCallbackAccounts(ctx context.Context, db bun.IDB, accounts []AccountID) (have []AccountID, err error) {
 	err = db.NewSelect().Model((*WebhookEndpoint)(nil)).Column("account_id").
 		Where("we.account_id IN (?) AND we.url IS NULL", bun.List(accounts)).Scan(ctx, &have)
 	return have, err
 }
 
-// RotateWebhookSecret gives a locked endpoint a new secret. The one that it had
-// signs too, for so long.
+// RotateWebhookSecret gives a locked endpoint a new secret. The old one also signs for the
+// time of overlap.
 func RotateWebhookSecret(ctx context.Context, tx bun.Tx, id WebhookEndpointID, secret, key []byte, overlap time.Duration) error {
 	return mustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET old_secret = secret, old_secret_key = secret_key,
@@ -114,8 +110,8 @@ func RotateWebhookSecret(ctx context.Context, tx bun.Tx, id WebhookEndpointID, s
 		WHERE id = ?0 AND deleted_at IS NULL`, id, secret, key, overlap.Seconds()).Exec(ctx))
 }
 
-// DeleteWebhookEndpoint removes what an endpoint is for and its secrets; the row
-// stays, for the deliveries that tell of it.
+// DeleteWebhookEndpoint marks an endpoint as deleted and clears its secrets. The row stays,
+// since deliveries refer to it. It returns sql.ErrNoRows if the endpoint is deleted already.
 func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
 	return mustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET deleted_at = clock_timestamp(),
@@ -123,7 +119,7 @@ func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID)
 		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
 }
 
-// EnableWebhookEndpoint has an endpoint be told again.
+// EnableWebhookEndpoint turns the deliveries to an endpoint on again.
 func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
 	return mustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET
@@ -132,15 +128,15 @@ func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID)
 		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
 }
 
-// PraiseWebhookEndpoint notes that an endpoint that failed works again.
+// PraiseWebhookEndpoint records that a failing endpoint works again.
 func PraiseWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
 	_, err := tx.NewRaw("UPDATE webhook_endpoints SET failing_since = NULL, failed_tries = 0 WHERE id = ? AND failing_since IS NOT NULL", id).Exec(ctx)
 	return err
 }
 
-// BlameWebhookEndpoint counts a failed try on an endpoint, and returns the row
-// and for how long every try has failed; or sql.ErrNoRows for the one of an
-// account's callbacks, which have many receivers.
+// BlameWebhookEndpoint counts a failed try of an endpoint. It returns the row and for how long
+// every try has failed. It returns sql.ErrNoRows for a callback endpoint, which stands for
+// many receivers.
 func BlameWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) (*WebhookEndpoint, time.Duration, error) {
 	var row struct {
 		WebhookEndpoint `bun:",extend"`
@@ -152,16 +148,16 @@ func BlameWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) 
 	return &row.WebhookEndpoint, time.Duration(row.Seconds * float64(time.Second)), err
 }
 
-// DisableWebhookEndpoint ends that an endpoint is told, and why. It returns
-// sql.ErrNoRows if it is disabled already.
+// DisableWebhookEndpoint turns off the deliveries to an endpoint and records why. It returns
+// sql.ErrNoRows if they are already off.
 func DisableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID, why string) error {
 	return mustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET disabled_at = clock_timestamp(), disabled_reason = ?
 		WHERE id = ? AND disabled_at IS NULL AND url IS NOT NULL`, why, id).Exec(ctx))
 }
 
-// ListWantingEndpoints returns those accounts' endpoints that want to hear of any
-// of these events, and the ones for callbacks.
+// ListWantingEndpoints returns the enabled endpoints of these accounts that subscribe to any
+// of these events, and those for callbacks.
 func ListWantingEndpoints(ctx context.Context, tx bun.Tx, accounts []AccountID, events []string) (found []*WebhookEndpoint, err error) {
 	err = tx.NewSelect().Model(&found).
 		Where("we.account_id IN (?) AND we.deleted_at IS NULL AND we.disabled_at IS NULL", bun.List(accounts)).

@@ -8,7 +8,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// WorkerStatus is where a worker is in its life.
+// WorkerStatus is the state of a worker.
 type WorkerStatus string
 
 const (
@@ -39,8 +39,8 @@ type Worker struct {
 	WarmModels         []string      `bun:"warm_models,array" json:"warm_models"`
 	AgentVersion       string        `bun:"agent_version" json:"agent_version"`
 	Status             WorkerStatus  `bun:"status" json:"status"`
-	// TokenHash is the SHA-256 of the worker's own token; nil while it boots and
-	// once it is over.
+	// TokenHash is the SHA-256 of the worker's own token, or nil while the worker boots and
+	// after its end.
 	TokenHash       []byte    `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
 	EnrolmentKeyID  KeyID     `bun:"enrolment_key_id" json:"enrolment_key_id"`
 	DrainReason     string    `bun:"drain_reason,nullzero" json:"drain_reason,omitzero"`
@@ -53,40 +53,39 @@ type Worker struct {
 	LastHeartbeatAt time.Time `bun:"last_heartbeat_at,nullzero" json:"last_heartbeat_at,omitzero"`
 	IdleSince       time.Time `bun:"idle_since,nullzero" json:"idle_since,omitzero"`
 	EndedAt         time.Time `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
-	// LostAt is when it was last given up.
+	// LostAt is when the worker was last declared lost.
 	LostAt time.Time `bun:"lost_at,nullzero" json:"lost_at,omitzero"`
 }
 
-// InsertWorker writes a new worker. It returns sql.ErrNoRows, and writes
-// nothing, if that place of its machine is taken by one that is not over.
+// InsertWorker writes a new worker. If another worker that has not ended has its slot, it
+// writes nothing and returns sql.ErrNoRows.
 func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
 	return mustChange(db.NewInsert().Model(w).
 		On("CONFLICT (provider, provider_instance_id, slot) WHERE ended_at IS NULL DO NOTHING").Exec(ctx))
 }
 
-// GetWorkers returns the workers of these ids, in no order.
+// GetWorkers returns the workers with these ids, in no particular order.
 func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) (found []*Worker, err error) {
 	err = db.NewSelect().Model(&found).Where("w.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }
 
-// TokenHolder is a worker, as far as its token tells who calls.
+// TokenHolder holds the columns of a worker that identify a caller by its token.
 type TokenHolder struct {
 	WorkerID       WorkerID `bun:"id"`
 	EnrolmentKeyID KeyID    `bun:"enrolment_key_id"`
 	TokenHash      []byte   `bun:"token_hash"`
 }
 
-// FindTokenHolders returns the workers that hold the tokens of these hashes, in no
-// order.
+// FindTokenHolders returns the workers whose tokens have these hashes, in no particular order.
 func FindTokenHolders(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenHolder, err error) {
 	err = db.NewSelect().Model((*Worker)(nil)).Column("id", "enrolment_key_id", "token_hash").
 		Where("w.token_hash IN (?)", bun.List(hashes)).Scan(ctx, &found)
 	return found, err
 }
 
-// FindWorkerBySlot returns the worker that is not over at that place of a
-// machine, or sql.ErrNoRows.
+// FindWorkerBySlot returns the worker that has not ended in a slot of a machine, or
+// sql.ErrNoRows.
 func FindWorkerBySlot(ctx context.Context, db bun.IDB, provider, instanceID string, slot int) (*Worker, error) {
 	w := new(Worker)
 	err := db.NewSelect().Model(w).
@@ -95,7 +94,7 @@ func FindWorkerBySlot(ctx context.Context, db bun.IDB, provider, instanceID stri
 	return w, err
 }
 
-// LockWorker returns a worker and keeps it still until the transaction ends, or
+// LockWorker returns a worker and locks it until the transaction ends, or returns
 // sql.ErrNoRows.
 func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 	w := new(Worker)
@@ -103,8 +102,8 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 	return w, err
 }
 
-// UpdateWorker writes all that may change of a worker that is still in state
-// from, or returns sql.ErrNoRows.
+// UpdateWorker writes all columns of a worker that can change. It returns sql.ErrNoRows if the
+// worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
 		ExcludeColumn("id", "pool_id", "provider", "provider_instance_id", "slot", "created_at").
@@ -112,7 +111,7 @@ func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) 
 		Exec(ctx))
 }
 
-// WorkerFilter narrows a list of workers; what is empty does not narrow.
+// WorkerFilter narrows a list of workers. Empty fields do not narrow it.
 type WorkerFilter struct {
 	PoolID PoolID
 	Status []WorkerStatus
@@ -131,8 +130,8 @@ func (f WorkerFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	return q
 }
 
-// ListWorkers returns workers, newest first, that come after the given one (or
-// the newest of all).
+// ListWorkers returns workers older than after, or from the newest if it is empty, newest
+// first.
 func ListWorkers(ctx context.Context, db bun.IDB, f WorkerFilter, after WorkerID, limit int) ([]*Worker, error) {
 	var workers []*Worker
 	q := f.apply(db.NewSelect().Model(&workers)).Order("w.id DESC").Limit(int64(limit))
@@ -151,8 +150,8 @@ func CountWorkers(ctx context.Context, db bun.IDB, f WorkerFilter, limit int) (i
 	return n, err
 }
 
-// ListSilentWorkers returns IDLE and DRAINING workers that hold no lease and
-// gave no sign for that long, and BOOTING ones that have not come up in bootLimit.
+// ListSilentWorkers returns IDLE and DRAINING workers that hold no lease and gave no sign of
+// life for longer than silence, and workers that are still BOOTING after bootLimit.
 func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.Duration, limit int) ([]WorkerID, error) {
 	var ids []WorkerID
 	err := db.NewRaw(`
@@ -165,8 +164,7 @@ func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.
 	return ids, err
 }
 
-// AvailableModels lists the models that some worker, not lost and not over, can
-// run.
+// AvailableModels lists the models that workers can run, without lost and ended workers.
 func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
 	var names []string
 	err := db.NewRaw(`

@@ -11,40 +11,38 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Changed is a row as it shall be, and as it was when it was locked.
+// Changed is a row before and after a change. Was is the row as it was locked.
 type Changed[T any] struct{ Was, Is *T }
 
-// Writes are what a transaction does to rows that it has locked, and the rows that
-// it adds to them.
+// Writes holds a transaction's changes of rows that it has locked, and the rows that it adds.
 type Writes struct {
-	// Workers and Jobs have to be in the state in which they were locked, Attempts must
-	// not be over, and have their token.
+	// Workers and Jobs must still be in the state in which they were locked. Attempts must not
+	// have ended, and must still have their token.
 	Workers  []Changed[Worker]
 	Jobs     []Changed[Job]
 	Attempts []*Attempt
-	// Begun are attempts that begin.
+	// Begun holds attempts that begin.
 	Begun []*Attempt
-	// Issued are keys for uploads.
+	// Issued holds keys for uploads.
 	Issued []*IssuedUpload
-	// Artifacts are of issued keys, and of no other artifact's.
+	// Artifacts have issued keys that no other artifact has.
 	Artifacts []*Artifact
-	// Events have a Seq that was counted on the locked job.
+	// Events have the Seq that was counted on the locked job.
 	Events []*JobEvent
-	// Count is of accounts that are locked with it.
+	// Count changes the counters of accounts, which the write locks.
 	Count Count
-	// Starts are the turns of a lane that the attempts which begin take.
+	// Starts counts the starts that the begun attempts take from a lane's turns.
 	Starts Starts
 }
 
-// ErrNoRoom means that an account has no room for what Count adds to it.
+// ErrNoRoom means that an account has no room for the jobs that Count adds.
 var ErrNoRoom = errors.New("the account has no room")
 
 //go:embed sql/write.sql
 var writeSQL string
 
-// Write writes it all in one statement. It returns ErrTurn, ErrNoRoom, or sql.ErrNoRows
-// if another row is not as it has to be. The accounts are locked with it, after all
-// other rows.
+// Write writes everything in one statement. It returns ErrTurn, ErrNoRoom, or sql.ErrNoRows if
+// another row is not in the expected state. It locks the accounts after all other rows.
 func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	args, err := w.args()
 	if err != nil {
@@ -73,7 +71,7 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// args are the arguments of the statement.
+// args returns the arguments of the statement.
 func (w *Writes) args() (pgx.NamedArgs, error) {
 	args := pgx.NamedArgs{"lane": nil, "promoted": w.Starts.Promoted, "starts": w.Starts.Jobs, "since_least": 0, "since_most": PromotedEvery - 1}
 	if w.Starts.Counted() {
@@ -95,13 +93,13 @@ func (w *Writes) args() (pgx.NamedArgs, error) {
 	return args, errors.Join(errs...)
 }
 
-// was is a changed row for the statement, with the status in which it was locked.
+// was is a changed row with the status in which it was locked, for the statement.
 type was[T any] struct {
 	Was string `json:"was"`
 	Row *T     `json:"row"`
 }
 
-// unsaid is the job without what a write leaves as it is and may be large.
+// unsaid returns the job without its large columns that no write changes.
 func (j *Job) unsaid() *Job {
 	c := *j
 	c.Params, c.Metadata = nil, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Filters are what lists of jobs must be quick for, by name, on a history of n.
+// Filters returns, by name, the filters whose lists must be fast on a history of n jobs.
 func Filters(n int) map[string]models.JobFilter {
 	at := func(part float64) time.Time {
 		return time.Now().Add(-time.Duration(part * float64(n) * float64(time.Second)))

@@ -1,5 +1,5 @@
-// Package history writes a past into a database, for those who measure what is
-// read of it: tests of plans, and the benchmark of lists.
+// Package history fills a database with past jobs, for measurements of reads: plan tests, and
+// the benchmark of lists.
 package history
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Who is in every history.
+// Accounts, workers and endpoints that every history contains.
 const (
 	// Big is the account of half of all jobs.
 	Big = models.AccountID("acc_8a8bb7cd-343a-a2ad-99b7-d762030857a2")
-	// Quiet is the worker that had few of the attempts, and Busy one of many.
+	// Quiet is a worker with few of the attempts, Busy one with many.
 	Quiet = models.WorkerID("wrk_7e75f612-9f58-3b65-6699-d3e99707f311")
 	Busy  = models.WorkerID("wrk_a95dcb8a-ebb2-02ef-eedb-10d5538edeb9")
 	// few is an account of few jobs.
 	few = models.AccountID("acc_c6925622-38d8-c12c-3243-4c50b96d56ae")
-	// Endpoint is Big's, and was told of every tenth job.
+	// Endpoint belongs to Big, and was notified of every tenth job.
 	Endpoint = models.WebhookEndpointID("whk_cd3dc8b6-cffb-41e4-163d-cbd857ca87da")
 )
 
-// batch is how many jobs are written at a time: a second or two.
+// batch is how many jobs are written at a time. It takes a second or two.
 const batch = 100_000
 
-// prepared are the statements before the first job. Nothing looks at single rows,
-// which would take long: no triggers, no foreign keys.
+// prepared are the statements before the first job. They turn off triggers and foreign keys,
+// whose work per row would take long.
 var prepared = []string{
 	`SET session_replication_role = replica`,
 	`SET synchronous_commit = off`,
@@ -42,9 +42,9 @@ var prepared = []string{
 		SELECT md5('e' || i)::uuid, md5('a' || i)::uuid, 'https://example.com/' || i, '{job.completed}', '', '' FROM generate_series(1, 50) i`,
 }
 
-// written are the statements for the jobs from ?1 to ?2 of ?0, the newest of which
-// came at ?3, and each a second before the next. A few values are rare, and a few
-// pairs of frequent ones never meet: no job of the model alpha is FREE.
+// written are the statements for the jobs from ?1 to ?2 of ?0. The newest was submitted at ?3,
+// and each job a second before the next. A few values are rare, and a few pairs of frequent
+// values never occur together: no job of the model alpha is FREE.
 var written = []string{
 	`CREATE TEMP TABLE made AS SELECT *,
 			overlay(uuid7_floor(at)::text PLACING '7000-8000-' || lpad(to_hex(i), 12, '0') FROM 15)::uuid AS id,
@@ -99,10 +99,9 @@ var written = []string{
 
 var tables = []string{"jobs", "job_words", "job_attempts", "dead_letters", "webhook_events", "webhook_deliveries", "videos", "audit_log"}
 
-// Write fills a new database with n jobs of many kinds, the newest a minute old
-// and a second apart, and with what is kept of them. It tells progress how many
-// jobs are there, and then indexes. conn has no time limit on its statements; nobody
-// else uses the database meanwhile.
+// Write fills a new database with n jobs of many kinds and their rows. The newest is a minute
+// old, and they are a second apart. It calls progress as jobs are written, and then as indexes
+// are. conn must have no statement timeout, and nobody else may use the database meanwhile.
 func Write(ctx context.Context, conn bun.Conn, n int, progress func(what string, done, of int)) error {
 	for _, query := range prepared {
 		if _, err := conn.ExecContext(ctx, query); err != nil {
@@ -137,8 +136,8 @@ func Write(ctx context.Context, conn bun.Conn, n int, progress func(what string,
 	return nil
 }
 
-// Jobs tells how many jobs the history in db has: 0 if there is none, and -1 if
-// somebody else's are there, or Write did not finish.
+// Jobs returns how many jobs the history in db has: 0 if there is none, and -1 if the database
+// holds other jobs or Write did not finish.
 func Jobs(ctx context.Context, db bun.IDB) (n int, err error) {
 	err = db.NewRaw(`
 		SELECT coalesce(substring(obj_description('jobs'::regclass) FROM '^history of ([0-9]+)$')::int,
@@ -146,8 +145,8 @@ func Jobs(ctx context.Context, db bun.IDB) (n int, err error) {
 	return n, err
 }
 
-// dropIndexes drops the indexes that no constraint needs, and returns how they
-// are made again: at once is quicker by far than row by row.
+// dropIndexes drops the indexes that no constraint needs, and returns the statements that
+// create them again. To build an index at once is far faster than row by row.
 func dropIndexes(ctx context.Context, conn bun.Conn) ([]string, error) {
 	var found []struct {
 		Name string `bun:"name"`

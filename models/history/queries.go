@@ -10,25 +10,26 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Query is a page, a count or figures that somebody may ask for.
+// Query is a page, a count or figures that somebody can ask for.
 type Query struct {
-	// List is of what, Filter which of them, and What is asked of them.
+	// List names the list, Filter its filter, and What what is read: a page, a count or
+	// figures.
 	List, Filter, What string
 	Run                func(context.Context, bun.IDB) error
 }
 
-// What pages and counts ask for, as the API does.
+// The sizes of pages and counts, as in the API.
 const (
 	page    = 51
 	counted = 10_001
 	bulk    = 100_001
-	// exact is up to what queue counters count one by one.
+	// exact is how many jobs the queue counters count exactly.
 	exact = 100_000
 )
 
-// Queries are all that lists must be quick for, on the history of n jobs in db.
+// Queries returns all queries that must be fast, on the history of n jobs in db.
 func Queries(ctx context.Context, db bun.IDB, n int) ([]Query, error) {
-	// Deep is behind nine tenths of all.
+	// deep is a job behind nine tenths of all jobs.
 	var deep models.JobID
 	if err := db.NewRaw("SELECT id FROM jobs ORDER BY id OFFSET ? LIMIT 1", n/10).Scan(ctx, &deep); err != nil {
 		return nil, fmt.Errorf("find a job of the history: %w", err)

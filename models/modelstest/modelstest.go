@@ -25,7 +25,7 @@ import (
 // maxConns is enough for a few goroutines of one test.
 const maxConns = 8
 
-// template is the migrated database that each test's is a copy of.
+// template is the migrated database that each test copies.
 const template = "reelay_template"
 
 var server struct {
@@ -36,8 +36,8 @@ var server struct {
 	stop     func()
 }
 
-// Main is testrun.Main for tests that share a PostgreSQL server, which it stops
-// after them.
+// Main is testrun.Main for tests that share a PostgreSQL server. It stops the server after
+// them.
 func Main(run func() int) {
 	testrun.Main(func() int {
 		defer func() {
@@ -58,7 +58,7 @@ func DB(t testing.TB) *bun.DB {
 	return db
 }
 
-// DSN is DB for tests that connect themselves.
+// DSN is DB for tests that open their own connections.
 func DSN(t testing.TB) string {
 	t.Helper()
 	server.once.Do(func() { server.err = start() })
@@ -74,13 +74,13 @@ func DSN(t testing.TB) string {
 	return database(name)
 }
 
-// Proxied is DSN of a database that is reached through a proxy.
+// Proxied is DSN for a database behind a proxy.
 func Proxied(t testing.TB) (string, *faultproxy.Proxy) {
 	t.Helper()
 	return Through(t, DSN(t))
 }
 
-// Through leads to the database at dsn through a proxy of its own.
+// Through returns a DSN that reaches the database at dsn through a new proxy.
 func Through(t testing.TB, dsn string) (string, *faultproxy.Proxy) {
 	t.Helper()
 	address, err := url.Parse(dsn)
@@ -93,7 +93,7 @@ func Through(t testing.TB, dsn string) (string, *faultproxy.Proxy) {
 	return address.String(), proxy
 }
 
-// DSNOf is how others connect to a test's database.
+// DSNOf returns the DSN of a test's database.
 func DSNOf(t testing.TB, db *bun.DB) string {
 	t.Helper()
 	var name string
@@ -116,8 +116,8 @@ func start() error {
 	return makeTemplate(ctx)
 }
 
-// makeTemplate migrates the template, and leaves no connection to it: PostgreSQL
-// copies a database only when nobody is in it.
+// makeTemplate migrates the template and closes its connections: PostgreSQL copies a database
+// only while nobody is connected to it.
 func makeTemplate(ctx context.Context) error {
 	if _, err := server.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err

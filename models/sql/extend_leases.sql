@@ -1,13 +1,13 @@
--- Restarts the leases of the attempts that are RUNNING and held by these workers under these
--- tokens. Notes the sign of life of their workers, with the newest sample of each one's GPUs, and
--- keeps the newest progress that is reported of each job that is RUNNING or COMPLETING. An event
--- tells of the progress if it has come far enough, or the last one is long ago.
+-- Restarts the leases of RUNNING attempts that these workers hold under these tokens. Records
+-- the workers' signs of life with their newest GPU samples, and the newest progress of each
+-- RUNNING or COMPLETING job. Writes a PROGRESS event if the percentage changed enough or the
+-- last event is old enough.
 --
--- Locks: workers, then the jobs of those that report progress, then attempts, each in the order
--- of their ids. Each part counts the rows of the one before, so that it begins once those are
+-- Locks: workers, then the jobs that report progress, then attempts, each in the order of
+-- their ids. Each part counts the rows of the part before, so that it begins after those are
 -- locked.
 --
--- Returns a row per lease that was extended, with what the worker is to be told.
+-- Returns a row per extended lease, with what the worker needs to know.
 WITH beats AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@beats) AS b (
         place integer, worker_id uuid, attempt_id uuid, token uuid, gpus float8[],
@@ -31,7 +31,7 @@ jobs_locked AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT job_id FROM reports)) AND status IN ('RUNNING', 'COMPLETING')
     ORDER BY id FOR NO KEY UPDATE
 ),
--- A beat that reports progress counts only if its job's progress can be kept.
+-- A heartbeat with progress counts only if the progress can be written to its job.
 attempts_locked AS MATERIALIZED (
     SELECT a.id FROM beats b JOIN job_attempts a ON a.id = b.attempt_id
     WHERE a.worker_id = b.worker_id AND a.fencing_token = b.token AND a.status = 'RUNNING'
@@ -100,7 +100,8 @@ SELECT
     alive.status, alive.drain_reason, alive.drain_deadline,
     EXISTS (SELECT FROM told WHERE job_id = x.job_id AND due)
 FROM extended x JOIN alive ON alive.id = x.worker_id
--- What was locked is newer than what the statement sees: it may have waited for a cancel.
+-- Locked rows are newer than the statement's snapshot, which may miss a cancel that it waited
+-- for.
 CROSS JOIN LATERAL (
     SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs_locked WHERE id = x.job_id
     UNION ALL

@@ -1,16 +1,16 @@
--- Writes new jobs with their first events and prompts, counts them on their accounts, and enters
--- those that are QUEUED into the lanes of their tiers.
+-- Writes new jobs with their first events and prompts, counts them on their accounts, and
+-- enters the QUEUED ones into the lanes of their tiers.
 --
--- Each new job arrives as an object of rows: the job, its event, its prompt if it has one. Not
--- written are jobs whose idempotency key was used before, and those of an account that is of
--- another tier than it is taken to be, or has no room for all of them: unless they were judged
--- before, under its lock.
+-- Each new job arrives as an object of rows: the job, its event, and its prompt if it has one.
+-- Jobs whose idempotency key was used before are not written. Nor are the jobs of an account
+-- that has another tier than expected or no room for all of them, unless the caller judged
+-- that before, with the account locked.
 --
--- Locks: the accounts in the order of their ids. An account that others have locked is waited
--- for if @wait says so; otherwise its jobs are not written.
+-- Locks: the accounts in the order of their ids. With @wait the statement waits for accounts
+-- that others have locked; otherwise it does not write their jobs.
 --
 -- Returns a row per job that was written: its id, its order, its account's virtual time in the
--- line, and the clock by which it was written.
+-- line, and the clock at which it was written.
 WITH taken AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
 ),
@@ -70,7 +70,7 @@ accounts_counted AS (
     FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n
     WHERE a.id = n.account_id
 ),
--- As models.EnterLane does it.
+-- The same as models.EnterLane.
 lanes_entered AS (
     INSERT INTO account_lanes AS l (account_id, lane, promoted, queued, virtual_time, capped)
     SELECT n.account_id, n.lane, false, n.jobs, lane_time(n.lane, false), a.running >= a.max_running

@@ -1,11 +1,11 @@
--- Locks every row of the leases that workers hold under these tokens.
+-- Locks all rows of the leases that workers hold under these tokens.
 --
--- Locks: workers, then jobs, then attempts, each in the order of their ids. Each part counts the
--- rows of the one before, so that it begins once those are locked.
+-- Locks: workers, then jobs, then attempts, each in the order of their ids. Each part counts
+-- the rows of the part before, so that it begins after those are locked.
 --
--- Returns a row per lease: PostgreSQL's clock once all is locked, the worker, the job, the
--- attempt. A lease that is over is not among them, but one that ended while its rows were
--- waited for is.
+-- Returns a row per lease: PostgreSQL's clock after all locks, the worker, the job, the
+-- attempt. Leases that have ended are left out, except those that ended while the statement
+-- waited for their rows.
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.worker_id, a.job_id
     FROM jsonb_to_recordset(@holds) AS h (worker_id uuid, attempt_id uuid, token uuid)

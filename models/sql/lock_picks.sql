@@ -1,12 +1,13 @@
--- Locks the workers and jobs of picks: which worker may get which job of which account.
+-- Locks the workers and jobs of picks. A pick says which worker may get which job of which
+-- account.
 --
--- Locks: workers, then jobs, each in the order of their ids. Jobs that are QUEUED no longer, or
--- that somebody else is leasing, are passed over. Accounts are read and not locked: the write
+-- Locks: workers, then jobs, each in the order of their ids. Skips jobs that are no longer
+-- QUEUED or that another transaction is leasing. Reads accounts without a lock: the write
 -- decides whether there is room.
 --
--- Returns a row per pick: PostgreSQL's clock once all is locked, the pick's place in the
--- argument (from 0), how many more jobs the account may run, the worker, the job. What is not
--- there is NULL.
+-- Returns a row per pick: PostgreSQL's clock after all locks, the pick's place in the argument
+-- (from 0), how many more jobs the account may run, the worker, the job. A missing row is
+-- NULL.
 WITH picks AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@picks) AS p (place integer, account_id uuid, worker_id uuid, job_id uuid)
 ),

@@ -1,21 +1,21 @@
--- Finds the next jobs that may start, in the order in which they are given if nobody else takes or
--- adds one: each advances its account's virtual time, which is returned as it is before the job.
--- No account has more among them than it may run.
+-- Finds the next jobs that may start, in the order in which they start if nobody else takes or
+-- adds a job. Each job advances its account's virtual time; the value returned is the one
+-- before the job. No account has more jobs in the result than it can run.
 --
--- @queues are the queues that the worker reads, in the order in which it reads their lines; the
--- jobs are of the first line that has any. The jobs in @passed are left out.
+-- @queues are the queues that the worker reads, in the order in which it reads their lines.
+-- All jobs are of the first line that has any. The jobs in @passed are left out.
 --
--- How deep it reads into an account's queue depends on how many accounts are before it: all that
--- could be given of the first, half of that of the third, and five jobs at least. What is known
--- of the order ends with the virtual time at which an account goes on behind the jobs that were
--- read of it. So there may be fewer jobs than asked for, but not none.
+-- How many jobs it reads of an account depends on how many accounts come before: all that
+-- could be given for the first account, half of that for the third, and at least five. The
+-- known order ends at the virtual time at which an account continues after the jobs that were
+-- read of it. So the result can be shorter than asked for, but not empty.
 --
 -- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@queues)
         AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text)
 ),
--- The first of the lines that has a job which may start.
+-- The first line that has a job which may start.
 line AS MATERIALIZED (
     SELECT lines.lane, lines.promoted
     FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
@@ -34,7 +34,7 @@ line AS MATERIALIZED (
         ORDER BY l.virtual_time LIMIT 1) any_job
     ORDER BY lines.place LIMIT 1
 ),
--- The first jobs of the accounts that stand in it.
+-- The first job of each account in the line.
 heads AS MATERIALIZED (
     SELECT head.*, l.lane, l.promoted, l.virtual_time
     FROM account_lanes l CROSS JOIN LATERAL (

@@ -1,16 +1,16 @@
 -- Finds the next jobs that may start: the heads of the queues of the first line that has any.
 --
--- @queues are the queues that the worker reads, in the order in which it reads their lines. Of
--- each account of the line its first job is returned, the accounts in the order of their virtual
--- time. Accounts at their cap stand in no line, and the jobs in @passed are left out.
+-- @queues are the queues that the worker reads, in the order in which it reads their lines.
+-- Returns the first job of each account in the line, in the order of the accounts' virtual
+-- times. Leaves out accounts at their running limit, and the jobs in @passed.
 --
--- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready,
--- which it walks in their order: no more is read than is returned.
+-- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
+-- It walks both in their order and reads no more than it returns.
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@queues)
         AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text)
 ),
--- The first of the lines that has a job which may start.
+-- The first line that has a job which may start.
 line AS MATERIALIZED (
     SELECT lines.lane, lines.promoted
     FROM (SELECT lane, promoted, min(place) AS place FROM asked GROUP BY lane, promoted ORDER BY place) lines
@@ -29,7 +29,7 @@ line AS MATERIALIZED (
         ORDER BY l.virtual_time LIMIT 1) any_job
     ORDER BY lines.place LIMIT 1
 ),
--- The first jobs of the accounts that stand in it.
+-- The first job of each account in the line.
 heads AS MATERIALIZED (
     SELECT head.*, l.lane, l.promoted, l.virtual_time
     FROM account_lanes l CROSS JOIN LATERAL (

@@ -1,7 +1,8 @@
--- Notes signs of life of workers, and which models they hold warm. A LOST worker that speaks is
--- IDLE again, or drains on. Nothing is written of a sign that is hardly newer than the last.
+-- Records signs of life of workers, and which models they hold warm. A LOST worker that
+-- reports again becomes IDLE or continues to drain. Skips the write if the last sign is less
+-- than 5 seconds old and nothing else changed.
 --
--- Locks: the workers that are written, in the order of their ids.
+-- Locks: the workers that it writes, in the order of their ids.
 --
 -- Returns all the workers.
 WITH signs AS MATERIALIZED (

@@ -1,15 +1,16 @@
--- Writes what a transaction decided: rows that it has locked, and rows that it adds.
+-- Writes what a transaction decided: changes of rows that it has locked, and rows that it
+-- adds.
 --
--- Rows arrive as JSON arrays of objects with the names of the columns. A locked row comes with
--- the status in which it was locked (an attempt with its token), and is not written if that is
--- no longer so.
+-- Rows arrive as JSON arrays of objects keyed by column name. A locked row comes with the
+-- status in which it was locked (an attempt with its token), and is written only if that still
+-- holds.
 --
--- Locks: workers, jobs and attempts are locked by the caller. The accounts follow in the order
--- of their ids, then their places in the lines, then the lane. An account never comes to run
--- more jobs than it may, nor, if it is bounded, to queue more.
+-- Locks: the caller has locked workers, jobs and attempts. The accounts follow in the order of
+-- their ids, then their places in the lines, then the lane. No account exceeds its running
+-- limit or, if it is bounded, its queue limit.
 --
--- Returns how many rows it wrote where others could have changed one, which the caller compares
--- with how many it asked for, and what the counters are now.
+-- Returns how many rows it wrote of those that others could have changed, which the caller
+-- compares with how many it asked for, and the new counters.
 WITH workers_saved AS (
     UPDATE workers w SET
         status = n.status, warm_models = n.warm_models, token_hash = n.token_hash,
@@ -100,7 +101,7 @@ accounts_counted AS (
     RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped
 ),
 -- Fair queueing: a lease advances the account's virtual time by the estimated GPU seconds over
--- the account's weight. A job that leaves without a lease advances it by nothing.
+-- the account's weight. A job that leaves without a lease does not advance it.
 lines_left AS (
     UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
     FROM jsonb_to_recordset(@left) AS n (account_id uuid, lane text, promoted boolean, jobs integer, gpu_seconds float8)
@@ -109,8 +110,8 @@ lines_left AS (
         AND (SELECT count(*) FROM accounts_counted) >= 0
     RETURNING l.account_id AS id, l.lane, l.promoted, l.virtual_time
 ),
--- The lane's turns must be as they were seen: at least so many jobs of its own since the last
--- promoted one, and no more than so many once these have started.
+-- The lane's turns must be as they were read: at least @since_least starts of its own jobs
+-- since the last promoted one, and at most @since_most after these starts.
 lane_started AS (
     UPDATE lanes SET since_promoted = CASE WHEN @promoted::boolean THEN 0 ELSE since_promoted + @starts::integer END
     WHERE lane = @lane AND since_promoted >= @since_least::integer
