@@ -19,7 +19,7 @@ const (
 	BulkSetTier BulkAction = "SET_TIER"
 )
 
-// Reopens tells whether the action opens a job's next run.
+// Reopens reports whether the action opens a job's next run.
 func (a BulkAction) Reopens() bool { return a == BulkRetry || a == BulkRedrive }
 
 // BulkOperation is one action on every job that a filter matched when the operation began.

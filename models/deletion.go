@@ -67,9 +67,9 @@ func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (
 	return n, err
 }
 
-// DoomOrphans queues those of these objects for deletion that no row names, and returns their
-// number. This is final: a key is issued before its object exists, and never again, so no
-// later row can name such an object.
+// DoomOrphans queues the objects that no row names for deletion, and returns their number.
+// This is final: a key is issued before its object exists, and never again, so no later row
+// can name such an object.
 func DoomOrphans(ctx context.Context, db bun.IDB, keys []string) (int, error) {
 	return affected(db.NewRaw(`
 		INSERT INTO object_deletions (object_key)

@@ -19,7 +19,7 @@ func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 		}
 		if less < leftOut {
 			n, err := countJobs(ctx, db, all, limit+less)
-			return max(n-less, 0), err // a job may have failed in between
+			return max(n-less, 0), err // a job may fail between the two counts
 		}
 	}
 	return countJobs(ctx, db, f, limit)
