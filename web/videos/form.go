@@ -18,7 +18,7 @@ const (
 	maxBody = 30 << 20
 	// maxFile bounds an image that is sent along.
 	maxFile = 20 << 20
-	// smallBody is what needs no turn in the line of large ones.
+	// smallBody is the size up to which a body needs no slot, see largeBodies.
 	smallBody = 1 << 20
 
 	maxParts     = 64
@@ -44,12 +44,11 @@ func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 		return nil, door.UnsupportedMedia("Unsupported content type: send application/json or multipart/form-data.")
 	}
 	if c.ContentLength < 0 || c.ContentLength > smallBody {
-		select {
-		case a.large <- struct{}{}:
-			c.release = func() { <-a.large }
-		case <-c.Context().Done():
-			return nil, c.Context().Err()
+		release, err := a.large.take(c.Context(), c.caller.AccountID)
+		if err != nil {
+			return nil, err
 		}
+		c.release = release
 	}
 	body := http.MaxBytesReader(w, c.Body, maxBody)
 	if mediaType == "application/json" {

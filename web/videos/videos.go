@@ -31,16 +31,11 @@ type Config struct {
 
 type api struct {
 	Config
-	// large has a slot for each body that can be large at the same time.
-	large chan struct{}
+	large *largeBodies
 }
 
-// maxLarge bounds the memory that bodies use: each about three times maxBody, until
-// its response is sent.
-const maxLarge = 8
-
 // New returns a handler for all paths below /v1/.
-func New(c Config) http.Handler { return &api{Config: c, large: make(chan struct{}, maxLarge)} }
+func New(c Config) http.Handler { return &api{Config: c, large: newLargeBodies()} }
 
 // call is one request of an authenticated caller.
 type call struct {
