@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// The calls that go through repeater may be repeated: see WithTries.
+// The calls that use repeater are safe to repeat: see WithTries.
 
-// Viewer tells whose key this is and what it may do.
+// Viewer returns the key's account and role.
 func (c *Client) Viewer(ctx context.Context) (*Viewer, error) {
 	data, err := viewer(ctx, repeater{c})
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *Client) Viewer(ctx context.Context) (*Viewer, error) {
 	return &data.Viewer, nil
 }
 
-// Job returns a job of the caller's, or a NOT_FOUND error.
+// Job returns one of the caller's jobs, or a NOT_FOUND error.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	data, err := job(ctx, repeater{c}, id)
 	if err != nil {
@@ -28,8 +28,8 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return found(data.Job, "job", id)
 }
 
-// JobHistory returns a job with what it waits for and how long it may take, its
-// attempts, artifacts and first 200 events, or a NOT_FOUND error.
+// JobHistory returns a job with the reasons why it waits, its estimate, attempts,
+// artifacts and first 200 events, or a NOT_FOUND error.
 func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error) {
 	data, err := jobHistory(ctx, repeater{c}, id)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error)
 	return found(data.Job, "job", id)
 }
 
-// Jobs returns one page of the caller's jobs, newest first: at most first of
-// them (50 if it is 0), from behind the cursor after on.
+// Jobs returns one page of the caller's jobs, newest first: at most first of them (0
+// means 50), after the cursor after.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after string) (*JobPage, error) {
 	data, err := jobs(ctx, repeater{c}, &filter, optional(first), optional(after))
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after st
 	return &data.Jobs, nil
 }
 
-// Models lists what jobs can ask for.
+// Models lists the models that jobs can use.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	data, err := models(ctx, repeater{c})
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return data.Models, nil
 }
 
-// SubmitJob asks for a job. The idempotency key, a new one if in has none, makes
-// one job of it however often it is sent.
+// SubmitJob submits a job. Its idempotency key, a new one if in has none, ensures that
+// repetitions do not create a second job.
 func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission, error) {
 	in = keyed(in)
 	data, err := submitJob(ctx, repeater{c}, in)
@@ -68,9 +68,9 @@ func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission,
 	return &data.SubmitJob, nil
 }
 
-// SubmitJobs asks for up to 1000 jobs at once; each result, in the order of all,
-// is a job or why it was refused, which stops no other. Idempotency keys are
-// SubmitJob's.
+// SubmitJobs submits up to 1000 jobs in one call. The results are in the order of all.
+// Each is a job or the reason why that submission was refused; a refusal does not stop
+// the others. Idempotency keys work as in SubmitJob.
 func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submissions, error) {
 	inputs := make([]SubmitJobInput, 0, len(all))
 	for _, in := range all {
@@ -83,8 +83,8 @@ func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submiss
 	return &data.SubmitJobs, nil
 }
 
-// Estimate guesses what SubmitJob with this input would have to expect. Nothing is
-// submitted.
+// Estimate forecasts the wait and the render time of a job with this input. It submits
+// nothing.
 func (c *Client) Estimate(ctx context.Context, in SubmitJobInput) (*Estimate, error) {
 	data, err := estimate(ctx, repeater{c}, in)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Client) Estimate(ctx context.Context, in SubmitJobInput) (*Estimate, er
 	return &data.Estimate, nil
 }
 
-// keyed gives a submit without an idempotency key one.
+// keyed adds an idempotency key if there is none.
 func keyed(in SubmitJobInput) SubmitJobInput {
 	if in.IdempotencyKey == nil {
 		in.IdempotencyKey = new("go-" + uuid.NewString())
@@ -101,8 +101,8 @@ func keyed(in SubmitJobInput) SubmitJobInput {
 	return in
 }
 
-// CancelJob cancels a waiting job at once, and asks the worker of a running one
-// to stop. A job that ended otherwise is a CONFLICT error.
+// CancelJob cancels a waiting job at once, and asks the worker of a running job to
+// stop. If the job has completed or failed, it returns a CONFLICT error.
 func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
 	data, err := cancelJob(ctx, repeater{c}, id)
 	if err != nil {
@@ -111,8 +111,8 @@ func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
 	return &data.CancelJob, nil
 }
 
-// RetryJob opens a new run of a FAILED or CANCELLED job, from its newest
-// checkpoint or from scratch. A job in another state is a CONFLICT error.
+// RetryJob retries a FAILED or CANCELLED job, from its newest checkpoint or from
+// scratch. For a job in another state it returns a CONFLICT error.
 func (c *Client) RetryJob(ctx context.Context, id string, fromScratch bool) (*Job, error) {
 	data, err := retryJob(ctx, caller{c}, id, &fromScratch)
 	if err != nil {
@@ -121,8 +121,8 @@ func (c *Client) RetryJob(ctx context.Context, id string, fromScratch bool) (*Jo
 	return &data.RetryJob, nil
 }
 
-// DeleteJob deletes a job's prompt and artifacts for good. A job that waits or runs
-// is a CONFLICT error.
+// DeleteJob permanently deletes a job's prompt and artifacts. If the job has not ended,
+// it returns a CONFLICT error.
 func (c *Client) DeleteJob(ctx context.Context, id string) (*Job, error) {
 	data, err := deleteJob(ctx, repeater{c}, id)
 	if err != nil {
@@ -131,13 +131,13 @@ func (c *Client) DeleteJob(ctx context.Context, id string) (*Job, error) {
 	return &data.DeleteJob, nil
 }
 
-// WorkerFilter chooses workers; its zero value means all of them.
+// WorkerFilter selects workers. Its zero value selects all.
 type WorkerFilter struct {
 	PoolID string
 	Status []WorkerStatus
 }
 
-// Workers returns one page of the fleet, as Jobs does of jobs.
+// Workers returns one page of the workers; first and after are those of Jobs.
 func (c *Client) Workers(ctx context.Context, filter WorkerFilter, first int, after string) (*WorkerPage, error) {
 	data, err := workers(ctx, repeater{c}, optional(filter.PoolID), filter.Status, optional(first), optional(after))
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 	return found(data.Worker, "worker", id)
 }
 
-// Queues lists what waits and runs in each lane.
+// Queues returns how many jobs wait and run in each lane.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	data, err := queues(ctx, repeater{c})
 	if err != nil {
@@ -164,8 +164,8 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	return data.Queues, nil
 }
 
-// PauseQueue stops giving workers jobs of a lane, or of one model in it ("": of all).
-// The reason is shown to operators; it may be "".
+// PauseQueue stops leasing the jobs of a lane, or of one model in it if model is not
+// "". The reason is shown to operators and can be empty.
 func (c *Client) PauseQueue(ctx context.Context, tier Tier, model, reason string) (*Queue, error) {
 	data, err := pauseQueue(ctx, repeater{c}, tier, optional(model), optional(reason))
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) ResumeQueue(ctx context.Context, tier Tier, model string) (*Que
 	return &data.ResumeQueue, nil
 }
 
-// PreemptWorker does to a worker what a cloud does to a spot machine.
+// PreemptWorker simulates the preemption of the spot machine of a worker.
 func (c *Client) PreemptWorker(ctx context.Context, id string, notice time.Duration) (*Worker, error) {
 	data, err := preemptWorker(ctx, caller{c}, id, int(notice.Seconds()))
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *Client) PreemptWorker(ctx context.Context, id string, notice time.Durat
 	return &data.PreemptWorker, nil
 }
 
-// TerminateWorker ends a worker's machine now.
+// TerminateWorker ends a worker and its machine at once.
 func (c *Client) TerminateWorker(ctx context.Context, id string) (*Worker, error) {
 	data, err := terminateWorker(ctx, repeater{c}, id)
 	if err != nil {
@@ -201,7 +201,8 @@ func (c *Client) TerminateWorker(ctx context.Context, id string) (*Worker, error
 	return &data.TerminateWorker, nil
 }
 
-// DrainWorker lets a worker finish its job, at most until the deadline, and go.
+// DrainWorker makes a worker take no new job, finish its current one within the
+// deadline, and leave.
 func (c *Client) DrainWorker(ctx context.Context, id string, deadline time.Duration) (*Worker, error) {
 	data, err := drainWorker(ctx, repeater{c}, id, int(deadline.Seconds()))
 	if err != nil {
@@ -210,12 +211,12 @@ func (c *Client) DrainWorker(ctx context.Context, id string, deadline time.Durat
 	return &data.DrainWorker, nil
 }
 
-// Terminal tells whether a job of this status has ended.
+// Terminal reports whether a job with this status has ended.
 func (s JobStatus) Terminal() bool {
 	return s == JobStatusCompleted || s == JobStatusFailed || s == JobStatusCancelled
 }
 
-// found turns null into the error that the API uses for what is not there.
+// found turns null into a NOT_FOUND error.
 func found[T any](v *T, kind, id string) (*T, error) {
 	if v == nil {
 		return nil, &Error{Code: CodeNotFound, Message: "there is no " + kind + " " + id}
@@ -223,7 +224,7 @@ func found[T any](v *T, kind, id string) (*T, error) {
 	return v, nil
 }
 
-// optional leaves out an argument that has its zero value.
+// optional returns nil for a zero value, which a request leaves out.
 func optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -232,7 +233,7 @@ func optional[T comparable](v T) *T {
 	return &v
 }
 
-// headers reads an upload target's headers.
+// header reads the target's HTTP headers.
 func (t *UploadTarget) header() (map[string]string, error) {
 	var h map[string]string
 	err := json.Unmarshal(t.Headers, &h)

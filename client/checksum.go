@@ -7,10 +7,11 @@ import (
 	"io"
 )
 
-// NewChecksum returns the hash that objects are checked by: CRC32C.
+// NewChecksum returns the hash that objects are verified with: CRC32C.
 func NewChecksum() hash.Hash32 { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
 
-// FormatChecksum writes a checksum as the API and the object store do: big-endian, base64.
+// FormatChecksum formats a checksum as the API and the object store do: base64 of the
+// big-endian bytes.
 func FormatChecksum(h hash.Hash32) string { return base64.StdEncoding.EncodeToString(h.Sum(nil)) }
 
 // Checksum reads r to its end and returns its checksum and size.

@@ -1,8 +1,8 @@
 // Package client calls the Reelay API. The types and queries are generated from
 // the API's schema; [Client] has one method for each call.
 //
-// Every method returns an [*Error] if the call failed, whatever failed: the
-// caller, the API, or the way there.
+// If a call fails, its method returns an [*Error], whether the input, the API or the
+// network was at fault.
 package client
 
 import (
@@ -24,7 +24,7 @@ import (
 const (
 	// callTimeout is longer than the longest long poll (25 s) can take.
 	callTimeout = 60 * time.Second
-	// maxAnswer bounds what one call reads: far above a full page of jobs.
+	// maxAnswer limits the size of one answer. A full page of jobs is far smaller.
 	maxAnswer = 32 << 20
 )
 
@@ -40,19 +40,19 @@ type Client struct {
 // Option changes how a Client works.
 type Option func(*Client)
 
-// WithTransport sends all requests, uploads and downloads too, through rt.
+// WithTransport sends all requests, including uploads and downloads, through rt.
 func WithTransport(rt http.RoundTripper) Option {
 	return func(c *Client) { c.http.Transport = rt }
 }
 
-// New returns a client of the API at endpoint, such as http://127.0.0.1:8080;
-// it makes no call yet. An endpoint that is no http or https URL is an
-// INVALID_INPUT error.
+// New returns a client of the API at endpoint, such as http://127.0.0.1:8080. It makes
+// no call. If the endpoint is not an http or https URL, it returns an INVALID_INPUT
+// error.
 func New(endpoint, key string, options ...Option) (*Client, error) {
 	u, err := url.Parse(strings.TrimSpace(endpoint))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, &Error{Code: CodeInvalidInput, Field: "endpoint",
-			Message: fmt.Sprintf("the endpoint %q is no URL: it must look like http://127.0.0.1:8080", endpoint)}
+			Message: fmt.Sprintf("the endpoint %q is not a URL: it must look like http://127.0.0.1:8080", endpoint)}
 	}
 	if u.Path = strings.TrimSuffix(u.Path, "/"); u.Path == "" {
 		u.Path = "/graphql"
@@ -64,8 +64,8 @@ func New(endpoint, key string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// newTransport is Go's own with connections enough for one worker's or user's
-// concurrent calls.
+// newTransport returns Go's default transport with enough idle connections for the
+// concurrent calls of one worker or user.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 16
@@ -79,16 +79,15 @@ func (c *Client) WithKey(key string) *Client {
 	return &other
 }
 
-// Endpoint is the URL that calls go to.
+// Endpoint returns the URL that calls are sent to.
 func (c *Client) Endpoint() string { return c.endpoint.String() }
 
-// caller is the generated code's way to the API: one request, whatever comes of
-// it.
+// caller sends the requests of the generated code, each once.
 type caller struct{ *Client }
 
-// MakeRequest posts one operation and decodes its answer into resp.Data. Its
-// error is an *Error. After UNAVAILABLE the idle connections are closed: they may all
-// lead to the one api process that is cut off.
+// MakeRequest posts one operation and decodes its answer into resp.Data. Its error is
+// an *Error. After UNAVAILABLE it closes the idle connections, because all of them may
+// lead to one failing api process.
 func (c caller) MakeRequest(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
 	err := c.post(ctx, req, resp)
 	if ErrorCode(err) == CodeUnavailable {
@@ -102,7 +101,7 @@ func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Re
 	defer cancel()
 	body, err := json.Marshal(req)
 	if err != nil {
-		return &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("%s: the request cannot be written as JSON: %v", req.OpName, err), cause: err}
+		return &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("%s: the request cannot be encoded as JSON: %v", req.OpName, err), cause: err}
 	}
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -128,7 +127,8 @@ func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Re
 	return decode(answer, raw, resp.Data)
 }
 
-// decode reads an answer into data, or tells why it is none.
+// decode reads an answer into data. It returns an error if the answer is one, or if it
+// is not GraphQL.
 func decode(answer *http.Response, raw []byte, data any) error {
 	var envelope struct {
 		Data   json.RawMessage `json:"data"`
@@ -142,14 +142,14 @@ func decode(answer *http.Response, raw []byte, data any) error {
 		e := strangeAnswer(answer, raw)
 		switch e.Code {
 		case CodeNotFound, CodeForbidden, CodeConflict:
-			// the word of a proxy whose API is away, not the API's about what was asked for
+			// A proxy answered because the API is unreachable; the API said nothing.
 			e.Code, e.Unsettled = CodeUnavailable, true
 		}
 		return e
 	}
 	if err := json.Unmarshal(envelope.Data, data); err != nil {
 		return &Error{Code: CodeUnavailable, Unsettled: true, cause: err,
-			Message: fmt.Sprintf("the answer of %s does not fit this version of the client: %v", answer.Request.URL.Host, err)}
+			Message: fmt.Sprintf("the answer of %s does not match this version of the client: %v", answer.Request.URL.Host, err)}
 	}
 	return nil
 }

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// downloadTries is how many times in a row a download may be cut off without
-// having moved on.
+// downloadTries is how many consecutive times a download may fail without progress.
 const downloadTries = 5
 
-// Download stores an artifact under path, which appears only once it is whole
-// and its checksum is right. What an earlier call left off is resumed; a broken
-// line is retried. progress, which may be nil, is told how many bytes are there.
+// Download stores an artifact at path. The file appears only when it is complete and
+// its checksum is right. Download resumes an earlier interrupted download and retries
+// broken connections. It calls progress, unless that is nil, with the number of bytes
+// stored so far.
 //
-// CHECKSUM_MISMATCH means that the bytes are not those of the artifact (they are
-// removed), FORBIDDEN that the link is too old: ask for the job again.
+// CHECKSUM_MISMATCH means that the bytes are not those of the artifact; they are
+// deleted. FORBIDDEN means that the link has expired: read the job again for a new one.
 func (c *Client) Download(ctx context.Context, a *Artifact, path string, progress func(done, total int64)) error {
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	// named by the artifact, so that only its own bytes are resumed
+	// Named after the artifact, so that only its own bytes are resumed.
 	part := filepath.Join(filepath.Dir(path), "."+a.Id+".part")
 	d := &download{client: c, artifact: a, progress: progress}
 	if err := d.open(part); err != nil {
@@ -42,7 +42,7 @@ func (c *Client) Download(ctx context.Context, a *Artifact, path string, progres
 	if sum := FormatChecksum(d.sum); sum != a.Checksum {
 		os.Remove(part)
 		return &Error{Code: CodeChecksumMismatch,
-			Message: fmt.Sprintf("the bytes of %s have the checksum %s instead of %s", a.Id, sum, a.Checksum)}
+			Message: fmt.Sprintf("the checksum of %s is %s, not the expected %s", a.Id, sum, a.Checksum)}
 	}
 	if err := errors.Join(d.file.Sync(), d.file.Close()); err != nil {
 		return fmt.Errorf("download to %s: %w", path, err)
@@ -53,8 +53,8 @@ func (c *Client) Download(ctx context.Context, a *Artifact, path string, progres
 	return nil
 }
 
-// download is one artifact on its way into a file; sum is over the done bytes
-// that the file holds.
+// download is the download of one artifact to a file. sum is the checksum of the done
+// bytes in the file.
 type download struct {
 	client   *Client
 	artifact *Artifact
@@ -64,7 +64,7 @@ type download struct {
 	done     int64
 }
 
-// open takes up what an earlier download left.
+// open opens the partial file and continues from the bytes in it.
 func (d *download) open(part string) error {
 	file, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *download) restart() error {
 	return err
 }
 
-// fetch gets what is missing, in as many requests as it takes.
+// fetch downloads the missing bytes, in as many requests as necessary.
 func (d *download) fetch(ctx context.Context) error {
 	d.progress(d.done, d.artifact.SizeBytes)
 	for tries := 0; d.done < d.artifact.SizeBytes; {
@@ -114,7 +114,7 @@ func (d *download) fetch(ctx context.Context) error {
 	return nil
 }
 
-// request gets the rest in one answer, or as much of it as comes.
+// request asks for the missing bytes and stores those that arrive.
 func (d *download) request(ctx context.Context) error {
 	ctx, watch, stop := guardStall(ctx)
 	defer stop()
@@ -134,7 +134,7 @@ func (d *download) request(ctx context.Context) error {
 	case answer.StatusCode == http.StatusPartialContent && d.done > 0:
 	case answer.StatusCode == http.StatusRequestedRangeNotSatisfiable,
 		answer.StatusCode == http.StatusOK && answer.ContentLength >= 0 && answer.ContentLength != d.artifact.SizeBytes:
-		return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("the store holds another number of bytes for %s than the %d that it should have", d.artifact.Id, d.artifact.SizeBytes)}
+		return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("the size of %s in the store is not the expected %d bytes", d.artifact.Id, d.artifact.SizeBytes)}
 	case answer.StatusCode == http.StatusOK:
 		if err := d.restart(); err != nil {
 			return fmt.Errorf("download %s: %w", d.artifact.Id, err)
@@ -151,7 +151,7 @@ func (d *download) copy(ctx context.Context, host string, body io.Reader) error 
 	for {
 		n, readErr := body.Read(buffer)
 		if d.done+int64(n) > d.artifact.SizeBytes {
-			return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("%s is longer than the %d bytes that it should have", d.artifact.Id, d.artifact.SizeBytes)}
+			return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("%s is longer than the expected %d bytes", d.artifact.Id, d.artifact.SizeBytes)}
 		}
 		if _, err := d.file.Write(buffer[:n]); err != nil {
 			return fmt.Errorf("download %s: %w", d.artifact.Id, err)

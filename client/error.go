@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Code says what kind of failure an Error is, in the API's own words.
+// Code is the kind of an Error, as the API defines it.
 type Code string
 
 const (
@@ -29,17 +29,17 @@ const (
 	CodeInternal            Code = "INTERNAL"
 )
 
-// Error is why a call failed. Its message is a sentence for people.
+// Error says why a call failed. Its message is written for people.
 type Error struct {
 	Code    Code
 	Message string
-	// Field names the input that is to blame, if one is.
+	// Field names the invalid input, if the error is about one.
 	Field string
-	// RetryAfter is how long the API asks to wait before another try.
+	// RetryAfter is how long the API asks the caller to wait before a retry.
 	RetryAfter time.Duration
-	// RequestID finds the failure in the server's log, if the fault is its own.
+	// RequestID identifies the failure in the server's log, if the server failed.
 	RequestID string
-	// Unsettled means that no answer tells whether what was asked was done.
+	// Unsettled means that it is unknown whether the call took effect.
 	Unsettled bool
 
 	cause error
@@ -47,10 +47,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the failure below, such as context.Canceled, if there is one.
+// Unwrap returns the underlying error, such as context.Canceled, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Retryable tells whether the same call may succeed later.
+// Retryable reports whether the same call can succeed later.
 func (e *Error) Retryable() bool {
 	switch e.Code {
 	case CodeUnavailable, CodeOverloaded, CodeRateLimited:
@@ -67,7 +67,7 @@ func ErrorCode(err error) Code {
 	return ""
 }
 
-// graphError is one entry of a GraphQL answer's errors.
+// graphError is one entry in the errors of a GraphQL answer.
 type graphError struct {
 	Message    string `json:"message"`
 	Extensions struct {
@@ -99,13 +99,13 @@ func (g graphError) asError(answer *http.Response) *Error {
 	return e
 }
 
-// unreachable is the error of a request that got no answer.
+// unreachable returns the error of a request that got no answer.
 func unreachable(host string, err error) *Error {
 	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %v", host, err), Unsettled: !unsent(err), cause: err}
 }
 
-// strangeAnswer is the error of an answer that is no GraphQL: a proxy's page, a
-// wrong address, a server that starts or stops.
+// strangeAnswer returns the error of an answer that is not GraphQL: the page of a
+// proxy, a wrong address, a server that is starting or stopping.
 func strangeAnswer(answer *http.Response, body []byte) *Error {
 	code := codeOfStatus(answer.StatusCode)
 	return &Error{
@@ -142,7 +142,7 @@ func retryAfter(answer *http.Response) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// excerpt is the start of a body, for an error message.
+// excerpt returns the start of a body, for an error message.
 func excerpt(body []byte) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "�")), " ")
 	if text == "" {

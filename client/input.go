@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// RequestInputUpload asks for a link to upload an image to, of that size and
-// checksum; the artifact's id then goes into a job's params.referenceImage.
-// UploadInput does both.
+// RequestInputUpload requests a link for the upload of an image with this size and
+// checksum. The id of the artifact is then the value of a job's params.referenceImage.
+// UploadInput requests the link and uploads.
 func (c *Client) RequestInputUpload(ctx context.Context, contentType, checksum string, sizeBytes int64) (*InputUpload, error) {
 	data, err := requestInputUpload(ctx, repeater{c}, contentType, sizeBytes, checksum)
 	if err != nil {
@@ -18,9 +18,8 @@ func (c *Client) RequestInputUpload(ctx context.Context, contentType, checksum s
 	return &data.RequestInputUpload, nil
 }
 
-// UploadInput stores an image, JPEG, PNG or WebP, and returns the id that goes
-// into params.referenceImage. It sends the bytes again, to a new link, if the way
-// to the store broke.
+// UploadInput uploads a JPEG, PNG or WebP image and returns its id, the value for
+// params.referenceImage. If the upload is interrupted, it retries with a new link.
 func (c *Client) UploadInput(ctx context.Context, contentType string, image io.ReadSeeker) (artifactID string, err error) {
 	for try := 1; ; try++ {
 		artifactID, err = c.uploadInput(ctx, contentType, image)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Accounts returns one page of all accounts, newest first: at most first of them
-// (50 if it is 0), from behind the cursor after on. It takes an operator's key.
+// Accounts returns one page of all accounts, newest first: at most first of them (0
+// means 50), after the cursor after. It needs an operator's key.
 func (c *Client) Accounts(ctx context.Context, first int, after string) (*AccountPage, error) {
 	data, err := accounts(ctx, caller{c}, optional(first), optional(after))
 	if err != nil {
@@ -15,8 +15,8 @@ func (c *Client) Accounts(ctx context.Context, first int, after string) (*Accoun
 	return &data.Accounts, nil
 }
 
-// CreateAccount makes an account, which needs a name and a tier. It takes an
-// ADMIN key.
+// CreateAccount creates an account, which needs a name and a tier. It needs an ADMIN
+// key.
 func (c *Client) CreateAccount(ctx context.Context, in AccountInput) (*Account, error) {
 	data, err := createAccount(ctx, caller{c}, in)
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Client) CreateAccount(ctx context.Context, in AccountInput) (*Account, 
 	return &data.CreateAccount, nil
 }
 
-// UpdateAccount changes what is set of an account. It takes an operator's key.
+// UpdateAccount changes the given properties of an account. It needs an operator's key.
 func (c *Client) UpdateAccount(ctx context.Context, id string, in AccountInput) (*Account, error) {
 	data, err := updateAccount(ctx, caller{c}, id, in)
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Client) UpdateAccount(ctx context.Context, id string, in AccountInput) 
 	return &data.UpdateAccount, nil
 }
 
-// APIKeys returns the keys of an account (of all, if it is ""), newest first,
-// those that are over too, at most 1,000. It takes an ADMIN key.
+// APIKeys returns the keys of an account, or of all accounts if account is "", newest
+// first, including expired and revoked ones: at most 1,000. It needs an ADMIN key.
 func (c *Client) APIKeys(ctx context.Context, account string) ([]ApiKey, error) {
 	data, err := apiKeys(ctx, caller{c}, optional(account))
 	if err != nil {
@@ -44,9 +44,9 @@ func (c *Client) APIKeys(ctx context.Context, account string) ([]ApiKey, error) 
 	return data.ApiKeys, nil
 }
 
-// CreateAPIKey makes a key, whose secret is told only now; a zero expiresAt means
-// that it does not expire. It takes an ADMIN key. If the answer is lost the key is
-// there all the same: list the keys, and revoke it.
+// CreateAPIKey creates a key. Its secret is returned only here. A zero expiresAt means
+// that the key does not expire. If the answer is lost, the key may exist: list the keys
+// and revoke it. CreateAPIKey needs an ADMIN key.
 func (c *Client) CreateAPIKey(ctx context.Context, account string, role Role, name string, expiresAt time.Time) (*CreatedApiKey, error) {
 	data, err := createApiKey(ctx, caller{c}, account, role, name, optional(expiresAt))
 	if err != nil {
@@ -55,15 +55,15 @@ func (c *Client) CreateAPIKey(ctx context.Context, account string, role Role, na
 	return &data.CreateApiKey, nil
 }
 
-// RevokeAPIKey ends a key, everywhere within 5 seconds. It takes an ADMIN key;
-// the last valid one of those is a CONFLICT.
+// RevokeAPIKey revokes a key; it stops working everywhere within 5 seconds. To revoke
+// the last valid ADMIN key is a CONFLICT error. RevokeAPIKey needs an ADMIN key.
 func (c *Client) RevokeAPIKey(ctx context.Context, id string) error {
 	_, err := revokeApiKey(ctx, caller{c}, id)
 	return err
 }
 
-// AuditLog returns one page of what operators did (to one target, unless it is
-// ""), newest first. It takes an ADMIN key.
+// AuditLog returns one page of the operators' actions, newest first, limited to those
+// on one target unless target is "". It needs an ADMIN key.
 func (c *Client) AuditLog(ctx context.Context, target string, first int, after string) (*AuditPage, error) {
 	data, err := auditLog(ctx, caller{c}, optional(target), optional(first), optional(after))
 	if err != nil {

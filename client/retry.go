@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// defaultTries is how often a call that may be repeated is sent.
+	// defaultTries is how many times a call that is safe to repeat is sent.
 	defaultTries = 4
-	// maxPause is the longest that a call waits because the API asks it to.
+	// maxPause is the longest wait that the API can ask for before a retry.
 	maxPause = 30 * time.Second
 )
 
-// WithTries sends a call that may be repeated up to n times (4 by default), with
-// growing pauses, or those that the API asks for if they are at most 30 s. Reads
-// may be repeated, and writes that do the same once or twice: a submit, which has
-// an idempotency key, a cancel, a deletion. With 1 the caller repeats by itself.
+// WithTries sends a call that is safe to repeat up to n times (4 by default), with
+// growing pauses, or with those that the API asks for if they are at most 30 s. Reads
+// are safe to repeat, and so are idempotent writes: a submit, which has an idempotency
+// key, a cancel, a deletion. WithTries(1) leaves retries to the caller.
 func WithTries(n int) Option {
 	return func(c *Client) { c.tries = max(n, 1) }
 }
 
-// WithWaits calls told before each pause of a call that will be sent again, with what
-// came of it last. A pause may take up to 30 s in which nothing else is heard of it.
+// WithWaits calls told before each pause between two tries of a call, with the error of
+// the last try. A pause can take up to 30 s.
 func WithWaits(told func(last *Error, pause time.Duration)) Option {
 	return func(c *Client) { c.waits = told }
 }
 
-// repeater is the way to the API for calls that may be repeated.
+// repeater sends the requests of calls that are safe to repeat.
 type repeater struct{ *Client }
 
-// MakeRequest is caller's, with more tries. Its error is the last one.
+// MakeRequest is caller.MakeRequest with retries. Its error is that of the last try.
 func (c repeater) MakeRequest(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
 	unsettled := false
 	for try := 1; ; try++ {
@@ -57,7 +57,7 @@ func (c repeater) MakeRequest(ctx context.Context, req *graphql.Request, resp *g
 	}
 }
 
-// sleep waits, and tells whether ctx lasted as long.
+// sleep waits for d. It reports false, without waiting to the end, if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false
@@ -72,7 +72,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// unsent tells whether a request never left: there was no connection.
+// unsent reports whether a request was never sent because there was no connection.
 func unsent(err error) bool {
 	failure, ok := errors.AsType[*net.OpError](err)
 	return ok && failure.Op == "dial"

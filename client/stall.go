@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// stallTimeout is how long a transfer may stand still. Its whole length is not
-// bounded: films may be large and lines slow.
+// stallTimeout is how long a transfer may make no progress. Its total time has no
+// limit: videos may be large and connections slow.
 const stallTimeout = 60 * time.Second
 
-var errStalled = errors.New("the transfer stood still for a minute")
+var errStalled = errors.New("the transfer made no progress for a minute")
 
-// guardStall returns a context that ends when nothing was read through watch's
-// readers for stallTimeout.
+// guardStall returns a context that ends if nothing is read through the readers of
+// watch for stallTimeout.
 func guardStall(ctx context.Context) (guarded context.Context, watch func(io.Reader) io.Reader, stop func()) {
 	guarded, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })

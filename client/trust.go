@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// TrustFile returns an Option by which a Client also trusts the certificates in a
-// file, in PEM, such as those of a private CA; "" adds none. It is an error if
-// the file cannot be read or holds none.
+// TrustFile returns an Option that makes a Client also trust the certificates in a PEM
+// file, such as those of a private CA. With an empty path the option does nothing.
+// TrustFile returns an error if the file cannot be read or has no certificate.
 func TrustFile(path string) (Option, error) {
 	if path == "" {
 		return func(*Client) {}, nil
@@ -24,7 +24,7 @@ func TrustFile(path string) (Option, error) {
 		trusted = x509.NewCertPool()
 	}
 	if !trusted.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+		return nil, fmt.Errorf("%s has no certificate in PEM format", path)
 	}
 	transport := newTransport().(*http.Transport)
 	transport.TLSClientConfig = &tls.Config{RootCAs: trusted}

@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// Upload sends size bytes from r to a target, once: a target is used up by the
-// first try, also by one that failed. The store refuses what is not of the size
-// and checksum that were announced (CHECKSUM_MISMATCH or INVALID_INPUT), and a
-// key that is taken (CONFLICT).
+// Upload sends size bytes from r to a target, once. A target is valid for one try,
+// even if that try fails. The store refuses bytes that do not have the announced size
+// and checksum (CHECKSUM_MISMATCH or INVALID_INPUT), and a key that is taken
+// (CONFLICT).
 func (c *Client) Upload(ctx context.Context, target *UploadTarget, r io.Reader, size int64) error {
 	headers, err := target.header()
 	if err != nil {
@@ -18,7 +18,8 @@ func (c *Client) Upload(ctx context.Context, target *UploadTarget, r io.Reader, 
 	}
 	ctx, watch, stop := guardStall(ctx)
 	defer stop()
-	// not closed by the transport, and never nil, so that an empty object has a length too
+	// The transport must not close r. The body is not nil even if size is 0, so that an
+	// empty object has a Content-Length.
 	body := io.NopCloser(watch(io.LimitReader(r, size)))
 	if size == 0 {
 		body = http.NoBody
@@ -43,12 +44,12 @@ func (c *Client) Upload(ctx context.Context, target *UploadTarget, r io.Reader, 
 	return nil
 }
 
-// newObjectRequest makes a request for a signed link: it carries no key, the
-// link itself is the permission.
+// newObjectRequest makes a request for a signed link. It carries no key: the link
+// itself is the permission.
 func (c *Client) newObjectRequest(ctx context.Context, method, link string, body io.Reader) (*http.Request, error) {
 	u, err := c.endpoint.Parse(link)
 	if err != nil {
-		return nil, &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("the link %q is no URL", link), cause: err}
+		return nil, &Error{Code: CodeInvalidInput, Message: fmt.Sprintf("the link %q is not a URL", link), cause: err}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
@@ -57,8 +58,7 @@ func (c *Client) newObjectRequest(ctx context.Context, method, link string, body
 	return req, nil
 }
 
-// orStalled prefers the reason why a transfer was given up to the error that
-// giving up caused.
+// orStalled returns errStalled if the transfer ended because it stalled, or else err.
 func orStalled(ctx context.Context, err error) error {
 	if context.Cause(ctx) == errStalled {
 		return errStalled

@@ -16,18 +16,17 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// pingEvery finds a dead connection; a peer that does not answer within the
-	// same time is gone.
+	// pingEvery is the interval between pings. A connection whose ping is not answered
+	// within the same time is closed.
 	pingEvery = 15 * time.Second
 	maxFrame  = 4 << 20
 )
 
-// WatchJob follows a job: its state now, then each change, at most one per
-// interval (50 ms to a minute), until it has ended or ctx does.
+// WatchJob yields the job's current state, then each change, at most one per interval
+// (50 ms to a minute), until the job or ctx ends.
 //
-// A connection that breaks is made again. Meanwhile the sequence yields a
-// retryable *Error each time that it fails, so that the caller can say so, or
-// stop. Any other error is the last thing that the sequence yields.
+// A broken connection is reopened. Each failure yields a retryable *Error, so that the
+// caller can report it or stop. Any other error ends the sequence.
 func (c *Client) WatchJob(ctx context.Context, id string, interval time.Duration) iter.Seq2[*Job, error] {
 	request := graphql.Request{
 		Query: jobProgress_Operation, OpName: "jobProgress",
@@ -39,10 +38,9 @@ func (c *Client) WatchJob(ctx context.Context, id string, interval time.Duration
 	})
 }
 
-// JobEvents follows what happens to a job: every event after the one of number
-// afterSeq (0: all of them), those of the past first, until the job's last one or
-// ctx ends. None is missed and none comes twice. Connections that break are
-// WatchJob's.
+// JobEvents yields every event of a job after the event afterSeq (0 means all), past
+// events first, until the job's last event or the end of ctx. It misses no event and
+// yields none twice. Broken connections are handled as in WatchJob.
 func (c *Client) JobEvents(ctx context.Context, id string, afterSeq int) iter.Seq2[*JobEvent, error] {
 	return func(yield func(*JobEvent, error) bool) {
 		newest := afterSeq
@@ -55,17 +53,17 @@ func (c *Client) JobEvents(ctx context.Context, id string, afterSeq int) iter.Se
 			},
 			last: func(e *JobEvent) bool {
 				newest = e.Seq
-				return false // a retry goes on behind an end: the server knows
+				return false // a retry can follow an end: the server decides
 			},
 			completes: true,
 		})(yield)
 	}
 }
 
-// JobChanges follows the caller's jobs, those of all accounts for operators: each
-// job that the filter leaves, as it is when its status has changed, until ctx ends.
-// Connections that break are WatchJob's, but nothing is kept for later: after an
-// error, read the list of jobs.
+// JobChanges yields each job that matches the filter when its status has changed, until
+// ctx ends. Operators see the jobs of all accounts, other callers their own. Broken
+// connections are handled as in WatchJob, but changes during the interruption are lost:
+// after an error, read the list of jobs.
 func (c *Client) JobChanges(ctx context.Context, filter JobFilter) iter.Seq2[*Job, error] {
 	request := graphql.Request{
 		Query: jobChanges_Operation, OpName: "jobChanges", Variables: __jobChangesInput{Filter: &filter},
@@ -77,9 +75,8 @@ func (c *Client) JobChanges(ctx context.Context, filter JobFilter) iter.Seq2[*Jo
 	})
 }
 
-// WorkerDirectives follows what the control plane wants of a worker: what it
-// wants now, then each new wish, until a TERMINATE or ctx ends. Connections that
-// break are WatchJob's.
+// WorkerDirectives yields the current directives for a worker, then each new one, until
+// a TERMINATE or the end of ctx. Broken connections are handled as in WatchJob.
 func (c *Client) WorkerDirectives(ctx context.Context, workerID string) iter.Seq2[*Directive, error] {
 	request := graphql.Request{
 		Query: workerDirectives_Operation, OpName: "workerDirectives",
@@ -93,16 +90,15 @@ func (c *Client) WorkerDirectives(ctx context.Context, workerID string) iter.Seq
 
 // feed is a subscription of one field, whose events are of type T.
 type feed[T any] struct {
-	// request is made anew for each connection.
+	// request returns the request for a new connection.
 	request func() graphql.Request
-	// last tells whether an event is the last one.
+	// last reports whether an event is the last one.
 	last func(*T) bool
-	// completes means that the server's word that it is complete is the end, too.
+	// completes means that a complete message from the server ends the feed.
 	completes bool
 }
 
-// watch follows a feed until its end or ctx's, on as many connections as that
-// takes.
+// watch follows a feed until it or ctx ends, over as many connections as necessary.
 func watch[T any](ctx context.Context, c *Client, f feed[T]) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for failures := 0; ; {
@@ -146,8 +142,8 @@ type frame struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// subscribe runs a subscription on a connection of its own, until next returns
-// false or an error, the server says that it is complete, or it fails.
+// subscribe runs a subscription on its own connection until next returns false or an
+// error, the server completes it, or it fails.
 func (c *Client) subscribe(ctx context.Context, request graphql.Request, next func(payload json.RawMessage) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -191,7 +187,7 @@ func (c *Client) subscribe(ctx context.Context, request graphql.Request, next fu
 	}
 }
 
-// dial opens a socket and introduces itself.
+// dial opens a WebSocket and authenticates.
 func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -217,7 +213,7 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	return nil, c.brokenSocket(err)
 }
 
-// brokenSocket is the error of a connection that ended by itself.
+// brokenSocket returns the error of a connection that the other side ended.
 func (c *Client) brokenSocket(err error) error {
 	switch websocket.CloseStatus(err) {
 	case 4401, 4403:
@@ -226,7 +222,7 @@ func (c *Client) brokenSocket(err error) error {
 	return unreachable(c.endpoint.Host, err)
 }
 
-// keepAlive closes a connection whose other end is gone, so that the read ends.
+// keepAlive closes a dead connection, so that the pending read ends.
 func keepAlive(ctx context.Context, conn *websocket.Conn) {
 	for {
 		select {
@@ -244,7 +240,7 @@ func keepAlive(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// readEvent takes the value of the one field from an event.
+// readEvent returns the value of the one field of an event.
 func readEvent[T any](payload json.RawMessage, field string) (*T, error) {
 	var answer struct {
 		Data   map[string]*T `json:"data"`

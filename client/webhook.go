@@ -2,8 +2,7 @@ package client
 
 import "context"
 
-// WebhookEndpoints lists where the caller's account wants to hear of its jobs'
-// ends, oldest first.
+// WebhookEndpoints returns the webhook endpoints of the caller's account, oldest first.
 func (c *Client) WebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
 	data, err := webhookEndpoints(ctx, caller{c})
 	if err != nil {
@@ -12,15 +11,15 @@ func (c *Client) WebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error
 	return data.WebhookEndpoints, nil
 }
 
-// WebhookFilter narrows a list of deliveries; what is empty does not narrow.
+// WebhookFilter selects deliveries. An empty field selects all.
 type WebhookFilter struct {
 	JobID, EndpointID string
-	// FailedOnly asks for those that failed so far, or for good.
+	// FailedOnly selects deliveries that failed, finally or so far.
 	FailedOnly bool
 }
 
-// WebhookDeliveries returns one page of deliveries, newest first: at most first
-// of them (50 if it is 0), from behind the cursor after on.
+// WebhookDeliveries returns one page of deliveries, newest first: at most first of them
+// (0 means 50), after the cursor after.
 func (c *Client) WebhookDeliveries(ctx context.Context, f WebhookFilter, first int, after string) (*WebhookDeliveryPage, error) {
 	data, err := webhookDeliveries(ctx, caller{c}, optional(f.JobID), optional(f.EndpointID), &f.FailedOnly, optional(first), optional(after))
 	if err != nil {
@@ -29,8 +28,9 @@ func (c *Client) WebhookDeliveries(ctx context.Context, f WebhookFilter, first i
 	return &data.WebhookDeliveries, nil
 }
 
-// CreateWebhookEndpoint has the ends of the account's jobs be told to a URL. No
-// events are all of the format's. The secret is shown only now.
+// CreateWebhookEndpoint creates an endpoint that is notified when the account's jobs
+// end. Without events it receives all events of the format. Its secret is returned only
+// here.
 func (c *Client) CreateWebhookEndpoint(ctx context.Context, url string, format WebhookFormat, events []string) (*CreatedWebhookEndpoint, error) {
 	data, err := createWebhookEndpoint(ctx, caller{c}, url, events, format)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *Client) CreateWebhookEndpoint(ctx context.Context, url string, format W
 	return &data.CreateWebhookEndpoint, nil
 }
 
-// RotateWebhookSecret gives an endpoint a new secret; the old one signs too for
-// 24 hours.
+// RotateWebhookSecret replaces the secret of an endpoint. The old one also signs for 24
+// hours.
 func (c *Client) RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error) {
 	data, err := rotateWebhookSecret(ctx, caller{c}, id)
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string) (*CreatedWe
 	return &data.RotateWebhookSecret, nil
 }
 
-// RotateAccountWebhookSecret makes the secret that signs the callbacks of single
-// jobs anew; the old one signs too for 24 hours.
+// RotateAccountWebhookSecret replaces the secret that signs the callbacks of single
+// jobs. The old one also signs for 24 hours.
 func (c *Client) RotateAccountWebhookSecret(ctx context.Context) (string, error) {
 	data, err := rotateAccountWebhookSecret(ctx, caller{c})
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *Client) RotateAccountWebhookSecret(ctx context.Context) (string, error)
 	return data.RotateAccountWebhookSecret, nil
 }
 
-// DeleteWebhookEndpoint ends that an endpoint is told anything.
+// DeleteWebhookEndpoint deletes an endpoint.
 func (c *Client) DeleteWebhookEndpoint(ctx context.Context, id string) error {
 	_, err := deleteWebhookEndpoint(ctx, caller{c}, id)
 	return err
 }
 
-// EnableWebhookEndpoint has an endpoint be told again that was disabled.
+// EnableWebhookEndpoint enables a disabled endpoint.
 func (c *Client) EnableWebhookEndpoint(ctx context.Context, id string) (*WebhookEndpoint, error) {
 	data, err := enableWebhookEndpoint(ctx, caller{c}, id)
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *Client) EnableWebhookEndpoint(ctx context.Context, id string) (*Webhook
 	return &data.EnableWebhookEndpoint, nil
 }
 
-// SendTestWebhook sends an endpoint a signed webhook.test, in one try;
-// WebhookDeliveries tells what came of it.
+// SendTestWebhook sends a signed webhook.test to an endpoint, once. WebhookDeliveries
+// returns the outcome.
 func (c *Client) SendTestWebhook(ctx context.Context, endpointID string) (*WebhookDelivery, error) {
 	data, err := sendTestWebhook(ctx, caller{c}, endpointID)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Client) SendTestWebhook(ctx context.Context, endpointID string) (*Webho
 	return &data.SendTestWebhook, nil
 }
 
-// RedeliverWebhook sends a delivery once more.
+// RedeliverWebhook sends a delivery again.
 func (c *Client) RedeliverWebhook(ctx context.Context, id string) (*WebhookDelivery, error) {
 	data, err := redeliverWebhook(ctx, caller{c}, id)
 	if err != nil {

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Hold names an attempt and the fencing token that proves it: what every call of
-// a worker about its job carries. A call with a token that is not the job's
-// current one is refused with LEASE_LOST, for good.
+// Hold is an attempt and its fencing token. Every call of a worker about its job
+// carries both. If the token is not the job's current one, the call always fails with
+// LEASE_LOST.
 type Hold struct {
 	AttemptID    string
 	FencingToken string
 }
 
-// Hold is the attempt that the lease is for.
+// Hold returns the attempt of the lease and its fencing token.
 func (l *Lease) Hold() Hold { return Hold{l.AttemptId, l.FencingToken} }
 
-// RegisterWorker makes the caller a worker. The worker's own calls go through
+// RegisterWorker registers the caller as a worker. The worker makes its calls through
 // WithKey(registration.WorkerToken).
 func (c *Client) RegisterWorker(ctx context.Context, in RegisterWorkerInput) (*Registration, error) {
-	// the lists are required: null would be refused
+	// The API requires the lists and refuses null.
 	in.Models, in.WarmModels = append([]string{}, in.Models...), append([]string{}, in.WarmModels...)
 	data, err := registerWorker(ctx, caller{c}, in)
 	if err != nil {
@@ -28,10 +28,10 @@ func (c *Client) RegisterWorker(ctx context.Context, in RegisterWorkerInput) (*R
 	return &data.RegisterWorker, nil
 }
 
-// LeaseJob waits for a job, up to in.WaitSeconds. The answer's lease is nil if
-// there was none. Repeated with the same request id it gives the same lease.
+// LeaseJob waits up to in.WaitSeconds for a job. If there is none, the answer's lease is
+// nil. A repetition with the same request id returns the same lease.
 func (c *Client) LeaseJob(ctx context.Context, in LeaseJobInput) (*LeaseAnswer, error) {
-	// an empty list says that nothing is warm, a missing one that nothing is new
+	// An empty list means that no model is warm, a missing one that nothing changed.
 	in.WarmModels = append([]string{}, in.WarmModels...)
 	data, err := leaseJob(ctx, caller{c}, in)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Client) Heartbeat(ctx context.Context, in HeartbeatInput) (*HeartbeatPa
 	return &data.Heartbeat, nil
 }
 
-// ReportProgress shows how far the job is.
+// ReportProgress reports the job's progress and extends the lease.
 func (c *Client) ReportProgress(ctx context.Context, in ProgressInput) (*HeartbeatPayload, error) {
 	data, err := reportProgress(ctx, caller{c}, in)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Client) ReportProgress(ctx context.Context, in ProgressInput) (*Heartbe
 	return &data.ReportProgress, nil
 }
 
-// RequestUpload asks where to send one object; see Upload.
+// RequestUpload requests a target for one object; see Upload.
 func (c *Client) RequestUpload(ctx context.Context, in RequestUploadInput) (*UploadTarget, error) {
 	data, err := requestUpload(ctx, caller{c}, in)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Client) CommitCheckpoint(ctx context.Context, in CommitCheckpointInput)
 	return &data.CommitCheckpoint, nil
 }
 
-// RejectCheckpoint says that a checkpoint did not restore: nobody gets it again.
+// RejectCheckpoint reports that a checkpoint did not restore. No worker gets it again.
 func (c *Client) RejectCheckpoint(ctx context.Context, hold Hold, artifactID, reason string) (*HeartbeatPayload, error) {
 	data, err := rejectCheckpoint(ctx, caller{c}, hold.AttemptID, hold.FencingToken, artifactID, reason)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *Client) CommitArtifact(ctx context.Context, hold Hold, kind ArtifactTyp
 	return &data.CommitArtifact, nil
 }
 
-// CompleteJob ends the attempt well. It may be repeated and gives the same
-// answer. CONFLICT means that a cancel came first.
+// CompleteJob ends the attempt with its result. A repetition returns the same answer.
+// CONFLICT means that the job was cancelled first.
 func (c *Client) CompleteJob(ctx context.Context, in CompleteJobInput) (*EndPayload, error) {
 	data, err := completeJob(ctx, caller{c}, in)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) CompleteJob(ctx context.Context, in CompleteJobInput) (*EndPayl
 	return &data.CompleteJob, nil
 }
 
-// FailJob ends the attempt badly; the class decides what happens to the job.
+// FailJob ends the attempt with a failure. Its class decides what happens to the job.
 func (c *Client) FailJob(ctx context.Context, in FailJobInput) (*EndPayload, error) {
 	data, err := failJob(ctx, caller{c}, in)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Client) FailJob(ctx context.Context, in FailJobInput) (*EndPayload, err
 	return &data.FailJob, nil
 }
 
-// ReleaseJob hands the job back: it is queued again from its newest checkpoint.
+// ReleaseJob returns the job: it is requeued and resumes from its newest checkpoint.
 func (c *Client) ReleaseJob(ctx context.Context, hold Hold, reason FailureClass) (*ReleasedJob, error) {
 	data, err := releaseJob(ctx, caller{c}, ReleaseJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Reason: reason})
 	if err != nil {
@@ -122,14 +122,14 @@ func (c *Client) ReleaseJob(ctx context.Context, hold Hold, reason FailureClass)
 	return &data.ReleaseJob, nil
 }
 
-// DrainSelf says that the worker takes no more work, and, unless deadline is
-// zero, when it will be gone.
+// DrainSelf reports that the worker takes no more jobs and, unless deadline is zero,
+// when it will be gone.
 func (c *Client) DrainSelf(ctx context.Context, workerID, reason string, deadline time.Time) error {
 	_, err := drainSelf(ctx, caller{c}, workerID, reason, optional(deadline))
 	return err
 }
 
-// DeregisterWorker ends the worker. Its token is good for nothing afterwards.
+// DeregisterWorker ends the worker and revokes its token.
 func (c *Client) DeregisterWorker(ctx context.Context, workerID string) error {
 	_, err := deregisterWorker(ctx, caller{c}, workerID)
 	return err
