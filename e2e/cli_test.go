@@ -141,7 +141,7 @@ func TestCLI(t *testing.T) {
 
 		require.Equal(t, "COMPLETED", field(t, doc, "status"))
 		require.Equal(t, 1, status)
-		require.Contains(t, refusal, "no JPEG, PNG or WebP")
+		require.Contains(t, refusal, "not a JPEG, PNG or WebP")
 	})
 
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ownSignals marks the commands that say for themselves what a signal means: to
-// an agent it is the notice that its machine goes.
+// ownSignals marks the commands that handle signals themselves: to an agent, a signal is
+// the notice that its machine goes away.
 const ownSignals = "own signals"
 
 func agentCommands() []*cobra.Command {

@@ -32,8 +32,8 @@ func apiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "api",
 		Short: "Serve the API and the console",
-		Long: "Serves GraphQL, the console and links to objects. Stateless: run as many as you like.\n" +
-			"On SIGTERM it finishes what it was asked and tells streams to go elsewhere, within 10 s.\n" +
+		Long: "Serves GraphQL, the console and links to objects. It is stateless: run as many processes as you need.\n" +
+			"On SIGTERM it finishes open requests and ends streams, so that clients reconnect elsewhere, within 10 s.\n" +
 			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,8 +56,8 @@ func apiCommand() *cobra.Command {
 	return cmd
 }
 
-// openAPI serves the API until ctx ends. While its stores are not there yet it
-// only says so.
+// openAPI serves the API until ctx ends. Until its stores are available it answers that
+// it is not ready.
 func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -78,7 +78,7 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 	return s.api(ctx, served)
 }
 
-// gate leads to the API once it is open.
+// gate passes requests to the API once it is open.
 type gate struct{ inside atomic.Pointer[http.Handler] }
 
 func (d *gate) open(inside http.Handler) { d.inside.Store(&inside) }
@@ -97,10 +97,10 @@ func (d *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
 }
 
-// lookEvery is how often waiting lease calls look for work that no hint told of.
+// lookEvery is how often waiting lease calls look for jobs without a hint from Redis.
 const lookEvery = 1500 * time.Millisecond
 
-// api does what belongs to an API that is served, until that ends.
+// api runs the background work of an API process until ctx ends.
 func (s *stack) api(ctx context.Context, served <-chan error) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
@@ -116,7 +116,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		<-ctx.Done()
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
-		_ = s.graphql.Close(drain) // what does not answer is cut off
+		_ = s.graphql.Close(drain) // streams that do not end are cut off
 		return nil
 	})
 	group.Go(func() error {
@@ -176,8 +176,8 @@ func (s *stack) handler(publicURL string) http.Handler {
 	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
 }
 
-// noLoop refuses webhooks of a Reelay: an endpoint that leads back here by an address
-// that is not known as our own gets no further.
+// noLoop refuses webhooks sent by a Reelay, so that an endpoint that leads back here by
+// an unknown address causes no loop.
 func noLoop(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.UserAgent() == webhook.UserAgent && r.Header.Get("Webhook-Id") != "" {
@@ -207,7 +207,7 @@ func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
 	})
 }
 
-// explored shows GraphiQL to browsers that open the address of the GraphQL API.
+// explored serves GraphiQL to browsers that open the URL of the GraphQL API.
 func explored(pages, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if console.AsksForGraphiQL(r) {
@@ -218,7 +218,7 @@ func explored(pages, api http.Handler) http.Handler {
 	})
 }
 
-// scraped requires an operator's key, unless metrics are configured to be open.
+// scraped requires an operator's key, unless the metrics are configured as open.
 func (s *stack) scraped(inside http.Handler) http.Handler {
 	if s.cfg.metricsOpen {
 		return inside
@@ -232,15 +232,15 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 	})
 }
 
-// monitor is asynqmon, over connections of its own.
+// monitor serves asynqmon over its own connections.
 func (s *stack) monitor() http.Handler {
 	monitor := console.Monitor(s.asynq)
 	s.closers = append(s.closers, func() { monitor.Close() })
 	return monitor
 }
 
-// objectsOrigin is where links to objects lead if not to this server: films must
-// be allowed to come from there.
+// objectsOrigin returns the origin of links to objects if it is not this server. The
+// content security policy must allow videos from there.
 func (s *stack) objectsOrigin() string {
 	if s.cfg.emulatorHost != "" {
 		return ""
@@ -248,8 +248,8 @@ func (s *stack) objectsOrigin() string {
 	return "https://storage.googleapis.com"
 }
 
-// ready tells a load balancer whether requests can be served now: whether
-// PostgreSQL answers.
+// ready tells a load balancer whether this process can serve requests: whether PostgreSQL
+// answers.
 func (s *stack) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 
 func auditCommand() *cobra.Command {
 	var about string
-	cmd := &cobra.Command{Use: "audit", Short: "Show what operators did, newest first (for admins)", Args: cobra.NoArgs}
-	cmd.Flags().StringVar(&about, "target", "", "only what was done to this: the id of a job, worker, account, key …")
+	cmd := &cobra.Command{Use: "audit", Short: "Show the audit log, newest first (for admins)", Args: cobra.NoArgs}
+	cmd.Flags().StringVar(&about, "target", "", "only actions on this target: the id of a job, worker, account, key …")
 	list := &lister[client.AuditEntry]{
 		target: target{admin: true},
 		header: []string{"AT (UTC)", "KEY", "ACTION", "TARGET", "DETAILS"},

@@ -11,16 +11,15 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// trail is what the bar remembers of a job: how far it had been, and where it
-// was taken up again.
+// trail is the history that the bar shows: the highest progress so far and the points
+// where the job resumed.
 type trail struct {
 	last     client.Progress
 	furthest float64
 	resumed  []float64
 }
 
-// add takes the newest progress. Progress that goes back is a resume, also if
-// nobody said so.
+// add records the newest progress. If it is lower than before, the job resumed.
 func (t *trail) add(p client.Progress) {
 	resumes := p.Phase == client.PhaseResuming && t.last.Phase != client.PhaseResuming
 	if resumes || p.Percent < t.last.Percent {
@@ -29,7 +28,7 @@ func (t *trail) add(p client.Progress) {
 	t.last, t.furthest = p, max(t.furthest, p.Percent)
 }
 
-// view is how a terminal wants its lines.
+// view is the width and the style of the lines on a terminal.
 type view struct {
 	width int
 	color bool
@@ -41,7 +40,7 @@ const (
 	green, yellow, red, dim, plain = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 )
 
-// line is the bar with percent, phase and details, no wider than the view.
+// line returns the bar with percent, phase and details, at most as wide as the view.
 func (v view) line(p client.Progress, t trail) string {
 	head := fmt.Sprintf("%3.0f %% ", math.Floor(p.Percent))
 	text := "  " + describe(p)
@@ -52,8 +51,8 @@ func (v view) line(p client.Progress, t trail) string {
 	return head + v.bar(p.Percent, t, cells) + clip(text, v.width-len(head)-cells)
 }
 
-// bar fills cells up to percent. Work that was lost and is done again is shaded;
-// the places where the job was taken up again stay marked.
+// bar fills cells up to percent. Lost work that is repeated is shaded; the points where
+// the job resumed stay marked.
 func (v view) bar(percent float64, t trail, cells int) string {
 	at := func(p float64) int { return int(math.Round(p / 100 * float64(cells))) }
 	done, lost := at(percent), at(t.furthest)
@@ -81,7 +80,7 @@ func (v view) bar(percent float64, t trail, cells int) string {
 	return b.String()
 }
 
-// describe tells phase, details and the time that is left.
+// describe returns the phase, the details and the remaining time.
 func describe(p client.Progress) string {
 	parts := []string{strings.ReplaceAll(string(p.Phase), "_", " ")}
 	switch {
@@ -98,7 +97,7 @@ func describe(p client.Progress) string {
 	return strings.Join(parts, " · ")
 }
 
-// formatSeconds writes a length of time as people do: 0:07, 12:30, 1:02:03.
+// formatSeconds formats a duration: 0:07, 12:30, 1:02:03.
 func formatSeconds(seconds float64) string {
 	d := time.Duration(math.Round(min(max(seconds, 0), 1e8))) * time.Second
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
@@ -108,7 +107,7 @@ func formatSeconds(seconds float64) string {
 	return fmt.Sprintf("%d:%02d", m, s)
 }
 
-// formatSize writes a number of bytes as people do.
+// formatSize formats a number of bytes with a unit.
 func formatSize(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -121,7 +120,7 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// clean makes text safe for a terminal: nothing in it can move the cursor.
+// clean makes text safe for a terminal: it removes control characters.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

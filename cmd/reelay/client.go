@@ -15,26 +15,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// target is where a command finds its Reelay, and by which key.
+// target is the API that a command calls, and its key.
 type target struct {
 	endpoint string
 	key      string
 	data     string
 	caFile   string
-	// by default: the key that the command needs
+	// the role of the default key
 	operator, admin bool
 }
 
 func (t *target) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&t.endpoint, "endpoint", "", "address of the API (default: REELAY_ENDPOINT, else that of the running 'reelay up')")
-	flags.StringVar(&t.key, "key", "", "API key; REELAY_API_KEY does not show it to other users of this machine")
+	flags.StringVar(&t.key, "key", "", "API key; prefer REELAY_API_KEY, which other users of this machine cannot see")
 	flags.StringVar(&t.data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.StringVar(&t.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's (default: REELAY_CA_FILE)")
 }
 
-// client makes the client for it: flags before the environment before the
-// credentials of a running `up`.
+// client returns a client of the API. Flags take precedence over the environment, and the
+// environment over the credentials of a running `up`.
 func (t *target) client(warnings io.Writer) (*client.Client, error) {
 	if t.key != "" {
 		fmt.Fprintln(warnings, "reelay: other users of this machine can see the value of --key: set REELAY_API_KEY instead")
@@ -44,15 +44,15 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 		return nil, err
 	}
 	waits := client.WithWaits(func(last *client.Error, pause time.Duration) {
-		if pause >= time.Second { // a shorter one is over before it is read
+		if pause >= time.Second { // a shorter pause ends before the line is read
 			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", pause.Round(time.Second), last.Message)
 		}
 	})
 	return newClient(endpoint, key, firstOf(t.caFile, os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)), waits)
 }
 
-// newClient makes a client that also trusts the certificates in a file, if one is
-// named.
+// newClient returns a client that also trusts the certificates in caFile, unless it is
+// empty.
 func newClient(endpoint, key, caFile string, options ...client.Option) (*client.Client, error) {
 	trust, err := client.TrustFile(caFile)
 	if err != nil {
@@ -61,8 +61,8 @@ func newClient(endpoint, key, caFile string, options ...client.Option) (*client.
 	return client.New(endpoint, key, append(options, trust)...)
 }
 
-// ownCertificate is the file of the certificate that a running `up` made for
-// itself, if the endpoint is its own.
+// ownCertificate returns the file of the self-signed certificate of a running `up`, if
+// the endpoint is its own.
 func (t *target) ownCertificate(endpoint string) string {
 	running, err := readCredentials(t.data)
 	if err != nil || strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
@@ -88,7 +88,7 @@ func (t *target) resolve(getenv func(string) string) (endpoint, key string, err 
 		endpoint = running.Endpoint
 	}
 	if key == "" {
-		// a key goes to nobody but who made it
+		// A key is only sent to the API that created it.
 		if strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
 			return "", "", t.missing(endpoint, key)
 		}
@@ -109,9 +109,9 @@ func (t *target) missing(endpoint, key string) error {
 	case endpoint != "":
 		return fmt.Errorf("there is no key for %s: set REELAY_API_KEY", endpoint)
 	case key != "":
-		return errors.New("there is a key but no address: set REELAY_ENDPOINT, or give --endpoint")
+		return errors.New("there is a key but no endpoint: set REELAY_ENDPOINT or --endpoint")
 	}
-	return fmt.Errorf("no Reelay is known here: start one with `reelay up`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
+	return fmt.Errorf("no API is configured: start one with `reelay up`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
 		filepath.Join(t.data, credentialsFile))
 }
 
@@ -124,8 +124,8 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// readCredentials reads what a running `up` left in its data folder. It refuses
-// a file that others may read.
+// readCredentials reads the credentials of a running `up` from its data folder. It
+// refuses a file that other users can read.
 func readCredentials(data string) (credentials, error) {
 	var c credentials
 	path := filepath.Join(data, credentialsFile)
@@ -139,10 +139,10 @@ func readCredentials(data string) (credentials, error) {
 		return c, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return c, fmt.Errorf("%s holds keys and may be read by other users: run `chmod 600 %s`", path, path)
+		return c, fmt.Errorf("%s contains keys and can be read by other users: run `chmod 600 %s`", path, path)
 	}
 	if err := json.NewDecoder(io.LimitReader(file, 64<<10)).Decode(&c); err != nil {
-		return c, fmt.Errorf("%s is not what `reelay up` writes: %w; start it again", path, err)
+		return c, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
 	}
 	return c, nil
 }

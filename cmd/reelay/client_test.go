@@ -30,7 +30,7 @@ func TestResolveTarget(t *testing.T) {
 		"SendsTheFilesKeyToNoOtherEndpoint": {target: target{endpoint: "http://elsewhere"}, file: running, wrong: "no key for http://elsewhere"},
 		"SaysWhatToDoWhenNothingIsKnown":    {wrong: "`reelay up`"},
 		"SaysThatTheAddressIsMissing":       {env: map[string]string{"REELAY_API_KEY": "rl_e"}, wrong: "REELAY_ENDPOINT"},
-		"RefusesAFileThatIsNotWhatUpWrites": {file: "nonsense", wrong: "is not what `reelay up` writes"},
+		"RefusesAFileThatIsNotWhatUpWrites": {file: "nonsense", wrong: "was not written by `reelay up`"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,7 @@ import (
 	"github.com/reelay/reelay/web/videos"
 )
 
-// config is what a server process needs to know: from the environment, with
-// flags on top.
+// config is the configuration of a server process, from the environment and flags.
 type config struct {
 	listen       string
 	publicURL    string
@@ -36,31 +35,31 @@ type config struct {
 	name         string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
-	// outbound is which URLs of customers may be called.
+	// outbound says which URLs of customers may be called.
 	outbound outbound.Policy
 	// own are Reelay's own addresses (host:port) besides those of the stores and of the
-	// public URL: no URL of a customer is called there.
+	// public URL. URLs of customers must not lead there.
 	own []string
-	// hosts are the names by which the API may be called; none: by any.
+	// hosts are the host names at which the API answers; empty means all.
 	hosts hosts
-	// origins are the hosts of other pages that may call the API; none: no other.
+	// origins are the hosts of other pages that may call the API; empty means none.
 	origins origins
 	// introspection is on or off.
 	introspection string
 	retention     upkeep.Retention
 	tls           tlsFiles
-	// videoModels is what clients of the Videos API call the catalogue's models.
+	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels string
-	// metricsOpen serves the metrics to everybody who reaches the API.
+	// metricsOpen serves the metrics without a key.
 	metricsOpen bool
-	// userShare is jobs.Submitter's.
+	// userShare is the UserShare of jobs.Submitter.
 	userShare int
-	// models is a folder of models besides those that come with Reelay.
+	// models is a folder with models in addition to the built-in ones.
 	models string
 }
 
-// readConfig reads the environment. It does not check: flags may still change
-// something.
+// readConfig reads the environment. It checks nothing, because flags may still change
+// values.
 func readConfig() config {
 	return config{
 		listen:       env("REELAY_LISTEN", "127.0.0.1:8080"),
@@ -90,15 +89,15 @@ func env(name, fallback string) string {
 	return fallback
 }
 
-// check returns every setting that is wrong, a line each: which, what it was,
-// and what it may be.
+// check returns one line for every invalid setting: its name, its value and the allowed
+// values.
 func (c *config) check() error {
 	var wrong []error
 	bad := func(name, value, may string) {
 		wrong = append(wrong, fmt.Errorf("%s is %q: it must be %s", name, value, may))
 	}
 	if !validListen(c.listen) {
-		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080, or fd:3 for a listening socket that this process is given")
+		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080, or fd:3 for an inherited listening socket")
 	}
 	if c.publicURL != "" {
 		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
@@ -121,7 +120,7 @@ func (c *config) check() error {
 	c.checkOwn(bad)
 	pages := os.Getenv("REELAY_ORIGINS")
 	if c.origins, err = readOrigins(pages); err != nil {
-		bad("REELAY_ORIGINS", pages, "hosts of pages, without scheme, such as app.example,*.studio.example,localhost:5173")
+		bad("REELAY_ORIGINS", pages, "hosts of pages without a scheme, such as app.example,*.studio.example,localhost:5173")
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{
@@ -138,7 +137,7 @@ func (c *config) check() error {
 	return errors.Join(wrong...)
 }
 
-// checkNumbers reads the limits that are numbers.
+// checkNumbers reads and checks the numeric settings.
 func (c *config) checkNumbers(bad func(name, value, may string)) {
 	number := func(name, fallback string, least, most int) int {
 		value := env(name, fallback)
@@ -154,7 +153,7 @@ func (c *config) checkNumbers(bad func(name, value, may string)) {
 	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(jobs.DefaultUserShare), 1, 100)
 }
 
-// checkOwn reads the addresses that no customer's URL may reach.
+// checkOwn reads the addresses that customers' URLs must not reach.
 func (c *config) checkOwn(bad func(name, value, may string)) {
 	c.own = nil
 	for address := range strings.SplitSeq(os.Getenv("REELAY_OUTBOUND_EXCEPT"), ",") {
@@ -168,8 +167,8 @@ func (c *config) checkOwn(bad func(name, value, may string)) {
 	}
 }
 
-// checkStores checks how the stores are reached. The URLs hold passwords: an error
-// names them and does not show them.
+// checkStores checks the addresses of the stores. An error never shows a URL, because it
+// contains a password.
 func (c *config) checkStores(bad func(name, value, may string)) error {
 	var wrong []error
 	if u, err := url.Parse(c.databaseURL); c.databaseURL != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
@@ -186,8 +185,7 @@ func (c *config) checkStores(bad func(name, value, may string)) error {
 	return errors.Join(wrong...)
 }
 
-// checkModels reads the models, and their names in the Videos API, as the servers
-// will.
+// checkModels checks that the models, and their names in the Videos API, can be read.
 func (c *config) checkModels() error {
 	catalogue, err := c.catalogue()
 	if err != nil {
@@ -199,7 +197,7 @@ func (c *config) checkModels() error {
 	return nil
 }
 
-// catalogue is the models that jobs may name here.
+// catalogue returns the models that jobs can use.
 func (c *config) catalogue() (*catalogue.Catalogue, error) {
 	if c.models == "" {
 		return catalogue.Load()
@@ -215,11 +213,11 @@ func validListen(address string) bool {
 	return err == nil && !strings.ContainsAny(host, "/ ") && validPort(port)
 }
 
-// maxDays is the longest that anything may be kept: ten years.
+// maxDays is the longest retention: ten years.
 const maxDays = 3650
 
-// checkRetention reads for how long things are kept. What hangs on a job cannot
-// outlive it.
+// checkRetention reads the retention times. The data of a job cannot be kept longer than
+// the job.
 func (c *config) checkRetention(bad func(name, value, may string)) {
 	c.retention = upkeep.DefaultRetention
 	days := func(name string, keep *time.Duration, most int) {
@@ -248,7 +246,7 @@ func validPort(port string) bool {
 	return err == nil && n >= 0 && n <= 65535
 }
 
-// need is check for a process that starts nothing of its own.
+// need checks the settings of a process that does not start its own stores.
 func (c *config) need() error {
 	wrong := []error{c.check()}
 	for name, value := range map[string]string{
@@ -258,13 +256,13 @@ func (c *config) need() error {
 		"REELAY_SECRETS_FILE": c.secretsFile,
 	} {
 		if value == "" {
-			wrong = append(wrong, fmt.Errorf("%s is not set: this process starts nothing of its own; `reelay up` does", name))
+			wrong = append(wrong, fmt.Errorf("%s is not set: this process needs it (only `reelay up` starts its own stores)", name))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-// setUpLog makes the process's log as configured.
+// setUpLog configures the process's log.
 func (c *config) setUpLog() {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if os.Getenv("REELAY_DEBUG") != "" {
@@ -281,7 +279,7 @@ func (c *config) setUpLog() {
 	slog.SetDefault(log)
 }
 
-// providers are where this process can start and end machines.
+// providers returns the providers with which this process can start and stop machines.
 func (c *config) providers() map[string]fleet.Provider {
 	if c.localProvider == "" {
 		return nil

@@ -20,8 +20,8 @@ import (
 func controlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "control",
-		Short: "Run what happens by itself: reaping, retries, the outbox",
-		Long: "Runs the periodic work and the asynq tasks. Stateless: run two or more.\n" +
+		Short: "Run the background work: reaping, retries, the outbox",
+		Long: "Runs the periodic passes and the asynq tasks. It is stateless: run two or more.\n" +
 			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,7 +30,7 @@ func controlCommand() *cobra.Command {
 				return err
 			}
 			if cfg.emulatorHost != "" && cfg.publicURL == "" {
-				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks lead there")
+				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks need it")
 			}
 			cfg.setUpLog()
 			s, err := openStack(cmd.Context(), cfg, cfg.publicURL)
@@ -45,8 +45,8 @@ func controlCommand() *cobra.Command {
 }
 
 const (
-	// reapEvery is short beside a lease: a round that is lost, since the process
-	// that began it was killed, costs little.
+	// reapEvery is short compared with a lease, so a pass that is lost because its process
+	// was killed costs little.
 	reapEvery      = 2 * time.Second
 	silentEvery    = 15 * time.Second
 	overdueEvery   = 10 * time.Second
@@ -65,8 +65,8 @@ const (
 	analyzeEvery   = 5 * time.Second
 )
 
-// control runs the periodic passes and the lanes' handlers until ctx ends. All
-// control processes run the same passes: each may be handed any tick.
+// control runs the periodic passes and the handlers of the lanes until ctx ends. All
+// control processes can run every pass; each tick goes to one of them.
 func (s *stack) control(ctx context.Context) error {
 	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessControl}
@@ -84,7 +84,7 @@ func (s *stack) control(ctx context.Context) error {
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
 	if err := readier.Sweep(ctx); err != nil {
-		slog.WarnContext(ctx, "the ready index is not there yet", "error", err)
+		slog.WarnContext(ctx, "the ready index could not be built yet", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
@@ -127,7 +127,7 @@ func (s *stack) control(ctx context.Context) error {
 	return group.Wait()
 }
 
-// counted makes a pass of one that also tells how much it did.
+// counted turns a pass that returns a count into one that does not.
 func counted(pass func(context.Context) (int, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := pass(ctx)

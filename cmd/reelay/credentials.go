@@ -12,21 +12,21 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// credentials of a running `up`, for its user and for the CLI.
+// credentials are the keys of a running `up`, for its user and for the CLI.
 type credentials struct {
 	Endpoint    string `json:"endpoint"`
 	AdminKey    string `json:"adminKey"`
 	OperatorKey string `json:"operatorKey"`
 	ClientKey   string `json:"clientKey"`
 	WorkerKey   string `json:"workerKey"`
-	// CAFile is the certificate to trust, if the API's is our own.
+	// CAFile is the certificate to trust if the API's certificate is self-signed.
 	CAFile string `json:"caFile,omitempty"`
 }
 
 const credentialsFile = "credentials.json"
 
-// credentials returns the keys in the file, and makes those that are missing or
-// that this database does not know. It tells whether any of them is new.
+// credentials returns the keys in the file. It creates those that are missing or unknown
+// to the database, and reports whether any key is new.
 func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) (c credentials, made bool, err error) {
 	if data, err := os.ReadFile(path); err == nil {
 		if err := json.Unmarshal(data, &c); err != nil {
@@ -60,7 +60,7 @@ func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) 
 	return c, made, writePrivate(path, c)
 }
 
-// writePrivate replaces a file that only its owner may read.
+// writePrivate replaces a file and makes it readable only by its owner.
 func writePrivate(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

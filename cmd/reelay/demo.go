@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoOptions is what `reelay demo` may be told.
+// demoOptions are the flags of `reelay demo`.
 type demoOptions struct {
 	data, prompt, output string
 	keep                 bool
@@ -22,23 +22,23 @@ func demoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Turn one prompt into a film, with a worker preempted half-way",
-		Long: "Starts a whole Reelay with two workers, submits a prompt, preempts the worker that renders it half-way,\n" +
-			"and shows the other one going on from the checkpoint. Takes less than a minute.\n" +
-			"Exit status 0 only if all of that happened and the film plays.",
+		Short: "Turn one prompt into a video, with a worker preempted half-way",
+		Long: "Starts a complete Reelay with two workers, submits a prompt, preempts the worker half-way through the\n" +
+			"render, and shows how the other worker resumes from the checkpoint. It takes less than a minute.\n" +
+			"The exit status is 0 only if all of this happened and the video plays.",
 		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.data, "data", "", "folder that keeps the stack's data (default: a temporary one)")
+	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
-	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the film shall show")
-	f.StringVarP(&o.output, "output", "o", "film.mp4", "file to store the film in; replaced if it is there")
+	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
+	f.StringVarP(&o.output, "output", "o", "film.mp4", "file to store the video in; replaced if it exists")
 	return cmd
 }
 
-// The film that is asked for: long enough to be preempted in the middle.
+// The video to render: long enough for a preemption in the middle.
 const (
 	demoSeconds     = 6
 	demoFPS         = 24
@@ -86,15 +86,15 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	return d.err
 }
 
-// orStopped says plainly that it was the user who ended it.
+// orStopped replaces the error if the user stopped the demo.
 func (o *demoOptions) orStopped(cmd *cobra.Command, err error) error {
 	if cmd.Context().Err() != nil {
-		return errors.New("the demo was stopped; everything that it started is down")
+		return errors.New("the demo was stopped; everything that it started has ended")
 	}
 	return err
 }
 
-// demo is the play: one job and the preemption of its worker.
+// demo is one job and the preemption of its worker.
 type demo struct {
 	display  *display
 	client   *client.Client // as the customer
@@ -104,7 +104,7 @@ type demo struct {
 	job       string
 	preempted string // the worker
 	noticed   time.Time
-	told      int // the last event that was told
+	told      int // the sequence number of the last event shown
 }
 
 func newDemo(keys credentials, d *display) (*demo, error) {
@@ -140,8 +140,8 @@ func (d *demo) play(ctx context.Context, prompt, output string) error {
 	return d.finale(ctx, job, output)
 }
 
-// scene is called with each state of the job: it preempts the worker in the
-// middle, and tells what happens after that.
+// scene handles each state of the job: it preempts the worker in the middle and then
+// shows what happens.
 func (d *demo) scene(ctx context.Context, job *client.Job) error {
 	if d.preempted == "" {
 		err := d.display.job(job)
@@ -181,7 +181,7 @@ func (d *demo) preempt(ctx context.Context) error {
 	return nil
 }
 
-// holder finds the worker that has the job, and learns the names of all.
+// holder returns the worker that holds the job, and records the names of all workers.
 func (d *demo) holder(ctx context.Context) (*client.Worker, error) {
 	page, err := d.operator.Workers(ctx, client.WorkerFilter{}, 200, "")
 	if err != nil {
@@ -200,12 +200,12 @@ func (d *demo) holder(ctx context.Context) (*client.Worker, error) {
 	return holder, nil
 }
 
-// story tells what happened at a moment, counted from the notice.
+// story prints an event with its time since the notice.
 func (d *demo) story(at time.Time, format string, args ...any) {
 	d.display.note(fmt.Sprintf("  %5.2f s  ", at.Sub(d.noticed).Seconds()) + fmt.Sprintf(format, args...))
 }
 
-// finale fetches the film, verifies what happened, and sums up.
+// finale downloads the video, checks what happened and prints the summary.
 func (d *demo) finale(ctx context.Context, job *client.Job, output string) error {
 	history, err := d.client.JobHistory(ctx, d.job)
 	if err != nil {
@@ -223,7 +223,7 @@ func (d *demo) finale(ctx context.Context, job *client.Job, output string) error
 		return err
 	}
 	if err := errors.Join(film.check(demoSeconds, demoFPS), d.check(history)); err != nil {
-		return fmt.Errorf("the demo did not go as it should: %w", err)
+		return fmt.Errorf("the demo failed: %w", err)
 	}
 	d.display.note(fmt.Sprintf("\nFilm:      %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",
 		file.Path, film.Seconds, film.Frames, film.Width, film.Height, file.SizeBytes, file.Checksum))

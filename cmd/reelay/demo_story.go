@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// eventPayload is what the told events carry.
+// eventPayload is the payload of the events that the demo shows.
 type eventPayload struct {
 	Step      int     `json:"step"`
 	Percent   float64 `json:"percent"`
@@ -17,7 +17,7 @@ type eventPayload struct {
 	Worker    string  `json:"worker"`
 }
 
-// tell notes the events that are new.
+// tell prints the new events.
 func (d *demo) tell(ctx context.Context, history *client.JobHistory) error {
 	for _, edge := range history.Events.Edges {
 		e := edge.Node
@@ -61,7 +61,7 @@ func (d *demo) nameOf(ctx context.Context, worker string) (string, error) {
 	return d.names[worker], nil
 }
 
-// check returns all that was not as the demo promises.
+// check returns every deviation from what the demo promises.
 func (d *demo) check(h *client.JobHistory) error {
 	var wrong []error
 	expect := func(ok bool, format string, args ...any) {
@@ -94,8 +94,8 @@ func attemptOf(h *client.JobHistory, no int) client.Attempt {
 	return client.Attempt{}
 }
 
-// since is how many seconds after the notice the newest attempt had its first
-// event of a type, or 0: here the server's clock is ours.
+// since returns the seconds from the notice to the newest attempt's first event of a
+// type, or 0. The server runs on this machine, so both use the same clock.
 func (d *demo) since(h *client.JobHistory, t client.JobEventType) float64 {
 	newest := attemptOf(h, h.AttemptNo).Id
 	for _, edge := range h.Events.Edges {

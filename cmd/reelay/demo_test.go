@@ -86,5 +86,5 @@ func TestFilmCheck(t *testing.T) {
 	require.ErrorContains(t, (&film{"mpeg4", 1, 1, 144, 6}).check(6, 24), "not h264")
 	require.ErrorContains(t, (&film{"h264", 1, 1, 144, 5}).check(6, 24), "lasts 5.00 s")
 	_, err = parseProbe([]byte(`{"streams":[],"format":{}}`))
-	require.ErrorContains(t, err, "no picture")
+	require.ErrorContains(t, err, "no video stream")
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// display shows how things go: one live line on a terminal, and elsewhere a
-// plain line when something changed.
+// display shows progress: one live line on a terminal, otherwise a plain line for each
+// change.
 type display struct {
 	out    io.Writer
 	tty    bool
@@ -21,8 +21,8 @@ type display struct {
 
 	live  bool // the cursor is on a live line
 	trail trail
-	told  string // the last plain line's phase and tenth
-	err   error  // the first failed write: nothing is written after it
+	told  string // the phase and the tenth of the last plain line
+	err   error  // the first failed write; nothing is written after it
 }
 
 func newDisplay(out io.Writer) *display {
@@ -42,14 +42,14 @@ func newDisplay(out io.Writer) *display {
 	return d
 }
 
-// note writes a line that stays.
+// note writes a permanent line.
 func (d *display) note(line string) {
 	d.erase()
 	d.write(line + "\n")
 }
 
-// job shows a job's progress. One that ended badly makes none: what was shown
-// last stays. It returns an error when nobody reads any more.
+// job shows a job's progress. For a failed or cancelled job the last line stays. It
+// returns an error when the output is closed.
 func (d *display) job(job *client.Job) error {
 	if !job.Status.Terminal() || job.Status == client.JobStatusCompleted {
 		d.progress(job.Progress)
@@ -61,7 +61,7 @@ func (d *display) progress(p client.Progress) {
 	back := p.Percent < d.trail.last.Percent
 	d.trail.add(p)
 	if d.tty {
-		// the last column stays free: some terminals wrap when it is used
+		// leave the last column free: some terminals wrap there
 		d.replace(view{d.width() - 1, d.color}.line(p, d.trail))
 		return
 	}
@@ -71,8 +71,8 @@ func (d *display) progress(p client.Progress) {
 	}
 }
 
-// transfer shows how much of a file is there. Elsewhere than on a terminal it is
-// silent: the result tells.
+// transfer shows how much of a file is stored. It prints nothing unless the output is a
+// terminal.
 func (d *display) transfer(done, total int64) {
 	if !d.tty || total <= 0 {
 		return
@@ -89,7 +89,7 @@ func (d *display) transfer(done, total int64) {
 	d.replace(head + v.bar(percent, trail{}, cells) + text)
 }
 
-// keep ends the live line and leaves it there.
+// keep ends the live line and leaves it on the screen.
 func (d *display) keep() {
 	if d.live {
 		d.write("\n")

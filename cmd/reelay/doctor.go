@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitUnexamined is the status of a doctor who could not look.
+// exitUnexamined is the exit status if the stores could not be examined.
 const exitUnexamined = 2
 
 func doctorCommand() *cobra.Command {
@@ -24,13 +24,14 @@ func doctorCommand() *cobra.Command {
 	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that nothing is lost, doubled or stuck",
-		Long: "Checks every promise of Reelay on a live system: rows, objects and Redis, and what they stand on. It changes\n" +
-			"nothing but for one small object, which it writes to the store and deletes again, and says of each finding why\n" +
-			"it matters and what to do. docs/operators/doctor.md tells more.\n\n" +
-			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by what a running\n" +
-			"`reelay up` left in --data.\n\n" +
-			"Exit status: 0 all is well, there may be advice; 1 something is broken; 2 it could not look.",
+		Short: "Check that nothing is lost, duplicated or stuck",
+		Long: "Checks the guarantees of Reelay on a live system: its rows, its objects, Redis, and the configuration of\n" +
+			"the stores. It changes nothing, except that it writes one small object to the store and deletes it. Each\n" +
+			"finding says why it matters and what to do. See docs/operators/doctor.md.\n\n" +
+			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by the file that a\n" +
+			"running `reelay up` wrote to --data.\n\n" +
+			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
+			"everything.",
 		Example: "  reelay doctor\n  reelay doctor --full --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,14 +49,14 @@ func doctorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
-	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and those that are not over")
-	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of films and checkpoints, not only what the store says of them")
+	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
+	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON document, with every check")
 	return cmd
 }
 
-// verdict is what the exit status tells.
+// verdict returns the error for the exit status.
 func verdict(found []doctor.Finding) error {
 	switch doctor.Worst(found) {
 	case doctor.LevelBroken:
@@ -66,7 +67,7 @@ func verdict(found []doctor.Finding) error {
 	return nil
 }
 
-// examine asks the doctor about the stores that are configured.
+// examine runs the checks on the configured stores.
 func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Finding, error) {
 	cfg, err := findStores(data)
 	if err != nil {
@@ -89,11 +90,10 @@ func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Findi
 	return doctor.Examine(ctx, c)
 }
 
-// examinedObjects opens the object store. One that cannot be opened is a finding
-// like any other.
+// examinedObjects opens the object store. A store that cannot be opened is a finding.
 func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
 	store, err := blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // a doctor signs no links
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // the doctor signs no links
 	})
 	if err != nil {
 		return awayObjects{err}, func() {}
@@ -120,8 +120,8 @@ var levels = []struct {
 	{doctor.LevelBroken, "broken", "31"},
 }
 
-// printFindings writes what was found, the worst last, where it is seen first, and
-// then a summary. Checks that passed are only counted unless verbose is set.
+// printFindings prints the findings and a summary. The worst finding comes last, next to
+// the summary. Passed checks are only counted, unless verbose is set.
 func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
 	d := newDisplay(out)
 	counts := map[doctor.Level]int{}
@@ -152,7 +152,7 @@ func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
 	return d.err
 }
 
-// paint colours text where colours are shown.
+// paint colours text if the output supports colours.
 func (d *display) paint(text, color string) string {
 	if !d.color {
 		return text

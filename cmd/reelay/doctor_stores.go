@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// stores are where a running `up` keeps everything, for those who look after it.
+// stores are the addresses of the stores of a running `up`.
 type stores struct {
 	DatabaseURL  string `json:"databaseUrl"`
 	RedisURL     string `json:"redisUrl"`
@@ -23,8 +23,8 @@ func (c *config) writeStores(data string) error {
 	return writePrivate(filepath.Join(data, storesFile), stores{c.databaseURL, c.redisURL, c.bucket, c.emulatorHost})
 }
 
-// findStores is the configuration of the environment; what that does not name is
-// of the `up` that runs on the data folder.
+// findStores returns the configuration from the environment. Stores that it does not name
+// are those of the `up` that runs on the data folder.
 func findStores(data string) (config, error) {
 	cfg := readConfig()
 	if err := cfg.check(); err != nil {
@@ -36,14 +36,14 @@ func findStores(data string) (config, error) {
 	path := filepath.Join(data, storesFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cfg, fmt.Errorf("no Reelay is known here: start one with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path)
+		return cfg, fmt.Errorf("no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path)
 	}
 	if err != nil {
 		return cfg, err
 	}
 	var s stores
 	if err := json.Unmarshal(text, &s); err != nil {
-		return cfg, fmt.Errorf("%s is not what `reelay up` writes: %w; start it again", path, err)
+		return cfg, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
 	}
 	cfg.databaseURL, cfg.redisURL = firstOf(cfg.databaseURL, s.DatabaseURL), firstOf(cfg.redisURL, s.RedisURL)
 	if cfg.bucket == "" {

@@ -13,9 +13,9 @@ func downloadCommand() *cobra.Command {
 	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "download JOB",
-		Short: "Fetch a finished film and verify it",
-		Long: "Fetches a finished film. The file appears when it is whole and its checksum is right; a download that\n" +
-			"was broken off goes on where it ended.",
+		Short: "Download a finished video and verify it",
+		Long: "Downloads a finished video. The file appears when it is complete and its checksum is right. An interrupted\n" +
+			"download resumes where it stopped.",
 		Example: "  reelay download job_01937d3e-… --output film.mp4",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,8 +42,8 @@ func downloadCommand() *cobra.Command {
 	}
 	t.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&output, "output", "o", "", "file to store the film in (default JOB.mp4)")
-	f.BoolVar(&force, "force", false, "replace the file if it is there")
+	f.StringVarP(&output, "output", "o", "", "file to store the video in (default JOB.mp4)")
+	f.BoolVar(&force, "force", false, "replace the file if it exists")
 	f.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -54,7 +54,7 @@ func download(cmd *cobra.Command, c *client.Client, id, output string) (*savedFi
 		return nil, apiError(err)
 	}
 	if !job.Status.Terminal() {
-		return nil, fmt.Errorf("%s has no film yet: it is %s at %.0f %%. Follow it with `reelay watch %s`", id, job.Status, job.Progress.Percent, id)
+		return nil, fmt.Errorf("%s has no video yet: it is %s at %.0f %%. Follow it with `reelay watch %s`", id, job.Status, job.Progress.Percent, id)
 	}
 	if err := ending(job); err != nil {
 		return nil, err

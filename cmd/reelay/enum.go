@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// parseEnum reads one value of an enum of the API, in upper or lower case.
+// parseEnum parses one value of an enum of the API, in upper or lower case.
 func parseEnum[T ~string](name, value string, all []T) (T, error) {
 	for _, v := range all {
 		if strings.EqualFold(value, string(v)) {
@@ -28,7 +28,7 @@ func parseEnums[T ~string](name string, values []string, all []T) ([]T, error) {
 	return parsed, nil
 }
 
-// oneOf lists what may be chosen.
+// oneOf lists the allowed values.
 func oneOf[T ~string](all []T) string {
 	names := make([]string, len(all))
 	for i, v := range all {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// watchEvery is how often a watched job's state is sent at most.
+	// watchEvery is the shortest interval between two states of a watched job.
 	watchEvery = 200 * time.Millisecond
-	// firstTries is how often a watch may fail before it ever began.
+	// firstTries is how many times a watch may fail before its first state.
 	firstTries = 4
-	// giveUpAfter is how long a watch does without an answer.
+	// giveUpAfter is how long a watch continues without an answer.
 	giveUpAfter = 10 * time.Minute
 )
 
-// follow watches a job until it has ended and returns it. show is given every
-// state; its error ends the watch.
+// follow watches a job until it ends and returns it. It calls show with every state; an
+// error from show ends the watch.
 func follow(ctx context.Context, c *client.Client, id string, d *display, show func(*client.Job) error) (*client.Job, error) {
 	defer d.keep()
 	var newest *client.Job
@@ -38,7 +38,7 @@ func follow(ctx context.Context, c *client.Client, id string, d *display, show f
 				return nil, apiError(err)
 			}
 			if failures == 1 && newest != nil {
-				d.note("the connection broke; trying again")
+				d.note("the connection broke; reconnecting")
 			}
 			continue
 		}
@@ -53,12 +53,12 @@ func follow(ctx context.Context, c *client.Client, id string, d *display, show f
 	return newest, nil
 }
 
-// interrupted is the end of a watch that the user stopped.
+// interrupted returns the error of a watch that the user stopped.
 func interrupted(id string) error {
-	return fmt.Errorf("stopped watching; the job goes on. See it with `reelay watch %s`, end it with `reelay cancel %s`", id, id)
+	return fmt.Errorf("stopped watching; the job continues. Watch it with `reelay watch %s`, cancel it with `reelay cancel %s`", id, id)
 }
 
-// ending is nil for a job that ended well, else why it did not.
+// ending returns nil for a completed job, or an error that says why it did not complete.
 func ending(job *client.Job) error {
 	switch job.Status {
 	case client.JobStatusCompleted:
@@ -69,15 +69,15 @@ func ending(job *client.Job) error {
 	return fmt.Errorf("%s failed: %s", job.Id, failure(job))
 }
 
-// failure tells why a job failed.
+// failure returns the reason why a job failed.
 func failure(job *client.Job) string {
 	if job.DeletedAt != nil {
-		return why(job.FailureClass, new("the job was deleted since, and the reason with it"))
+		return why(job.FailureClass, new("the job was deleted, together with the reason"))
 	}
 	return why(job.FailureClass, job.FailureReason)
 }
 
-// why tells of a failure its class and its sentence, as far as they are known.
+// why returns the class and the message of a failure, as far as they are known.
 func why(class *client.FailureClass, reason *string) string {
 	var known []string
 	if class != nil {

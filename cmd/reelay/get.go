@@ -17,7 +17,7 @@ func getCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "get JOB",
-		Short:   "Show a job with what it waits for and its attempts",
+		Short:   "Show a job, why it waits, and its attempts",
 		Example: "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,7 +86,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	return out.Flush()
 }
 
-// standing tells how far a job is, or was when it ended.
+// standing returns the job's progress, or its progress when it ended.
 func standing(job *client.Job) string {
 	p := job.Progress
 	switch {
@@ -95,12 +95,12 @@ func standing(job *client.Job) string {
 	case job.Status == client.JobStatusCancelled:
 		return fmt.Sprintf("%.0f %% when it was cancelled", p.Percent)
 	case job.Cancellation != nil:
-		p.Message = nil // its proof tells more
+		p.Message = nil // the cancel line says more
 	}
 	return fmt.Sprintf("%.0f %%  %s", p.Percent, describe(p))
 }
 
-// waiting tells what holds a waiting job back, most telling first.
+// waiting returns the reasons why a job waits, the most important first.
 func waiting(job *client.JobHistory) []string {
 	switch job.Status {
 	case client.JobStatusScheduled, client.JobStatusBlocked, client.JobStatusQueued:
@@ -117,8 +117,8 @@ func waiting(job *client.JobHistory) []string {
 	return reasons
 }
 
-// proof tells how far a cancel is, or how soon each of its steps came after it
-// was asked for.
+// proof describes how far a cancellation is, and how long after the request each step
+// came.
 func proof(c *client.Cancellation) string {
 	steps := []string{"asked " + c.RequestedAt.Local().Format(time.RFC3339)}
 	add := func(what string, at *time.Time) {

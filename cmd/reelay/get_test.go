@@ -70,7 +70,7 @@ func TestPrintJob(t *testing.T) {
 		"SaysThatTheReasonWasDeleted": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusFailed, DeletedAt: new(at(9)),
 				FailureClass: new(client.FailureClassPoison)}},
-			shows: []string{"why        POISON: the job was deleted since", "deleted    " + at(9).Format(time.RFC3339)},
+			shows: []string{"why        POISON: the job was deleted, together with the reason", "deleted    " + at(9).Format(time.RFC3339)},
 		},
 		"TellsOfAnAttemptWhyItEndedAndItsLog": {
 			job: client.JobHistory{Attempts: []client.Attempt{

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// hosts are the names by which the API may be called; none is by any.
+// hosts are the host names at which the API answers. An empty list allows all.
 type hosts []string
 
 // hostName is a name, or an IPv4 address.
@@ -24,14 +24,14 @@ func readHosts(text string) (hosts, error) {
 			continue
 		}
 		if _, err := netip.ParseAddr(name); err != nil && (!hostName.MatchString(name) || len(name) > 253) {
-			return nil, fmt.Errorf("%q is no host name", name)
+			return nil, fmt.Errorf("%q is not a host name", name)
 		}
 		read = append(read, bareHost(name))
 	}
 	return read, nil
 }
 
-// bareHost is a host in one spelling, without a port.
+// bareHost returns a host in canonical form, without a port.
 func bareHost(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -22,7 +22,7 @@ func TestHosts(t *testing.T) {
 		require.Equal(t, hosts{"reelay.example", "api.internal", "::1", "10.0.0.1"}, read)
 		for _, wrong := range []string{"https://reelay.example", "reelay.example:443", "10.0.0.1:443", "cafe:443", ":8080", ":", "reelay.example/x", "*.example", "a b", "a@b", "-a", strings.Repeat("a", 254)} {
 			_, err := readHosts("reelay.example," + wrong)
-			require.ErrorContains(t, err, "is no host name", wrong)
+			require.ErrorContains(t, err, "is not a host name", wrong)
 		}
 	})
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// listOptions is what `reelay list` may be told.
+// listOptions are the flags of `reelay list`.
 type listOptions struct {
 	status, tier  []string
 	model, search string
@@ -23,8 +23,8 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [SEARCH]",
 		Short: "List jobs, newest first",
-		Long: "Lists jobs, newest first. SEARCH is words and key:value terms, all of which a job must meet: a word is the\n" +
-			"beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
+		Long: "Lists jobs, newest first. SEARCH consists of words and key:value terms; a job must match all of them. A word\n" +
+			"matches the beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
 			"class, user, account, worker, age and waste. Prompts are not searched. See docs/users/search.md.",
 		Example: "  reelay list --status running,queued\n  reelay list 'status:failed -class:poison age:<1d'\n" +
 			"  reelay list --first 200 --json | jq -r '.items[].id'",
@@ -41,7 +41,7 @@ func listCommand() *cobra.Command {
 	f.StringSliceVar(&o.status, "status", nil, "only jobs in these states")
 	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
-	f.StringVar(&o.search, "search", "", "only jobs that this search finds, as SEARCH")
+	f.StringVar(&o.search, "search", "", "only jobs that match this search, as SEARCH")
 	list := &lister[client.Job]{
 		header: []string{"JOB", "STATUS", "PROGRESS", "MODEL", "TIER", "ATTEMPTS", "CREATED"},
 		row: func(job client.Job) []string {
@@ -66,7 +66,8 @@ func listCommand() *cobra.Command {
 	return list.command(cmd)
 }
 
-// none says that no job was found, and where the words of the search were looked for.
+// none returns the message for an empty list, with a note on what the words of the search
+// match.
 func (o *listOptions) none() string {
 	text := "No jobs found."
 	if search, err := query.ParseSearch(o.search); err == nil {
@@ -77,7 +78,7 @@ func (o *listOptions) none() string {
 
 func (o *listOptions) filter(words []string) (f client.JobFilter, err error) {
 	if len(words) > 0 && o.search != "" {
-		return f, errors.New("a search is given both as arguments and with --search: give one")
+		return f, errors.New("the search is given twice, as arguments and with --search: use one of them")
 	}
 	o.search = cmp.Or(o.search, strings.Join(words, " "))
 	if f.Status, err = parseEnums("status", o.status, client.AllJobStatus); err != nil {

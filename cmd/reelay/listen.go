@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// listen opens the address that the API is served at, or says who has it. fd:N
-// is a listening socket that this process was started with as descriptor N.
+// listen opens the address that the API is served on. fd:N is a listening socket that
+// this process inherited as descriptor N.
 func listen(address string) (net.Listener, error) {
 	if fd, ok := inherited(address); ok {
 		file := os.NewFile(fd, address)
@@ -24,20 +24,20 @@ func listen(address string) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with --listen, or --listen 127.0.0.1:0 for any; through task: go tool task up -- --listen …", address, errors.Unwrap(err))
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with --listen, or a free port with --listen 127.0.0.1:0; with task: go tool task up -- --listen …", address, errors.Unwrap(err))
 	}
 	return listener, nil
 }
 
-// inherited reads fd:N.
+// inherited parses fd:N.
 func inherited(address string) (uintptr, bool) {
 	number, ok := strings.CutPrefix(address, "fd:")
 	fd, err := strconv.Atoi(number)
 	return uintptr(fd), ok && err == nil && fd >= 3 && fd < 1<<16
 }
 
-// handDown returns the listener's socket for children. net's own File would make
-// it blocking, again at each start, for all processes that have it open.
+// handDown returns the listener's socket for child processes. The File method of net
+// would make the socket blocking for all processes that have it open.
 func handDown(listener net.Listener) (*os.File, error) {
 	conn, err := listener.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command reelay is all of Reelay: the servers, the agent, and what people use
-// them with.
+// Command reelay is the whole of Reelay: the servers, the agent, and the commands for
+// users and operators.
 package main
 
 import (
@@ -52,14 +52,14 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	return report(errs, err)
 }
 
-// errInterrupted is the end of a command that was told to stop before it was
-// done, and that has nothing more to say of it.
-var errInterrupted = &statusError{exitInterrupted, errors.New("interrupted before it was done")}
+// errInterrupted is the error of a command that was interrupted and has nothing else to
+// report.
+var errInterrupted = &statusError{exitInterrupted, errors.New("interrupted before it finished")}
 
-// processContext ends when this process is asked to, or when one that it
-// follows is gone. A second request is not held up: it ends the process at once.
+// processContext returns a context that ends when this process is asked to stop, or
+// when a process in REELAY_FOLLOW ends. A second request ends the process at once.
 func processContext() (context.Context, func(), error) {
-	// A write to a closed pipe is an error like any other, see report.
+	// A write to a closed pipe returns an error, see report.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	asked := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -71,7 +71,7 @@ func processContext() (context.Context, func(), error) {
 
 	const follow = "REELAY_FOLLOW"
 	pids := os.Getenv(follow)
-	os.Unsetenv(follow) // not for our children: they follow us
+	os.Unsetenv(follow) // our children follow this process instead
 	followed, err := localstack.Follow(ctx, pids)
 	if err != nil {
 		stop()
@@ -83,11 +83,11 @@ func processContext() (context.Context, func(), error) {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "reelay",
-		Short: "Films from prompts, on GPUs that may vanish",
-		Long: "Reelay turns prompts into films on GPUs that may vanish: a job whose worker goes is resumed from its\n" +
-			"newest checkpoint on another.\n\n" +
-			"Commands that talk to a Reelay find it by --endpoint and --key, by REELAY_ENDPOINT and REELAY_API_KEY,\n" +
-			"or by what a running `reelay up` left in --data, in this order.",
+		Short: "Turn prompts into videos on GPUs that may vanish",
+		Long: "Reelay turns prompts into videos on GPUs that may vanish. If a worker goes away, its job resumes from its\n" +
+			"newest checkpoint on another worker.\n\n" +
+			"Commands find the API by --endpoint and --key, then by REELAY_ENDPOINT and REELAY_API_KEY, then by the\n" +
+			"credentials that a running `reelay up` wrote to --data.",
 		Example: "  reelay demo\n" +
 			"  reelay up\n" +
 			"  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4",
@@ -119,7 +119,7 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// noSuchCommand is for the commands that only hold others.
+// noSuchCommand refuses the arguments of a command that only has subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// nearest is the command below cmd that a mistyped name is closest to, or nothing if
-// none is close: one letter of three may be wrong, and two at most.
+// nearest returns the subcommand of cmd that is closest to a mistyped name, or "" if
+// none is close: a third of the letters may be wrong, and at most two.
 func nearest(cmd *cobra.Command, typed string) (name string) {
 	least := min(2, len(typed)/3) + 1
 	for _, sub := range cmd.Commands() {
@@ -143,7 +143,8 @@ func nearest(cmd *cobra.Command, typed string) (name string) {
 	return name
 }
 
-// distance is how many letters must be put in, left out or changed to make b of a.
+// distance returns how many letters must be inserted, deleted or replaced to turn a
+// into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -164,7 +165,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// usageError is a command line that cannot be understood.
+// usageError is the error of an invalid command line.
 type usageError struct {
 	cmd   *cobra.Command
 	cause error
@@ -173,8 +174,8 @@ type usageError struct {
 func (e *usageError) Error() string { return e.cause.Error() }
 func (e *usageError) Unwrap() error { return e.cause }
 
-// checkArgs makes a usageError of what is wrong with the arguments of cmd and of
-// the commands below it.
+// checkArgs turns errors about the arguments of cmd and its subcommands into a
+// usageError.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -189,7 +190,7 @@ func checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// jobArg is the one argument of the commands about a job.
+// jobArg checks the one argument of the commands about a job.
 func jobArg(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("give the id of one job, such as job_0195…; there are %d arguments", len(args))
@@ -197,8 +198,8 @@ func jobArg(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// report says what went wrong and returns the exit status. Whoever stopped
-// reading our output had enough of it: that is no failure.
+// report prints the error and returns the exit status. A reader that closed our output
+// has seen enough: that is not a failure.
 func report(errs io.Writer, err error) int {
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return 0
@@ -214,7 +215,7 @@ func report(errs io.Writer, err error) int {
 	return exitFailed
 }
 
-// statusError is an error that has an exit status of its own.
+// statusError is an error with its own exit status.
 type statusError struct {
 	status int
 	error

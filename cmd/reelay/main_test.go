@@ -158,7 +158,7 @@ func TestInterrupt(t *testing.T) {
 	status, _, errs := call(t, ctx, "list", "--endpoint", url, "--key", "rl_x")
 
 	require.Equal(t, 130, status)
-	require.Equal(t, "reelay: interrupted before it was done\n", errs[strings.LastIndex(errs, "reelay: interrupted"):])
+	require.Equal(t, "reelay: interrupted before it finished\n", errs[strings.LastIndex(errs, "reelay: interrupted"):])
 	require.NotContains(t, errs, "context canceled")
 }
 
@@ -229,7 +229,7 @@ func TestSubmit(t *testing.T) {
 
 		require.Equal(t, exitInterrupted, status)
 		require.Contains(t, errs.String(), "waiting for 20s, then trying again: It may submit 5 jobs a minute, and has.\n")
-		require.Contains(t, errs.String(), "reelay: stopped while it waited to try again: It may submit 5 jobs a minute, and has.\nNothing was accepted\n")
+		require.Contains(t, errs.String(), "reelay: stopped before a retry: It may submit 5 jobs a minute, and has.\nThe job was not accepted\n")
 	})
 	t.Run("RepeatsNoRefusal", func(t *testing.T) {
 		t.Parallel()

@@ -47,7 +47,7 @@ func migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// migrate brings the schema up to date and returns the steps that it took.
+// migrate brings the schema up to date and returns the migrations that it applied.
 func migrate(ctx context.Context, databaseURL string) ([]string, error) {
 	db, done, err := models.OpenPatient(ctx, databaseURL, 4)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // API's own: patterns of path.Match such as app.example or *.studio.example.
 type origins []string
 
-// originPattern is a name with wildcards, and a port if it is not the scheme's own.
+// originPattern matches a name with wildcards, and a port if it is not the scheme's
+// default.
 var originPattern = regexp.MustCompile(`^[A-Za-z0-9_*]([A-Za-z0-9_.*-]*[A-Za-z0-9_*])?(:([0-9]{1,5}|\*))?$`)
 
 // readOrigins reads "app.example,*.studio.example".
@@ -27,15 +28,15 @@ func readOrigins(text string) (origins, error) {
 			continue
 		}
 		if !originPattern.MatchString(pattern) || len(pattern) > 253 {
-			return nil, fmt.Errorf("%q is no host", pattern)
+			return nil, fmt.Errorf("%q is not a host", pattern)
 		}
 		read = append(read, strings.ToLower(pattern))
 	}
 	return read, nil
 }
 
-// include tells whether an origin, as browsers send it, is one of them. "null", of
-// pages that have no host, never is.
+// include reports whether an origin, as browsers send it, is one of them. "null", the
+// origin of pages without a host, never is.
 func (o origins) include(origin string) bool {
 	page, err := url.Parse(origin)
 	if err != nil || page.Host == "" {
@@ -47,8 +48,8 @@ func (o origins) include(origin string) bool {
 	})
 }
 
-// share lets pages of these origins read what an API answers to a key. Never with
-// credentials: a login to the console is of no use to them.
+// share lets pages of these origins call an API with a key. It never allows credentials,
+// so these pages cannot use a login to the console.
 func (o origins) share(api http.Handler) http.Handler {
 	if len(o) == 0 {
 		return api
@@ -56,7 +57,7 @@ func (o origins) share(api http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowOriginFunc: o.include,
 		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
-		AllowedHeaders:  []string{"*"}, // SDKs send headers of their own
+		AllowedHeaders:  []string{"*"}, // SDKs send their own headers
 		ExposedHeaders:  []string{"ETag", "Location", "Retry-After"},
 		MaxAge:          600,
 	}).Handler(api)

@@ -28,7 +28,7 @@ func TestOrigins(t *testing.T) {
 			"https://app.example", "app.example/x", "a b", "a@b", "-a", "null:", "a:http", "[a-z].example", `a\*`, "app.example.", strings.Repeat("a", 254),
 		} {
 			_, err := readOrigins("app.example," + wrong)
-			require.ErrorContains(t, err, "is no host", wrong)
+			require.ErrorContains(t, err, "is not a host", wrong)
 		}
 	})
 

@@ -16,8 +16,8 @@ type ownServices struct {
 	store    *store
 }
 
-// startOwn starts the stores that cfg does not name, and names them. What it
-// returns must be stopped even after an error.
+// startOwn starts the stores that cfg does not name, and sets their addresses in cfg. The
+// result must be stopped even after an error.
 func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, error) {
 	own := &ownServices{}
 	var starting errgroup.Group
@@ -54,7 +54,7 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 	return own, nil
 }
 
-// list puts them into the roster.
+// list adds them to the roster.
 func (o *ownServices) list(r *roster) {
 	if o.postgres != nil {
 		r.set("postgres", o.postgres.Pid())
@@ -67,8 +67,8 @@ func (o *ownServices) list(r *roster) {
 	}
 }
 
-// keep starts again what ends by itself, on the same data and at the same
-// address, until ctx ends. It returns an error when no try can succeed.
+// keep restarts stores that end, with the same data and address, until ctx ends. It
+// returns an error if a restart cannot succeed.
 func (o *ownServices) keep(ctx context.Context, r *roster) error {
 	group, ctx := errgroup.WithContext(ctx)
 	keep := func(name string, child *localstack.Child, restart func(context.Context) (*localstack.Child, error)) {

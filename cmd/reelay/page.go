@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// page is which part of a list is shown.
+// page selects the part of a list to show.
 type page struct {
 	first int
 	after string
 }
 
-// lister is what the commands have in common that show a page of a list: ask
-// fetches it, and row is an item's line below the header.
+// lister is a command that shows one page of a list. ask fetches the page; row formats
+// an item as a line of the table.
 type lister[T any] struct {
 	target target
 	header []string
 	row    func(T) []string
-	// none is what to say of an empty list, if anything.
+	// none returns the message for an empty list. It may be nil.
 	none   func() string
 	ask    func(ctx context.Context, c *client.Client, p page) (listed[T], error)
 	page   page
@@ -31,8 +31,8 @@ type lister[T any] struct {
 func (l *lister[T]) command(cmd *cobra.Command) *cobra.Command {
 	l.target.addFlags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&l.page.first, "first", 50, "how many to show, 1 to 200")
-	f.StringVar(&l.page.after, "after", "", "cursor that the page before ended with")
+	f.IntVar(&l.page.first, "first", 50, "number of items to show, 1 to 200")
+	f.StringVar(&l.page.after, "after", "", "cursor at the end of the previous page")
 	f.BoolVar(&l.asJSON, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return l.run(cmd) }
 	return cmd
@@ -66,7 +66,7 @@ func (l *lister[T]) run(cmd *cobra.Command) error {
 	return list.printMore(cmd.OutOrStdout())
 }
 
-// items is a whole list as --json prints it: what has pages is a listed.
+// items is a complete list as --json prints it; see listed for a page.
 type items[T any] struct {
 	Items []T `json:"items"`
 }
@@ -74,12 +74,12 @@ type items[T any] struct {
 // listed is one page as --json prints it.
 type listed[T any] struct {
 	Items       []T     `json:"items"`
-	TotalCount  *int    `json:"totalCount,omitempty"` // of lists that are counted
+	TotalCount  *int    `json:"totalCount,omitempty"` // only for lists with a count
 	HasNextPage bool    `json:"hasNextPage"`
 	EndCursor   *string `json:"endCursor"`
 }
 
-// listOf makes a page of what the client returned.
+// listOf converts a page from the client.
 func listOf[T, E any, N interface {
 	*E
 	GetNode() T
@@ -91,7 +91,7 @@ func listOf[T, E any, N interface {
 	return list
 }
 
-// printMore tells how to see the next page.
+// printMore prints how to show the next page.
 func (l listed[T]) printMore(out io.Writer) error {
 	if !l.HasNextPage || l.EndCursor == nil {
 		return nil
@@ -102,6 +102,6 @@ func (l listed[T]) printMore(out io.Writer) error {
 	} else if l.TotalCount != nil {
 		count = fmt.Sprintf(" of %d", *l.TotalCount)
 	}
-	_, err := fmt.Fprintf(out, "%d%s; the next with --after %s\n", len(l.Items), count, *l.EndCursor)
+	_, err := fmt.Fprintf(out, "%d%s; next page: --after %s\n", len(l.Items), count, *l.EndCursor)
 	return err
 }

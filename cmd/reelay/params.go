@@ -10,15 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxFile bounds what is read of a file that an argument names: more than the
-// API would take.
+// maxFile limits the size of a file that an argument names. The API accepts less.
 const maxFile = 64 << 10
 
-// fields is a JSON object in the making. Values stay as they were written.
+// fields is a JSON object under construction. Its values stay as they were written.
 type fields map[string]json.RawMessage
 
-// parseFields makes an object of base, which is JSON or names a file (@path, @-
-// is the standard input), and of key=value pairs on top.
+// parseFields builds an object from base, which is JSON or a file (@path, or @- for
+// standard input), and adds key=value pairs.
 func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
 	object := fields{}
 	if path, isFile := strings.CutPrefix(base, "@"); isFile {
@@ -30,7 +29,7 @@ func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
 	}
 	if base != "" {
 		if err := json.Unmarshal([]byte(base), &object); err != nil || object == nil {
-			return nil, errors.New("this is not a JSON object, such as {\"seed\": 7}")
+			return nil, errors.New("this is not a JSON object such as {\"seed\": 7}")
 		}
 	}
 	given := map[string]bool{}
@@ -48,7 +47,7 @@ func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
 	return object, nil
 }
 
-// jsonValue takes a value as JSON if it is that, else as a string.
+// jsonValue returns a value as JSON if it is valid JSON, else as a JSON string.
 func jsonValue(value string) json.RawMessage {
 	if json.Valid([]byte(value)) && utf8.ValidString(value) {
 		return json.RawMessage(value)
@@ -57,10 +56,10 @@ func jsonValue(value string) json.RawMessage {
 	return quoted
 }
 
-// set adds what a flag of its own says; it is an error if --param said it too.
+// set adds the value of a dedicated flag. It returns an error if --param sets it too.
 func (f fields) set(name string, value any) error {
 	if _, twice := f[name]; twice {
-		return fmt.Errorf("%s is given twice: by a flag of its own and by --param or --params", name)
+		return fmt.Errorf("%s is given twice, by its own flag and by --param or --params: use one of them", name)
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -70,7 +69,7 @@ func (f fields) set(name string, value any) error {
 	return nil
 }
 
-// message is the object as the API takes it: nil if it is empty.
+// message returns the object for the API, or nil if it is empty.
 func (f fields) message() *json.RawMessage {
 	if len(f) == 0 {
 		return nil
@@ -79,8 +78,8 @@ func (f fields) message() *json.RawMessage {
 	return new(json.RawMessage(text))
 }
 
-// readText reads a file, or the standard input for "-". It refuses what is too
-// long, without reading on, and what is no UTF-8.
+// readText reads a file, or standard input for "-". It returns an error if the text is too
+// long or is not UTF-8.
 func readText(path string, stdin io.Reader) (string, error) {
 	in := stdin
 	if path != "-" {

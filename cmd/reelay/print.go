@@ -17,7 +17,7 @@ func printJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printTable writes rows in columns.
+// printTable writes rows as aligned columns.
 func printTable(out io.Writer, header []string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
@@ -30,7 +30,7 @@ func printTable(out io.Writer, header []string, rows [][]string) error {
 	return w.Flush()
 }
 
-// ago is how long ago a time was, roughly.
+// ago returns the approximate time since t.
 func ago(t *time.Time) string {
 	if t == nil {
 		return "-"
@@ -47,7 +47,7 @@ func ago(t *time.Time) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// orDash shows that there is no value.
+// orDash returns the value as text, or a dash if there is none.
 func orDash[T any](v *T) string {
 	if v == nil {
 		return "-"

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// film is what ffprobe says of a file.
+// film is what ffprobe reports about a file.
 type film struct {
 	Codec         string
 	Width, Height int
@@ -22,12 +22,12 @@ type film struct {
 func findProbe() (string, error) {
 	path, err := exec.LookPath("ffprobe")
 	if err != nil {
-		return "", errors.New("ffprobe is missing, which checks the film: install FFmpeg (apt install ffmpeg, brew install ffmpeg)")
+		return "", errors.New("ffprobe, which checks the video, is missing: install FFmpeg (apt install ffmpeg, brew install ffmpeg)")
 	}
 	return path, nil
 }
 
-// probe decodes a film and tells what it is.
+// probe decodes a video and returns its properties.
 func probe(ctx context.Context, path string) (*film, error) {
 	program, err := findProbe()
 	if err != nil {
@@ -57,34 +57,34 @@ func parseProbe(out []byte) (*film, error) {
 		} `json:"format"`
 	}
 	if err := json.Unmarshal(out, &answer); err != nil {
-		return nil, fmt.Errorf("read what ffprobe says: %w", err)
+		return nil, fmt.Errorf("read the output of ffprobe: %w", err)
 	}
 	if len(answer.Streams) == 0 {
-		return nil, errors.New("the film has no picture")
+		return nil, errors.New("the file has no video stream")
 	}
 	s := answer.Streams[0]
 	frames, err := strconv.Atoi(s.Frames)
 	if err != nil {
-		return nil, fmt.Errorf("ffprobe counts %q frames", s.Frames)
+		return nil, fmt.Errorf("ffprobe reports %q frames", s.Frames)
 	}
 	seconds, err := strconv.ParseFloat(answer.Format.Duration, 64)
 	if err != nil {
-		return nil, fmt.Errorf("ffprobe says that the film lasts %q", answer.Format.Duration)
+		return nil, fmt.Errorf("ffprobe reports a duration of %q", answer.Format.Duration)
 	}
 	return &film{s.Codec, s.Width, s.Height, frames, seconds}, nil
 }
 
-// check returns all that is not as it was ordered.
+// check returns every difference from what was requested.
 func (f *film) check(seconds float64, fps int) error {
 	var wrong []error
 	if f.Codec != "h264" {
-		wrong = append(wrong, fmt.Errorf("the film is %s, not h264", f.Codec))
+		wrong = append(wrong, fmt.Errorf("the video codec is %s, not h264", f.Codec))
 	}
 	if want := int(math.Round(seconds * float64(fps))); f.Frames != want {
-		wrong = append(wrong, fmt.Errorf("the film has %d frames, not %d", f.Frames, want))
+		wrong = append(wrong, fmt.Errorf("the video has %d frames, not %d", f.Frames, want))
 	}
 	if math.Abs(f.Seconds-seconds) > 1/float64(fps)+0.01 {
-		wrong = append(wrong, fmt.Errorf("the film lasts %.2f s, not %.2f s", f.Seconds, seconds))
+		wrong = append(wrong, fmt.Errorf("the video lasts %.2f s, not %.2f s", f.Seconds, seconds))
 	}
 	return errors.Join(wrong...)
 }

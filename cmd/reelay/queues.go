@@ -15,8 +15,8 @@ func queuesCommand() *cobra.Command {
 	cmd := list.command(&cobra.Command{
 		Use:   "queues",
 		Short: "Show, pause and resume the queues (for operators)",
-		Long: "Shows what waits and runs in each lane, by model, and which queues are paused. A lane that is paused as\n" +
-			"a whole and has no jobs is shown with the model \"all\".",
+		Long: "Shows how many jobs wait and run in each lane, by model, and which queues are paused. A paused lane without\n" +
+			"jobs is shown with the model \"all\".",
 		Args: noSuchCommand,
 	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		queues, err := c.Queues(ctx)
@@ -61,8 +61,8 @@ func queuesPauseCommand() *cobra.Command {
 	pause := &apiCall{target: target{operator: true}}
 	cmd := pause.command(&cobra.Command{
 		Use:   "pause LANE",
-		Short: "Stop giving workers the jobs of a lane",
-		Long: "Stops giving workers the jobs of a lane, or of one model in it. Jobs that run continue, and new ones are\n" +
+		Short: "Stop leasing the jobs of a lane",
+		Long: "Stops leasing the jobs of a lane, or of one model in it, to workers. Running jobs continue; new jobs are\n" +
 			"accepted and wait.",
 		Example: "  reelay queues pause pro --reason 'storage is full'\n  reelay queues pause batch --model testcard",
 		Args:    laneArg,
@@ -78,7 +78,7 @@ func queuesPauseCommand() *cobra.Command {
 		return q, line("Paused %s: %d jobs wait, %d run on.", queueName(lane, model), q.Depth, q.Running), nil
 	})
 	cmd.Flags().StringVar(&model, "model", "", "only the jobs of this model")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators to read")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to other operators")
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func queuesResumeCommand() *cobra.Command {
 	resume := &apiCall{target: target{operator: true}}
 	cmd := resume.command(&cobra.Command{
 		Use:     "resume LANE",
-		Short:   "Give workers the jobs of a paused lane again",
+		Short:   "Resume leasing the jobs of a paused lane",
 		Example: "  reelay queues resume pro",
 		Args:    laneArg,
 	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
@@ -105,7 +105,7 @@ func queuesResumeCommand() *cobra.Command {
 	return cmd
 }
 
-// laneArg is the one argument of the commands about a lane.
+// laneArg checks the one argument of the commands about a lane.
 func laneArg(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("give one lane: %s", strings.ToLower(oneOf(client.AllTier)))
@@ -114,7 +114,7 @@ func laneArg(_ *cobra.Command, args []string) error {
 	return err
 }
 
-// parseLane reads the name of a lane, in upper or lower case.
+// parseLane parses the name of a lane, in upper or lower case.
 func parseLane(name string) (client.Tier, error) {
 	for _, lane := range client.AllTier {
 		if strings.EqualFold(name, string(lane)) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// roster is a file with the ids of all processes of a running `up`, by name: for
-// debugging, and for tests that kill them.
+// roster is a file with the process ids of a running `up`, by name. It is for debugging
+// and for tests that kill processes.
 type roster struct {
 	path string
 	mu   sync.Mutex
@@ -38,13 +38,13 @@ func (r *roster) remove(name string) {
 
 func (r *roster) write() {
 	if err := writePrivate(r.path, r.pids); err != nil {
-		slog.Warn("the list of processes is not current", "error", err)
+		slog.Warn("could not update the list of processes", "error", err)
 	}
 }
 
-// close removes the file: nothing runs any more.
+// close removes the file after all processes have ended.
 func (r *roster) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = os.Remove(r.path) // a stale one misleads nobody who sees that `up` is gone
+	_ = os.Remove(r.path) // a stale file is harmless: `up` has ended
 }

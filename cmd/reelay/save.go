@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// savedFile is a film that was fetched and checked.
+// savedFile is a downloaded and verified video.
 type savedFile struct {
 	Path            string  `json:"path"`
 	SizeBytes       int64   `json:"sizeBytes"`
@@ -26,14 +26,14 @@ func (f *savedFile) String() string {
 	return text + fmt.Sprintf("%d bytes  crc32c %s", f.SizeBytes, f.Checksum)
 }
 
-// staleLinks is how many links may grow too old during one download.
+// staleLinks is how many links may expire during one download.
 const staleLinks = 5
 
-// save fetches a job's film into path, checked. A film whose link grew too old
-// on the way goes on with a new one.
+// save downloads a job's video to path and verifies it. If the link expires, it continues
+// with a new one.
 func save(ctx context.Context, c *client.Client, job *client.Job, path string, d *display) (*savedFile, error) {
 	if job.Result == nil {
-		return nil, fmt.Errorf("%s has no film", job.Id)
+		return nil, fmt.Errorf("%s has no video", job.Id)
 	}
 	defer d.erase()
 	for try := 1; ; try++ {
@@ -42,7 +42,7 @@ func save(ctx context.Context, c *client.Client, job *client.Job, path string, d
 			break
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("stopped; `reelay download %s --output %s` goes on where this ended", job.Id, path)
+			return nil, fmt.Errorf("stopped; `reelay download %s --output %s` resumes it", job.Id, path)
 		}
 		if client.ErrorCode(err) != client.CodeForbidden || try == staleLinks {
 			return nil, apiError(err)
@@ -57,7 +57,7 @@ func save(ctx context.Context, c *client.Client, job *client.Job, path string, d
 	}, nil
 }
 
-// filmSeconds is how long a job's film is, if its runtime told.
+// filmSeconds returns the length of a job's video, if its runtime reported it.
 func filmSeconds(job *client.Job) float64 {
 	var output struct {
 		DurationSeconds float64 `json:"durationSeconds"`
@@ -68,12 +68,12 @@ func filmSeconds(job *client.Job) float64 {
 	return output.DurationSeconds
 }
 
-// checkFolder refuses a file whose folder is missing.
+// checkFolder returns an error if the folder of a file is missing.
 func checkFolder(path string) error {
 	folder := filepath.Dir(path)
 	info, err := os.Stat(folder)
 	if err != nil || !info.IsDir() {
-		return fmt.Errorf("there is no folder %s for the file %s: make it first", folder, filepath.Base(path))
+		return fmt.Errorf("the folder %s for the file %s does not exist: create it first", folder, filepath.Base(path))
 	}
 	return nil
 }

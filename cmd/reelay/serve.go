@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// drainTime is how long requests and streams may take to end when the process
-	// is asked to.
+	// drainTime is how long requests and streams may take to end after the process was
+	// asked to stop.
 	drainTime = 10 * time.Second
-	// farewell is how long connections are still served then: a request that was
-	// on its way is answered, and with the answer its sender learns to go.
+	// farewell is how long connections are still served after that: a request in transit is
+	// answered, and the answer closes the connection.
 	farewell = 500 * time.Millisecond
 )
 
-// heapFloor is how many bytes a server has that are never written to, and so are
-// nowhere but in the collector's reckoning: a server with little on its heap would else collect a
-// few megabytes of garbage many times a second, which was a tenth of its time.
-// Under load it holds that much more garbage at most.
+// heapFloor is the size of an allocation that is never written to, so it uses no memory
+// but counts for the garbage collector. Without it, a server with a small heap collects a
+// few megabytes many times a second, which took a tenth of its time. The cost is at most
+// this much more garbage under load.
 const heapFloor = 32 << 20
 
-// maxHeader is how many bytes the head of a request may have. net/http adds 4 KiB to what it
-// is given.
+// maxHeader limits the header of a request, in bytes. net/http adds 4 KiB to this value.
 const maxHeader = 32<<10 - 4<<10
 
-// serve answers HTTP, with TLS if there is a certificate, until ctx ends, then lets requests
-// finish. Streams end at once, in good order: their clients come back elsewhere.
+// serve serves HTTP, with TLS if there is a certificate, until ctx ends. Then it lets
+// requests finish. It ends streams at once and cleanly; their clients reconnect to another
+// process.
 func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler http.Handler) error {
 	defer runtime.KeepAlive(make([]byte, heapFloor))
 	d := &drainer{inside: handler, asked: ctx}
@@ -58,7 +58,7 @@ func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler h
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	listener.Close() // others may have it open, and take what comes from now on
+	listener.Close() // other processes may have it open and accept new connections
 	<-ended
 	time.Sleep(farewell)
 	err := errors.Join(server.Shutdown(drain), d.wait(drain))
@@ -68,8 +68,8 @@ func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler h
 	return nil
 }
 
-// limitsOf are the limits that are not the same for all requests: a request of the Videos API
-// may carry an image, and objects are large.
+// limitsOf returns the limits that depend on the request: a request of the Videos API may
+// contain an image, and objects are large.
 func limitsOf(r *http.Request) httpguard.Limits {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/objects/"):
@@ -80,7 +80,7 @@ func limitsOf(r *http.Request) httpguard.Limits {
 	return httpguard.Limits{}
 }
 
-// maxFiles is how many files, and so connections, this process may have open.
+// maxFiles returns how many files, including connections, this process may have open.
 func maxFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -89,10 +89,10 @@ func maxFiles() uint64 {
 	return limit.Cur
 }
 
-// drainer ends what its process cannot finish once that is asked to end.
+// drainer ends the requests that cannot finish before the process stops.
 type drainer struct {
 	inside  http.Handler
-	asked   context.Context // ends when the process is asked to
+	asked   context.Context // ends when the process is asked to stop
 	streams sync.WaitGroup
 }
 
@@ -104,9 +104,9 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// A chunked request may have had a Content-Length too, of which net/http tells
-	// nobody. Who counted by that, in front of us, takes another place for the next
-	// request's begin: there is to be none.
+	// A chunked request may also have had a Content-Length, which net/http hides. A proxy in
+	// front that used it would see the next request start elsewhere, so the connection must
+	// carry no further request.
 	if len(r.TransferEncoding) > 0 {
 		w.Header().Set("Connection", "close")
 	}
@@ -134,9 +134,8 @@ func (d *drainer) wait(ctx context.Context) error {
 	}
 }
 
-// isStream tells whether a request's answer may go on for ever, or is held for
-// long (REST's ?wait). GraphQL has no stream for a GET. Sockets are closed by what
-// serves them.
+// isStream reports whether the answer to a request has no end, or is held for long
+// (?wait in REST). GraphQL has no streams for GET. WebSockets are closed by their handler.
 func isStream(r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Query().Has("wait") {
 		return true

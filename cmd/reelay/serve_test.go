@@ -354,7 +354,7 @@ func TestListen(t *testing.T) {
 
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		require.ErrorContains(t, err, "cannot listen on "+first.Addr().String())
-		require.ErrorContains(t, err, "choose another with --listen")
+		require.ErrorContains(t, err, "choose another address with --listen")
 	})
 
 	t.Run("SaysThatItWasGivenNone", func(t *testing.T) {

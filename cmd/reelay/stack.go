@@ -33,7 +33,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// stack is the domain over its stores: what api, control and up have in common.
+// stack is the domain and its stores, shared by api, control and up.
 type stack struct {
 	cfg       config
 	db        *bun.DB
@@ -44,7 +44,7 @@ type stack struct {
 	sealer    *seal.Sealer
 	catalogue *catalogue.Catalogue
 	notifier  *jobs.Notifier
-	// videoModels is what clients of the Videos API call the catalogue's models.
+	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels videos.Models
 	estimates   *estimate.Estimator
 	clock       *jobs.Clock
@@ -55,10 +55,10 @@ type stack struct {
 	closers []func()
 }
 
-// queueTimeout bounds asynq's own calls, for which nobody waits.
+// queueTimeout limits asynq's own calls, which no request waits for.
 const queueTimeout = time.Second
 
-// openStack connects to all stores. publicURL is where links to objects lead.
+// openStack connects to all stores. Links to objects start with publicURL.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg, notifier: &jobs.Notifier{Waiters: &jobs.Waiters{}}}
@@ -85,7 +85,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	s.notifier.DB = s.db
 	s.clock = &jobs.Clock{DB: s.workers}
-	if err := s.clock.Pass(ctx); err != nil { // it is read again soon
+	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
 	}
 	if err := s.openRedis(); err != nil {
@@ -101,15 +101,15 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	conns := cfg.connections()
 	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
 	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue}
-	// With another keyset every job that is leased would fail. Whatever else is
-	// wrong (that there is no schema yet, for one) does not matter here.
+	// With another keyset every leased job would fail. Other errors, such as a missing
+	// schema, do not matter here.
 	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
 		return nil, err
 	}
 	return s, nil
 }
 
-// hostPort is where a URL leads, or a host:port; "" for what is neither.
+// hostPort returns the host:port of a URL or of a host:port, or "" for anything else.
 func hostPort(raw string) string {
 	if !strings.Contains(raw, "://") {
 		return raw
@@ -125,19 +125,19 @@ var defaultPorts = map[string]string{
 	"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432", "redis": "6379", "rediss": "6379",
 }
 
-// connections is how a process divides its connections to PostgreSQL.
+// connections says how a process divides its connections to PostgreSQL.
 type connections struct{ workers, reads, ordinary int }
 
-// connections keeps half of them for workers, so that no flood of submits delays a
-// heartbeat, and an eighth for large reads, so that these delay no submit.
+// connections reserves half of them for workers, so that many submits cannot delay a
+// heartbeat, and an eighth for large reads, so that reads cannot delay a submit.
 func (c config) connections() connections {
 	all := connections{workers: c.databaseMax / 2, reads: c.databaseMax / 8}
 	all.ordinary = c.databaseMax - all.workers - all.reads
 	return all
 }
 
-// openDatabase connects to PostgreSQL, and waits for one that is away or starts:
-// processes may be started in any order.
+// openDatabase connects to PostgreSQL and waits until it is available: processes may be
+// started in any order.
 func (s *stack) openDatabase(ctx context.Context) error {
 	conns := s.cfg.connections()
 	for _, pool := range []struct {
@@ -155,8 +155,8 @@ func (s *stack) openDatabase(ctx context.Context) error {
 }
 
 const (
-	// awaitEvery is how often PostgreSQL is tried while it is away, and sayEvery
-	// how often the log says so.
+	// awaitEvery is the interval between tries while PostgreSQL is unavailable, and
+	// sayEvery the interval between the log lines about it.
 	awaitEvery = 250 * time.Millisecond
 	sayEvery   = 10 * time.Second
 )
@@ -200,10 +200,10 @@ func (s *stack) openRedis() error {
 	return nil
 }
 
-// redisPrefix begins all our keys but asynq's.
+// redisPrefix is the prefix of all our keys except asynq's.
 const redisPrefix = "reelay"
 
-// Close ends the connections, the newest first.
+// Close closes the connections, the newest first.
 func (s *stack) Close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
@@ -233,8 +233,7 @@ func (s *stack) inputs() *jobs.Inputs {
 	return &jobs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
 }
 
-// bulk is the same in api, which starts operations, and in control, which does
-// the work.
+// bulk is used by api, which starts operations, and by control, which runs them.
 func (s *stack) bulk() *bulk.Bulk {
 	return &bulk.Bulk{DB: s.db, Verbs: bulk.Roles{
 		Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier},
@@ -246,7 +245,8 @@ func (s *stack) webhooks() *webhook.Endpoints {
 	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
 }
 
-// videos is the same in api, and in control, which deletes what had to end first.
+// videos is used by api, and by control, which deletes videos whose jobs had to end
+// first.
 func (s *stack) videos(submitter *jobs.Submitter) *video.Videos {
 	return &video.Videos{
 		Reader: s.reader(), Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),

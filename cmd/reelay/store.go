@@ -21,8 +21,8 @@ import (
 // storeBucket is the bucket of the object store of `up`.
 const storeBucket = "reelay"
 
-// store is the object store of `up`: this program again, as a child that keeps its
-// address for as long as `up` runs.
+// store is the object store of `up`: a child process of this program. It keeps its
+// address across restarts.
 type store struct {
 	*localstack.Child
 	config  localstack.ChildConfig
@@ -33,17 +33,17 @@ type store struct {
 
 const (
 	storeUser = "reelay"
-	// storeSecret is the setting by which the child is given its password.
+	// storeSecret is the variable that passes the password to the child.
 	storeSecret = "REELAY_STORE_SECRET"
 )
 
-// host is where the store is, as STORAGE_EMULATOR_HOST takes it.
+// host returns the address of the store in the form of STORAGE_EMULATOR_HOST.
 func (s *store) host() string {
 	return (&url.URL{Scheme: "http", User: url.UserPassword(storeUser, s.secret), Host: s.address}).String()
 }
 
-// startStore serves the objects in dir, and returns once they are served. It
-// returns an error that says what to do if the directory is taken or unusable.
+// startStore serves the objects in dir and returns once they are served. If the
+// directory is in use or unusable, the error says what to do.
 func startStore(ctx context.Context, dir string) (_ *store, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -72,10 +72,10 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 	return s, nil
 }
 
-// storeStart bounds the start of an object store.
+// storeStart limits the start of an object store.
 const storeStart = 30 * time.Second
 
-// restart starts it, again on the same objects, and returns once it answers.
+// restart starts it with the same objects and returns once it answers.
 func (s *store) restart(ctx context.Context) (*localstack.Child, error) {
 	child, err := localstack.StartChild(s.config)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *store) restart(ctx context.Context) (*localstack.Child, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeStart)
 	defer cancel()
-	go func() { // the socket takes connections also if nobody serves it
+	go func() { // the socket accepts connections even if no process serves it
 		select {
 		case <-child.Done():
 			cancel()
@@ -99,7 +99,7 @@ func (s *store) restart(ctx context.Context) (*localstack.Child, error) {
 	return child, nil
 }
 
-// call makes one request, and returns an error unless it succeeds.
+// call makes one request and returns an error unless it succeeds.
 func (s *store) call(ctx context.Context, method, path, body string) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -122,15 +122,15 @@ func (s *store) stop(ctx context.Context) error {
 	return errors.Join(s.Child.Stop(ctx), s.socket.Close())
 }
 
-// storeCommand is what startStore runs.
+// storeCommand is the command that startStore runs.
 func storeCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "store", Short: "Serve the objects in a folder, for `reelay up`", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Before each write the emulator looks whether it could be done in TMPDIR, with
-			// four files more than the write itself takes. Where TMPDIR is no folder it does
-			// not, and writes beside the object.
+			// Before each write the emulator tests whether it can write to TMPDIR, which costs
+			// four more files than the write itself. If TMPDIR is not a folder, it skips the
+			// test and writes beside the object.
 			if err := os.Setenv("TMPDIR", os.DevNull); err != nil {
 				return err
 			}
@@ -151,6 +151,6 @@ func storeCommand() *cobra.Command {
 			return errors.Join(objects.Err(), objects.Stop(ctx))
 		},
 	}
-	cmd.Flags().StringVar(&dir, "data", "", "folder that keeps the objects")
+	cmd.Flags().StringVar(&dir, "data", "", "folder for the objects")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// submitOptions is what `reelay submit` may be told.
+// submitOptions are the flags of `reelay submit`.
 type submitOptions struct {
 	target                       target
 	model, prompt, promptFile    string
@@ -38,14 +38,15 @@ func submitCommand() *cobra.Command {
 	var o submitOptions
 	cmd := &cobra.Command{
 		Use:   "submit --prompt TEXT | --file FILE",
-		Short: "Ask for a film, or for many",
-		Long: "Asks for a film. Without --wait it prints the job's id and leaves.\n\n" +
-			"Each call asks once, however often the connection breaks: it carries an idempotency key of its own.\n" +
-			"A --param value is taken as JSON if it is that, else as text; `reelay models` tells which there are.\n\n" +
-			"With --file it submits all that a file holds, each line or element a SubmitJobInput such as\n" +
-			"{\"prompt\": \"a fox\", \"params\": {\"seed\": 7}}. One that is refused stops no other; the status is then 1. Their\n" +
-			"idempotency keys come from what they hold: the same command again, after an interruption or with lines\n" +
-			"mended or added, submits only what was not accepted. Under another --idempotency-key all is new.",
+		Short: "Submit a video job, or many",
+		Long: "Submits a video job. Without --wait it prints the job's id and exits.\n\n" +
+			"Each command submits one job, even if the connection breaks and it retries: it sends an idempotency key.\n" +
+			"A --param value is read as JSON if it is valid JSON, else as text; `reelay models` lists the parameters.\n\n" +
+			"With --file it submits every line or element of a file, each a SubmitJobInput such as\n" +
+			"{\"prompt\": \"a fox\", \"params\": {\"seed\": 7}}. A refused submission does not stop the others; the exit status is\n" +
+			"then 1. The idempotency keys are derived from the content: if you run the same command again, after an\n" +
+			"interruption or with lines fixed or added, it submits only what was not accepted. With another\n" +
+			"--idempotency-key it submits everything again.",
 		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
@@ -66,32 +67,32 @@ func submitCommand() *cobra.Command {
 
 func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.prompt, "prompt", "", "what the film shall show; - reads it from the standard input")
-	f.StringVar(&o.promptFile, "prompt-file", "", "file that holds the prompt")
-	f.StringVar(&o.file, "file", "", "file of many submissions, one in JSON on each line or all in one array; - reads the standard input")
-	f.StringVar(&o.image, "image", "", "image that the film begins from: a `file`, or an https URL")
-	f.StringVar(&o.model, "model", "testcard", "model that renders it")
+	f.StringVar(&o.prompt, "prompt", "", "what the video should show; - reads standard input")
+	f.StringVar(&o.promptFile, "prompt-file", "", "file with the prompt")
+	f.StringVar(&o.file, "file", "", "file with many submissions, as JSON lines or one JSON array; - reads standard input")
+	f.StringVar(&o.image, "image", "", "image that the video starts from: a `file` or an https URL")
+	f.StringVar(&o.model, "model", "testcard", "model to use")
 	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
 	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")
-	f.Float64Var(&o.duration, "duration", 0, "seconds of film")
+	f.Float64Var(&o.duration, "duration", 0, "length of the video in seconds")
 	f.StringVar(&o.resolution, "resolution", "", "480p, 720p or 1080p")
 	f.StringVar(&o.aspectRatio, "aspect-ratio", "", "for example 16:9")
 	f.Int64Var(&o.fps, "fps", 0, "frames per second")
-	f.Int64Var(&o.seed, "seed", 0, "the same seed and prompt give the same film")
+	f.Int64Var(&o.seed, "seed", 0, "the same seed and prompt give the same video")
 	f.Float64Var(&o.pace, "pace", 0, "testcard: seconds of work per second of video; 0 is as fast as possible")
 	f.StringVar(&o.tier, "tier", "", "lane to queue in, at most the account's own: "+strings.ToLower(oneOf(client.AllTier)))
 	f.IntVar(&o.priority, "priority", 0, "order among your own jobs, -100 to 100")
 	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same request gives the same job (default: a new one)")
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
-	f.StringVar(&o.userID, "user-id", "", "your own name for the user behind this job")
-	f.IntVar(&o.maxAttempts, "max-attempts", 0, "tries before the job fails, 1 to 20 (default: the tier's)")
+	f.StringVar(&o.userID, "user-id", "", "your name for the user who wants this job")
+	f.IntVar(&o.maxAttempts, "max-attempts", 0, "failed attempts before the job fails, 1 to 20 (default: the tier's)")
 	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
-	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started it by then")
-	f.StringArrayVar(&o.after, "after", nil, "`job` that must be complete before; may be repeated")
-	f.StringVar(&o.callback, "callback", "", "`URL` that is told of the job's end; see reelay webhooks rotate --account")
-	f.BoolVar(&o.wait, "wait", false, "show the progress and wait for the end")
-	f.StringVarP(&o.output, "output", "o", "", "file to store the film in; implies --wait")
-	f.BoolVar(&o.force, "force", false, "replace the --output file if it is there")
+	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")
+	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
+	f.StringVar(&o.callback, "callback", "", "`URL` that receives a webhook when the job ends; see reelay webhooks rotate --account")
+	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the job ends")
+	f.StringVarP(&o.output, "output", "o", "", "file to store the video in; implies --wait")
+	f.BoolVar(&o.force, "force", false, "replace the --output file if it exists")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 }
 
@@ -135,7 +136,7 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	return o.await(cmd, c, answer)
 }
 
-// await follows the job to its end and fetches the film.
+// await watches the job until it ends and downloads the video.
 func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submitted) error {
 	d := newDisplay(cmd.ErrOrStderr())
 	d.silent = o.asJSON && !d.tty
@@ -195,7 +196,7 @@ func (o *submitOptions) input(cmd *cobra.Command) (client.SubmitJobInput, error)
 	return in, o.limits(cmd, &in)
 }
 
-// limits copies the flags that were given; what was not is the API's to choose.
+// limits copies the flags that were given. The API chooses the others.
 func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) error {
 	given := cmd.Flags().Changed
 	if given("priority") {
@@ -252,7 +253,7 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 	inline, fromFile := cmd.Flags().Changed("prompt"), o.promptFile != ""
 	switch {
 	case inline && fromFile:
-		return "", errors.New("--prompt and --prompt-file exclude each other")
+		return "", errors.New("--prompt and --prompt-file are both given: use one of them")
 	case fromFile:
 		text, err := readText(o.promptFile, cmd.InOrStdin())
 		return strings.TrimRight(text, "\r\n"), err
@@ -260,15 +261,15 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 		text, err := readText("-", cmd.InOrStdin())
 		return strings.TrimRight(text, "\r\n"), err
 	case !inline:
-		return "", errors.New("there is no prompt: say with --prompt what the film shall show")
+		return "", errors.New("there is no prompt: describe the video with --prompt")
 	case !utf8.ValidString(o.prompt):
 		return "", errors.New("the prompt is not valid UTF-8")
 	}
 	return o.prompt, nil
 }
 
-// submit asks for a job. If that fails although the job may exist, the error
-// tells how to find out: by the same command with what again says.
+// submit submits the job. If the call fails but the job may exist, the error says how to
+// find out: with the same command and the flags in again.
 func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, again string) (*client.Submission, error) {
 	submission, err := c.SubmitJob(ctx, in)
 	if err == nil {
@@ -278,9 +279,9 @@ func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, aga
 	err = unanswered(ctx, err)
 	switch {
 	case ok && e.Unsettled:
-		err = fmt.Errorf("%w\nThe job may have been accepted. The same command with %s finds it, or submits it, once", err, again)
+		err = fmt.Errorf("%w\nThe job may have been accepted. Repeat the command with %s: it finds the job, or submits it once", err, again)
 	case ctx.Err() != nil:
-		err = fmt.Errorf("%w\nNothing was accepted", err)
+		err = fmt.Errorf("%w\nThe job was not accepted", err)
 	}
 	if ctx.Err() != nil {
 		return nil, &statusError{exitInterrupted, err}
@@ -288,8 +289,8 @@ func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, aga
 	return nil, err
 }
 
-// unanswered is the error of a call that failed. Of one that was stopped it says
-// what had come of it by then.
+// unanswered returns the error of a failed call. If the user stopped it, the error says
+// what was known by then.
 func unanswered(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() == nil:
@@ -297,18 +298,18 @@ func unanswered(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("stopped before an answer came")
 	}
-	return fmt.Errorf("stopped while it waited to try again: %w", err)
+	return fmt.Errorf("stopped before a retry: %w", err)
 }
 
-// checkOutput refuses, before anything is asked for, a file that could not be
-// written in the end.
+// checkOutput returns an error, before anything is submitted, if the file could not be
+// written.
 func checkOutput(path string, force bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%s is a folder: name a file in it", path)
 	case err == nil && !force:
-		return fmt.Errorf("%s is there already: choose another file, or replace it with --force", path)
+		return fmt.Errorf("%s exists: choose another file, or replace it with --force", path)
 	}
 	return checkFolder(path)
 }

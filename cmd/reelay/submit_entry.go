@@ -17,10 +17,10 @@ import (
 	"github.com/reelay/reelay/internal/wellformed"
 )
 
-// maxLine is more than the API takes of one submission.
+// maxLine is more than the API accepts for one submission.
 const maxLine = 256 << 10
 
-// entry is one submission of a file, or why there is none; then it is the last.
+// entry is one submission of a file, or the error that ends the file.
 type entry struct {
 	unit string // what at counts from 1: line, or element of an array
 	at   int
@@ -28,7 +28,7 @@ type entry struct {
 	err  error
 }
 
-// entries yields the elements of a JSON array, or else the lines that are not
+// entries yields the elements of a JSON array, or otherwise the lines that are not
 // empty.
 func entries(in io.Reader) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
@@ -101,20 +101,20 @@ func elements(in io.Reader, yield func(entry) bool) {
 	}
 }
 
-// unreadable says what is wrong with JSON.
+// unreadable describes a JSON error.
 func unreadable(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return fmt.Errorf("it is no JSON: %w at its byte %d", err, syntax.Offset)
+		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return errors.New("its JSON is not complete: a bracket, brace or quotation mark is not closed")
+		return errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
 	}
 	return err
 }
 
-// readSubmission decodes a submission field by field, so that whatever is wrong
-// with one, its name is known.
+// readSubmission decodes a submission field by field, so that an error can name the
+// field.
 func readSubmission(text json.RawMessage) (in client.SubmitJobInput, err error) {
 	if err := wellformed.JSON(text); err != nil {
 		return in, unreadable(err)
@@ -137,7 +137,7 @@ func readSubmission(text json.RawMessage) (in client.SubmitJobInput, err error) 
 	return in, nil
 }
 
-// badField says what is wrong with a field of a submission.
+// badField describes an error in a field of a submission.
 func badField(name string, err error) error {
 	var mistyped *json.UnmarshalTypeError
 	if errors.As(err, &mistyped) {
@@ -149,7 +149,7 @@ func badField(name string, err error) error {
 	return fmt.Errorf("%s must be a time as in 2027-01-02T15:04:05Z", name) // nothing else has its own rules
 }
 
-// inWords is what a field of a submission takes.
+// inWords describes the values that a field of a submission accepts.
 var inWords = map[reflect.Kind]string{
 	reflect.String: "a string", reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Bool: "true or false",
 	reflect.Slice: "a list", reflect.Struct: "an object",

@@ -20,17 +20,17 @@ const (
 	pageBytes = 1000 << 10
 )
 
-// withFile are the flags that --file leaves a meaning.
+// withFile are the flags that can be used with --file.
 var withFile = map[string]bool{
 	"file": true, "model": true, "idempotency-key": true, "json": true, "endpoint": true, "key": true, "data": true,
 }
 
-// batch is a file on its way, page by page.
+// batch is the submission of a file, page by page.
 type batch struct {
 	options *submitOptions
 	client  *client.Client
 	display *display
-	seen    map[[sha256.Size]byte]int // how often each submission came up
+	seen    map[[sha256.Size]byte]int // how often each submission occurred
 	unit    string                    // of the file: line or element
 
 	page    []client.SubmitJobInput
@@ -47,7 +47,7 @@ type batchReport struct {
 	Results      []*outcome `json:"results"`
 }
 
-// outcome is what became of one submission: a job, or an error.
+// outcome is the result of one submission: a job or an error.
 type outcome struct {
 	// Line counts from 1; in an array it counts the elements.
 	Line           int                       `json:"line"`
@@ -61,7 +61,7 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 	var stray error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !withFile[f.Name] {
-			stray = fmt.Errorf("--%s says nothing beside --file: write it into the file's submissions", f.Name)
+			stray = fmt.Errorf("--%s cannot be used with --file: set it in the submissions of the file", f.Name)
 		}
 	})
 	if stray != nil {
@@ -86,7 +86,7 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 	return errors.Join(b.print(cmd.OutOrStdout()), err)
 }
 
-// run submits all that in holds. Its error says what to do about the rest.
+// run submits everything in in. Its error says how to submit the rest.
 func (b *batch) run(ctx context.Context, in io.Reader) error {
 	n := 0
 	for e := range entries(in) {
@@ -106,22 +106,22 @@ func (b *batch) run(ctx context.Context, in io.Reader) error {
 		return err
 	}
 	if n == 0 {
-		return fmt.Errorf("%s holds no submission", b.options.file)
+		return fmt.Errorf("%s has no submissions", b.options.file)
 	}
 	if b.report.Rejected > 0 {
-		return fmt.Errorf("%d of %d were refused. The same command submits them again once they are mended, or there is room, and no other", b.report.Rejected, n)
+		return fmt.Errorf("%d of %d were refused. Fix them, or wait until there is room, and run the same command again: it submits only those", b.report.Rejected, n)
 	}
 	return nil
 }
 
-// add puts a submission on the page, and sends that once it is full. One that
-// cannot be read is refused at once.
+// add appends a submission to the page and sends the page when it is full. It refuses a
+// submission that cannot be read.
 func (b *batch) add(ctx context.Context, e entry) error {
 	result := &outcome{Line: e.at}
 	b.report.Results = append(b.report.Results, result)
 	in, size, err := b.read(e.text)
 	if err != nil {
-		b.refuse(result, &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is no submission: " + err.Error() + "."})
+		b.refuse(result, &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is not a submission: " + err.Error() + "."})
 		return nil
 	}
 	result.IdempotencyKey = *in.IdempotencyKey
@@ -137,10 +137,9 @@ func (b *batch) add(ctx context.Context, e entry) error {
 	return nil
 }
 
-// read makes a submission of its JSON, and tells how long it is when it is sent.
-// Its idempotency key, if it has none of its own, is the same whenever and
-// wherever in a file the same is read, and another one for the second of two
-// equal ones.
+// read decodes a submission and returns its size in a call. A submission without an
+// idempotency key gets one that depends on its content and on how many equal ones came
+// before it in the file, but not on its position.
 func (b *batch) read(text json.RawMessage) (in client.SubmitJobInput, size int, err error) {
 	if in, err = readSubmission(text); err != nil {
 		return in, 0, err
@@ -155,7 +154,7 @@ func (b *batch) read(text json.RawMessage) (in client.SubmitJobInput, size int, 
 		key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", b.options.idempotencyKey, b.seen[content], canonical))
 		in.IdempotencyKey = new(fmt.Sprintf("file-%x", key[:16]))
 	}
-	return in, len(canonical) + 64, err // 64: the key, a comma
+	return in, len(canonical) + 64, err // 64: the key and a comma
 }
 
 func (b *batch) refuse(result *outcome, why *client.SubmissionRefusal) {
@@ -193,16 +192,16 @@ func (b *batch) flush(ctx context.Context) error {
 	return b.display.err
 }
 
-// stopped is the error of a page that got no answer: its submissions, which may
-// have been accepted or not, are not in the report.
+// stopped returns the error of a page without an answer. Its submissions may have been
+// accepted and are not in the report.
 func (b *batch) stopped(ctx context.Context, err error) error {
 	first := b.waiting[0].Line
 	b.report.Results = b.report.Results[:len(b.report.Results)-len(b.waiting)]
-	open := "is open"
+	fate := "may have been accepted"
 	if e, ok := errors.AsType[*client.Error](err); ok && !e.Unsettled {
-		open = "was not accepted"
+		fate = "were not accepted"
 	}
-	err = fmt.Errorf("%w\nWhat comes from %s %d on %s: the same command goes on, and submits none twice", unanswered(ctx, err), b.unit, first, open)
+	err = fmt.Errorf("%w\nThe submissions from %s %d on %s. Run the same command again to continue: it submits none twice", unanswered(ctx, err), b.unit, first, fate)
 	if ctx.Err() != nil {
 		return &statusError{exitInterrupted, err}
 	}

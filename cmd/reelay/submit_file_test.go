@@ -143,8 +143,8 @@ func TestSubmitFile(t *testing.T) {
 			`{"runAt": 5}`:                            "runAt must be a time as in 2027",
 			`{"promt": "x"}`:                          `a submission has no field "promt"`,
 			`{"prompt": "x", "prompt": "y"}`:          `the key "prompt" is there twice`,
-			`{"prompt": "x"`:                          "its JSON is not complete",
-			`{"prompt": x}`:                           "it is no JSON: invalid character 'x'",
+			`{"prompt": "x"`:                          "its JSON is incomplete",
+			`{"prompt": x}`:                           "it is not valid JSON: invalid character 'x'",
 			`{"prompt": "x"} {}`:                      "something follows the JSON document",
 			`"a fox"`:                                 "it must be a JSON object",
 			`null`:                                    "it must be a JSON object",
@@ -152,7 +152,7 @@ func TestSubmitFile(t *testing.T) {
 			status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "\n"+line+"\n"))...)
 
 			require.Equal(t, 1, status, line)
-			require.Contains(t, errs, "line 2: INVALID_INPUT: This is no submission: "+says, line)
+			require.Contains(t, errs, "line 2: INVALID_INPUT: This is not a submission: "+says, line)
 		}
 	})
 
@@ -172,16 +172,16 @@ func TestSubmitFile(t *testing.T) {
 
 		require.Equal(t, exitInterrupted, status)
 		require.Len(t, strings.Fields(out), 1000)
-		require.Contains(t, errs, "What comes from line 1001 on is open: the same command goes on")
+		require.Contains(t, errs, "The submissions from line 1001 on may have been accepted. Run the same command again")
 	})
 
 	t.Run("RefusesWhatItCannotRead", func(t *testing.T) {
 		t.Parallel()
 		c, args := serveCounter(t)
 		for text, says := range map[string]string{
-			"":                         "holds no submission",
-			"[]":                       "holds no submission",
-			`[{"prompt":"a fox"}, {]`:  "element 2: it is no JSON: invalid character",
+			"":                         "has no submissions",
+			"[]":                       "has no submissions",
+			`[{"prompt":"a fox"}, {]`:  "element 2: it is not valid JSON: invalid character",
 			strings.Repeat("x", 1<<20): "line 1: it is longer than 256 kB",
 			`[{"prompt":"a fox"}, {"prompt":"` + strings.Repeat("x", 2<<20) + `"}]`: "element 2: it is longer than 256 kB",
 		} {
@@ -199,6 +199,6 @@ func TestSubmitFile(t *testing.T) {
 		require.Len(t, c.calls, 2)
 		status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "{}"), "--prompt", "x")...)
 		require.Equal(t, exitUsage, status)
-		require.Contains(t, errs, "--prompt says nothing beside --file")
+		require.Contains(t, errs, "--prompt cannot be used with --file")
 	})
 }

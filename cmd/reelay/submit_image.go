@@ -14,21 +14,21 @@ import (
 	"github.com/reelay/reelay/internal/picture"
 )
 
-// referenceImage is the parameter that names the image a film begins from.
+// referenceImage is the parameter for the image that a video starts from.
 const referenceImage = "referenceImage"
 
 func isURL(image string) bool {
 	return strings.HasPrefix(image, "https://") || strings.HasPrefix(image, "http://")
 }
 
-// refer puts --image into the parameters: a URL as it stands; a file's name is
-// kept for until it is uploaded.
+// refer adds --image to the parameters: a URL as it is, a file's name as a placeholder
+// until the file is uploaded.
 func (o *submitOptions) refer(params fields) error {
 	if o.image == "" {
 		return nil
 	}
 	if params[referenceImage] != nil {
-		return errors.New("an image is given twice: by --image and as the parameter referenceImage")
+		return errors.New("the image is given twice, by --image and as the parameter referenceImage: use one of them")
 	}
 	if isURL(o.image) {
 		return params.set(referenceImage, o.image)
@@ -36,8 +36,8 @@ func (o *submitOptions) refer(params fields) error {
 	return nil
 }
 
-// upload stores the file that --image names, has the job begin from it, and
-// returns its id; it does nothing without one.
+// upload uploads the file of --image, sets it as the job's image and returns its id.
+// Without a file it does nothing.
 func (o *submitOptions) upload(ctx context.Context, c *client.Client, in *client.SubmitJobInput) (id string, err error) {
 	if o.image == "" || isURL(o.image) {
 		return "", nil
@@ -65,14 +65,15 @@ func (o *submitOptions) upload(ctx context.Context, c *client.Client, in *client
 	return id, nil
 }
 
-// imageType looks into a file, and refuses what no model would take.
+// imageType returns the media type of an image file, or an error if no model would
+// accept it.
 func imageType(file *os.File) (string, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return "", err
 	}
 	if info.Size() > picture.MaxBytes {
-		return "", fmt.Errorf("it has more than %d MB", picture.MaxBytes>>20)
+		return "", fmt.Errorf("it is larger than %d MB", picture.MaxBytes>>20)
 	}
 	head := make([]byte, 512)
 	n, err := io.ReadFull(file, head)
@@ -83,5 +84,5 @@ func imageType(file *os.File) (string, error) {
 	case "image/jpeg", "image/png", "image/webp":
 		return kind, nil
 	}
-	return "", errors.New("it is no JPEG, PNG or WebP")
+	return "", errors.New("it is not a JPEG, PNG or WebP image")
 }

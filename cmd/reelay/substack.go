@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// substack is a `reelay up` of our own, in a process of its own.
+// substack is a `reelay up` in a child process.
 type substack struct {
 	credentials
 	child  *localstack.Child
@@ -23,12 +23,12 @@ type substack struct {
 	remove bool
 }
 
-// stackStart is how long a stack may take until it is ready; its first start
-// makes a database.
+// stackStart is how long a stack may take until it is ready. Its first start creates a
+// database.
 const stackStart = 90 * time.Second
 
-// startSubstack starts `reelay up` on a free port and returns when it is ready.
-// With an empty data folder it takes a temporary one, which goes with it.
+// startSubstack starts `reelay up` on a free port and returns when it is ready. Without a
+// data folder it uses a temporary one, which is removed at the end.
 func startSubstack(ctx context.Context, data string, agents int) (_ *substack, err error) {
 	s := &substack{data: data}
 	defer func() {
@@ -70,11 +70,11 @@ func (s *substack) makeFolder() error {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
 	s.data, s.remove = dir, true
-	// a PostgreSQL that root starts runs as another user, who has to pass
+	// A PostgreSQL that root starts runs as another user, which must enter the folder.
 	return os.Chmod(dir, 0o711)
 }
 
-// waitReady reads the log until it says that the stack is ready.
+// waitReady reads the log until the stack reports that it is ready.
 func (s *substack) waitReady(ctx context.Context, log string) error {
 	file, err := os.Open(log)
 	if err != nil {

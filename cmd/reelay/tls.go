@@ -24,13 +24,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tlsFiles are the certificate that the API is served with, and its key, in PEM;
-// none for plain HTTP.
+// tlsFiles are the PEM files of the certificate and the key of the API. They are empty
+// for plain HTTP.
 type tlsFiles struct{ cert, key string }
 
 func (f *tlsFiles) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cert, "tls-cert", f.cert, "file of the certificate to serve HTTPS with, PEM (REELAY_TLS_CERT); read again when it changes")
-	flags.StringVar(&f.key, "tls-key", f.key, "file of its private key, PEM (REELAY_TLS_KEY)")
+	flags.StringVar(&f.cert, "tls-cert", f.cert, "PEM file of the certificate for HTTPS (REELAY_TLS_CERT); read again when it changes")
+	flags.StringVar(&f.key, "tls-key", f.key, "PEM file of its private key (REELAY_TLS_KEY)")
 }
 
 func (f tlsFiles) used() bool { return f.cert != "" }
@@ -42,7 +42,7 @@ func (f tlsFiles) scheme() string {
 	return "http://"
 }
 
-// check returns an error, in a line, that names the setting which is wrong.
+// check returns a one-line error that names the invalid setting.
 func (f tlsFiles) check() error {
 	switch {
 	case f.cert == "" && f.key == "":
@@ -68,7 +68,7 @@ func (f tlsFiles) load() (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// secure is listener with TLS on it, if there is a certificate.
+// secure returns the listener with TLS if there is a certificate.
 func (f tlsFiles) secure(listener net.Listener) net.Listener {
 	if !f.used() {
 		return listener
@@ -79,7 +79,7 @@ func (f tlsFiles) secure(listener net.Listener) net.Listener {
 	})
 }
 
-// currentCertificate is the certificate as its files have it now.
+// currentCertificate is the certificate in its files, read again when they change.
 type currentCertificate struct {
 	files tlsFiles
 
@@ -89,10 +89,10 @@ type currentCertificate struct {
 	stamp  [2]time.Time
 }
 
-// lookAgain is how often the files are asked whether they changed.
+// lookAgain is how often the files are checked for changes.
 const lookAgain = time.Second
 
-// get returns the newest certificate that could be read with its key.
+// get returns the newest certificate that could be read together with its key.
 func (c *currentCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func changed(path string) time.Time {
 	return info.ModTime()
 }
 
-// covers returns an error unless the certificate is for that host.
+// covers returns an error unless the certificate is valid for the host.
 func (f tlsFiles) covers(host string) error {
 	pair, err := f.load()
 	if err != nil {
@@ -139,9 +139,8 @@ const (
 	selfSignedRenew = 30 * day
 )
 
-// selfSigned returns a certificate of our own for this machine and host, which it
-// makes in the folder unless a good one is there. Who shall trust it must be given
-// the file.
+// selfSigned returns a self-signed certificate for this machine and host. It creates one
+// in the folder unless a valid one exists. Clients need the file to trust it.
 func selfSigned(dir string, more ...string) (tlsFiles, error) {
 	files := tlsFiles{cert: filepath.Join(dir, "tls-cert.pem"), key: filepath.Join(dir, "tls-key.pem")}
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
@@ -201,7 +200,7 @@ func writeSelfSigned(files tlsFiles, hosts []string) error {
 	return nil
 }
 
-// fingerprint is by what a person knows a certificate: its SHA-256.
+// fingerprint returns the SHA-256 fingerprint of a certificate.
 func fingerprint(certFile string) string {
 	text, err := os.ReadFile(certFile)
 	block, _ := pem.Decode(text)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// upOptions is what `reelay up` may be told.
+// upOptions are the flags of `reelay up`.
 type upOptions struct {
 	data        string
 	api         int
@@ -32,12 +32,12 @@ func upCommand() *cobra.Command {
 	cfg := readConfig()
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run the whole of Reelay on this machine",
+		Short: "Run all of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
-			"API with its console, control, and a pool of agents with the testcard runtime. What ends by itself\n" +
-			"is started again.\n\n" +
-			"Ctrl-C takes all of it down; the data stay in --data for the next time. With DATABASE_URL,\n" +
-			"REDIS_URL or GCS_BUCKET set, those are used in place of its own.",
+			"API with its console, control, and a pool of agents with the testcard runtime. A process that ends\n" +
+			"unexpectedly is restarted.\n\n" +
+			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
+			"GCS_BUCKET is set, that store is used instead.",
 		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,15 +52,15 @@ func upCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listenAt, "listen", "127.0.0.1:8080", "address to serve at; port 0 takes any that is free")
-	flags.StringVar(&o.data, "data", ".reelay", "folder that keeps all data")
+	flags.StringVar(&listenAt, "listen", "127.0.0.1:8080", "address to serve on; port 0 picks a free port")
+	flags.StringVar(&o.data, "data", ".reelay", "folder for all data")
 	flags.IntVar(&o.api, "api", 1, "API processes, all at the same address")
 	flags.IntVar(&o.control, "control", 1, "control processes")
-	flags.IntVar(&o.agents, "agents", 2, "agents to run at least; 0 runs none, ever")
-	flags.IntVar(&o.agentsMax, "agents-max", 0, "agents to run at most when many jobs wait (default: as --agents)")
-	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents goes")
+	flags.IntVar(&o.agents, "agents", 2, "minimum number of agents; 0 runs none")
+	flags.IntVar(&o.agentsMax, "agents-max", 0, "maximum number of agents when many jobs wait (default: the value of --agents)")
+	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents is stopped")
 	cfg.tls.addFlags(flags)
-	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS, for a try, with a certificate of its own in --data")
+	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 	case o.idleSeconds < 0:
 		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
 	case o.selfSigned && cfg.tls.used():
-		return errors.New("--tls-self-signed is set, and so is --tls-cert: use one of them")
+		return errors.New("--tls-self-signed and --tls-cert are both set: use one of them")
 	case o.data == "":
 		return errors.New("--data is empty: it must be a folder")
 	}
@@ -95,14 +95,14 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 	return nil
 }
 
-// running is what the user of `up` should know once all of it answers.
+// running is what `up` prints once everything answers.
 type running struct {
 	credentials
-	// elsewhere are this machine's other addresses at which the API is served, if no
-	// public URL says which one others use.
+	// elsewhere are the other addresses of this machine at which the API is served, if no
+	// public URL is set.
 	elsewhere []string
-	// made is set if a key is new. Keys are shown once: what `up` prints is often kept
-	// in a log.
+	// made reports whether a key is new. Keys are printed only once, because the output of
+	// `up` often ends up in a log.
 	made bool
 	file string // of the credentials
 }
@@ -126,9 +126,9 @@ func (r running) print(out io.Writer) {
 	}
 }
 
-// up runs everything until ctx ends. isReady is called once all of it answers.
+// up runs everything until ctx ends. It calls isReady once everything answers.
 func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) error {
-	listener, err := listen(cfg.listen) // first: if it cannot, nothing is left behind
+	listener, err := listen(cfg.listen) // first, so that a failure leaves nothing behind
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 	return t.run(ctx, address, func() { isReady(ready) })
 }
 
-// serveAt settles by which address, and which certificate, the API is reached. It
-// returns the file of the certificate if that is our own.
+// serveAt decides the address and the certificate of the API. It returns the file of the
+// certificate if it is self-signed.
 func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err error) {
 	if c.videoModels == "" {
 		c.videoModels = upVideoModels
@@ -205,17 +205,17 @@ func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err
 	if c.publicURL == "" {
 		c.publicURL = c.tls.scheme() + reachable(listener.Addr())
 		if c.tls.used() && c.tls.covers(host) != nil {
-			return "", fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q is not for %s: set REELAY_PUBLIC_URL to an https address that it is for", c.tls.cert, host)
+			return "", fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.tls.cert, host)
 		}
 	}
 	return caFile, nil
 }
 
-// upVideoModels are the names that clients of the Videos API bring.
+// upVideoModels are the model names that clients of the Videos API use.
 const upVideoModels = "sora-2=testcard,sora-2-pro=testcard"
 
-// agentsEndpoint is where local agents find the API: at its address, or, since
-// they check the certificate, where it is for.
+// agentsEndpoint returns the URL of the API for local agents. With TLS it is an address
+// that the certificate is valid for.
 func (c *config) agentsEndpoint(address string) string {
 	if c.tls.used() {
 		return c.publicURL
@@ -223,12 +223,11 @@ func (c *config) agentsEndpoint(address string) string {
 	return address
 }
 
-// postgresConnections is how many connections to our own PostgreSQL the api and
-// control processes share: some fewer than it takes.
+// postgresConnections is how many connections to our own PostgreSQL the api and control
+// processes share. It is a little below the limit of the server.
 const postgresConnections = 180
 
-// prepare brings the database up to date, and writes the keys and the pool that
-// `up` promises.
+// prepare migrates the database and creates the keys and the pool of `up`.
 func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, made bool, err error) {
 	s, err := openStack(ctx, cfg, cfg.publicURL)
 	if err != nil {
@@ -244,7 +243,7 @@ func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys 
 	return keys, made, s.localPool(ctx, o)
 }
 
-// tree is all that `up` runs.
+// tree is everything that `up` runs.
 type tree struct {
 	own       *ownServices
 	agents    *localAgents
@@ -252,9 +251,9 @@ type tree struct {
 	roster    *roster
 }
 
-// run runs the API, control and the pool, and keeps all of it running, until ctx
-// ends or something fails for good. Then the agents go first, while the API still
-// answers, so that they hand their jobs back.
+// run runs the API, control and the pool, and restarts what ends, until ctx ends or a
+// restart fails for good. Then it stops the agents first, while the API still answers, so
+// that they can release their jobs.
 func (t *tree) run(ctx context.Context, address string, isReady func()) error {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -270,9 +269,9 @@ func (t *tree) run(ctx context.Context, address string, isReady func()) error {
 		}
 	}
 	if ctx.Err() != nil {
-		err = nil // that it did not start any more is no failure
+		err = nil // a start that the stop interrupted is not a failure
 	}
-	slog.InfoContext(ctx, "stopping; the data stay for the next time")
+	slog.InfoContext(ctx, "stopping; the data stay for the next start")
 	t.agents.stop()
 	stop()
 	return errors.Join(err, kept.Wait(), t.processes.stop(), t.agents.close())

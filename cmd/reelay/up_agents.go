@@ -16,21 +16,21 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// localAgents runs the agents of the local pool, for whichever api or control
-// process asks over its socket.
+// localAgents runs the agents of the local pool, at the request of the api and control
+// processes over its socket.
 type localAgents struct {
 	provider *local.Provider
 	socket   *localstack.Socket
 	served   chan error
 }
 
-// openAgents runs none yet. Theirs is the API at endpoint, with the worker key.
+// openAgents prepares agents for the API at endpoint with the worker key. It starts none.
 func openAgents(data, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to run agents with: %w", err)
 	}
-	// No agent runs yet: what lies there is of agents that were killed.
+	// No agent runs yet, so these files are those of killed agents.
 	if err := os.RemoveAll(filepath.Join(data, "work")); err != nil {
 		return nil, fmt.Errorf("clear the agents' work folder: %w", err)
 	}
@@ -53,22 +53,22 @@ func openAgents(data, endpoint string, keys credentials, roster *roster) (*local
 	return a, nil
 }
 
-// stop has all agents leave. None is started from then on.
+// stop makes all agents leave. None is started afterwards.
 func (a *localAgents) stop() {
 	over, end := context.WithCancel(context.Background())
 	end()
 	_ = a.provider.Run(over)
 }
 
-// close ends the service for other processes.
+// close stops serving other processes.
 func (a *localAgents) close() error {
 	return errors.Join(a.socket.Close(), <-a.served)
 }
 
-// agentsGo is how long agents have to hand back their jobs when all goes down.
+// agentsGo is how long agents may take to release their jobs when `up` stops.
 const agentsGo = 8 * time.Second
 
-// reachable is the address by which this machine reaches a listener.
+// reachable returns the address at which this machine reaches a listener.
 func reachable(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -77,8 +77,8 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// machineAddresses are the addresses of this machine, but for loopback, at which a
-// listener serves because it listens on all of them.
+// machineAddresses returns the addresses of this machine, except loopback, if the
+// listener listens on all of them.
 func machineAddresses(addr net.Addr) []string {
 	at, _ := addr.(*net.TCPAddr)
 	if at == nil || !at.IP.IsUnspecified() {
@@ -86,7 +86,7 @@ func machineAddresses(addr net.Addr) []string {
 	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // they are for information only
+		return nil // the addresses are only informative
 	}
 	var found []string
 	for _, each := range all {
@@ -98,7 +98,7 @@ func machineAddresses(addr net.Addr) []string {
 	return found
 }
 
-// addressesOf are all at which a listener serves, each as host:port.
+// addressesOf returns all addresses of a listener, as host:port.
 func addressesOf(addr net.Addr) []string {
 	all := []string{addr.String()}
 	for _, address := range machineAddresses(addr) {
@@ -107,7 +107,7 @@ func addressesOf(addr net.Addr) []string {
 	return all
 }
 
-// elsewhere is at which other URLs a listener serves.
+// elsewhere returns the other URLs of a listener.
 func elsewhere(secure bool, addr net.Addr) []string {
 	scheme := "http://"
 	if secure {
@@ -120,7 +120,7 @@ func elsewhere(secure bool, addr net.Addr) []string {
 	return urls
 }
 
-// localPool writes the pool of local agents as the flags want it.
+// localPool writes the pool of local agents according to the flags.
 func (s *stack) localPool(ctx context.Context, o upOptions) error {
 	pool := &models.Pool{
 		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",

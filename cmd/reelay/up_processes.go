@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// processes are the api and control processes of `up`: this program again, as
-// children that are started anew when they end.
+// processes are the api and control processes of `up`: child processes of this program
+// that are restarted when they end.
 type processes struct {
 	roster *roster
 	all    []*process
 }
 
-// process is one of them, now and after each restart.
+// process is one of them, across restarts.
 type process struct {
 	config localstack.ChildConfig
 	child  *localstack.Child
@@ -32,9 +32,8 @@ type process struct {
 // processGrace is how long an api or control process may take to end: it drains.
 const processGrace = drainTime + 5*time.Second
 
-// newProcesses are o.api api and o.control control processes, none of which runs
-// yet. All apis serve the one socket: a connection waits there while none of them
-// takes it.
+// newProcesses returns o.api api and o.control control processes. It starts none. All
+// api processes serve one socket, where a connection waits until one of them accepts it.
 func newProcesses(cfg config, o upOptions, socket *os.File, roster *roster) *processes {
 	all := &processes{roster: roster}
 	add := func(command string, n int, files ...*os.File) {
@@ -51,8 +50,8 @@ func newProcesses(cfg config, o upOptions, socket *os.File, roster *roster) *pro
 	return all
 }
 
-// start starts them, and returns when one of the apis answers at address. It
-// returns an error if any of them ends before, since then it would again.
+// start starts them and returns when an api process answers at address. It returns an
+// error if one of them ends before that, because it would end again.
 func (a *processes) start(ctx context.Context, address string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -77,7 +76,7 @@ func (a *processes) startOne(p *process) (*localstack.Child, error) {
 	return child, nil
 }
 
-// environment is what a child process named name needs to be configured as cfg.
+// environment returns the variables that configure the child process name like c.
 func (c *config) environment(name string) []string {
 	return []string{
 		"REELAY_NAME=" + name,
@@ -87,7 +86,7 @@ func (c *config) environment(name string) []string {
 		"REELAY_LOG=" + c.log,
 		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
 		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
-		"REELAY_OUTBOUND_LOOPBACK=true", // a laptop's webhooks and images lead to itself
+		"REELAY_OUTBOUND_LOOPBACK=true", // webhooks and images of a laptop are on the laptop
 		"REELAY_OUTBOUND_EXCEPT=" + strings.Join(c.own, ","),
 		"REELAY_TLS_CERT=" + c.tls.cert,
 		"REELAY_TLS_KEY=" + c.tls.key,
@@ -99,7 +98,7 @@ func (c *config) environment(name string) []string {
 	}
 }
 
-// answer asks until one of the apis says that it is ready.
+// answer waits until an api process reports that it is ready.
 func (a *processes) answer(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the API did not answer within a minute"))
 	defer cancel()
@@ -118,8 +117,7 @@ func (a *processes) answer(ctx context.Context, address string) error {
 	return nil
 }
 
-// prober asks over loopback, and nothing that is a secret: it need not know whose
-// certificate that is.
+// prober asks over loopback and sends no secret, so it does not verify the certificate.
 var prober = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func answers(ctx context.Context, address string) bool {
@@ -138,7 +136,7 @@ func answers(ctx context.Context, address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// keep starts again what ends by itself, until ctx ends.
+// keep restarts processes that end, until ctx ends.
 func (a *processes) keep(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range a.all {
@@ -148,7 +146,7 @@ func (a *processes) keep(ctx context.Context) error {
 	return group.Wait()
 }
 
-// stop asks all of them to end, and waits.
+// stop asks all of them to end and waits.
 func (a *processes) stop() error {
 	var stopping sync.WaitGroup
 	errs := make([]error, len(a.all))

@@ -12,9 +12,9 @@ func watchCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "watch JOB",
-		Short: "Show a job's progress until it has ended",
-		Long: "Shows a job's progress until it has ended, over a subscription that is made again when it breaks.\n" +
-			"Exit status 1 if the job failed or was cancelled.",
+		Short: "Show a job's progress until it ends",
+		Long: "Shows a job's progress until the job ends. If the connection breaks, it reconnects.\n" +
+			"The exit status is 1 if the job failed or was cancelled.",
 		Example: "  reelay watch job_01937d3e-…\n  reelay watch job_01937d3e-… --json | jq .progress.percent",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
