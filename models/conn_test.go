@@ -15,8 +15,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// lone is a filled database that is reached by one connection, which is left as it
-// ought to be.
+// lone returns a filled database with a single connection. The test fails if a transaction is
+// left open on it.
 func lone(t *testing.T, dsn string) *bun.DB {
 	t.Helper()
 	db := open(t, dsn, 1)
@@ -38,7 +38,7 @@ func renamed(job *models.Job) models.Writes {
 	return models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}}
 }
 
-// changed locks a queued job, hands it to make, and writes what that returns, in one
+// changed locks a queued job, passes it to make, and writes the result, all in one
 // transaction.
 func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes) (models.JobID, error) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// deep is how many jobs of one account are queued, in one line: of every 20 one
-// is of the model rare, and one of another GPU class.
+// deep is how many jobs of one account are queued in one line. Of every 20, one is of the
+// model rare and one of another GPU class.
 const (
 	deep  = 24_000
 	lined = accounts/2 + 1          // accounts that have queued jobs
@@ -66,7 +66,7 @@ func TestDeepQueues(t *testing.T) {
 		}
 		asked := map[string]struct {
 			run func() error
-			// scans is how many rows of jobs the answer may cost.
+			// scans is how many rows of jobs the answer may read.
 			scans int
 		}{
 			"NextJobs":                     {func() error { return pick(models.NextJobs, models.NextJobsSQL, "testcard") }, 1 + 8 + 1},

@@ -12,7 +12,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// liveHolds are leases of a database that fillWith filled.
+// liveHolds returns leases of a database that fillWith filled.
 func liveHolds(t *testing.T, db *bun.DB, n int) []models.Hold {
 	t.Helper()
 	var attempts []*models.Attempt
@@ -25,7 +25,7 @@ func liveHolds(t *testing.T, db *bun.DB, n int) []models.Hold {
 	return holds
 }
 
-// free counts the rows of a table that nobody has locked.
+// free counts the unlocked rows of a table.
 func free(t *testing.T, db *bun.DB, table string) (n int) {
 	t.Helper()
 	require.NoError(t, db.NewRaw("SELECT count(*) FROM (SELECT FROM ? FOR NO KEY UPDATE SKIP LOCKED) f", bun.Ident(table)).Scan(t.Context(), &n))
@@ -106,7 +106,7 @@ func TestLockHeld(t *testing.T) {
 				answers <- a
 			}()
 			waitForLock(t, db)
-			// The other job and its attempt are not locked yet, and change before they are.
+			// The other job and its attempt are not locked yet. They change before they are.
 			_, err = tx.NewRaw("UPDATE jobs SET percent = 77 WHERE id = (SELECT job_id FROM job_attempts WHERE id = ?)", holds[0].AttemptID).Exec(ctx)
 			require.NoError(t, err)
 			_, err = tx.NewRaw("UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = clock_timestamp() WHERE id = ?", holds[0].AttemptID).Exec(ctx)
@@ -131,7 +131,7 @@ func TestLockHeld(t *testing.T) {
 	})
 }
 
-// waitForLock waits until a call on the database waits for a lock.
+// waitForLock waits until a statement on the database waits for a lock.
 func waitForLock(t *testing.T, db *bun.DB) {
 	t.Helper()
 	testrun.Eventually(t, "the calls wait for locks", func() bool {

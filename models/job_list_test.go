@@ -26,7 +26,7 @@ func past(t testing.TB, db *bun.DB, n int) {
 	require.NoError(t, history.Write(t.Context(), conn, n, func(string, int, int) {}))
 }
 
-// someFilter makes a filter of a few conditions by chance.
+// someFilter returns a filter of a few random conditions.
 func someFilter(r *rand.Rand) models.JobFilter {
 	var f models.JobFilter
 	maybe := func(set func()) {
@@ -126,8 +126,8 @@ func TestListPlans(t *testing.T) {
 		t.Parallel()
 
 		const n = 30_000
-		// most is how many index entries and rows each may cost: those but the last
-		// two of any number of jobs, and these none twice.
+		// most is how many index entries and rows each query may read. The first three limits
+		// hold for any number of jobs. The last two allow each job to be read once.
 		most := map[string]int{"page": 14_000, "deep page": 14_000, "count": 26_000, "bulk preview": n * 3 / 2, "figures": n * 3 / 2}
 		large := []string{"jobs", "job_words", "job_attempts", "webhook_deliveries", "videos", "audit_log"}
 		db := modelstest.DB(t)

@@ -34,7 +34,7 @@ func TestCountStatuses(t *testing.T) {
 	}
 
 	require.Equal(t, map[models.JobStatus]int{"COMPLETED": 3000, "FAILED": 40}, count(5000))
-	// Not analysed yet: more than the limit is all that is known.
+	// The table is not analyzed yet, so beyond the limit there is no estimate.
 	require.Equal(t, map[models.JobStatus]int{"COMPLETED": 101, "FAILED": 40}, count(100))
 	_, err = db.NewRaw("VACUUM ANALYZE jobs").Exec(t.Context())
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func open(t *testing.T, dsn string, conns int) *bun.DB {
 	return db
 }
 
-// requireOutage says that a call fails as an outage, and soon.
+// requireOutage asserts that a call fails with an outage error in time.
 func requireOutage(t *testing.T, within time.Duration, call func() error) {
 	t.Helper()
 	clock := testrun.StartQuietClock()
@@ -42,7 +42,7 @@ func ask(db bun.IDB) func() error {
 	}
 }
 
-// requireBack says that a pool serves again, whatever it held before.
+// requireBack asserts that a pool works again, whatever connections it held before.
 func requireBack(t *testing.T, db *bun.DB) {
 	t.Helper()
 	clock := testrun.StartQuietClock()

@@ -16,8 +16,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// The queue of a busy day: a few accounts, most with a short queue and one with
-// a long one, over a history of jobs that are over.
+// The queue of a busy day: a few accounts, most with a short queue and one with a long one,
+// over a history of ended jobs.
 const (
 	accounts = 100
 	queued   = 5_000
@@ -30,7 +30,7 @@ func fill(t testing.TB, db *bun.DB) {
 	fillWith(t, db, accounts, queued, over, live)
 }
 
-// fillWith is fill with as many rows as a test needs.
+// fillWith is fill with a choice of the number of rows.
 func fillWith(t testing.TB, db *bun.DB, accounts, queued, over, live int) {
 	t.Helper()
 	for _, query := range []string{
@@ -83,7 +83,7 @@ func TestHotQueries(t *testing.T) {
 
 		for name, c := range map[string]struct {
 			run func() error
-			// scans is how many rows of jobs or attempts the answer may cost.
+			// scans is how many rows of jobs or attempts the answer may read.
 			scans int
 		}{
 			"NextJobs": {func() error {
@@ -188,7 +188,7 @@ func TestHotQueries(t *testing.T) {
 	})
 }
 
-// everyQueue is what a worker that runs the test card reads.
+// everyQueue returns the queues that a worker with the test card reads.
 func everyQueue() []models.Queue {
 	var queues []models.Queue
 	for _, lane := range models.Tiers {
@@ -199,7 +199,8 @@ func everyQueue() []models.Queue {
 	return queues
 }
 
-// picking is the text of a statement, which hooks do not see, that picks 8 jobs of queues.
+// picking returns the text of a statement that picks 8 jobs of queues. bun's hooks do not see
+// it.
 func picking(t *testing.T, text string, queues []models.Queue) string {
 	t.Helper()
 	asked := make([]map[string]any, len(queues))
@@ -212,14 +213,13 @@ func picking(t *testing.T, text string, queues []models.Queue) string {
 	return "WITH " + strings.NewReplacer("@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement)
 }
 
-// planned is what a query did: its plan, and how many rows it looked at of tables
-// that grow.
+// planned is a query's plan, and how many rows of growing tables it read.
 type planned struct {
 	text string
 	rows int
 }
 
-// explain runs a query and returns its plan. It counts rows of these tables, or of
+// explain runs a query and returns its plan. It counts rows of the given tables, or else of
 // jobs and attempts.
 func explain(t *testing.T, db *bun.DB, query string, tables ...string) planned {
 	t.Helper()

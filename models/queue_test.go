@@ -11,8 +11,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// contender is a queued job with what it advances its account by, and how many
-// jobs the account may start.
+// contender is a queued job, by how much it advances its account, and how many jobs the
+// account may start.
 type contender struct {
 	ID          models.JobID     `bun:"id"`
 	AccountID   models.AccountID `bun:"account_id"`
@@ -27,8 +27,8 @@ type given struct {
 	VirtualTime float64
 }
 
-// oneByOne is the order in which jobs start that are given out one after the
-// other: always the first of the account that is behind, which advances by it.
+// oneByOne returns the order in which jobs start if they are leased one at a time: always the
+// first job of the account with the least virtual time, which the job advances.
 func oneByOne(waiting []contender, limit int) []given {
 	at, room := map[models.AccountID]float64{}, map[models.AccountID]int{}
 	for _, j := range waiting {
@@ -50,7 +50,7 @@ func oneByOne(waiting []contender, limit int) []given {
 	return order
 }
 
-// contenders are all jobs that wait, of every line.
+// contenders returns all waiting jobs of all lines.
 func contenders(t *testing.T, db *bun.DB) []contender {
 	t.Helper()
 	var all []contender
@@ -76,7 +76,7 @@ func TestNextInOrder(t *testing.T) {
 		db := modelstest.DB(t)
 		fillWith(t, db, 23, 2300, 1, 1)
 		for _, query := range []string{
-			// All begin at 0, 7 or 14, so that many stand at the same time.
+			// All accounts begin at 0, 7 or 14, so that many have equal virtual times.
 			`UPDATE account_lanes SET virtual_time = 7 * (hashtext(account_id::text) & 1) + 7 * (hashtext(account_id::text) >> 1 & 1)`,
 			`UPDATE accounts SET max_running = 1 WHERE id IN (md5('a2')::uuid, md5('a3')::uuid, md5('a6')::uuid)`,
 			`UPDATE accounts SET weight = 4 WHERE id IN (md5('a1')::uuid, md5('a4')::uuid)`,

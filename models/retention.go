@@ -76,7 +76,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 			SELECT id, lead(created_at, 2) OVER (PARTITION BY job_id ORDER BY created_at, id) AS superseded_at
 			FROM artifacts WHERE job_id IN (?0) AND type = 'CHECKPOINT' AND rejected_at IS NULL),
 		ends AS (
-			SELECT ar.id, least( -- of those that are known
+			SELECT ar.id, least( -- ignores NULL, an unknown time
 				ar.rejected_at,
 				newer.superseded_at + make_interval(secs => ?2),
 				j.completed_at + CASE

@@ -97,7 +97,7 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-// plain is a row to compare.
+// plain formats a row for comparison.
 func plain(t *testing.T, row any) string {
 	t.Helper()
 	text, err := json.MarshalIndent(row, "", " ")

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// leftovers are what the upkeep has nothing to do with yet, and many of them.
+// leftovers fills the database with many rows that the upkeep must not touch yet.
 var leftovers = []string{
 	`INSERT INTO artifacts (id, job_id, account_id, type, object_key, size_bytes, checksum, content_type, step, percent, review_at)
 		SELECT gen_random_uuid(), id, account_id, 'CHECKPOINT', id::text, 1, '', '', 1, 1, now() + interval '1 hour' FROM jobs WHERE status = 'FAILED'`,
@@ -33,7 +33,7 @@ var leftovers = []string{
 	`ANALYZE`,
 }
 
-// workersOver are ten thousand.
+// workersOver inserts ten thousand ended workers.
 const workersOver = `INSERT INTO workers (id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, ended_at)
 	SELECT gen_random_uuid(), 'p', 'e' || i, 'r', 'g', 'SPOT', '{}', 'TERMINATED', now() FROM generate_series(1, 10000) i`
 
@@ -160,7 +160,7 @@ func TestUpkeepQueries(t *testing.T) {
 	})
 }
 
-// requireFewPassed asserts that a query reads hardly any rows that it has no use for.
+// requireFewPassed asserts that a query reads hardly any rows that it does not use.
 func requireFewPassed(t *testing.T, name string, plan planned, few int) {
 	t.Helper()
 	passed := 0

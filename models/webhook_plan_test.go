@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told are 40 endpoints and what was delivered to them. One, which fails, has a
-// long backlog that is due, one a long backlog for later, and the others have
-// five due deliveries each.
+// told writes 40 endpoints and their deliveries. One fails and has a long backlog that is due,
+// one has a long backlog for later, and the others have five due deliveries each.
 var told = []string{
 	`SET session_replication_role = replica`,
 	`INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute, queued, running)

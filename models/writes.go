@@ -78,7 +78,7 @@ func (w *Writes) args() (pgx.NamedArgs, error) {
 		args["lane"] = string(w.Starts.Lane)
 	}
 	if w.Starts.Promoted && w.Starts.Turn {
-		args["since_least"] = PromotedEvery - 1 // out of turn none of the lane's own jobs was there
+		args["since_least"] = PromotedEvery - 1 // without Turn, none of the lane's own jobs waits
 	}
 	var errs []error
 	for name, rows := range map[string]any{

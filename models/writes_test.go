@@ -13,13 +13,13 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// written writes in a transaction.
+// written writes in a transaction of its own.
 func written(t *testing.T, db *bun.DB, w models.Writes) error {
 	t.Helper()
 	return db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error { return w.Write(ctx, tx) })
 }
 
-// issuedTo is a key for a checkpoint of an attempt.
+// issuedTo returns a key for a checkpoint of an attempt.
 func issuedTo(a *models.Attempt, key string) *models.IssuedUpload {
 	return &models.IssuedUpload{
 		ObjectKey: key, JobID: a.JobID, AttemptID: a.ID, Type: models.ArtifactCheckpoint,
@@ -27,7 +27,7 @@ func issuedTo(a *models.Attempt, key string) *models.IssuedUpload {
 	}
 }
 
-// keptAs is a checkpoint under an issued key.
+// keptAs returns a checkpoint under an issued key.
 func keptAs(account models.AccountID, key string, at time.Time) *models.Artifact {
 	return &models.Artifact{
 		ID: models.NewArtifactID(), AccountID: account, ObjectKey: key, Step: new(7), Percent: new(12.5),
@@ -35,7 +35,7 @@ func keptAs(account models.AccountID, key string, at time.Time) *models.Artifact
 	}
 }
 
-// leasable is a job, and a worker without an attempt.
+// leasable returns a job, and a worker without an attempt.
 func leasable(t *testing.T, db *bun.DB) (*models.Job, models.WorkerID) {
 	t.Helper()
 	fillWith(t, db, 4, 20, 20, 8)
