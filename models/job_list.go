@@ -19,8 +19,8 @@ import (
 // for and however rare they are.
 //
 // There is a stream for every condition, but not for every pair of conditions. Conditions that
-// the index does not cover are checked on the rows. A page examines a limited number of rows:
-// if they run out, it ends early and says where.
+// the index does not cover are checked on the rows. A page examines a limited number of rows.
+// At that limit it ends early and says where.
 type stream struct {
 	table string
 	id    string   // the column that holds the job's id
@@ -103,8 +103,8 @@ func (f JobFilter) readings() (all []reading) {
 	return all
 }
 
-// choose returns the reading that examines the fewest jobs. Readings that examine most jobs or
-// more count as equal.
+// choose returns the reading that examines the fewest jobs. It counts each reading only up to
+// most jobs. Of equal counts the first reading wins.
 func (f JobFilter) choose(ctx context.Context, db bun.IDB, after JobID, most int) (reading, error) {
 	all := f.readings()
 	if len(all) == 1 || len(all[0].rest.conditions()) == 0 {
@@ -313,7 +313,7 @@ func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit i
 	return list, err
 }
 
-// listJobs examines about that many jobs, but at least limit of each head.
+// listJobs examines about examined jobs in all, and at least limit jobs of each head.
 func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after JobID, limit, examined int) (*JobList, error) {
 	var with, rows []clause
 	for n, s := range r.streams {

@@ -83,9 +83,9 @@ type Standby struct {
 	MaxRunning  int     `bun:"max_running"`
 }
 
-// ListStandby returns the head of each line: up to sample first jobs of each of the line's
-// first accounts, at most that many accounts. Accounts at their running limit are in no line.
-// It adds those among running that have queued jobs.
+// ListStandby returns the heads of the lines: the first sample jobs of each of the first
+// accounts of a line. accounts is their number per line. Accounts at their running limit are
+// in no line. Those of them in running are added if they have queued jobs.
 func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts, sample int) ([]Standby, error) {
 	var found []Standby
 	err := db.NewRaw(`
@@ -119,7 +119,7 @@ type OwnAhead struct {
 }
 
 // CountOwnAhead counts, for each of these jobs that is queued, the jobs of its account that
-// come before it in the lane. It scans the jobs between two of them once, up to limit.
+// come before it in the lane. Jobs between two of them are counted once, up to limit.
 func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]OwnAhead, error) {
 	var found []OwnAhead
 	err := db.NewRaw(`

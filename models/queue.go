@@ -74,8 +74,9 @@ var nextInOrderSQL string
 // virtual time; VirtualTime is the value before the job. No account has more jobs in the
 // result than it can run.
 //
-// The result can be shorter than limit, but not empty, if an account has more jobs next than
-// were read of its queue. The jobs after it are known only once these have started.
+// The result can be shorter than limit, but not empty: only part of each account's queue is
+// read, and the order after the last job read of an account is unknown until these jobs have
+// started.
 func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextInOrderSQL, queues, passed, limit)
 }

@@ -86,9 +86,9 @@ func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, wit
 }
 
 // ClaimOvertakenVideos answers first requests whose own retries overtook them: it returns the
-// jobs that the retries made. A job counts if it was made since the request arrived. Since a
-// request can be delayed on its way here, a job made within the given time also counts if the
-// API shows it and it has not ended.
+// jobs that the retries made within the given time. A job counts if it was made since the
+// request arrived. A request can be delayed on its way here, so a job that the API shows and
+// that has not ended counts as well.
 func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, within time.Duration) (claimed []ClaimedVideo, err error) {
 	if len(claims) == 0 {
 		return nil, nil

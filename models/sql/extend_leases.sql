@@ -100,8 +100,8 @@ SELECT
     alive.status, alive.drain_reason, alive.drain_deadline,
     EXISTS (SELECT FROM told WHERE job_id = x.job_id AND due)
 FROM extended x JOIN alive ON alive.id = x.worker_id
--- Locked rows are newer than the statement's snapshot, which may miss a cancel that it waited
--- for.
+-- A locked row is read from jobs_locked: the statement's snapshot misses a cancel that
+-- committed while the statement waited for the lock.
 CROSS JOIN LATERAL (
     SELECT cancel_requested_at, cancel_delivered_at, cancel_reason FROM jobs_locked WHERE id = x.job_id
     UNION ALL

@@ -6,8 +6,8 @@
 -- holds.
 --
 -- Locks: the caller has locked workers, jobs and attempts. The accounts follow in the order of
--- their ids, then their places in the lines, then the lane. No account exceeds its running
--- limit or, if it is bounded, its queue limit.
+-- their ids, then their places in the lines, then the lane. No write takes an account above
+-- its running limit or, if it is bounded, its queue limit.
 --
 -- Returns how many rows it wrote of those that others could have changed, which the caller
 -- compares with how many it asked for, and the new counters.
