@@ -17,85 +17,82 @@ import (
 	"github.com/samber/lo"
 )
 
-// Rates counts, for all processes together, how much of its rate per minute each
-// account has used. It may lose what it knows at any time, and errs on the side
-// of letting pass.
+// Rates enforces each account's rate limit per minute across all processes. It may lose its
+// state at any time; in doubt it lets submits pass.
 type Rates interface {
-	// Take asks the bucket of that name, which holds perMinute tokens (at least 1) and
-	// fills evenly by as many each minute, for a token for each of some submits, which
-	// are given by their idempotency keys; empty is none. It returns what became of
-	// each, and after how long the tokens of those that were refused, or a full bucket,
-	// will be there if no other call takes them. It waits for nothing.
+	// Take takes one token for each submit from the bucket with this name. The bucket holds
+	// perMinute tokens (at least 1) and refills evenly at perMinute tokens a minute. keys are
+	// the idempotency keys of the submits; an empty one means none. Take returns the outcome
+	// for each submit, and how long it takes until the bucket holds as many tokens as were
+	// refused, or is full, if no other call takes any. It does not block.
 	Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []Token, wait time.Duration)
-	// Give gives back the tokens of submits that wrote no job.
+	// Give returns the tokens of submits that wrote no job.
 	Give(ctx context.Context, name string, keys []string, perMinute int)
 }
 
-// Token is what a submit got that asked for one.
+// Token is the outcome of taking one token.
 type Token int
 
 const (
 	TokenRefused Token = iota
 	TokenTaken
-	// TokenHeld: another submit of the same key was given one within the last seconds.
-	// Its job is there, or about to be; if it comes to nothing, the token is given back.
+	// TokenHeld means that another submit with the same key took a token within the last
+	// seconds. Its job exists or is about to; if it is not written, its token is given back.
 	TokenHeld
 )
 
-// Admission decides which submits come in now: by their account's rate, and by
-// how long they would wait. What it does not have it does not ask.
+// Admission decides which submits are accepted now: by their account's rate, and by how long
+// they would wait. The checks of nil fields are skipped.
 type Admission struct {
 	Rates     Rates
 	Estimates *estimate.Estimator
 	Meter     Meter
 }
 
-// overloadedAfter is how many times its wait target a tier's job may be expected
-// to wait.
+// overloadedAfter is how many times its tier's wait target a job may be expected to wait
+// before it is refused.
 const overloadedAfter = 10
 
-// maxRetryOverloaded bounds after how long an overloaded submit is asked back.
+// maxRetryOverloaded bounds the retry delay of a submit that was refused because of overload.
 const maxRetryOverloaded = 10 * time.Minute
 
-// pass is what a submit, or a list of them, was let in with.
+// pass is what a submit call was admitted with.
 type pass struct {
 	*Admission
 	account *models.Account
 }
 
-// entry is a call that asks to be let in, and which of its submissions ask for a
-// token.
+// entry is a call that asks for admission. asking are its submissions that need a token.
 type entry struct {
 	pass
 	call   *submitCall
 	asking []*submission
-	// welcome are those that may come in by what is remembered of their account,
-	// but for its rate.
+	// welcome means that the cached account admits the call; only its rate remains to be
+	// checked.
 	welcome bool
-	// held is whether another call has the token of one of their keys.
+	// held means that another call holds the token of one of the entry's keys.
 	held bool
 	err  error
 }
 
-// Size is how much of a batch the entry takes.
+// Size is the entry's share of a batch.
 func (e *entry) Size() int { return len(e.call.set) }
 
-// While another call has the token of a submit's key, the key is looked up again and
-// again, after pauses that grow.
+// While another call holds the token of a submit's key, the key is looked up again after
+// growing pauses.
 const (
 	heldPauseFirst = 5 * time.Millisecond
 	heldPauseMost  = 200 * time.Millisecond
 )
 
-// admit judges the jobs that a call is about to submit, in their order, notes why
-// those are refused that may not come in, and predicts how long those wait that
-// are to start soon. A job whose idempotency key is known may always pass: it is
-// there already, or is in conflict with one that is. While another call, of whichever
-// process, has a token for the same key, its job is waited for. What passes and is then
-// not written has to be given back.
+// admit checks the jobs that a call is about to submit, in their order. It sets the error of
+// each job that is refused, and predicts the wait of each that starts soon. A job whose
+// idempotency key was used before always passes: it exists already, or conflicts with one that
+// does. While another call, in any process, holds a token for the same key, admit waits for
+// that call's job. The caller must give back what was admitted and then not written.
 //
-// What is remembered of an account is enough to let its jobs in; to refuse one, it
-// is read, and so is whether keys are known.
+// The cached account is enough to admit its jobs. Before a job is refused, the account and the
+// used keys are read from PostgreSQL.
 func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
 	e.account, _ = s.shares.Get(call.account, time.Now())
@@ -123,7 +120,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 	}
 }
 
-// rated tells whether the account has a rate to keep.
+// rated reports whether the account has a rate limit.
 func (p *pass) rated() bool { return p.Rates != nil && p.account.SubmitsPerMinute < Unlimited }
 
 // admitCalls is admit for many calls.
@@ -141,8 +138,8 @@ func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// perAccount does something for the entries of each account, beside each other,
-// and returns those for which it failed.
+// perAccount calls do for the entries of each account, concurrently, and returns the entries
+// for which it failed.
 func (a *Admission) perAccount(entries []*entry, do func([]*entry) bool) (failed []*entry) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -214,10 +211,9 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 	return lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
 }
 
-// judge finds which of an entry's submissions ask for a token, and returns why the
-// others are refused: they come at a time of overload. One whose key is known to
-// have been used is neither, nor one that has a token, or has the key of one before it
-// in the call.
+// judge collects in asking the entry's submissions that need a token, and returns why others
+// are refused because of overload. A submission is neither if its key was used before, if it
+// already has a token, or if an earlier one in the call has the same key.
 func (e *entry) judge(known map[models.JobKey]bool) (refused map[*submission]error) {
 	e.asking = nil
 	first := map[string]*submission{}
@@ -253,15 +249,14 @@ func (e *entry) refuse(one *submission, err error) {
 	e.note(err, tierOf(&one.asked, e.account))
 }
 
-// candidate is a job that is about to be submitted, and whether it is to start
-// soon.
+// candidate is a job about to be submitted. soon means that it is to start soon.
 type candidate struct {
 	job  *models.Job
 	soon bool
 }
 
-// overloaded predicts a job's wait, and refuses it if that is far beyond what its
-// tier promises. A job that is not queued at once is not judged.
+// overloaded predicts a job's wait, and refuses the job if that is far above its tier's
+// target. It does not check a job that is not queued at once.
 func (p *pass) overloaded(c candidate) error {
 	if !c.soon {
 		return nil
@@ -285,7 +280,8 @@ func (p *pass) overloaded(c candidate) error {
 		seen.Tier, expected.Round(time.Second), most)
 }
 
-// takeAll takes a token for each of an account's jobs that ask for one, or none.
+// takeAll takes a token for each of an account's submissions that need one, or none at all. It
+// reports whether it succeeded.
 func (a *Admission) takeAll(ctx context.Context, entries []*entry) bool {
 	asking := askingOf(entries)
 	if len(asking) == 0 || !entries[0].rated() {
@@ -312,8 +308,8 @@ func askingOf(entries []*entry) (asking []*submission) {
 	return asking
 }
 
-// rate takes a token for each of an account's jobs that ask for one, and refuses
-// those that get none, unless another call has one for their key.
+// rate takes a token for each of an account's submissions that need one. It refuses those that
+// get none, unless another call holds a token for their key.
 func (a *Admission) rate(ctx context.Context, entries []*entry) {
 	asking := askingOf(entries)
 	if len(asking) == 0 || !entries[0].rated() {
@@ -338,7 +334,7 @@ func (a *Admission) rate(ctx context.Context, entries []*entry) {
 			}
 		}
 		tokens = tokens[len(e.asking):]
-		for i := range e.call.set { // those of the same key share the fate of its first
+		for i := range e.call.set { // a repeated key is refused with its first submission
 			if one := &e.call.set[i]; one.err == nil && one.like != nil && one.like.err != nil {
 				e.refuse(one, one.like.err)
 			}
@@ -361,7 +357,7 @@ func keysOf(some []*submission) []string {
 
 func (p *pass) bucket() string { return string(p.account.ID) }
 
-// accepted tells the outlook of a job that was written.
+// accepted adds a job that was written to the forecast.
 func (p *pass) accepted(job *models.Job) {
 	if p.account != nil && job.Status == models.JobQueued {
 		p.Estimates.Submitted(job, p.account)
@@ -392,7 +388,7 @@ func (a *Admission) note(err error, tier models.Tier) {
 	}
 }
 
-// tierOf is the tier that a job will be of.
+// tierOf returns the tier that a job will have.
 func tierOf(job *models.Job, account *models.Account) models.Tier {
 	return cmp.Or(job.Tier, account.Tier)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// assignment is a locked job that a locked worker gets.
+// assignment is a locked job that is given to a locked worker.
 type assignment struct {
 	worker    *models.Worker
 	job       *models.Job
@@ -19,9 +19,9 @@ type assignment struct {
 	change *Change
 }
 
-// assignAll makes the attempts by which workers get jobs. It returns models.ErrTurn if the
-// lane's turns are no longer as they were seen, and models.ErrNoRoom if an account is at
-// its cap by now.
+// assignAll makes the attempts that give jobs to workers. It returns models.ErrTurn if the
+// lane's turns have changed since they were read, and models.ErrNoRoom if an account has
+// reached its running limit meanwhile.
 func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment, starts models.Starts) error {
 	var attempts []*models.Attempt
 	var workers []models.Changed[models.Worker]
@@ -40,7 +40,7 @@ func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment,
 	return saveAll(ctx, tx, changes, models.Writes{Begun: attempts, Workers: workers, Starts: starts})
 }
 
-// make makes the lease, in memory.
+// make makes the lease in memory.
 func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	w, job := a.worker, a.job
 	c := changeAt(tx, now, job)
@@ -66,7 +66,7 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	return nil
 }
 
-// read adds what the job begins from.
+// read adds the reference image that the job begins from.
 func (l *Lease) read(ctx context.Context, tx bun.Tx) (err error) {
 	if l.Inputs, err = inputOf(ctx, tx, l.Job); err != nil {
 		return err

@@ -10,10 +10,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Audit writes down what an operator does, in the transaction in which he does
-// it; what reaches beyond the database is written down before. The action is
-// named as the API's mutation is. The payload has ids, and values before and
-// after; never a prompt, nor a secret.
+// Audit records an operator's action in the transaction that performs it; an action with
+// effects outside the database is recorded before. action is the name of the API's mutation.
+// The payload has ids, and values before and after, but never a prompt or a secret.
 func (p Principal) Audit(ctx context.Context, db bun.IDB, action, target string, more Payload) error {
 	if p.Bulk != "" {
 		more["bulkOperation"] = p.Bulk
@@ -31,11 +30,11 @@ func (p Principal) Audit(ctx context.Context, db bun.IDB, action, target string,
 	return apierror.Wrap(err, "write down %s", action)
 }
 
-// hostName is the actor of what was done without a key.
+// hostName is the actor of an action without a key.
 const hostName = "reelay"
 
-// AuditOf is audit for what owners do to their own, too: of that nothing is
-// written down.
+// AuditOf is Audit for an action that owners may perform on their own rows, too. It does not
+// record owners.
 func (p Principal) AuditOf(ctx context.Context, tx bun.Tx, action string, owner models.AccountID, target string, more Payload) error {
 	if owner == p.AccountID || !p.May(models.RoleOperator) {
 		return nil
@@ -48,5 +47,5 @@ func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *
 	return p.AuditOf(ctx, tx, action, job.AccountID, string(job.ID), Payload{"status": job.Status})
 }
 
-// MaxTargetRunes bounds what is looked for in the audit log.
+// MaxTargetRunes bounds the search text for the audit log's targets.
 const MaxTargetRunes = 200

@@ -8,18 +8,17 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// retryPlan is what becomes of a job whose attempt failed.
+// retryPlan says what happens to a job whose attempt failed.
 type retryPlan struct {
 	never   bool          // the job fails
 	counted bool          // it counts against the job's attempts
 	delay   time.Duration // 0: at once
 }
 
-// failures is what the plan is made from.
+// failures is the input of planRetry.
 type failures struct {
 	class models.FailureClass
-	// n is the number of counted failures of this run, this one among them; most
-	// is how many there may be.
+	// n is the number of counted failures of this run, including this one; most is the limit.
 	n, most           int
 	retryAfterSeconds *int
 	policy            *models.RetryPolicy // nil: the table's own
@@ -55,7 +54,7 @@ func planRetry(f failures, jitter time.Duration) retryPlan {
 	case models.FailRateLimited:
 		plan.delay = 60 * time.Second
 	case models.FailModelCrash, models.FailOutOfMemory, models.FailCheckpointCorrupt:
-		plan.delay = 0 // another worker may well do it
+		plan.delay = 0 // another worker may succeed
 	}
 	if f.retryAfterSeconds != nil && f.class == models.FailRateLimited {
 		plan.delay = time.Duration(*f.retryAfterSeconds) * time.Second
@@ -68,9 +67,8 @@ func backoff(n int, jitter time.Duration) time.Duration {
 	return grown(backoffBase, n, jitter, backoffMax)
 }
 
-// policyBackoff is the client's own: the initial delay each time (FIXED), or
-// doubled with every failure, up to the largest. The jitter is at most half the
-// initial delay.
+// policyBackoff is the backoff that the client chose: the initial delay each time (FIXED), or
+// doubled with every failure up to the maximum. The jitter is at most half the initial delay.
 func policyBackoff(p *models.RetryPolicy, n int, jitter time.Duration) time.Duration {
 	initial, most := 2*backoffBase, backoffMax
 	if p.InitialDelaySeconds != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Canceller ends jobs on their owner's or an operator's word.
+// Canceller cancels jobs for their owners and for operators.
 type Canceller struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
-// Cancel ends a waiting job at once. For a job that a worker holds the wish is
-// recorded and the worker told; at the latest it learns of it with its next call, and however its attempt
-// ends, the job does not complete. Cancelling a cancelled job returns it;
-// cancelling one that is COMPLETED or FAILED is a CONFLICT.
+// Cancel ends a waiting job at once. For a job that a worker holds, it records the request and
+// notifies the worker, which learns of it with its next call at the latest. However that
+// attempt ends, the job does not complete. Cancelling a cancelled job returns it. Cancel
+// returns CONFLICT for a COMPLETED or FAILED job.
 func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
 	if _, err := VisibleJob(ctx, c.DB, p, id); err != nil {
 		return nil, err

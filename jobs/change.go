@@ -13,31 +13,31 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Change is what one transaction does to one locked job: moves along edges of
-// the state machine and the events that tell of them. saveAll writes both, keeps
-// the accounts' counters, and puts news of queued jobs into the outbox.
+// Change is what one transaction does to one locked job: moves along edges of the state
+// machine, and the events that record them. saveAll writes both, updates the accounts'
+// counters, and puts messages about queued jobs into the outbox.
 type Change struct {
 	tx     bun.Tx
-	now    time.Time // PostgreSQL's clock, after the locks were had
+	now    time.Time // PostgreSQL's clock, read after the locks were taken
 	job    *models.Job
-	before models.Job // when it was locked
+	before models.Job // as it was when locked
 	from   models.JobStatus
-	was    ReadyJob // where it stood, if from is QUEUED
+	was    ReadyJob // its place in the queue, if from is QUEUED
 	events []*models.JobEvent
 	// dead is set when the run failed for good.
 	dead *models.DeadLetter
-	// others are the changes of jobs that waited for this one.
+	// others are the changes of jobs that depended on this one.
 	others []*Change
-	// bounded tells that the account must have room in its queue for the job.
+	// bounded means that the account must have room in its queue for the job.
 	bounded bool
 
 	// ready is set by save if the job is queued now.
 	ready *ReadyJob
-	// left is set by save if the job was queued and is no longer, or elsewhere.
+	// left is set by save if the job left the queue that it was in.
 	left *ReadyJob
-	// tell is the worker that has to hear of it at once, if there is one.
+	// tell is the worker to notify at once, or empty.
 	tell models.WorkerID
-	// standing is set by save if the account came to its cap or left it.
+	// standing is set by save if the account reached its running limit or fell below it.
 	standing *models.Standing
 }
 
@@ -56,7 +56,7 @@ func changeAt(tx bun.Tx, now time.Time, job *models.Job) *Change {
 	return &Change{tx: tx, now: now, job: job, before: *job, from: job.Status, was: *readyJob(job, 0)}
 }
 
-// note adds an event. Its attempt is the one that holds the job at this moment.
+// note adds an event. Its attempt is the one that holds the job now.
 func (c *Change) note(t models.JobEventType, p Payload) {
 	if p == nil {
 		p = Payload{}
@@ -85,7 +85,7 @@ func (c *Change) move(to models.JobStatus) error {
 	return nil
 }
 
-// started is the edge that a worker's first sign takes.
+// started makes the move of a worker's first sign of work.
 func (c *Change) started() error {
 	if c.job.Status != models.JobAssigned {
 		return nil
@@ -101,7 +101,7 @@ func (c *Change) started() error {
 	return nil
 }
 
-// completing is the edge that the beginning of the upload takes.
+// completing makes the move of the start of the upload.
 func (c *Change) completing() error {
 	if err := c.started(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *Change) completing() error {
 	return c.move(models.JobCompleting)
 }
 
-// queued puts the job into its lane; requeued ones keep their place.
+// queued puts the job into its lane; a requeued job keeps its place.
 func (c *Change) queued(requeued bool) error {
 	if err := c.move(models.JobQueued); err != nil {
 		return err
@@ -155,15 +155,15 @@ func (c *Change) over() {
 	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
 }
 
-// save writes the job, and what its end means for those that wait for it.
+// save writes the job, and what its end means for the jobs that depend on it.
 func (c *Change) save(ctx context.Context) error {
 	return saveAll(ctx, c.tx, []*Change{c}, models.Writes{})
 }
 
-// saveAll is save for many changes of one transaction, with what else it writes: it
-// takes the same few statements for one as for a hundred, and a few more for each that
-// enters a lane, failed for good, or is awaited by others. Accounts are locked last: by
-// the statement that counts on them, after the jobs that wait for these are written.
+// saveAll is save for many changes of one transaction, together with the writes in w. It runs
+// the same few statements for one change as for a hundred, and a few more for each job that
+// enters a lane, fails for good, or has dependents. Accounts are locked last, by the statement
+// that updates their counters, after the dependents are written.
 func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
@@ -189,11 +189,11 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes)
 	return announceAll(ctx, tx, changes)
 }
 
-// ended tells whether the change is the end of the job's run.
+// ended reports whether the change ends the job's run.
 func (c *Change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
 
-// announceAll writes webhooks' events of the ends among changes, and of the jobs that
-// failed with them.
+// announceAll writes the webhook events of the jobs that end by changes, and of the dependents
+// that fail with them.
 func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var over []*models.Job
 	for _, c := range changes {
@@ -206,8 +206,8 @@ func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	return announce(ctx, tx, over, changes[0].now)
 }
 
-// countersOf is what changes do to the counters of accounts, and of the lines that jobs
-// leave.
+// countersOf returns the effect of changes on the counters of accounts and of the lines that
+// jobs leave.
 func countersOf(changes []*Change) models.Count {
 	var count models.Count
 	for _, c := range changes {
@@ -220,7 +220,7 @@ func countersOf(changes []*Change) models.Count {
 	return count
 }
 
-// countOn adds to the counters what the change does to them.
+// countOn adds the effect of the change to count.
 func (c *Change) countOn(count *models.Count) {
 	to := c.job.Status
 	count.Accounts = addToAccount(count.Accounts, models.AccountCount{
@@ -238,7 +238,7 @@ func (c *Change) countOn(count *models.Count) {
 	count.Left = addToLine(count.Left, left)
 }
 
-// counted notes in changes what became of the counters.
+// counted copies the updated counters into changes.
 func counted(changes []*Change, count models.Count) {
 	for _, a := range count.Accounts {
 		first := slices.IndexFunc(changes, func(c *Change) bool { return c.job.AccountID == a.ID })
@@ -271,18 +271,19 @@ func addToLine(all []models.LineCount, more models.LineCount) []models.LineCount
 	return all
 }
 
-// leaves tells whether the job was queued and is no longer, or elsewhere.
+// leaves reports whether the job leaves the queue that it was in.
 func (c *Change) leaves() bool {
 	return c.from == models.JobQueued && (c.job.Status != models.JobQueued || c.job.Queue() != c.was.Queue)
 }
 
-// enters tells whether the job is queued now, or elsewhere than it was.
+// enters reports whether the job enters a queue that it was not in.
 func (c *Change) enters() bool {
 	return c.job.Status == models.JobQueued && (c.from != models.JobQueued || c.leaves())
 }
 
-// Standing is what became of an account that came to its cap or left it, and nil for
-// one that did not. Who tells of it reads its places, once it is committed.
+// Standing returns the standing of an account that reached its running limit or fell below it,
+// and nil for any other. The Notifier reads the account's places in its lines after the
+// commit.
 func Standing(id models.AccountID, counted models.Counted) *models.Standing {
 	if counted.Capped == counted.WasCapped {
 		return nil
@@ -293,8 +294,8 @@ func Standing(id models.AccountID, counted models.Counted) *models.Standing {
 // maxReady bounds the jobs of one message.
 const maxReady = 200
 
-// readyMessages tell that jobs of one transaction are queued: few messages of many
-// jobs, since each is carried by itself.
+// readyMessages returns the outbox messages that say that jobs of one transaction are queued.
+// Each message has a cost, so a few messages carry many jobs.
 func readyMessages(queued []*models.Job) []*models.OutboxMessage {
 	lanes := map[models.Tier][]*models.Job{}
 	for _, job := range queued {
@@ -320,9 +321,8 @@ func readyJob(job *models.Job, virtualTime float64) *ReadyJob {
 	}
 }
 
-// JobReady is the outbox's message that a job is queued, and others of its lane
-// with it. Version is the job's event counter then: a hint only, the reader looks
-// at the rows.
+// JobReady is the outbox message that a job, and others of its lane, are queued. Version is
+// the job's event counter at that time. It is a hint only: the receiver reads the rows.
 type JobReady struct {
 	JobID   models.JobID   `json:"jobId"`
 	Version int            `json:"version"`
@@ -330,7 +330,7 @@ type JobReady struct {
 	Others  []models.JobID `json:"others,omitempty"`
 }
 
-// count is of how many jobs it tells.
+// count is the number of jobs in the message.
 func (r JobReady) count() int { return 1 + len(r.Others) }
 
 func (r JobReady) payload() json.RawMessage {

@@ -9,8 +9,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// changeJob locks a job and has act change it. It returns sql.ErrNoRows if there is no
-// such job.
+// changeJob locks a job and calls act to change it. It returns sql.ErrNoRows if the job does
+// not exist.
 func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(context.Context, bun.Tx, *Change) error) error {
 	return InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		job, err := models.LockJob(ctx, tx, id)
@@ -25,8 +25,8 @@ func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(contex
 	})
 }
 
-// changeDueJob is changeJob for a pass: it saves what act noted. It returns nil if act
-// noted nothing, or the job is gone.
+// changeDueJob is changeJob for a periodic pass: it saves the change. It returns nil if act
+// noted no event, or the job no longer exists.
 func changeDueJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*Change) error) (done *Change, err error) {
 	err = changeJob(ctx, db, id, func(ctx context.Context, _ bun.Tx, c *Change) error {
 		done = nil

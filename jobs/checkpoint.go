@@ -14,13 +14,12 @@ type Checkpoint struct {
 	Object  UploadedObject
 	Step    int
 	Percent float64
-	// DurationSeconds is what making and uploading it took, if known.
+	// DurationSeconds is how long it took to make and upload the checkpoint, if known.
 	DurationSeconds *float64
 }
 
-// CommitCheckpoint makes an uploaded checkpoint the one from which a later
-// attempt resumes, once the store confirmed its size and checksum. Committing it
-// again changes nothing.
+// CommitCheckpoint makes an uploaded checkpoint the one that the next attempt resumes from,
+// after the store has confirmed its size and checksum. Committing it again changes nothing.
 func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c Checkpoint) (*Answer, error) {
 	if c.Step < 0 || c.Step > math.MaxInt32 {
 		return nil, apierror.Invalid("step", "step must be 0 or more.")
@@ -59,8 +58,8 @@ func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t mod
 	return answer, apierror.Wrap(err, "artifact of attempt %s", f.AttemptID)
 }
 
-// commit verifies an object before the transaction that keeps it, and that looks whether
-// there is a lease.
+// commit verifies an object before the transaction that keeps it. That transaction checks the
+// lease.
 func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o *UploadedObject,
 	then func(l *held, a *models.Artifact, isNew bool), complete func(*models.Artifact),
 ) (*Answer, error) {
@@ -86,8 +85,8 @@ func (h *Holder) commit(ctx context.Context, p Principal, f Fence, t models.Arti
 	return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
 }
 
-// RejectCheckpoint marks a checkpoint that did not restore: it is never handed
-// out again.
+// RejectCheckpoint marks a checkpoint that could not be restored. It is never handed out
+// again.
 func (h *Holder) RejectCheckpoint(ctx context.Context, p Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
 	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		if !id.Valid() {

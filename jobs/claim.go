@@ -14,49 +14,48 @@ import (
 )
 
 const (
-	// claimRounds bounds how often a look for work starts over that came to
-	// nothing. Such a round finds only stale heads: other claims won those, or they
-	// were just dropped, and what is behind them shows in the next.
+	// claimRounds bounds how many rounds in a row may find no job. Such a round finds only
+	// stale heads: other claims took them, or they were just dropped. The next round sees the
+	// jobs behind them.
 	claimRounds = 16
-	// claimSize is how many searches share a transaction: more of them would hold the
-	// accounts of all for longer.
+	// claimSize is how many searches share a transaction. More would hold the accounts' locks
+	// for longer.
 	claimSize = 50
 )
 
-// search is one look for work of one worker.
+// search is one worker's search for a job.
 type search struct {
 	worker    *models.Worker
 	reach     catalogue.Capability
 	requestID string
-	kind      string // of worker: those of one kind can run the same jobs
-	// stays tells that it will hear of a job that the index does not know yet.
+	kind      string // workers of one kind can run the same jobs
+	// stays means that the worker goes on waiting, and is woken for a job that the index does
+	// not know yet.
 	stays bool
 
-	// alone is set when the index is lost, or shows what only PostgreSQL can
-	// tell apart: PostgreSQL alone answers then, in the same order.
+	// alone means that only PostgreSQL is asked, which has the same order: the index is lost,
+	// or shows a job that only PostgreSQL can judge.
 	alone bool
-	// passed are jobs that the worker may not have now. Searches that go together
-	// passed the same.
+	// passed are jobs that the worker may not have now. All searches of a batch have the same.
 	passed []models.JobID
-	// apart tells that the search has to go on without the others of its batch: its
-	// worker may not have a job that theirs may, or they failed together.
+	// apart means that the search must go on without its batch: its worker may not have a job
+	// that the others may, or the batch failed.
 	apart bool
 
 	found found
 }
 
-// found is what a search came to: at most one of them.
+// found is the outcome of a search. At most one field is set.
 type found struct {
 	lease *Lease
-	// passed tells that there was a job that only this worker may not have.
+	// passed means that there was a job that only this worker may not have.
 	passed bool
 	err    error
 }
 
-// look looks for work, together with others that do: of two that come at once
-// neither wins a job over which the other has stumbled. The lease is nil if there
-// is none, or the worker can take none now; passed tells whether there was a job
-// that only this worker may not have.
+// look searches for a job in a batch with concurrent searches, so that they do not compete for
+// the same job. The lease is nil if there is no job, or the worker can take none now; passed
+// reports whether there was a job that only this worker may not have.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
 	err = l.looks.Do(ctx, s.kind, s, func(ctx context.Context, all []*search) error {
 		l.claimAll(ctx, all)
@@ -71,8 +70,8 @@ func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool
 	return s.found.lease, s.found.passed, s.found.err
 }
 
-// claimAll gives jobs to workers of one kind in the order in which they asked. Those
-// that it sets apart have no answer yet.
+// claimAll gives jobs to workers of one kind, in the order in which they asked. Searches that
+// it sets apart have no outcome yet.
 func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
 		rest, err := l.claimSome(ctx, all, rounds >= claimRounds)
@@ -81,7 +80,7 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 			if len(rest) < len(all) {
 				all, rounds = rest, 0
 			}
-		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom): // it is otherwise by now: look again
+		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom): // the rows have changed: look again
 		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
 				s.found = found{err: err}
@@ -100,8 +99,8 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 	}
 }
 
-// claimSome gives what can be given in one transaction. It returns the searches that
-// found nothing yet.
+// claimSome gives out jobs in one transaction. It returns the searches that have no outcome
+// yet.
 func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, err error) {
 	b := &claimBatch{Leaser: l}
 	if err := b.find(ctx, all, asked); err != nil {
@@ -129,7 +128,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 			c.search.found = found{}
 			over[c.search] = true
 		case notForIt:
-			// What is behind the job in its account's queue may be next.
+			// The job behind it in its account's queue may be next.
 			c.search.alone, c.search.passed = true, append(slices.Clone(c.search.passed), c.head.ID)
 			if len(all) > 1 {
 				c.search.apart, over[c.search] = true, true
@@ -144,8 +143,8 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), nil
 }
 
-// passStale has the searches go past a job that is not to be had. A hint is taken
-// out of the index, unless another transaction but holds the job.
+// passStale makes the searches skip a job that cannot be had. A hint is removed from the
+// index, unless the job is merely locked by another transaction.
 func (l *Leaser) passStale(ctx context.Context, all []*search, head ReadyJob, hint bool) {
 	if hint {
 		job, err := models.GetJob(ctx, l.DB, head.ID)
@@ -163,9 +162,8 @@ func (l *Leaser) passStale(ctx context.Context, all []*search, head ReadyJob, hi
 	}
 }
 
-// prefer puts those of a line's heads first that are warm on the worker and wish for its
-// region, then those that are warm, then those that wish for its region, within the
-// window of the fair order.
+// prefer sorts a line's heads within the window of the fair order: jobs whose model is warm on
+// the worker and that wish for its region, then warm ones, then ones that wish for its region.
 func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
 	fairqueue.Choose(heads, func(h ReadyJob) float64 { return h.VirtualTime }, func(h ReadyJob) int {
 		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.Wish == "" || h.Wish != worker.Region, 1, 0)
@@ -173,8 +171,8 @@ func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
 	return heads
 }
 
-// compare tells how long a job waited that was just given out for the first time,
-// if it was predicted.
+// compare reports how long a job waited for its first lease and how long it was predicted to
+// wait, if it was.
 func (l *Leaser) compare(job *models.Job) {
 	if l.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
 		l.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)

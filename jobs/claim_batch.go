@@ -19,7 +19,7 @@ type claimBatch struct {
 
 	lane   models.LaneState
 	claims []*claim // of one line
-	hinted bool     // by the index
+	hinted bool     // the heads come from the index
 
 	now     time.Time
 	room    map[models.AccountID]int // how many more each account may run
@@ -35,20 +35,20 @@ type claim struct {
 	made    *assignment
 }
 
-// verdict is what became of a claim once its rows were locked.
+// verdict is the outcome of a claim after its rows were locked.
 type verdict int
 
 const (
 	given    verdict = iota
-	stale            // the job is not in that queue any more, or another has it
-	capped           // its account runs as many jobs as it may
-	notIdle          // the worker is not
+	stale            // the job has left that queue, or another worker has it
+	capped           // its account is at its running limit
+	notIdle          // the worker is not idle
 	notForIt         // the worker may not have the job now
 )
 
-// find chooses for each search the job that it would get if all came one after
-// the other, as far as that order is known: the last may have to look again. There
-// are no claims if there are no jobs.
+// find chooses for each search the job that it would get if all searches ran one after the
+// other, as far as that order is known; the last ones may have to search again. It makes no
+// claims if there are no jobs.
 func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) error {
 	lanes, err := models.ReadLanes(ctx, b.DB)
 	if err != nil {
@@ -71,8 +71,8 @@ func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) err
 	return nil
 }
 
-// next are the first jobs of the first line that has any: who is alone asks the
-// index first.
+// next returns the first jobs of the first line that has any. A single search asks the index
+// first.
 func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Queue, postgres bool) ([]ReadyJob, error) {
 	s := all[0]
 	if len(all) > 1 {
@@ -91,7 +91,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 	return readyHints(next), err
 }
 
-// most is how many jobs of a line may start before it is another's turn.
+// most returns how many jobs of a line may start before it is another line's turn.
 func (b *claimBatch) most(line models.Line) int {
 	turns := fairqueue.Turns{line.Lane: b.lane.SincePromoted}
 	if n := turns.Left(line); n > 0 {
@@ -100,8 +100,8 @@ func (b *claimBatch) most(line models.Line) int {
 	return math.MaxInt // the other line has the turn, but no job
 }
 
-// headsOf are, of jobs in their order, each account's first that is not taken, as
-// many as a claim looks at.
+// headsOf returns each account's first job in next that is not taken, up to the number that a
+// claim considers.
 func headsOf(next []ReadyJob, taken map[models.JobID]bool) []ReadyJob {
 	var heads []ReadyJob
 	seen := map[models.AccountID]bool{}
@@ -156,7 +156,7 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// judge decides on a claim, whose rows are locked.
+// judge decides on a claim whose rows are locked.
 func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	w, job := b.workers[c.search.worker.ID], b.jobs[c.head.ID]
 	room, known := b.room[c.head.Account]
@@ -182,8 +182,8 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	return nil
 }
 
-// mayHave tells whether a worker may have a job: not one that was to be started by
-// now, nor one that it failed a moment ago and another could run.
+// mayHave reports whether a worker may have a job. It may not if the job has expired, or if
+// the worker failed it a moment ago and another worker could run it.
 func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job) (bool, error) {
 	if !job.ExpiresAt.IsZero() && !job.ExpiresAt.After(b.now) && job.StartedAt.IsZero() {
 		return false, nil
@@ -195,7 +195,7 @@ func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, j
 	return !another, err
 }
 
-// another tells whether a live worker but the one that a job avoids could run it.
+// another reports whether a live worker other than the one that a job avoids could run it.
 func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool, error) {
 	kinds, err := models.ListCapacity(ctx, tx, []string{job.Model})
 	if err != nil {

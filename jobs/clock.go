@@ -10,23 +10,23 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Clock is PostgreSQL's clock as a process knows it without a query: what it said when
-// it was last read, and the time that has passed since then by the process's monotonic
-// clock. The process's own time of day, which may be wrong, has no part in it. It is for
-// what is not decided by a statement, such as the expiry of links.
+// Clock is PostgreSQL's clock without a query: its last reading plus the time since then by
+// the process's monotonic clock. It does not use the process's time of day, which may be
+// wrong. It is for decisions that no statement makes, such as the expiry of links.
 type Clock struct {
 	DB *bun.DB
 
 	newest atomic.Pointer[clockReading]
 }
 
-// clockReading is what PostgreSQL's clock said, and when, by this process.
+// clockReading is what PostgreSQL's clock said, and the process's time of the reading.
 type clockReading struct{ said, at time.Time }
 
 const (
 	// ClockEvery is how often a process reads PostgreSQL's clock.
 	ClockEvery = 10 * time.Second
-	// slowReading is how long a reading may take: a slower one does not replace another.
+	// slowReading is how long a reading may take. A slower one does not replace an earlier
+	// one.
 	slowReading = time.Second
 )
 
@@ -43,7 +43,7 @@ func (c *Clock) Pass(ctx context.Context) error {
 	return nil
 }
 
-// Now returns PostgreSQL's time, or the process's own if that was never read.
+// Now returns PostgreSQL's time, or the process's own if PostgreSQL's was never read.
 func (c *Clock) Now() time.Time {
 	reading := c.newest.Load()
 	if reading == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// DeadLetters is what operators decide about runs that failed for good.
+// DeadLetters settles, for operators, runs that failed for good.
 type DeadLetters struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
@@ -24,17 +24,17 @@ type DeadLetters struct {
 	Inputs    *Inputs
 }
 
-// Edit is what an operator changes for the run that a redrive opens. What is nil
-// stays as it was; with any edit the run starts from scratch.
+// Edit is what an operator changes for the run that a redrive opens. Nil fields stay as they
+// were. A run with any edit starts from scratch.
 type Edit struct {
-	// Params are all of them: what is left out takes its default.
+	// Params replaces all params: omitted ones take their defaults.
 	Params json.RawMessage
 	Prompt *string
 }
 
-// Redrive sends a dead letter's job back, in CRITICAL and with all its attempts
-// anew. Redriving it again returns the job and opens no other run; a letter that
-// was settled otherwise is a CONFLICT.
+// Redrive opens a new run of a dead letter's job, in CRITICAL and with all its attempts.
+// Redriving it again returns the job and opens no other run. It returns CONFLICT for a letter
+// that was settled otherwise.
 func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLetterID, e Edit) (*models.Job, error) {
 	letter, err := d.find(ctx, p, id)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *DeadLetters) RedriveRun(ctx context.Context, p Principal, job models.Jo
 	return err
 }
 
-// edit checks what is changed as a submit would, and seals the prompt.
+// edit validates the changes as a submit would, and seals the prompt.
 func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit, error) {
 	if e.Params == nil && e.Prompt == nil {
 		return nil, nil
@@ -122,9 +122,8 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 	return edited, nil
 }
 
-// open tells whether a dead letter is still to be settled, and not yet settled as
-// wanted; one that was settled otherwise is a CONFLICT. Whoever settles it holds
-// its job.
+// open reports whether a dead letter is still unsettled. It returns false if it is settled as
+// wanted, and CONFLICT if it is settled otherwise. The caller holds the lock on its job.
 func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterID, wanted models.Resolution) (bool, error) {
 	letter, err := models.GetDeadLetter(ctx, tx, id)
 	if err != nil {
@@ -148,8 +147,8 @@ func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterI
 // maxNoteRunes bounds the note of a discarded dead letter.
 const maxNoteRunes = 1_000
 
-// Discard settles a dead letter without another run. Discarding it again returns
-// it as it was; one that was settled otherwise is a CONFLICT.
+// Discard settles a dead letter without another run. Discarding it again returns it unchanged.
+// It returns CONFLICT for a letter that was settled otherwise.
 func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLetterID, note string) (*models.DeadLetter, error) {
 	if !text.Valid(note, 0, maxNoteRunes) {
 		return nil, apierror.Invalid("note", "note may have %d printable characters.", maxNoteRunes)
@@ -184,7 +183,8 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 	return letter, nil
 }
 
-// find returns a dead letter that an operator asks for.
+// find returns a dead letter to an operator. It returns FORBIDDEN for other callers, and
+// NOT_FOUND.
 func (d *DeadLetters) find(ctx context.Context, p Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
 	if !p.May(models.RoleOperator) {
 		return nil, apierror.Forbidden("Dead letters are for operators: this key's role is %s.", p.Role)

@@ -10,18 +10,17 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Deleter deletes what a job holds on its owner's or an operator's word.
+// Deleter deletes the contents of jobs for their owners and for operators.
 type Deleter struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
-// Delete removes a job's prompt and artifacts for good, and every text that its
-// owner or its runtime put into it; the row stays. The prompt cannot be read
-// from the moment of the commit, the objects go with the upkeep's next passes, an
-// image that it begins from too if no other job does.
-// Deleting a deleted job returns it. It returns CONFLICT for one that waits or
-// runs.
+// Delete permanently removes a job's prompt, its artifacts, and every text that its owner or
+// its runtime put into it; the row stays. The prompt is unreadable from the commit on. The
+// objects are deleted by the next passes of the upkeep, as is the reference image if no other
+// job uses it. Deleting a deleted job returns it. Delete returns CONFLICT for a job that waits
+// or runs.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
 	if _, err := VisibleJob(ctx, d.DB, p, id); err != nil {
 		return nil, err

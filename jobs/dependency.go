@@ -16,8 +16,8 @@ import (
 // settleBatch is how many rows one statement writes.
 const settleBatch = 500
 
-// settleAll settles what waits for the jobs that end by changes. Their rows are locked,
-// and written later.
+// settleAll settles the dependents of the jobs that end by changes. The rows of the ended jobs
+// are locked, and written later.
 func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	over := map[models.JobID]*Change{}
 	for _, c := range changes {
@@ -40,10 +40,9 @@ func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	return nil
 }
 
-// settle changes the jobs that wait for one that is over, in the transaction that ends
-// it: one that is COMPLETED releases those that waited for nothing else, and the others
-// take all with them that depends on them. There may be thousands, so they are written
-// together. What they do to counters and lanes is left to the caller.
+// settle changes the dependents of a job in the transaction that ends it. If the job is
+// COMPLETED, it releases those that wait for nothing else; otherwise all its descendants fail.
+// There may be thousands, so they are written together. The caller updates counters and lanes.
 func (c *Change) settle(ctx context.Context) error {
 	lock := models.LockDescendants
 	if c.job.Status == models.JobCompleted {
@@ -63,8 +62,7 @@ func (c *Change) settle(ctx context.Context) error {
 	return apierror.Wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
 }
 
-// writeOthers writes the jobs that waited for this one, with their events and dead
-// letters.
+// writeOthers writes the dependents with their events and dead letters.
 func (c *Change) writeOthers(ctx context.Context) error {
 	var dead []*models.DeadLetter
 	for _, child := range c.others {
@@ -94,8 +92,8 @@ type place struct {
 	line    models.Line
 }
 
-// before orders places as transactions lock them: by account, and from the lowest lane
-// up, which is the way promoted jobs go.
+// before compares places in the order in which transactions lock them: by account, then from
+// the lowest lane up, the direction in which jobs are promoted.
 func (p place) before(other place) int {
 	return cmp.Or(
 		cmp.Compare(p.account, other.account),
@@ -103,8 +101,8 @@ func (p place) before(other place) int {
 		cmp.Compare(lo.Ternary(p.line.Promoted, 1, 0), lo.Ternary(other.line.Promoted, 1, 0)))
 }
 
-// enterLanes counts the jobs that are queued from now on, by these changes and those
-// that they caused, and writes the outbox's messages of them.
+// enterLanes counts the jobs that are newly queued by these changes and their dependents, and
+// writes their outbox messages.
 func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var ready []*models.Job
 	places := map[place][]*Change{}
@@ -142,8 +140,9 @@ func inBatches[T any](rows []T, write func([]T) error) error {
 	return nil
 }
 
-// parentOver releases a blocked job if it waits for no other, or fails it with
-// its parent: the job that is over, or one that fails with that.
+// parentOver applies the end of a parent to a blocked job. If over is COMPLETED, the job is
+// released unless it waits for another. Otherwise it fails with its parent, which is over
+// itself or one that fails with it.
 func (c *Change) parentOver(over *models.Job, parent models.JobID) error {
 	if over.Status != models.JobCompleted {
 		status := over.Status
@@ -156,7 +155,7 @@ func (c *Change) parentOver(over *models.Job, parent models.JobID) error {
 	return c.unblock()
 }
 
-// unblock queues a blocked job that waits neither for another nor for its time.
+// unblock queues a blocked job unless it waits for another job or for its start time.
 func (c *Change) unblock() error {
 	if c.job.BlockedBy > 0 || c.job.RunAt.After(c.now) {
 		return nil
@@ -168,15 +167,15 @@ func (c *Change) unblock() error {
 	return nil
 }
 
-// dependencies are what a job is about to wait for: how many of its parents are
-// not COMPLETED, one that never will be, and whether its image is to be fetched.
+// dependencies are what a new run waits for: the number of its parents that are not COMPLETED,
+// one that never will be, and whether its reference image must be fetched.
 type dependencies struct {
 	open   int
 	failed *models.Job
 	fetch  bool
 }
 
-// count is what blocked_by counts.
+// count returns the value for blocked_by.
 func (d dependencies) count() int { return d.open + lo.Ternary(d.fetch, 1, 0) }
 
 func reckonDependencies(parents []*models.Job) (d dependencies) {

@@ -11,22 +11,22 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Scheduler queues jobs when their time comes, and fails those that nobody started
-// before they expired.
+// Scheduler queues jobs at their start time, and fails those that no worker started before
+// they expired.
 type Scheduler struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
 const (
-	// dueBatch bounds the jobs of one transaction, which holds their accounts.
+	// dueBatch bounds the jobs of one transaction, which locks their accounts.
 	dueBatch = 100
 	// dueLimit bounds the jobs of one pass. The next pass takes the rest.
 	dueLimit = 500
 )
 
-// Due queues every job that waited for nothing but its time, and returns how many
-// there were. Any number of processes may call it at once.
+// Due queues every job that waited only for its start time, and returns how many it queued.
+// Any number of processes may call it at once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -50,8 +50,8 @@ func (s *Scheduler) release(ctx context.Context) (released []*Change, err error)
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		// The accounts are locked although their counters stay: a transaction that enters
-		// several lanes of several accounts must hold the accounts.
+		// The accounts are locked although their counters stay the same: a transaction that
+		// enters several lanes of several accounts must hold their locks.
 		if _, _, err := models.LockAccounts(ctx, tx, accountsOf(due)); err != nil {
 			return fmt.Errorf("lock the accounts: %w", err)
 		}
@@ -80,9 +80,9 @@ func accountsOf(jobs []*models.Job) []models.AccountID {
 	return lo.Uniq(lo.Map(jobs, func(j *models.Job, _ int) models.AccountID { return j.AccountID }))
 }
 
-// Expire fails every job that no worker started before it expired, and returns how
-// many there were. Each fails in a transaction of its own, together with the jobs that
-// depend on it. Any number of processes may call it at once.
+// Expire fails every job that no worker started before it expired, and returns how many it
+// failed. Each fails in its own transaction, together with its dependents. Any number of
+// processes may call it at once.
 func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 	ids, err := models.ListExpiringJobs(ctx, s.DB, dueLimit)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 	return expired, errors.Join(failed...)
 }
 
-// expire fails a job that waits beyond its time, unless a worker has started it.
+// expire fails a waiting job that has expired, unless a worker has started it.
 func (c *Change) expire() error {
 	job := c.job
 	if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
