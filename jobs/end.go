@@ -12,7 +12,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Completion is what a worker brings at the end.
+// Completion is what a worker reports when it completes a job.
 type Completion struct {
 	Video       *UploadedObject
 	Thumbnail   *UploadedObject
@@ -22,8 +22,8 @@ type Completion struct {
 	LeaseNext   bool
 }
 
-// End is the answer to a call that ended an attempt; Next is the worker's next
-// lease, if it asked for one and there was one.
+// End is the answer to a call that ended an attempt. Next is the worker's next lease, if it
+// asked for one and a job was ready.
 type End struct {
 	Job  *models.Job
 	Next *Lease
@@ -35,9 +35,9 @@ const (
 	maxOutputBytes = 256 << 10
 )
 
-// Complete ends a job COMPLETED once the store confirmed every object. Calling
-// it again with the same token gives the same answer. It returns CONFLICT, and
-// ends the job CANCELLED, if somebody asked for that before.
+// Complete ends a job COMPLETED after the store has confirmed every object. Calling it again
+// with the same token returns the same answer. If the job's cancellation was requested before,
+// Complete ends it CANCELLED and returns CONFLICT.
 func (h *Holder) Complete(ctx context.Context, p Principal, f Fence, c Completion) (*End, error) {
 	end, err := h.complete(ctx, p, f, c)
 	return end, apierror.Wrap(err, "complete attempt %s", f.AttemptID)
@@ -85,7 +85,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 
-// mayComplete refuses a completion that lacks what a job of its model ends with.
+// mayComplete refuses a completion that lacks what a job of its model must produce.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	if model, err := h.Catalogue.Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
 		return apierror.Invalid("video", "A job of type %s ends with a film: upload it and name it in video.", job.Type)
@@ -94,7 +94,7 @@ func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	return err
 }
 
-// verifyCompletion asks the store about each object, while no row is locked yet.
+// verifyCompletion asks the store about each object before any row is locked.
 func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c Completion) ([]*models.Artifact, error) {
 	var verified []*models.Artifact
 	for _, object := range []struct {
@@ -134,20 +134,20 @@ func (l *held) publish(verified []*models.Artifact) error {
 	return nil
 }
 
-// Failure is how an attempt went wrong, in its worker's words.
+// Failure is how an attempt failed, as its worker reports it.
 type Failure struct {
 	Class   models.FailureClass
 	Message string
-	// ErrorDetail is a stack trace, or the runtime's own last words.
+	// ErrorDetail is a stack trace, or the last output of the runtime.
 	ErrorDetail       string
 	RetryAfterSeconds *int
 	Log               *UploadedObject
 	LeaseNext         bool
 }
 
-// Fail ends an attempt FAILED. The job is tried again later if its class and the
-// failures so far allow it, and else is FAILED too. Calling it again with the
-// same token gives the same answer.
+// Fail ends an attempt FAILED. The job is retried later if its class and the failures so far
+// allow it; otherwise it is FAILED too. Calling Fail again with the same token returns the
+// same answer.
 func (h *Holder) Fail(ctx context.Context, p Principal, f Fence, failure Failure) (*End, error) {
 	end, err := h.fail(ctx, p, f, failure)
 	return end, apierror.Wrap(err, "fail attempt %s", f.AttemptID)
@@ -190,9 +190,9 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, failure.LeaseNext)
 }
 
-// Release hands a job back at once, for PREEMPTED or WORKER_LOST: it is queued
-// again in its old place, with its newest checkpoint, and nothing is counted
-// against it. Calling it again with the same token gives the same answer.
+// Release returns a job to its queue at once, for PREEMPTED or WORKER_LOST. The job keeps its
+// old place and its newest checkpoint, and no failure is counted. Calling Release again with
+// the same token returns the same answer.
 func (h *Holder) Release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
 	job, err := h.release(ctx, p, f, reason)
 	return job, apierror.Wrap(err, "release attempt %s", f.AttemptID)
@@ -231,9 +231,9 @@ func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*mod
 	return end.Job, nil
 }
 
-// again answers a repeated call about an attempt that is over, be it that two
-// calls came at once: the same answer if it ended just so, and else ErrLeaseLost. The
-// next lease is a part of it until the worker has ended that, or a later one.
+// again answers a repeated or concurrent call about an ended attempt: the same answer if the
+// attempt ended as that call wanted, and otherwise ErrLeaseLost. The answer has the next lease
+// until the worker has ended that one or a later one.
 func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
 	a, err := f.find(ctx, h.DB, p)
 	if err != nil {
@@ -250,8 +250,8 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 		return nil, err
 	}
 	if leaseNext {
-		// The worker has had the next lease, and has ended it: this is a late duplicate,
-		// and a job that is leased for it would have nobody to run it.
+		// The worker had the next lease and has ended it. This call is a late duplicate:
+		// nobody would run a job that is leased for it.
 		had, err := models.EndedAnother(ctx, h.DB, a)
 		if err != nil {
 			return nil, err
@@ -261,14 +261,14 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 	return h.answerEnd(ctx, p, job, a, nil, leaseNext)
 }
 
-// answerEnd adds the next lease. Its request id is the ended attempt's, so that
-// a repeated call finds the same lease again. worker is as the end left it, or nil.
+// answerEnd adds the next lease. Its request id is derived from the ended attempt, so that a
+// repeated call finds the same lease. worker is the row as the end left it, or nil.
 func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, ended *models.Attempt, worker *models.Worker, leaseNext bool) (*End, error) {
 	end := &End{Job: job}
 	if !leaseNext {
 		return end, nil
 	}
-	// The end is committed: without a next lease the worker just asks again.
+	// The end is committed. Without a next lease the worker simply asks again.
 	call := LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)}
 	var err error
 	if worker != nil {
@@ -282,8 +282,8 @@ func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, en
 	return end, nil
 }
 
-// compareEnd tells how long a job took that was just completed, if it was
-// predicted and no try of it failed: nobody foretells failures.
+// compareEnd reports how long a completed job took and how long it was predicted to take. It
+// skips jobs without a prediction and jobs that had a failure, which no forecast covers.
 func (h *Holder) compareEnd(job *models.Job) {
 	if h.Leaser.Meter != nil && job.Run == 1 && job.Failures == 0 && job.PredictedSeconds != nil {
 		h.Leaser.Meter.Completed(job.Tier, *job.PredictedSeconds, job.CompletedAt.Sub(job.CreatedAt).Seconds())

@@ -12,16 +12,13 @@ import (
 )
 
 const (
-	// avoidTime is for how long another worker is preferred for a job to the one
-	// that failed it.
+	// avoidTime is how long other workers are preferred for a job to the one that failed it.
 	avoidTime = time.Minute
-	// crashedSoon is how soon after it resumed a crash puts the checkpoint that it
-	// resumed from under suspicion.
+	// crashedSoon is how soon after resuming a crash makes the checkpoint suspect.
 	crashedSoon = time.Minute
 )
 
-// failed decides what becomes of the job of an attempt that has just ended
-// FAILED.
+// failed decides what happens to the job of an attempt that has just ended FAILED.
 func (l *held) failed(ctx context.Context, catalogue *catalogue.Catalogue, f Failure) error {
 	job, class, reason := l.job, f.Class, f.Message
 	job.FailureClass, job.FailureReason = class, reason
@@ -66,8 +63,8 @@ func (l *held) retryLater(class models.FailureClass, reason string, delay time.D
 	return l.change.move(models.JobScheduled)
 }
 
-// suspectCheckpoint takes the newest checkpoint out of use if the attempt crashed
-// soon after it resumed: the next one goes on from the one before.
+// suspectCheckpoint rejects the newest checkpoint if the attempt crashed soon after it resumed
+// from it. The next attempt resumes from the checkpoint before.
 func (l *held) suspectCheckpoint(ctx context.Context) error {
 	a := l.attempt
 	if a.ResumedFromStep == nil || a.CheckpointID != "" || l.job.LatestCheckpointID == "" || l.change.now.Sub(a.StartedAt) > crashedSoon {
@@ -76,8 +73,7 @@ func (l *held) suspectCheckpoint(ctx context.Context) error {
 	return l.rejectCheckpoint(ctx, l.job.LatestCheckpointID, "its runtime crashed soon after it resumed from this checkpoint")
 }
 
-// rejectCheckpoint takes a checkpoint out of use; the newest that is left takes
-// its place.
+// rejectCheckpoint rejects a checkpoint. The newest remaining one replaces it.
 func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reason string) error {
 	if err := models.RejectCheckpoint(ctx, l.change.tx, l.job.ID, id); err != nil {
 		return apierror.OrNotFound(err, "checkpoint")
@@ -96,12 +92,12 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 	return nil
 }
 
-// outgrow sends a job that ran out of memory to larger GPUs, if its model names
-// any.
+// outgrow moves a job that ran out of memory to the next larger GPU type, if its model lists
+// one.
 func (l *held) outgrow(catalogue *catalogue.Catalogue) {
 	model, err := catalogue.Model(l.job.Model)
 	if err != nil {
-		return // no longer in the catalogue: the same GPU again
+		return // no longer in the catalogue: keep the GPU type
 	}
 	if rank := slices.Index(model.GPUTypes, l.worker.GPUType) + 1; rank > l.job.GPURank && rank < len(model.GPUTypes) {
 		l.job.GPURank = rank

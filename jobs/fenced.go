@@ -12,30 +12,30 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// fencedCall is one call over a live lease.
+// fencedCall is one call that needs a live lease.
 type fencedCall struct {
 	p     Principal
 	fence Fence
-	// objects are those that act may keep, as the store has them.
+	// objects are the uploads that act may keep, as the store has them.
 	objects []*models.Artifact
 	// act changes the rows of the lease in memory.
 	act func(ctx context.Context, l *held) error
-	// writes is whether act writes other rows, too: such a call shares its
-	// transaction with no other, which its failure would undo.
+	// writes means that act also writes other rows. Such a call has its own transaction, since
+	// its failure would undo the calls of a batch.
 	writes bool
 
 	l   *held
 	err error
 }
 
-// fenced runs a call in a transaction, with others that come at the same time: it
-// extends the lease, lets act change it, and saves it.
+// fenced runs a call in a transaction, batched with concurrent calls: it extends the lease,
+// calls act to change it, and saves it.
 func (h *Holder) fenced(ctx context.Context, c *fencedCall) (*held, error) {
 	return h.run(ctx, &h.keeping, c)
 }
 
-// finish is fenced for a call that ends the attempt. If a cancel was asked for,
-// that is how it ends, whatever the worker wanted.
+// finish is fenced for a call that ends the attempt. If the job's cancellation was requested,
+// the attempt ends as cancelled, whatever the worker asked for.
 func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 	act := c.act
 	c.act = func(ctx context.Context, l *held) error {
@@ -62,8 +62,8 @@ func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fen
 	return c.l, c.err
 }
 
-// transact runs calls in one transaction. A call that is refused changes nothing,
-// and stops no other. Rows are locked for those alone that have a lease.
+// transact runs calls in one transaction. A refused call changes nothing and does not affect
+// the others. Only the rows of live leases are locked.
 func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 	holds := make([]models.Hold, len(calls))
 	for i, c := range calls {
@@ -83,7 +83,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		for _, c := range calls {
 			l := all[c.fence.AttemptID]
 			if l == nil || !l.attempt.EndedAt.IsZero() || c.fence.check(c.p, l.attempt) != nil {
-				lost = append(lost, c) // or a call before it, in this batch, ended the attempt
+				lost = append(lost, c) // or an earlier call of this batch ended the attempt
 				continue
 			}
 			c.err = c.try(ctx, l)
@@ -111,7 +111,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 	return nil
 }
 
-// lookUp reads what is known of the objects that calls over leases name.
+// lookUp reads what is known of the objects that calls with a lease name.
 func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.AttemptID]*held) error {
 	var keys []string
 	for _, c := range calls {
@@ -132,8 +132,8 @@ func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.
 	return nil
 }
 
-// explain says why calls have no lease: it is over, or was never theirs. The others
-// of their batch are carried out by now, whatever becomes of it.
+// explain sets the error of calls that have no lease: it ended, or was never theirs. It runs
+// after the commit, so its failure does not affect the rest of the batch.
 func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 	if len(calls) == 0 {
 		return
@@ -153,7 +153,7 @@ func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 	}
 }
 
-// try lets the call change the lease, which is as it was if it is refused.
+// try calls act on the lease, and restores the lease if act fails.
 func (c *fencedCall) try(ctx context.Context, l *held) error {
 	before, worker, job, attempt, change := *l, *l.worker, *l.job, *l.attempt, *l.change
 	l.extend()

@@ -26,8 +26,8 @@ const (
 	maxXid         = 1000
 )
 
-// utilization lists the samples' utilization in the order of the GPUs, or nil if
-// there are none. It returns INVALID_INPUT for samples that cannot be.
+// utilization returns the samples' utilization in the order of the GPUs, or nil if there are
+// no samples. It returns INVALID_INPUT for impossible samples.
 func utilization(samples []GPUSample) ([]float64, error) {
 	if len(samples) > MaxGPUs {
 		return nil, apierror.Invalid("gpus", "There may be %d GPUs.", MaxGPUs)

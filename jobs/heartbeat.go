@@ -7,10 +7,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Heartbeat restarts the lease. A lease that ran out but was not reaped yet is
-// still the newest one, so it is extended: a worker cut off for a minute keeps
-// an hour of work. The first one begins the job. samples are the newest of the
-// worker's GPUs, or nil.
+// Heartbeat extends the lease. A lease that expired but was not reaped is still the newest
+// one, so it is extended, too: a worker that was cut off for a minute keeps an hour of work.
+// The first heartbeat starts the job. samples are the newest of the worker's GPUs, or nil.
 func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
 	answer, err := h.heartbeat(ctx, p, f, samples)
 	return answer, apierror.Wrap(err, "heartbeat of attempt %s", f.AttemptID)
@@ -24,8 +23,8 @@ func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []
 	return h.beat(ctx, p, f, models.LeaseBeat{GPUUtilization: utilization})
 }
 
-// beat is one heartbeat, or report of progress, and what PostgreSQL answered, if it
-// extended a lease.
+// beat is one heartbeat or progress report. found is PostgreSQL's answer, or nil if no lease
+// was extended.
 type beat struct {
 	models.LeaseBeat
 	found *models.Beat
@@ -41,7 +40,7 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 	if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
 		return nil, err
 	}
-	if b.found == nil { // the first one of an attempt, or none of the caller's
+	if b.found == nil { // the first one of an attempt, or no lease of the caller's
 		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}
@@ -49,7 +48,7 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 			return nil, err
 		}
 	}
-	if b.found == nil { // it ended since
+	if b.found == nil { // it has ended meanwhile
 		return nil, apierror.ErrLeaseLost
 	}
 	found := b.found
@@ -58,14 +57,14 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 	return answer, h.delivered(ctx, answer, found.CancelDeliveredAt)
 }
 
-// begin notes an attempt's first sign of work.
+// begin records an attempt's first sign of work.
 func (h *Holder) begin(ctx context.Context, p Principal, f Fence) error {
 	_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *held) error { return nil }})
 	return err
 }
 
-// beatAll extends the leases of heartbeats that came together, and keeps the progress
-// that they report.
+// beatAll extends the leases of a batch of heartbeats, and saves the progress that they
+// report.
 func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {

@@ -12,17 +12,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Fence is what every call about an attempt carries: which attempt, and the
-// token that shows that the caller holds its lease.
+// Fence is what every call about an attempt carries: the attempt's id, and the token that
+// proves that the caller holds its lease.
 type Fence struct {
 	AttemptID models.AttemptID
 	Token     models.FencingToken
 }
 
-// Holder is what a worker may do with the job that it holds a lease on. Every
-// call is fenced: it returns NOT_FOUND for an attempt that is not the caller's
-// and ErrLeaseLost once the lease is gone, and changes nothing then. Every other
-// call extends the lease.
+// Holder is what a worker can do with the job that it holds a lease on. Every call is fenced:
+// it returns NOT_FOUND for an attempt of another worker and ErrLeaseLost after the lease
+// ended, and then changes nothing. A call that succeeds extends the lease.
 type Holder struct {
 	DB        *bun.DB
 	Objects   Objects
@@ -34,9 +33,9 @@ type Holder struct {
 	keeping, ending batch.Group[*fencedCall]
 }
 
-// A worker sends heartbeats, progress, checkpoints and uploads' keys all the time, and
-// no person waits for the answers. Where several workers do so at once, a batch waits
-// for more of them.
+// Heartbeats, progress, checkpoints and requests for upload keys are frequent, and nobody
+// waits for their answers. When several workers send them at once, a batch waits for more
+// calls.
 const (
 	holdLinger   = 50 * time.Millisecond
 	holdSiblings = 1
@@ -52,14 +51,14 @@ func NewHolder(db *bun.DB, objects Objects, catalogue *catalogue.Catalogue, leas
 	}
 }
 
-// Answer is what a fenced call learns: how long the lease lasts now, and what
-// the control plane wants.
+// Answer is the result of a fenced call: when the lease expires now, and what the control
+// plane wants.
 type Answer struct {
 	LeaseExpiresAt time.Time
 	Directive      Directive
 }
 
-// held is a lease with every row of it locked, in the one order of locks.
+// held is a lease whose rows are all locked, in the one lock order.
 type held struct {
 	worker  *models.Worker
 	job     *models.Job
@@ -69,14 +68,14 @@ type held struct {
 	wasWorker  models.Worker
 	wasAttempt models.Attempt
 
-	// objects is what is known of those that calls name.
+	// objects is what is known of the objects that calls name.
 	objects map[string]models.KnownObject
 	issued  []*models.IssuedUpload
 	kept    []*models.Artifact
 }
 
-// check returns why a call may not be about an attempt that was found, live or
-// ended: NOT_FOUND or ErrLeaseLost.
+// check returns NOT_FOUND or ErrLeaseLost unless the fence is for the attempt that was found,
+// live or ended.
 func (f Fence) check(p Principal, found *models.Attempt) error {
 	switch {
 	case found == nil || found.WorkerID != p.WorkerID:
@@ -87,7 +86,7 @@ func (f Fence) check(p Principal, found *models.Attempt) error {
 	return nil
 }
 
-// askedBy refuses who is no worker, and what can be no attempt.
+// askedBy refuses callers that are not workers, and malformed attempt ids.
 func (f Fence) askedBy(p Principal) error {
 	switch {
 	case p.WorkerID == "":
@@ -98,8 +97,8 @@ func (f Fence) askedBy(p Principal) error {
 	return nil
 }
 
-// find returns the caller's attempt, live or ended, or NOT_FOUND or
-// ErrLeaseLost.
+// find returns the caller's attempt, live or ended. It returns NOT_FOUND or ErrLeaseLost if
+// the fence does not match.
 func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attempt, error) {
 	if err := f.askedBy(p); err != nil {
 		return nil, err
@@ -111,7 +110,7 @@ func (f Fence) find(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	return attempt, f.check(p, attempt)
 }
 
-// live is find for an attempt that must not be over.
+// live is find for an attempt that must not have ended.
 func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attempt, error) {
 	attempt, err := f.find(ctx, db, p)
 	if err == nil && !attempt.EndedAt.IsZero() {
@@ -120,7 +119,7 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p Principal) (*models.Attem
 	return attempt, err
 }
 
-// lockHeld locks all rows of a live attempt, or returns ErrLeaseLost if it ended
+// lockHeld locks all rows of a live attempt. It returns ErrLeaseLost if the attempt ended
 // meanwhile.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
 	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
@@ -133,7 +132,8 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, apierror.ErrLeaseLost
 }
 
-// lockAll locks all rows of leases. One that is over, or another's, is not in the answer.
+// lockAll locks all rows of leases. Leases that ended or belong to another worker are left out
+// of the result.
 func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.AttemptID]*held, error) {
 	now, locked, err := models.LockHeld(ctx, tx, holds)
 	if err != nil {
@@ -142,7 +142,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.At
 	all := make(map[models.AttemptID]*held, len(locked))
 	for _, row := range locked {
 		if !row.Attempt.EndedAt.IsZero() {
-			continue // while it was waited for
+			continue // it ended while we waited for the lock
 		}
 		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt}
 		l.change = changeAt(tx, now, l.job)
@@ -151,7 +151,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.At
 	return all, nil
 }
 
-// started notes the first sign of work.
+// started records the first sign of work.
 func (h *held) started() error {
 	if h.attempt.Status == models.AttemptLeased {
 		h.attempt.Status, h.attempt.StartedAt = models.AttemptRunning, h.change.now
@@ -159,7 +159,7 @@ func (h *held) started() error {
 	return h.change.started()
 }
 
-// extend restarts the lease.
+// extend extends the lease.
 func (h *held) extend() {
 	h.attempt.LastHeartbeatAt, h.worker.LastHeartbeatAt = h.change.now, h.change.now
 	if until := h.change.now.Add(LeaseTTL); until.After(h.attempt.LeaseExpiresAt) {
@@ -167,9 +167,9 @@ func (h *held) extend() {
 	}
 }
 
-// end ends the attempt and frees its worker. A lost one worked, as far as is
-// known, until its last sign. The GPU seconds since its last checkpoint are
-// wasted, unless it succeeded.
+// end ends the attempt and frees its worker. A lost attempt is assumed to have worked until
+// its last heartbeat. Unless it succeeded, the GPU seconds since its last checkpoint are
+// counted as wasted.
 func (h *held) end(status models.AttemptStatus, class models.FailureClass, reason string) {
 	now, a := h.change.now, h.attempt
 	a.Status, a.EndedAt, a.FailureClass, a.FailureReason = status, now, class, reason
@@ -193,7 +193,7 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	}
 }
 
-// requeue puts the job of an ended attempt back in its place.
+// requeue puts the job of an ended attempt back in its place in the queue.
 func (h *held) requeue(message string) error {
 	h.job.Progress.Phase, h.job.Progress.ETASeconds = models.PhaseWaiting, nil
 	h.job.Progress.Message, h.job.Progress.UpdatedAt = message, h.change.now
@@ -238,7 +238,7 @@ func directive(job models.JobID, cancelled time.Time, why string, status models.
 	return Directive{Action: DirectContinue}
 }
 
-// delivered notes that the worker is being told of a cancel.
+// delivered records that the worker is told of a cancel.
 func (h *Holder) delivered(ctx context.Context, a *Answer, at time.Time) error {
 	if a.Directive.Action != DirectCancel || !at.IsZero() {
 		return nil

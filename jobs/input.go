@@ -23,15 +23,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Inputs are the images that jobs begin from: uploaded by a link, brought by the
-// server itself, or fetched from a URL.
+// Inputs are the images that jobs start from: uploaded through a link, received by the server
+// itself, or fetched from a URL.
 type Inputs struct {
 	DB      *bun.DB
 	Objects InputObjects
 	Remote  Remote
 }
 
-// InputUpload is where to send an input, and the id to name it by afterwards.
+// InputUpload says where to send an input, and gives the id by which to name it afterwards.
 type InputUpload struct {
 	ArtifactID models.ArtifactID
 	ObjectKey  string
@@ -42,8 +42,7 @@ const (
 	// referenceParam is the parameter that names an input.
 	referenceParam = "referenceImage"
 	ReferenceField = "params." + referenceParam
-	// maxPendingInputs bounds how many inputs of an account may be announced and
-	// not yet used.
+	// maxPendingInputs bounds how many inputs of an account may be announced and not yet used.
 	maxPendingInputs = 1000
 
 	InputsFolder = "inputs/"
@@ -54,9 +53,9 @@ var errInputsFull = &apierror.Error{
 	Message: fmt.Sprintf("This account has asked for %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs),
 }
 
-// Request issues a link to upload an image to, of just that type, size in bytes
-// (up to 20 MB) and CRC32C. A job names it by its id once it is there. It returns
-// INVALID_INPUT, and QUOTA_EXCEEDED if the account has asked for too many.
+// Request issues a link to upload an image of exactly this type, size in bytes (up to 20 MB)
+// and CRC32C. Once it is uploaded, a job names it by its id. Request returns INVALID_INPUT,
+// and QUOTA_EXCEEDED if the account has announced too many.
 func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
 	switch {
 	case !slices.Contains(picture.ContentTypes, contentType):
@@ -85,9 +84,8 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 	return &InputUpload{issued.ArtifactID, issued.ObjectKey, link}, nil
 }
 
-// Put stores an image that came with a request of the account's. It returns
-// INVALID_INPUT for what is no image, or too large a one, or not of the type that
-// it was said to have; an empty type is none.
+// Put stores an image that came in the body of a request. It returns INVALID_INPUT if the body
+// is no image, is too large, or is not of contentType. An empty contentType is not checked.
 func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body io.Reader) (*models.Artifact, error) {
 	data, err := io.ReadAll(io.LimitReader(body, picture.MaxBytes+1))
 	if err != nil {
@@ -106,7 +104,7 @@ func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body 
 	return i.store(ctx, p.AccountID, data, info)
 }
 
-// store writes a checked image. Its key is issued before the object can be.
+// store writes a checked image. Its key is issued before the object is written.
 func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byte, info picture.Info) (*models.Artifact, error) {
 	issued, err := i.issue(ctx, account, info.ContentType, int64(len(data)), crc32c(data))
 	if err != nil {
@@ -141,8 +139,8 @@ func crc32c(data []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-// keep makes an artifact of an input that is in the store and was checked, or
-// finds the one that somebody else made of it meanwhile.
+// keep makes an artifact of a checked input in the store, or returns the one that a concurrent
+// call made.
 func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.Info) (*models.Artifact, error) {
 	metadata, err := json.Marshal(info)
 	if err != nil {
@@ -162,12 +160,11 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.In
 	return a, apierror.Wrap(err, "keep input %s", id)
 }
 
-// errNoInput is the answer for an image that there is not, or not for this
-// account.
+// errNoInput is the answer for an image that does not exist for this account.
 var errNoInput = &apierror.Error{Code: apierror.CodeNotFound, Field: ReferenceField, Message: "There is no such image (" + ReferenceField + ")."}
 
-// reference is how a job's params name the image that it begins from: as an
-// artifact, or as a URL. It is empty for a job that begins from none.
+// reference is how a job's params name the image that it starts from: an artifact's id or a
+// URL. It is empty if there is no image.
 type reference string
 
 func readReference(params json.RawMessage) reference {
@@ -177,24 +174,24 @@ func readReference(params json.RawMessage) reference {
 	var p struct {
 		ReferenceImage string `json:"referenceImage"`
 	}
-	// The schema has been checked: what does not decode is not there.
+	// The schema was checked before, so what does not decode is absent.
 	_ = json.Unmarshal(params, &p)
 	return reference(p.ReferenceImage)
 }
 
-// artifact is the id that the reference is, unless it is a URL.
+// artifact returns the reference as an artifact's id. ok is false for a URL.
 func (r reference) artifact() (id models.ArtifactID, ok bool) {
 	return models.ArtifactID(r), strings.HasPrefix(string(r), "art_")
 }
 
-// remote tells whether it is a URL.
+// remote reports whether it is a URL.
 func (r reference) remote() bool {
 	_, ok := r.artifact()
 	return r != "" && !ok
 }
 
-// check sees that the image that params name can be used: one that was uploaded
-// is verified and decoded, once; of a URL only the text is looked at.
+// check verifies that the image that params name can be used. An uploaded image is verified
+// and decoded, once; of a URL only the text is checked.
 func (i *Inputs) check(ctx context.Context, account models.AccountID, params json.RawMessage) error {
 	ref := readReference(params)
 	if ref == "" {
@@ -229,8 +226,7 @@ func (i *Inputs) check(ctx context.Context, account models.AccountID, params jso
 	return err
 }
 
-// verify compares an uploaded image with what was announced, and looks whether it
-// is one.
+// verify compares an uploaded image with what was announced, and checks that it is an image.
 func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload) (picture.Info, error) {
 	stored, err := i.Objects.Stat(ctx, issued.ObjectKey)
 	if errors.Is(err, ErrNoObject) {
@@ -269,9 +265,9 @@ func (i *Inputs) read(ctx context.Context, issued *models.IssuedUpload) ([]byte,
 	return data, err
 }
 
-// useInput has a job that is about to run begin from the image that its params
-// name, and tells whether that is still to be fetched. An image that is not there
-// any more is errNoInput.
+// useInput records that a job is about to start from the image that its params name. It
+// reports whether the image must still be fetched. It returns errNoInput if the image no
+// longer exists.
 func useInput(ctx context.Context, tx bun.Tx, job *models.Job) (fetch bool, err error) {
 	ref := readReference(job.Params)
 	if ref == "" {
@@ -294,7 +290,7 @@ func useInput(ctx context.Context, tx bun.Tx, job *models.Job) (fetch bool, err 
 	return false, apierror.Wrap(err, "read the image of job %s", job.ID)
 }
 
-// inputOf returns the image that a job begins from; nil if there is none.
+// inputOf returns the image that a job starts from, or nil if there is none.
 func inputOf(ctx context.Context, db bun.IDB, job *models.Job) ([]*models.Artifact, error) {
 	ref := readReference(job.Params)
 	if ref == "" {

@@ -16,55 +16,52 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Remote is where images come from that jobs name by a URL.
+// Remote fetches the images that jobs name by URL.
 type Remote interface {
-	// Check returns what is wrong with a URL, as a sentence; it looks nothing up.
+	// Check returns what is wrong with a URL, as a sentence. It does no lookup.
 	Check(url string) error
-	// Fetch reads what is there. Its error is a RemoteError, or the cause of ctx's
-	// end.
+	// Fetch returns what is at the URL. Its error is a RemoteError, or the cause of ctx's end.
 	Fetch(ctx context.Context, url string) ([]byte, error)
 }
 
-// RemoteError is why nothing can be had from a URL. Reason is the end of a
-// sentence; it does not tell the URL.
+// RemoteError is why nothing could be fetched from a URL. Reason is the end of a sentence and
+// does not contain the URL.
 type RemoteError struct {
 	Reason string
-	// Passing tells whether it may be better another time.
+	// Passing means that a later try may succeed.
 	Passing bool
 }
 
 func (e *RemoteError) Error() string { return e.Reason }
 
-// InputFetcher fetches the images that accepted jobs wait for. Such a job is
-// BLOCKED, and the transaction that stores its image queues it. Any number of
-// processes may fetch: each image is one's at a time, and another's if that one
-// dies.
+// InputFetcher fetches the images that accepted jobs wait for. Such a job is BLOCKED until the
+// transaction that stores its image queues it. Any number of processes may fetch: each image
+// is claimed by one, and by another if that one dies.
 type InputFetcher struct {
 	Inputs   *Inputs
 	Notifier *Notifier
 }
 
 const (
-	// fetchesAtOnce bounds what one process fetches, and accountFetches what all
-	// of them fetch for one account: its slow URLs hold up nobody else's.
+	// fetchesAtOnce bounds the fetches of one process, and accountFetches those of all
+	// processes for one account, so that an account's slow URLs do not delay others.
 	fetchesAtOnce  = 16
 	accountFetches = 4
-	// fetchClaim is how long a fetch is one process's; it takes less.
+	// fetchClaim is how long a process keeps its claim on a fetch. A fetch takes less.
 	fetchClaim = 3 * time.Minute
 	// fetchEvery is how often a process looks for images to fetch.
 	fetchEvery = 500 * time.Millisecond
-	// MaxFetchTries is how often an image is asked for: after 5 s, 10 s, 20 s and
-	// 40 s once more.
+	// MaxFetchTries is how often an image is requested: retries follow after 5 s, 10 s, 20 s
+	// and 40 s.
 	MaxFetchTries   = 5
 	firstFetchPause = 5 * time.Second
-	// ownFaultPause is when to go on after a fault that is not the image's.
+	// ownFaultPause is the delay after a fault that is not the image's.
 	ownFaultPause = 5 * time.Second
-	// giveBackTime bounds what is written when the process ends.
+	// giveBackTime bounds the write that gives a fetch back when the process ends.
 	giveBackTime = 2 * time.Second
 )
 
-// Run fetches images until ctx ends, and gives back those that are under way
-// then.
+// Run fetches images until ctx ends, and gives back those that are in progress then.
 func (f *InputFetcher) Run(ctx context.Context) error {
 	slots := make(chan struct{}, fetchesAtOnce)
 	var fetches sync.WaitGroup
@@ -84,8 +81,7 @@ func (f *InputFetcher) Run(ctx context.Context) error {
 	})
 }
 
-// Pass fetches the images that are due, one after the other, and returns how
-// many there were.
+// Pass fetches the images that are due, one after the other, and returns how many it claimed.
 func (f *InputFetcher) Pass(ctx context.Context) (int, error) {
 	claimed, err := f.claim(ctx, fetchesAtOnce)
 	for _, fetch := range claimed {
@@ -102,8 +98,8 @@ func (f *InputFetcher) claim(ctx context.Context, most int) ([]*models.InputFetc
 	return claimed, apierror.Wrap(err, "claim images to fetch")
 }
 
-// fetch does one claimed fetch. What is no fault of the image's is returned, and
-// tried again soon, also by another process.
+// fetch runs one claimed fetch. It returns a fault that is not the image's; the fetch is then
+// retried soon, perhaps by another process.
 func (f *InputFetcher) fetch(ctx context.Context, fetch *models.InputFetch) error {
 	job, err := models.GetJob(ctx, f.Inputs.DB, fetch.JobID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -168,12 +164,12 @@ func (f *InputFetcher) fetchFor(ctx context.Context, fetch *models.InputFetch, j
 	})
 }
 
-// errReferenceEdited ends a fetch whose job has meanwhile been opened again with
-// another image: that one is fetched then.
+// errReferenceEdited ends a fetch whose job was reopened with another image meanwhile. That
+// image is fetched then.
 var errReferenceEdited = errors.New("the job names another image now")
 
-// settle ends a fetch, and with it what its job waits for. A fetch that is
-// another's by now, or of a job that does not wait any more, changes nothing.
+// settle ends a fetch, and calls act to change its job. It changes nothing if another process
+// has taken the fetch over, or the job is no longer blocked.
 func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job, act func(context.Context, *Change) error) error {
 	var done *Change
 	err := InTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -183,7 +179,7 @@ func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, see
 			return err
 		}
 		if job.Status == models.JobBlocked && act == nil {
-			return nil // it was opened again
+			return nil // the job was reopened
 		}
 		if err := models.EndInputFetch(ctx, tx, fetch); err != nil || job.Status != models.JobBlocked {
 			return err

@@ -15,24 +15,24 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Learner takes what happened into the averages that estimates are made of.
+// Learner updates the averages that estimates are made from.
 type Learner struct {
 	DB *bun.DB
 }
 
 const (
-	// learnLag is how long a transaction may take until its job is missed, which
-	// does no harm.
+	// learnLag is how long a transaction may take before its job is missed, which does no
+	// harm.
 	learnLag = 2 * time.Second
-	// learnSpan is how far back a pass looks that had none before it for long.
+	// learnSpan is how far back a pass looks if there was no pass for long.
 	learnSpan = 10 * time.Minute
-	// learnBatch bounds what one pass learns render times from: the newest.
+	// learnBatch bounds the jobs that one pass learns render times from. It takes the newest.
 	learnBatch = 2000
 )
 
-// Learn takes the jobs that were completed, and those that were submitted, since
-// the last time into the averages, and returns how many completed ones there
-// were. Any number of processes may do so: one at a time does.
+// Learn adds the jobs that were completed or submitted since the last pass to the averages,
+// and returns the number of completed ones. Any number of processes may call it; one at a time
+// does the work.
 func (l *Learner) Learn(ctx context.Context) (int, error) {
 	learnt := 0
 	err := InTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {

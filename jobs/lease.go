@@ -20,16 +20,16 @@ import (
 const (
 	// LeaseTTL is how long a lease lasts from its last renewal.
 	LeaseTTL = 30 * time.Second
-	// HeartbeatEvery is how often a worker shall renew its lease.
+	// HeartbeatEvery is how often a worker should renew its lease.
 	HeartbeatEvery = 10 * time.Second
-	// CheckpointEvery is how far apart checkpoints shall be while nothing is
-	// known of a pool's preemption rate.
+	// CheckpointEvery is the interval between checkpoints while a pool's preemption rate is
+	// not known.
 	CheckpointEvery = 30 * time.Second
-	// MaxLeaseWait bounds one lease call.
+	// MaxLeaseWait bounds the wait of one lease call.
 	MaxLeaseWait = 25 * time.Second
-	// heldPause is how long a worker waits at most that asks for another job while
-	// it has one: no more than a moment is lost if that one ends meanwhile, and one
-	// that asks without pause does not cost a processor.
+	// heldPause is how long a lease call of a worker that has a job waits at most. It is
+	// short, so that the worker soon gets another job if that one ends meanwhile, and long
+	// enough that a worker that asks in a loop does not use up a processor.
 	heldPause = time.Second
 )
 
@@ -38,10 +38,10 @@ type Lease struct {
 	Attempt     *models.Attempt
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
-	Inputs      []*models.Artifact // what it begins from
+	Inputs      []*models.Artifact // the image that it starts from
 }
 
-// Directive is what the control plane wants of a worker now.
+// Directive is what the control plane wants from a worker now.
 type Directive struct {
 	Action   DirectiveAction
 	Reason   string
@@ -64,11 +64,11 @@ type Leaser struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *catalogue.Catalogue
-	// Meter is told how long jobs waited; nil: nobody is.
+	// Meter records how long jobs waited; it may be nil.
 	Meter Meter
 
 	touches batch.Group[*touch]
-	looks   batch.Keyed[string, *search] // by the kind of worker
+	looks   batch.Keyed[string, *search] // by kind of worker
 }
 
 // NewLeaser returns a leaser.
@@ -76,7 +76,7 @@ func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue, m
 	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Keyed[string, *search]{MaxSize: claimSize}}
 }
 
-// maxRequestIDRunes bounds the id by which a repeated lease call is known.
+// maxRequestIDRunes bounds the id that identifies a repeated lease call.
 const maxRequestIDRunes = 255
 
 // LeaseCall is a worker's request for a job.
@@ -87,10 +87,10 @@ type LeaseCall struct {
 	RequestID string
 }
 
-// Lease waits for a job that the worker can run. Lease and directive are nil if
-// there was none in time. A worker that holds a lease already gets it again if
-// it repeats the same RequestID, and else none, after a second at most. It returns
-// NOT_FOUND for a worker that is not the caller and CONFLICT for one that is over.
+// Lease waits for a job that the worker can run. Lease and directive are nil if there was none
+// in time. A worker that already holds a lease gets it again if it repeats the same RequestID;
+// otherwise it gets none, after a second at most. Lease returns NOT_FOUND for a worker that is
+// not the caller, and CONFLICT for one that is terminated.
 func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease, *Directive, error) {
 	if err := p.RequireWorker(call.WorkerID); err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 	return lease, directive, apierror.Wrap(err, "lease for worker %s", call.WorkerID)
 }
 
-// touch notes that a worker asked for a job, together with others that do.
+// touch records that a worker asked for a job, batched with other workers.
 func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, error) {
 	t := &touch{Touch: models.Touch{WorkerID: call.WorkerID, Warm: call.Warm}}
 	if err := l.touches.Do(ctx, t, l.touchAll); err != nil {
@@ -121,14 +121,14 @@ func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, err
 	return t.worker, t.err
 }
 
-// touch is a worker that asks for a job, and its row after that.
+// touch is a worker that asks for a job. worker is its row after that.
 type touch struct {
 	models.Touch
 	worker *models.Worker
 	err    error
 }
 
-// touchAll notes that workers asked.
+// touchAll records that workers asked.
 func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 	newest := map[models.WorkerID]models.Touch{}
 	for _, t := range all {
@@ -152,7 +152,8 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 	return nil
 }
 
-// RequireWorker tells whether the caller is that worker.
+// RequireWorker returns an error unless the caller is that worker: FORBIDDEN for a caller that
+// is no worker, and NOT_FOUND for another one.
 func (p Principal) RequireWorker(id models.WorkerID) error {
 	if p.WorkerID == "" {
 		return apierror.Forbidden("This call takes the worker's own token, which registerWorker returned.")
@@ -181,7 +182,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
-	for ctx.Err() == nil { // nobody would hear of a lease that is given after it
+	for ctx.Err() == nil { // nobody would receive a lease that is given after that
 		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
 		if lease != nil || err != nil {
 			return lease, nil, err
@@ -189,7 +190,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 		now, err := GetWorker(ctx, l.DB, worker.ID)
 		if err != nil || now.Status != models.WorkerIdle {
 			if err == nil {
-				l.Notifier.Waiters.Wake(woken) // it could not use it
+				l.Notifier.Waiters.Wake(woken) // this worker cannot use the wake
 				return l.held(ctx, worker, call)
 			}
 			return nil, nil, err
@@ -210,7 +211,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	return nil, nil, nil // the worker went away
 }
 
-// held answers a worker that has a lease, or takes no more.
+// held answers a worker that has a lease or takes no more jobs.
 func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	workers, err := models.GetWorkers(ctx, l.DB, []models.WorkerID{worker.ID})
 	if err != nil || len(workers) == 0 {

@@ -12,30 +12,30 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Loss is how an attempt was taken from its worker on our own word.
+// Loss says why the server took an attempt from its worker.
 type Loss struct {
 	Reason string
-	// Blameless tells that it says nothing of the job: somebody ended the worker
-	// on purpose, or its provider took the machine away.
+	// Blameless means that the job is not suspected: somebody ended the worker on purpose, or
+	// its provider took the machine away.
 	Blameless bool
 }
 
 const (
-	// maxCrashes is how many crashes, or losses without notice, of one run with no
-	// checkpoint in between make a job POISON.
+	// maxCrashes is how many crashes, or losses without notice, in one run with no checkpoint
+	// in between make a job POISON.
 	maxCrashes = 3
-	// massLoss is the share of the fleet that goes within massWithin when the
-	// cause is none of its jobs.
+	// massLoss is the share of the fleet whose loss within massWithin cannot be the fault of
+	// one job.
 	massLoss   = 0.2
 	massWithin = time.Minute
-	// massSilence is how long a worker that was not given up yet has said nothing:
-	// longer than a lease call waits.
+	// massSilence is how long a worker that is not LOST yet must have been silent to count as
+	// gone. It is longer than a lease call waits.
 	massSilence = 45 * time.Second
 )
 
-// endUnfenced ends a live attempt on our own word (reaped, terminated,
-// registered anew) and requeues its job, or cancels it if that was asked for. A
-// job that takes down whatever runs it is POISON.
+// endUnfenced ends a live attempt without its worker's token (reaped, terminated, registered
+// again). It requeues the job, or cancels it if that was requested. A job that keeps taking
+// down its workers becomes POISON.
 func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 	l.end(models.AttemptLost, models.FailWorkerLost, lost.Reason)
 	if !l.job.CancelRequestedAt.IsZero() {
@@ -53,7 +53,7 @@ func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 	return l.requeue("its worker was lost, waiting for another")
 }
 
-// blamed tells whether a loss may be the job's own fault.
+// blamed reports whether the job itself may have caused a loss.
 func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
 	if lost.Blameless {
 		return false, nil
@@ -72,20 +72,19 @@ func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
 	return float64(f.Gone) <= massLoss*float64(f.All), nil
 }
 
-// crashed counts a crash, and tells whether it was the last that the job may
-// cause.
+// crashed counts a crash, and reports whether the job has reached the limit.
 func (l *held) crashed() bool {
 	l.job.Crashes++
 	return l.job.Crashes >= maxCrashes
 }
 
-// poison ends a job that would take down worker after worker.
+// poison fails a job that keeps taking down its workers.
 func (l *held) poison(last string) error {
 	return l.change.failed(models.FailPoison, text.Clip(fmt.Sprintf(
 		"%d attempts in a row took down their worker or its model, with no checkpoint in between; the last: %s", maxCrashes, last), maxReasonBytes))
 }
 
-// EndHeld ends a worker's attempt, unless it ended meanwhile.
+// EndHeld ends a worker's attempt. It returns nil if the attempt has already ended.
 func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost Loss) (*Change, error) {
 	l, err := lockHeld(ctx, tx, attempt)
 	if errors.Is(err, apierror.ErrLeaseLost) {

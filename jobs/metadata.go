@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs/strictjson"
 )
 
-// What metadata may be. It is for a few words of the caller's own: they are looked
-// for, shown, and read by programs in other languages.
+// Limits of metadata. It holds a few words of the caller's own, which are searched, shown, and
+// read by programs in other languages.
 const (
 	maxMetadataBytes     = 16 << 10
 	maxMetadataKeys      = 64
@@ -44,12 +44,12 @@ func (in *Submission) validMetadata() error {
 	return apierror.Wrap(err, "encode metadata")
 }
 
-// scriptKey is the key that gives an object of JavaScript other methods when a
-// program copies it key by key.
+// scriptKey is a key that changes the methods of a JavaScript object when a program copies it
+// key by key.
 const scriptKey = "__proto__"
 
-// boundMetadata checks a value that may have so many levels, and counts the keys
-// of all its objects.
+// boundMetadata checks a value that may have depth more levels, and counts the keys of all its
+// objects.
 func boundMetadata(value any, depth int, keys *int) *strictjson.Flaw {
 	switch v := value.(type) {
 	case string:

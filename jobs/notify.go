@@ -11,23 +11,21 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Notifier tells waiting calls and other processes what a commit changed. It
-// makes the usual path quick and nothing else: whatever it loses is found again
-// from PostgreSQL.
+// Notifier tells waiting calls and other processes what a commit changed. It only makes the
+// usual path fast: whatever it loses is recovered from PostgreSQL.
 type Notifier struct {
 	DB      *bun.DB
 	Index   ReadyIndex
 	News    News
 	Waiters *Waiters
-	// Aside runs what those who submit do not wait for: nil beside them.
+	// Aside runs what submitters need not wait for. If nil, it runs in a goroutine.
 	Aside func(tell func())
 }
 
 // notifyTimeout bounds what a slow Redis can cost the caller.
 const notifyTimeout = 200 * time.Millisecond
 
-// After tells of changes once they are committed. Nobody stands by while the news
-// of them goes out.
+// After publishes changes after their commit. The news is sent in the background.
 func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	var all []*Change
 	var standings []models.Standing
@@ -50,7 +48,7 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	n.tell(ctx, news)
 }
 
-// tell sends news to whom they concern, beside the caller.
+// tell publishes news in the background.
 func (n *Notifier) tell(ctx context.Context, news []string) {
 	if len(news) == 0 {
 		return
@@ -63,7 +61,7 @@ func (n *Notifier) tell(ctx context.Context, news []string) {
 	}()
 }
 
-// index keeps the ready index as the changes left the jobs and accounts.
+// index updates the ready index with the changes of jobs and accounts.
 func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.Standing) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
@@ -86,7 +84,7 @@ func (n *Notifier) index(ctx context.Context, changes []*Change, standings []mod
 	}
 }
 
-// news are the ids of whom the change says something new of.
+// news returns the ids of the rows that the change concerns.
 func (c *Change) news() []string {
 	news := jobNews(c.job.ID, len(c.events) > 0 || c.job.Status != c.from)
 	if c.tell != "" {
@@ -95,8 +93,8 @@ func (c *Change) news() []string {
 	return news
 }
 
-// jobNews are those of a job of which something is new, for all who follow all jobs if
-// that is worth an event.
+// jobNews returns the topics of news about a job: its subscribers, and those of all jobs if
+// the news is an event.
 func jobNews(id models.JobID, event bool) []string {
 	if event {
 		return []string{string(id), TopicChanges}
@@ -104,8 +102,8 @@ func jobNews(id models.JobID, event bool) []string {
 	return []string{string(id)}
 }
 
-// Worker tells a worker that something is wanted of it: through its lease call if
-// that waits here, and wherever it listens.
+// Worker tells a worker that something is wanted of it: it wakes its lease call if that waits
+// here, and notifies its subscriptions.
 func (n *Notifier) Worker(ctx context.Context, id models.WorkerID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
@@ -113,7 +111,8 @@ func (n *Notifier) Worker(ctx context.Context, id models.WorkerID) {
 	n.News.Publish(ctx, string(id))
 }
 
-// Account tells that an account left its lines or is back in them, if it did.
+// Account publishes that an account left its lines or returned to them. A nil standing is
+// ignored.
 func (n *Notifier) Account(ctx context.Context, standing *models.Standing) {
 	if standing == nil {
 		return
@@ -125,8 +124,8 @@ func (n *Notifier) Account(ctx context.Context, standing *models.Standing) {
 	n.stand(ctx, standings)
 }
 
-// ready puts jobs into the index and wakes one worker for each that waits for such
-// a job here. Those that wait elsewhere hear of it from the index.
+// ready puts jobs into the index, and for each wakes one worker that waits for such a job
+// here. Workers that wait elsewhere are woken through the index.
 func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
 	if len(jobs) == 0 {
 		return
@@ -135,13 +134,13 @@ func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
 	served := map[models.Queue]bool{}
 	for _, job := range jobs {
 		if !served[job.Queue] {
-			served[job.Queue] = !n.Waiters.Wake(job.Queue) // nobody is left to wake
+			served[job.Queue] = !n.Waiters.Wake(job.Queue) // no worker is left to wake
 		}
 	}
 }
 
-// read reads how accounts stand by now that left their cap. It is PostgreSQL that is
-// asked, whose limits are its own.
+// read replaces the standings of accounts that fell below their limit by their current ones.
+// It asks PostgreSQL, which has the limits.
 func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	var back []models.AccountID
 	for _, s := range standings {
@@ -162,8 +161,8 @@ func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	}
 }
 
-// stand has accounts leave their lines or return to them. Nothing is known of what the
-// jobs of those that return take, so one worker of each kind looks.
+// stand removes accounts from their lines in the index, or returns them. It is not known which
+// workers can run the jobs of returning accounts, so one worker of each kind looks.
 func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
 	n.log(ctx, n.Index.Stand(ctx, standings...))
 	if slices.ContainsFunc(standings, func(s models.Standing) bool { return !s.Capped }) {
@@ -177,5 +176,5 @@ func (n *Notifier) log(ctx context.Context, err error) {
 	}
 }
 
-// TopicChanges is the news that some job's status changed.
+// TopicChanges is the topic of changes of any job's status.
 const TopicChanges = "jobs"
