@@ -44,4 +44,6 @@ type console struct {
 	policy   string
 	attempts *attempts
 	restAPI  *apiDocs
+	lists    feeds[listState]
+	jobPages feeds[*jobView]
 }

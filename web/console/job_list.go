@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -231,7 +232,7 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 		return err
 	}
 	prompts := map[models.JobID]string{}
-	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
+	return c.refresh(w, r, p, query.path("/jobs/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v := &jobList{Filter: query, Origin: c.origin(r)}
 		if err := c.readJobList(ctx, p, v, prompts); err != nil {
 			return nil, err
@@ -251,8 +252,8 @@ func (c *console) modelNames() []string {
 	return names
 }
 
-// readJobList reads the page of jobs that v.Filter asks for. It adds to prompts,
-// which never change and take work to decrypt.
+// readJobList reads the page of jobs that v.Filter asks for. prompts are those of the
+// last read: they never change and are expensive to decrypt.
 func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(jobListSize)+query.SearchPrice+len(stateGroups)*query.CountPrice)
 	if err != nil {
@@ -290,6 +291,9 @@ func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[
 			owners = append(owners, job.AccountID)
 		}
 	}
+	maps.DeleteFunc(prompts, func(id models.JobID, _ string) bool {
+		return !slices.ContainsFunc(items, func(job *models.Job) bool { return job.ID == id })
+	})
 	if err := c.readPrompts(ctx, unread, prompts); err != nil {
 		return nil, err
 	}

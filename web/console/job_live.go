@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// watchEvery is how often a job's page moves at most.
+// watchEvery is the shortest time between two updates of a job's page.
 const watchEvery = 250 * time.Millisecond
 
-// jobLive streams a job: its page's live part, and the events that the page has
-// not shown. What the browser saw last is in Last-Event-ID when it comes back.
+// jobLive streams the live part of a job's page, and the events that the page does not
+// show yet. A browser that reconnects sends the newest event that it has in
+// Last-Event-ID. All viewers of a job share what is read of it.
 func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
@@ -30,61 +31,112 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if err != nil {
 		seen = loaded
 	}
-	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{job.ID})
-	if err != nil {
-		return err
-	}
-	v := &jobView{Job: &models.Job{}, Prompt: shownPrompt(r.Context(), prompts[job.ID]), Earlier: earlierEvents(job.ID, loaded-eventsShown)}
+	seen = max(seen, 0)
 	return c.follow(w, r, func(ctx context.Context, s *stream) error {
-		live := &liveJob{console: c, caller: p, stream: s, view: v, seen: max(seen, 0)}
-		if err := live.watch(ctx, job.ID); err != nil {
-			return err
-		}
-		if err := live.watchWebhooks(ctx); err != nil || ctx.Err() != nil {
+		key := string(p.Scope()) + " " + string(job.ID)
+		err := c.jobPages.watch(ctx, key, p, c.followJob(p, job), func(v *jobView) error {
+			if v.EventSeq < job.EventSeq {
+				return nil // the page is newer
+			}
+			shown := *v
+			shown.Now, shown.Earlier = time.Now(), earlierEvents(job.ID, loaded-eventsShown)
+			if shown.Events, err = c.eventsAfter(ctx, v, seen); err != nil {
+				return err
+			}
+			if len(shown.Events) > 0 {
+				seen = shown.Events[0].Seq
+			}
+			return s.send(ctx, strconv.Itoa(seen), jobNews(&shown))
+		})
+		if err != nil || ctx.Err() != nil {
 			return err
 		}
 		return s.end()
 	})
 }
 
-// liveJob keeps one job's page current.
+// eventsAfter returns a job's events after one of that number, newest first. The view
+// has the newest events; older ones are read.
+func (c *console) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*models.JobEvent, error) {
+	if v.EventSeq <= seen {
+		return nil, nil
+	}
+	if oldest := len(v.Events) - 1; oldest >= 0 && v.Events[oldest].Seq <= seen+1 {
+		newer := slices.IndexFunc(v.Events, func(e *models.JobEvent) bool { return e.Seq <= seen })
+		if newer < 0 {
+			return v.Events, nil
+		}
+		return v.Events[:newer], nil
+	}
+	return c.readEventsAfter(ctx, v.ID, seen)
+}
+
+// liveJob reads one job for all viewers of its page.
 type liveJob struct {
 	console *console
 	caller  jobs.Principal
-	stream  *stream
+	feed    *feed[*jobView]
 
-	mu   sync.Mutex // over what follows
-	view *jobView
-	seen int // the newest event that the page has
+	mu   sync.Mutex // guards what follows
+	view *jobView   // with the newest events
 }
 
-// watch sends what changes of the job until it is over.
+// followJob publishes a job's page until the job has ended and none of its webhooks is
+// pending.
+func (c *console) followJob(p jobs.Principal, job *models.Job) source[*jobView] {
+	return func(ctx context.Context, f *feed[*jobView]) error {
+		prompts, err := c.Reader.Prompts(ctx, []models.JobID{job.ID})
+		if err != nil {
+			return err
+		}
+		live := &liveJob{console: c, caller: p, feed: f, view: &jobView{Job: &models.Job{}, Prompt: shownPrompt(ctx, prompts[job.ID])}}
+		if err := live.watch(ctx, job.ID); err != nil {
+			return err
+		}
+		return live.watchWebhooks(ctx)
+	}
+}
+
+// watch publishes what changes of the job until it has ended.
 func (l *liveJob) watch(ctx context.Context, id models.JobID) error {
 	ctx, stop := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer stop()
-		return l.console.Watcher.Job(ctx, l.caller, id, watchEvery, func(job *models.Job) error { return l.show(ctx, job) })
+		return l.console.Watcher.Job(ctx, l.caller, id, watchEvery, func(job *models.Job) error { return l.advance(ctx, job) })
 	})
-	group.Go(func() error { return l.showWaiting(ctx) })
+	group.Go(func() error { return l.watchWaiting(ctx) })
 	return group.Wait()
 }
 
-func (l *liveJob) show(ctx context.Context, job *models.Job) error {
+// advance brings the view to the job's current state.
+func (l *liveJob) advance(ctx context.Context, job *models.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.console.advance(ctx, l.caller, l.view, job, l.seen); err != nil {
-		return err
+	known := l.view.EventSeq
+	l.view.Job = job
+	if job.EventSeq != known {
+		if err := l.console.readJobParts(ctx, l.caller, l.view); err != nil {
+			return err
+		}
+		read := job.EventSeq - eventsShown
+		if len(l.view.Events) > 0 {
+			read = max(read, l.view.Events[0].Seq)
+		}
+		newer, err := l.console.readEventsAfter(ctx, job.ID, max(read, 0))
+		if err != nil {
+			return err
+		}
+		events := append(newer, l.view.Events...)
+		l.view.Events = events[:min(len(events), eventsShown)]
 	}
-	if len(l.view.Events) > 0 {
-		l.seen = l.view.Events[0].Seq
-	}
-	return l.send(ctx)
+	l.publish()
+	return nil
 }
 
-// showWaiting looks again and again at what holds a waiting job back: that
-// changes without any news of the job itself.
-func (l *liveJob) showWaiting(ctx context.Context) error {
+// watchWaiting rereads what holds a waiting job back, which changes without an event of
+// the job.
+func (l *liveJob) watchWaiting(ctx context.Context) error {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
 	for {
@@ -93,25 +145,24 @@ func (l *liveJob) showWaiting(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := l.lookAgain(ctx); err != nil && ctx.Err() == nil {
+		if err := l.rereadWaiting(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
-func (l *liveJob) lookAgain(ctx context.Context) error {
+func (l *liveJob) rereadWaiting(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	shown := l.view.Waiting
 	if err := l.console.readWaiting(ctx, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
 		return err
 	}
-	l.view.Now, l.view.Events = time.Now(), nil
-	return l.send(ctx)
+	l.publish()
+	return nil
 }
 
-// watchWebhooks sends what becomes of the webhooks of a job that has ended, until
-// none is on its way.
+// watchWebhooks publishes the webhooks of a job that has ended until none is pending.
 func (l *liveJob) watchWebhooks(ctx context.Context) error {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
@@ -125,43 +176,31 @@ func (l *liveJob) watchWebhooks(ctx context.Context) error {
 		if err := l.console.readWebhooks(ctx, l.caller, l.view); err != nil {
 			return err
 		}
-		if reflect.DeepEqual(shown.Webhooks, l.view.Webhooks) && reflect.DeepEqual(shown.Tries, l.view.Tries) {
-			continue
-		}
-		l.view.Now, l.view.Events = time.Now(), nil
-		if err := l.send(ctx); err != nil {
-			return err
+		if !reflect.DeepEqual(shown.Webhooks, l.view.Webhooks) || !reflect.DeepEqual(shown.Tries, l.view.Tries) {
+			l.publish()
 		}
 	}
 	return nil
 }
 
-func (l *liveJob) send(ctx context.Context) error {
-	return l.stream.send(ctx, strconv.Itoa(l.seen), jobNews(l.view))
+func (l *liveJob) publish() {
+	published := *l.view
+	l.feed.publish(&published)
 }
 
-// advance brings a view to where the job is now, with the events after seen.
-func (c *console) advance(ctx context.Context, p jobs.Principal, v *jobView, job *models.Job, seen int) error {
-	known := v.Job.EventSeq
-	v.Job, v.Now, v.Events = job, time.Now(), nil
-	if job.EventSeq != known {
-		if err := c.readJobParts(ctx, p, v); err != nil {
-			return err
-		}
-	}
-	if job.EventSeq <= seen {
-		return nil
-	}
+// readEventsAfter reads all of a job's events after one of that number, newest first.
+func (c *console) readEventsAfter(ctx context.Context, id models.JobID, seen int) ([]*models.JobEvent, error) {
+	var events []*models.JobEvent
 	for more := true; more; {
-		page, err := c.Reader.Events(ctx, job.ID, seen, paging.Max)
+		page, err := c.Reader.Events(ctx, id, seen, paging.Max)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		v.Events = append(v.Events, page.Items...)
+		events = append(events, page.Items...)
 		if more = page.More; more {
 			seen = page.Items[len(page.Items)-1].Seq
 		}
 	}
-	slices.Reverse(v.Events)
-	return nil
+	slices.Reverse(events)
+	return events, nil
 }

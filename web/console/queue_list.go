@@ -53,7 +53,7 @@ func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 }
 
 func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
+	return c.refresh(w, r, p, "/queues/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readQueues(ctx, p)
 		if err != nil {
 			return nil, err

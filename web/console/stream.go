@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/sse"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
@@ -18,8 +20,8 @@ const (
 	// streamTTL is how long a stream lives before the browser opens a new one,
 	// and its login is checked again.
 	streamTTL = 10 * time.Minute
-	// beatEvery is how often a stream sends an event even if nothing changed. It
-	// keeps proxies from closing the stream, and tells the page that its data are
+	// beatEvery is the interval at which a stream sends an event even if nothing changed.
+	// It keeps proxies from closing the stream, and tells the page that its data is
 	// current: live.js waits for three of them.
 	beatEvery = 5 * time.Second
 	beat      = "event: beat\ndata: beat\n\n"
@@ -28,9 +30,8 @@ const (
 // stream is the live part of a page.
 type stream struct{ *sse.Stream }
 
-// follow keeps a part of a page current: what run sends is swapped into it. It
-// ends with run, with the request, with the login, and after streamTTL. If the
-// login ends, the page is told so.
+// follow keeps a part of a page current with what run sends. It ends with run, with the
+// request, with the login, and after streamTTL. The page is told if the login ended.
 func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, s *stream) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), streamTTL)
 	defer cancel()
@@ -47,7 +48,7 @@ func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx co
 		cancel()
 		watch.Wait()
 		if loggedOut {
-			return plain.Send([]byte("event: logout\ndata: logout\n\n")) // the next connection learns it by its status
+			return plain.Send([]byte("event: logout\ndata: logout\n\n")) // the next connection gets the status 401
 		}
 		return err
 	})
@@ -58,8 +59,8 @@ func (c *console) follow(w http.ResponseWriter, r *http.Request, run func(ctx co
 	return nil
 }
 
-// send swaps a component into the page. id is what the browser repeats in
-// Last-Event-ID when it comes back.
+// send swaps a component into the page. The browser repeats id in Last-Event-ID when it
+// reconnects.
 func (s *stream) send(ctx context.Context, id string, part templ.Component) error {
 	var html bytes.Buffer
 	if err := part.Render(ctx, &html); err != nil {
@@ -68,10 +69,10 @@ func (s *stream) send(ctx context.Context, id string, part templ.Component) erro
 	return s.Send(event(id, html.Bytes()))
 }
 
-// end tells the page that nothing more will come.
+// end tells the page that the stream is complete.
 func (s *stream) end() error { return s.Send([]byte("event: end\ndata: end\n\n")) }
 
-// event frames HTML. A carriage return would end a line, as a line feed does.
+// event frames HTML as one event. Carriage returns end lines, too.
 func event(id string, html []byte) []byte {
 	var b bytes.Buffer
 	if id != "" {
@@ -88,38 +89,76 @@ func event(id string, html []byte) []byte {
 	return b.Bytes()
 }
 
-// refreshEvery is how often a list looks for what changed.
+// refreshEvery is the interval at which a list is read again.
 const refreshEvery = 2 * time.Second
 
-// refresh keeps a list current: it reads the list again and again, and sends it
-// when it changed. A part shows times relative to now. The page itself keeps those
-// current, so that a part which differs in nothing else is not sent again.
-func (c *console) refresh(w http.ResponseWriter, r *http.Request, read func(ctx context.Context) (func(now time.Time) templ.Component, error)) error {
+// listState is a list as it was read once.
+type listState struct {
+	began time.Time // when the read began
+	// part is the list with times relative to one fixed moment: it changes only with the
+	// list. now is the same with times relative to the read. The page itself keeps its
+	// times current.
+	part, now []byte
+}
+
+// readList reads a list for a caller, and returns its part of the page at a moment.
+type readList func(ctx context.Context, p jobs.Principal) (func(now time.Time) templ.Component, error)
+
+// refresh keeps a list current. All viewers of a page with these arguments share its
+// reads, each of which is charged to one of them. The page is at least as new as the
+// viewer: what it shows was read after it was opened.
+func (c *console) refresh(w http.ResponseWriter, r *http.Request, p jobs.Principal, page string, read readList) error {
+	key := fmt.Sprintf("%s %s %s", p.Scope(), c.origin(r), page)
 	return c.follow(w, r, func(ctx context.Context, s *stream) error {
-		ticker := time.NewTicker(refreshEvery)
-		defer ticker.Stop()
-		begin := time.Now()
-		var known []byte
-		for {
-			part, err := read(ctx)
+		opened := time.Now()
+		var shown []byte
+		return c.lists.watch(ctx, key, p, read.publish, func(list listState) error {
+			if list.began.Before(opened) || bytes.Equal(shown, list.part) {
+				return nil
+			}
+			shown = list.part
+			return s.Send(event("", list.now))
+		})
+	})
+}
+
+// publish reads the list every refreshEvery, and whenever a viewer arrives.
+func (read readList) publish(ctx context.Context, f *feed[listState]) error {
+	ticker := time.NewTicker(refreshEvery)
+	defer ticker.Stop()
+	fixed := time.Now()
+	for ctx.Err() == nil {
+		if payer := f.payer(); payer != nil {
+			list, err := read.state(ctx, payer.caller, fixed)
+			var refused *apierror.Error
+			if errors.As(err, &refused) {
+				f.refuse(payer, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
-			var html bytes.Buffer
-			if err := part(begin).Render(ctx, &html); err != nil {
-				return err
-			}
-			if !bytes.Equal(known, html.Bytes()) {
-				if err := s.send(ctx, "", part(time.Now())); err != nil {
-					return err
-				}
-				known = html.Bytes()
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticker.C:
-			}
+			f.publish(list)
 		}
-	})
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-f.arrived:
+		}
+	}
+	return nil
+}
+
+func (read readList) state(ctx context.Context, p jobs.Principal, fixed time.Time) (listState, error) {
+	began := time.Now()
+	part, err := read(ctx, p)
+	if err != nil {
+		return listState{}, err
+	}
+	var unchanging, now bytes.Buffer
+	if err := part(fixed).Render(ctx, &unchanging); err != nil {
+		return listState{}, err
+	}
+	err = part(time.Now()).Render(ctx, &now)
+	return listState{began: began, part: unchanging.Bytes(), now: now.Bytes()}, err
 }

@@ -41,10 +41,10 @@ type workerRow struct {
 var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
 
 func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readWorkers(r.Context(), r, p)
+	v, err := c.readWorkers(r.Context(), p, workerListOf(r))
 	status := http.StatusOK
 	if isStalePage(err) {
-		v, status = &workerList{All: r.URL.Query().Get("all") != "", Stale: true}, http.StatusUnprocessableEntity
+		v, status = &workerList{All: workerListOf(r).All, Stale: true}, http.StatusUnprocessableEntity
 	} else if err != nil {
 		return err
 	}
@@ -53,8 +53,9 @@ func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.refresh(w, r, func(ctx context.Context) (func(time.Time) templ.Component, error) {
-		v, err := c.readWorkers(ctx, r, p)
+	asked := workerListOf(r)
+	return c.refresh(w, r, p, asked.path("/workers/live", asked.After), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readWorkers(ctx, p, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -65,13 +66,17 @@ func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.
 	})
 }
 
-func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Principal) (*workerList, error) {
+// workerListOf returns the page that an address asks for, without its rows.
+func workerListOf(r *http.Request) workerList {
+	return workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
+}
+
+func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerList) (*workerList, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(workerListSize))
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
-	v := &workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
 	filter := models.WorkerFilter{Status: present}
 	if v.All {
 		filter.Status = nil
@@ -84,7 +89,7 @@ func (c *console) readWorkers(ctx context.Context, r *http.Request, p jobs.Princ
 		v.Older = v.path("/workers", page.End)
 	}
 	v.Rows, err = c.workerRows(ctx, page.Items)
-	return v, err
+	return &v, err
 }
 
 func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]workerRow, error) {

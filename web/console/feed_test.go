@@ -1,0 +1,203 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// counted is a list that is different at each read.
+func counted(reads *atomic.Int64) readList {
+	return func(context.Context, jobs.Principal) (func(time.Time) templ.Component, error) {
+		text := fmt.Sprint("read ", reads.Add(1))
+		return func(time.Time) templ.Component { return templ.Raw(text) }, nil
+	}
+}
+
+func TestFeed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ReadsOnceForAllViewersAndStopsWithTheLast", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var lists feeds[listState]
+			var reads, shown atomic.Int64
+			ctx, leave := context.WithCancel(t.Context())
+			var viewers sync.WaitGroup
+			for range 200 {
+				viewers.Go(func() {
+					_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { shown.Add(1); return nil })
+				})
+			}
+			synctest.Wait()
+			reads.Store(0)
+			shown.Store(0)
+
+			time.Sleep(10*refreshEvery + time.Millisecond)
+			synctest.Wait()
+
+			require.EqualValues(t, 10, reads.Load())
+			require.EqualValues(t, 200*10, shown.Load())
+			leave()
+			viewers.Wait()
+			require.Empty(t, lists.open)
+			time.Sleep(10 * refreshEvery)
+			require.EqualValues(t, 10, reads.Load())
+		})
+	})
+
+	t.Run("ReadsAgainAtOnceWhenAViewerArrives", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var lists feeds[listState]
+			var reads atomic.Int64
+			ctx, leave := context.WithCancel(t.Context())
+			var viewers sync.WaitGroup
+			viewers.Go(func() {
+				_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { return nil })
+			})
+			time.Sleep(refreshEvery / 2)
+			arrived := time.Now()
+			saw := errors.New("saw it")
+
+			err := lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(list listState) error {
+				if list.began.Before(arrived) {
+					return nil
+				}
+				require.Equal(t, "read 2", string(list.now))
+				return saw
+			})
+
+			require.ErrorIs(t, err, saw)
+			require.Equal(t, arrived, time.Now(), "it did not wait")
+			leave()
+			viewers.Wait()
+		})
+	})
+
+	t.Run("DelaysNobodyForASlowViewer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var lists feeds[listState]
+			var reads, shown, slow atomic.Int64
+			release := make(chan struct{})
+			ctx, leave := context.WithCancel(t.Context())
+			var viewers sync.WaitGroup
+			viewers.Go(func() {
+				_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { slow.Add(1); <-release; return nil })
+			})
+			synctest.Wait()
+			viewers.Go(func() {
+				_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { shown.Add(1); return nil })
+			})
+			synctest.Wait()
+			shown.Store(0)
+
+			time.Sleep(10*refreshEvery + time.Millisecond)
+			synctest.Wait()
+
+			require.EqualValues(t, 10, shown.Load())
+			require.EqualValues(t, 1, slow.Load())
+			close(release)
+			synctest.Wait()
+			require.EqualValues(t, 2, slow.Load(), "it skips to the newest state")
+			leave()
+			viewers.Wait()
+		})
+	})
+
+	t.Run("RefusesOnlyTheViewerThatCannotPay", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var lists feeds[listState]
+			read := readList(func(_ context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+				if p.KeyID == "poor" {
+					return nil, apierror.Later(apierror.CodeRateLimited, time.Second, "You have read too much.")
+				}
+				return func(time.Time) templ.Component { return templ.Raw("a list") }, nil
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			var viewers sync.WaitGroup
+			var refusal error
+			viewers.Go(func() {
+				refusal = lists.watch(ctx, "jobs", jobs.Principal{KeyID: "poor"}, read.publish, func(listState) error { return nil })
+			})
+			synctest.Wait()
+			var shown atomic.Int64
+			viewers.Go(func() {
+				_ = lists.watch(ctx, "jobs", jobs.Principal{KeyID: "rich"}, read.publish, func(listState) error { shown.Add(1); return nil })
+			})
+
+			time.Sleep(refreshEvery)
+			synctest.Wait()
+
+			require.ErrorIs(t, refusal, &apierror.Error{Code: apierror.CodeRateLimited})
+			require.NotZero(t, shown.Load())
+			leave()
+			viewers.Wait()
+		})
+	})
+
+	t.Run("EndsForAllViewersIfTheSourceFails", func(t *testing.T) {
+		t.Parallel()
+		var pages feeds[int]
+		failure := errors.New("no")
+
+		err := pages.watch(t.Context(), "job", jobs.Principal{}, func(_ context.Context, f *feed[int]) error {
+			f.publish(1)
+			return failure
+		}, func(int) error { return nil })
+
+		require.ErrorIs(t, err, failure)
+		require.Empty(t, pages.open)
+	})
+}
+
+// Fifty viewers see a change, and the database is asked far less than once for each.
+func TestLivePagesShareTheirReads(t *testing.T) {
+	t.Parallel()
+
+	const viewers = 50
+	for name, path := range map[string]func(job *models.Job) string{
+		"Jobs":    func(*models.Job) string { return "/jobs/live" },
+		"Workers": func(*models.Job) string { return "/workers/live" },
+		"Queues":  func(*models.Job) string { return "/queues/live" },
+		"Job":     func(job *models.Job) string { return "/jobs/" + string(job.ID) + "/live" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			b := operator(t)
+			count := &jobstest.QueryCount{}
+			b.Reader.DB = b.DB.WithQueryHook(count)
+			job := b.Submit(t)
+			var open []<-chan string
+			for range viewers {
+				open = append(open, b.stream(t, path(job), ""))
+			}
+			for _, events := range open {
+				require.NotEmpty(t, <-events)
+			}
+			count.N.Store(0)
+
+			b.Lease(t, b.Worker(t, "first"))
+			for _, events := range open {
+				require.NotEmpty(t, <-events)
+			}
+
+			require.Less(t, count.N.Load(), int64(viewers), "each viewer would read at least once")
+		})
+	}
+}
