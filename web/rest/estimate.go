@@ -8,7 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// estimate is a forecast for a job that is not submitted.
+// estimate is a forecast for a job that was not submitted.
 type estimate struct {
 	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start the job. Null if no worker can run it, or its queue is paused."`
 	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"In one of ten cases the wait is longer than this."`

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// maxEvents is how many events one answer has.
+	// maxEvents bounds the events of one response.
 	maxEvents = 1000
-	// beatEvery keeps proxies from closing a silent stream.
+	// beatEvery is the interval of comments that keep proxies from closing the stream.
 	beatEvery = 15 * time.Second
 )
 
@@ -103,7 +103,7 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 	}}, nil
 }
 
-// after is the seq that the caller has.
+// after returns the seq of the last event that the caller has read.
 func (in *eventsInput) after() (int64, error) {
 	if in.LastEventID == "" || len(in.LastEventID) > 19 {
 		if in.LastEventID != "" {
@@ -148,8 +148,8 @@ func newEvent(e *models.JobEvent) event {
 	return shown
 }
 
-// stream sends events until the job's last, or until the request or the key
-// ends.
+// stream sends events until the job's last one, or until the request ends or the key
+// becomes invalid.
 func (s *service) stream(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, id models.JobID, after int64) {
 	defer end(nil)
 	w.Header().Set("Vary", "Accept")
@@ -164,7 +164,7 @@ func (s *service) stream(ctx context.Context, end context.CancelCauseFunc, w htt
 	}
 }
 
-// follow sends what happens to a job.
+// follow sends the events of a job.
 func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, after int64) error {
 	events, err := s.Watcher.Events(ctx, callerOf(ctx).Principal, id, after)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 )
 
-// object is a JSON object that goes through as it came.
+// object is a JSON object that is passed on unchanged.
 type object json.RawMessage
 
 // MarshalJSON implements json.Marshaler.
@@ -33,7 +33,7 @@ func (object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
 }
 
-// number is a JSON number as it was written, so that none is rounded.
+// number is the text of a JSON number, so that it is not rounded.
 type number string
 
 // MarshalJSON implements json.Marshaler.
@@ -50,15 +50,15 @@ func (number) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Nullable: true}
 }
 
-// field is one of the request's own fields that is a parameter of the model.
+// field is a field of the request that is a parameter of the model.
 type field struct {
 	name  string // in the request
 	param string
 	value any // a nil pointer if it was not sent
 }
 
-// merge adds the fields to params. A parameter that the model does not know, or
-// that is there twice, is INVALID_INPUT.
+// merge adds the fields to params. It returns INVALID_INPUT for a parameter that the
+// model does not have, or that was sent twice.
 func merge(model *catalogue.Model, params object, fields []field) (json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(or(params, "{}"), &all); err != nil || all == nil {
@@ -73,10 +73,10 @@ func merge(model *catalogue.Model, params object, fields []field) (json.RawMessa
 			continue
 		}
 		if !model.Takes(f.param) {
-			return nil, apierror.Invalid(f.name, "The model %s takes no %s.", model.Name, f.name)
+			return nil, apierror.Invalid(f.name, "The model %s has no parameter %s.", model.Name, f.name)
 		}
 		if _, twice := all[f.param]; twice {
-			return nil, apierror.Invalid(f.name, "%s and params.%s are the same: send one of them.", f.name, f.param)
+			return nil, apierror.Invalid(f.name, "%s and params.%s are the same parameter: send one of them.", f.name, f.param)
 		}
 		all[f.param] = raw
 	}
@@ -90,8 +90,8 @@ func or(o object, otherwise string) []byte {
 	return o
 }
 
-// renamed has an error of the domain's speak of the request's own fields: names
-// is what each of the domain's is called here.
+// renamed replaces the domain's name of a field in an error with the request's. The keys
+// of names are the domain's.
 func renamed(err error, names map[string]string) error {
 	var e *apierror.Error
 	if !errors.As(err, &e) {
@@ -103,15 +103,14 @@ func renamed(err error, names map[string]string) error {
 	}
 	shown := *e
 	shown.Field = name
-	// A word that is the field's name only, and not one of the language.
+	// Only a name that cannot be an ordinary word.
 	if strings.ContainsAny(e.Field, ".ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		shown.Message = strings.ReplaceAll(e.Message, e.Field, name)
 	}
 	return &shown
 }
 
-// readNames reads names with commas between them, in any case of letters. No
-// text is no name.
+// readNames reads names separated by commas, in upper or lower case.
 func readNames[T ~string](field, text string, known []T) (names []T, err error) {
 	if text == "" {
 		return nil, nil

@@ -14,26 +14,27 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// HoldInput is for how long an answer is held.
+// HoldInput is how long a response may wait for the end of the job.
 type HoldInput struct {
 	Wait int `query:"wait" minimum:"0" maximum:"60" doc:"Seconds to wait for the end of the job before responding."`
 }
 
 const (
-	// heldLook is how often a held answer is looked at, at most.
+	// heldLook is the shortest time between two reads of the job.
 	heldLook = 200 * time.Millisecond
-	// lastWord is how long an answer may take whose request was cut short.
+	// lastWord bounds the response to a request whose context has ended.
 	lastWord = 5 * time.Second
 )
 
-// lasting is a context in which a request that was cut short can still be
-// answered.
+// lasting returns a context in which a request can still be answered after its own
+// context has ended.
 func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 }
 
-// hold returns a job once it has ended, or as it is after so many seconds, or
-// when the request is cut short: a process that ends keeps nobody waiting.
+// hold waits until a job has ended, for at most so many seconds, and returns it. If the
+// request's context ends first, because the process is stopping, it returns the job as
+// it is then.
 func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
 	p := callerOf(ctx)
 	if seconds == 0 {
@@ -60,7 +61,7 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 	return last, err
 }
 
-// IfNoneMatch is what the caller knows already.
+// IfNoneMatch lists the responses that the caller already has.
 type IfNoneMatch struct {
 	Tags string `header:"If-None-Match" doc:"The ETag of an earlier response: 304 if the job has not changed."`
 }
@@ -75,9 +76,9 @@ func (m IfNoneMatch) matches(tag string) bool {
 	return false
 }
 
-// tag is the ETag of an answer with a job's summary, and with more of the job. It is
-// a weak one: links are signed anew in each answer, and who keeps an answer gets
-// fresh ones within the hour.
+// tag returns the ETag of a response with a job's summary and more of the job. It is a
+// weak one, because each response has newly signed links. It changes every hour, so that
+// a cached response never keeps links for longer.
 func tag(s query.Summary, more ...any) (string, error) {
 	hour := time.Now().Truncate(time.Hour).Unix()
 	if s.ResultURL == nil && s.ThumbnailURL == nil {

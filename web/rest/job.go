@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// jobRequest asks for work of any kind.
+// jobRequest submits a job of any type.
 type jobRequest struct {
 	JobType        *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
 	Model          *string      `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
@@ -33,7 +33,7 @@ type retryPolicy struct {
 	InitialDelaySec *float64 `json:"initial_delay_sec,omitempty" minimum:"0.1" maximum:"86400"`
 }
 
-// scheduled answers a request for work.
+// scheduled is the response to a submit.
 type scheduled struct {
 	JobID     models.JobID `json:"job_id"`
 	Status    string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
@@ -41,7 +41,7 @@ type scheduled struct {
 	StatusURL string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
-// jobView is a job of any kind.
+// jobView is a job of any type.
 type jobView struct {
 	JobID       models.JobID `json:"job_id"`
 	JobType     string       `json:"job_type" doc:"The type of the job, such as video.generate."`
@@ -62,7 +62,7 @@ type scheduledOutput struct {
 	Body         scheduled
 }
 
-// jobOutput answers with a job, or with 304.
+// jobOutput is the response with a job, or 304.
 type jobOutput struct {
 	Status       int
 	ETag         string `header:"ETag"`
@@ -74,7 +74,7 @@ func (s *service) registerJobs(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job of any type",
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
-		RequestBody: example("A film with two retries", map[string]any{
+		RequestBody: example("A video with two retries", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "priority": "high", "idempotency_key": "order-1235",
 			"payload":      map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},
 			"retry_policy": map[string]any{"max_retries": 2, "backoff": "fixed", "initial_delay_sec": 10},
@@ -91,7 +91,7 @@ func (s *service) registerJobs(api huma.API) {
 	}, s.cancelJob)
 }
 
-// jobNames are the request's words for the domain's.
+// jobNames are the request's names of the domain's fields.
 var jobNames = map[string]string{
 	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload",
 	"maxAttempts": "retry_policy.max_retries", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
@@ -112,7 +112,7 @@ func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput
 	}}, nil
 }
 
-// jobWords puts an error into the request's words: a parameter is one of payload.
+// jobWords renames the field of an error. A parameter is a field of payload.
 func jobWords(err error) error {
 	var e *apierror.Error
 	if errors.As(err, &e) && strings.HasPrefix(e.Field, "params.") {
@@ -121,13 +121,13 @@ func jobWords(err error) error {
 	return renamed(err, jobNames)
 }
 
-// jobInput is a request for work of any kind.
+// jobInput is a request with a job of any type.
 type jobInput struct {
 	IdempotencyHeader
 	Body jobRequest
 }
 
-// jobSubmission is a request in the domain's words.
+// jobSubmission converts a request.
 func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission, error) {
 	asked := in.Body
 	key, err := in.with(asked.IdempotencyKey)
@@ -185,7 +185,7 @@ func (r *retryPolicy) apply(submission *jobs.Submission) {
 	}
 }
 
-// readPayload takes the prompt out of a payload; the rest are parameters.
+// readPayload splits a payload into the prompt and the parameters.
 func readPayload(payload object) (prompt string, params json.RawMessage, err error) {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(or(payload, "{}"), &all); err != nil {
@@ -239,7 +239,7 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 	return &jobOutput{Status: http.StatusOK, CacheControl: "no-store", Body: view}, err
 }
 
-// viewJob is what is shown of a job, and its ETag.
+// viewJob returns the view of a job, and its ETag.
 func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
 	if job.Status != models.JobCompleted {
@@ -257,7 +257,7 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView,
 	return shown, etag, err
 }
 
-// view is what is shown of a job, less its result.
+// view returns the view of a job without its result.
 func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
@@ -266,7 +266,7 @@ func view(job *models.Job) *jobView {
 	}
 }
 
-// result is what a completed job delivers.
+// result is the result of a completed job.
 func result(job *models.Job, summary *query.Summary) (object, error) {
 	return json.Marshal(map[string]any{
 		"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),

@@ -25,7 +25,7 @@ type ListInput struct {
 	After         string    `query:"after" doc:"The next of the page before. All other parameters must be the same as for that page."`
 }
 
-// listNames are the request's words for the domain's.
+// listNames are the request's names of the domain's fields.
 var listNames = map[string]string{"filter.search": "search", "filter.type": "job_type", "filter.model": "model", "filter.userId": "user_id"}
 
 func (in *ListInput) filter() (f models.JobFilter, err error) {
@@ -40,7 +40,7 @@ func (in *ListInput) filter() (f models.JobFilter, err error) {
 	return f, err
 }
 
-// price is what the page costs of its account's share of reads.
+// price is what the page costs: see query.Shares.
 func (in *ListInput) price() int { return query.PagePrice(in.Limit) + query.SearchPrice }
 
 // list is one page of jobs.
@@ -115,7 +115,7 @@ func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []
 	return page.Items, next, nil
 }
 
-// viewJobs is what is shown of jobs, in their order.
+// viewJobs returns the views of jobs, in their order.
 func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView, error) {
 	var completed []*models.Job
 	for _, job := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// queueStats is how the whole queue stands.
+// queueStats counts the jobs of all queues.
 type queueStats struct {
 	Waiting   int `json:"waiting" doc:"Jobs that wait for a worker, including those in paused queues."`
 	Active    int `json:"active" doc:"Jobs that a worker holds."`
@@ -61,7 +61,7 @@ func (s *service) registerQueue(api huma.API) {
 	})
 }
 
-// orNull is nil for "".
+// orNull returns nil for "".
 func orNull(s string) *string {
 	if s == "" {
 		return nil

@@ -17,7 +17,7 @@ import (
 // videoType is the type of jobs that make a video.
 const videoType = "video.generate"
 
-// videoRequest asks for a film.
+// videoRequest submits a video job.
 type videoRequest struct {
 	Prompt         string  `json:"prompt" doc:"What the video should show: 1 to 10,000 characters, at most 40,000 bytes."`
 	ModelVersion   *string `json:"model_version,omitempty" doc:"A model's name. The default is the first model of the catalogue."`
@@ -36,15 +36,15 @@ type videoRequest struct {
 	Params         object  `json:"params,omitempty" doc:"Further parameters of the model. None may be one of the fields above."`
 }
 
-// IdempotencyHeader is the part of a request that has a field's meaning, too.
+// IdempotencyHeader is the header with the same meaning as idempotency_key.
 type IdempotencyHeader struct {
 	Key string `header:"Idempotency-Key" doc:"The same as idempotency_key in the body. If both are sent, they must be equal."`
-	// sent tells an empty key from none.
+	// sent distinguishes an empty header from none.
 	sent bool
 }
 
-// Resolve implements huma.Resolver. huma itself would take the first of many,
-// and an empty one for none.
+// Resolve implements huma.Resolver. huma itself would use the first of several headers,
+// and would ignore an empty one.
 func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 	n := 0
 	ctx.EachHeader(func(name, _ string) {
@@ -59,7 +59,7 @@ func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// with returns the key of header and body together; nil if there is none.
+// with returns the key of the header or the body; nil if there is none.
 func (h *IdempotencyHeader) with(body *string) (*string, error) {
 	switch {
 	case h.sent && strings.TrimSpace(h.Key) == "":
@@ -74,7 +74,7 @@ func (h *IdempotencyHeader) with(body *string) (*string, error) {
 	return &h.Key, nil
 }
 
-// accepted answers a request for a film.
+// accepted is the response to a submit.
 type accepted struct {
 	JobID                models.JobID `json:"job_id"`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the image at reference_image_url is fetched. For a repeated request, the job's current status."`
@@ -88,7 +88,7 @@ type acceptedOutput struct {
 	Body         accepted
 }
 
-// summaryOutput answers with a job, or with 304.
+// summaryOutput is the response with a job, or 304.
 type summaryOutput struct {
 	Status       int
 	ETag         string `header:"ETag"`
@@ -108,7 +108,7 @@ func (s *service) registerVideos(api huma.API) {
 		Summary:     "Submit a video job",
 		Description: "When the response arrives, the job is stored durably. Send an idempotency key, so that you can repeat the request if the response is lost.",
 		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
-		RequestBody: example("A film of four seconds", map[string]any{
+		RequestBody: example("A video of four seconds", map[string]any{
 			"prompt": "A lighthouse in the fog, waves below", "duration_sec": 4, "resolution": "720p", "aspect_ratio": "16:9",
 			"seed": 7, "idempotency_key": "order-1234", "priority_tier": "pro", "metadata": map[string]any{"order": 1234},
 		}),
@@ -135,7 +135,7 @@ func notModified() map[string]*huma.Response {
 	return map[string]*huma.Response{"304": {Description: "The job has not changed since the ETag in If-None-Match."}}
 }
 
-// submitNames are the request's words for the domain's.
+// submitNames are the request's names of the domain's fields.
 var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url"}
 
 func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOutput, error) {
@@ -163,8 +163,8 @@ type videoInput struct {
 	Body videoRequest
 }
 
-// videoSubmission is a request in the domain's words, and names are the request's
-// words for the domain's.
+// videoSubmission converts a request. names are the request's names of the domain's
+// fields.
 func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, names map[string]string, err error) {
 	asked := in.Body
 	fields := asked.fields()
@@ -205,7 +205,7 @@ func (v *videoRequest) fields() []field {
 	}
 }
 
-// withParams adds the words for the parameters that were sent as fields.
+// withParams adds the names of the parameters that were sent as fields.
 func withParams(names map[string]string, fields []field) map[string]string {
 	all := map[string]string{}
 	for domain, name := range names {
@@ -236,8 +236,8 @@ func value(text *string) string {
 	return *text
 }
 
-// readCallback refuses the empty URL, which the domain takes for none: who sends
-// it waits for a call that would never come.
+// readCallback refuses the empty URL. The domain would take it for none, and the caller
+// would wait for a webhook that never comes.
 func readCallback(url *string) (string, error) {
 	if url != nil && *url == "" {
 		return "", apierror.Invalid("callback_url", "callback_url is empty: send an https URL, or leave it out.")
@@ -245,8 +245,8 @@ func readCallback(url *string) (string, error) {
 	return value(url), nil
 }
 
-// model returns the model of that name, or the first of the catalogue that does
-// such work.
+// model returns the model of that name, or the first of the catalogue with jobs of that
+// type.
 func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
 	if name != nil {
 		return s.Submitter.Catalogue.Model(*name)
@@ -256,7 +256,7 @@ func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
 			return m, nil
 		}
 	}
-	return nil, apierror.Invalid("type", "No model does that kind of work.")
+	return nil, apierror.Invalid("type", "No model has jobs of this type.")
 }
 
 func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {
@@ -303,10 +303,10 @@ type linkOutput struct {
 }
 
 func (s *service) linkVideo(ctx context.Context, in *JobInput) (*linkOutput, error) {
-	film, err := s.Reader.Film(ctx, callerOf(ctx).Principal, in.ID)
+	video, err := s.Reader.Film(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.Reader.Link(ctx, film, linkTTL)
+	link, err := s.Reader.Link(ctx, video, linkTTL)
 	return &linkOutput{Location: link.At(callerOf(ctx).base), CacheControl: "no-store"}, err
 }

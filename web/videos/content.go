@@ -9,18 +9,17 @@ import (
 	"github.com/reelay/reelay/web/door"
 )
 
-// linkTTL is how long the links to content are good: for a slow download to begin.
+// linkTTL is how long links to content are valid. A download only has to begin by then.
 const linkTTL = time.Hour
 
-// variants is what each variant of the content is.
+// variants are the artifacts of the variants of a video.
 var variants = map[string]models.ArtifactType{
 	"": models.ArtifactFinalVideo, "video": models.ArtifactFinalVideo,
 	"thumbnail": models.ArtifactThumbnail, "spritesheet": models.ArtifactSpritesheet,
 }
 
-// content leads to the bytes of a completed video, by a link that takes no key.
-// While there is nothing to download it is 404: clients would send the same
-// again at once for 409.
+// content redirects to the bytes of a completed video, with a link that needs no key. If
+// there is nothing to download, the status is 404, since clients retry after 409.
 func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, error) {
 	variant := c.URL.Query().Get("variant")
 	kind, known := variants[variant]
@@ -37,11 +36,11 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	case v.Status != models.JobCompleted:
 		return nil, missing("video_failed", "Video generation failed, so there is nothing to download: GET /v1/videos/{video_id} says why.")
 	}
-	film, err := a.artifact(c, v, kind)
+	artifact, err := a.artifact(c, v, kind)
 	if err != nil {
 		return nil, err
 	}
-	link, err := a.Videos.Reader.Link(c.Context(), film, linkTTL)
+	link, err := a.Videos.Reader.Link(c.Context(), artifact, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 
 var errExpired = missing("video_expired", "The video's content has expired and was deleted.")
 
-// artifact returns the newest of that kind, which of a film is the result.
+// artifact returns the newest artifact of a type; of final videos, the result.
 func (a *api) artifact(c *call, v *video.Video, kind models.ArtifactType) (*models.Artifact, error) {
 	all, err := a.Videos.Reader.JobArtifacts(c.Context(), []models.JobID{v.ID})
 	if err != nil {

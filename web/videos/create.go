@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// create makes a video of a prompt.
+// create submits a video.
 func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	f, err := a.readFields(w, c)
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	})
 }
 
-// remix makes a video of another prompt and a completed one's settings.
+// remix submits a video with a new prompt and the settings of a completed one.
 func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error) {
 	f, err := a.readFields(w, c)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, remixOf: id, identity: []any{"remix", id, prompt}})
 	var gone *apierror.Error
 	if errors.As(err, &gone) && gone.Code == apierror.CodeNotFound && s.params["referenceImage"] != nil {
-		return nil, invalid("invalid_state", "video_id", "The image that this video begins with is there no more, so it cannot be remixed: create a video with the image anew.")
+		return nil, invalid("invalid_state", "video_id", "The reference image of this video no longer exists, so the video cannot be remixed. Create a video and send the image again.")
 	}
 	return answer, err
 }
@@ -105,17 +105,17 @@ func (a *api) readSettings(f fields) (*settings, error) {
 	return a.settle(name, seconds, size)
 }
 
-// order is a video to be made.
+// order is a video to submit.
 type order struct {
 	prompt string
 	*settings
 	image   *reference
 	remixOf models.JobID
-	// identity is what was asked for: a repeated request has the same.
+	// identity is the same in a repeated request.
 	identity []any
 }
 
-// submit makes a job of an order, or finds the one that an equal request made.
+// submit submits a job, or returns the job of an equal request.
 func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 	key, err := idempotencyKey(c.Header)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 		Model: o.Model, Size: o.Size, Seconds: o.Seconds, RemixOf: o.remixOf,
 		Digest: digest(c.secret, o.identity), Retry: retryCount(c.Header),
 	}
-	// What was made before needs no image stored anew, and no limit refuses it.
+	// A repeated request stores no image and is subject to no limit.
 	if o.image != nil || request.Retry > 0 {
 		if found, err := a.Videos.Submitter.RepeatedVideo(c.Context(), c.caller, key, request); err != nil || found != nil {
 			return a.found(w, c, found, err)
@@ -157,8 +157,8 @@ func (a *api) found(w http.ResponseWriter, c *call, job *models.Job, err error) 
 	return a.retrieve(w, c, job.ID)
 }
 
-// digest names a request of the holder of a secret. It is of no use to who does
-// not have the secret, which is kept nowhere: a prompt cannot be guessed by it.
+// digest identifies a request of the holder of a secret. The secret is stored nowhere, so
+// that nobody can use a digest to guess a prompt.
 func digest(secret string, identity []any) []byte {
 	canonical, err := json.Marshal(identity)
 	if err != nil { // texts and lists of texts
@@ -169,12 +169,11 @@ func digest(secret string, identity []any) []byte {
 	return mac.Sum(nil)
 }
 
-// maxRetries is the highest count that is told from a higher one.
+// maxRetries is the highest count that is distinguished from higher ones.
 const maxRetries = 100
 
-// retryCount is which retry of his the sender says that this is: the official
-// packages count, and send the same fields, under another boundary, when an
-// answer was lost on its way.
+// retryCount returns the number of retries that the sender has counted. The official
+// packages count them. A retry has the same fields, but another multipart boundary.
 func retryCount(h http.Header) int {
 	n, err := strconv.Atoi(h.Get("X-Stainless-Retry-Count"))
 	if err != nil || n < 0 {
@@ -183,8 +182,8 @@ func retryCount(h http.Header) int {
 	return min(n, maxRetries)
 }
 
-// idempotencyKey is what a client may send to be sure for as long as the video is
-// there: nil if it does not.
+// idempotencyKey returns the key that a client sends to make retries safe for as long as
+// the video exists; nil if there is none.
 func idempotencyKey(h http.Header) (*string, error) {
 	switch keys := h.Values("Idempotency-Key"); len(keys) {
 	case 0:
@@ -192,5 +191,5 @@ func idempotencyKey(h http.Header) (*string, error) {
 	case 1:
 		return &keys[0], nil
 	}
-	return nil, invalid("invalid_value", "Idempotency-Key", "The header Idempotency-Key is there more than once.")
+	return nil, invalid("invalid_value", "Idempotency-Key", "The request has the header Idempotency-Key more than once.")
 }

@@ -99,7 +99,7 @@ func TestCreate(t *testing.T) {
 			`{"prompt": "x", "seconds": 4.5}`:                       {"invalid_value", "seconds", "'4.5'"},
 			`{"prompt": "x", "seconds": true}`:                      {"invalid_type", "seconds", "a boolean"},
 			`{"prompt": "x", "size": "64x64"}`:                      {"invalid_value", "size", "'1920x1080'"},
-			`{"prompt": "x", "model": "drill", "size": "720x1280"}`: {"invalid_value", "size", "does not let it be chosen"},
+			`{"prompt": "x", "model": "drill", "size": "720x1280"}`: {"invalid_value", "size", "has no such setting"},
 			`{"prompt": "x", "fps": 24}`:                            {"unknown_parameter", "fps", "Unknown parameter: 'fps'."},
 			`{"prompt": "x", "characters": [{"id": "char_1"}]}`:     {"not_supported", "characters", "characters"},
 			`{"prompt": "x", "input_reference": "a.png"}`:           {"invalid_type", "input_reference", "Invalid type for 'input_reference': expected a file, but got a string instead."},
@@ -301,7 +301,7 @@ func TestRemix(t *testing.T) {
 
 		require.Equal(t, http.StatusBadRequest, got.Status, got.Text)
 		requireError(t, got, "invalid_request_error", "invalid_state", "video_id")
-		require.Contains(t, got.Text, "The image that this video begins with")
+		require.Contains(t, got.Text, "The reference image of this video no longer exists")
 	})
 }
 

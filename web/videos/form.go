@@ -16,7 +16,7 @@ import (
 const (
 	// maxBody holds an image of maxFile as a data URL, and a prompt.
 	maxBody = 30 << 20
-	// maxFile bounds an image that is sent along.
+	// maxFile bounds the image in a request.
 	maxFile = 20 << 20
 	// smallBody is the size up to which a body needs no slot, see largeBodies.
 	smallBody = 1 << 20
@@ -31,7 +31,7 @@ const (
 // string.
 type fields map[string]any
 
-// file is one that was sent along.
+// file is a file in a request.
 type file struct {
 	contentType string
 	data        []byte
@@ -82,7 +82,7 @@ func asFields(tree map[string]any) fields {
 
 func readMultipart(body io.Reader, boundary string) (fields, error) {
 	if boundary == "" {
-		return nil, invalid("invalid_multipart", "", "The Content-Type names no boundary of the multipart body.")
+		return nil, invalid("invalid_multipart", "", "The Content-Type has no boundary of the multipart body.")
 	}
 	parts := multipart.NewReader(body, boundary)
 	tree := fields{}
@@ -95,7 +95,7 @@ func readMultipart(body io.Reader, boundary string) (fields, error) {
 			return nil, door.Unread(err)
 		}
 		if n == maxParts {
-			return nil, invalid("invalid_multipart", "", "The multipart body may have %d parts.", maxParts)
+			return nil, invalid("invalid_multipart", "", "The multipart body has more than %d parts.", maxParts)
 		}
 		data, err := io.ReadAll(part)
 		if err != nil {
@@ -111,8 +111,8 @@ func readMultipart(body io.Reader, boundary string) (fields, error) {
 	}
 }
 
-// place puts a value where its key says: a[b][c] is c of b of a, and a[] the next
-// of a.
+// place stores a value under its key: a[b][c] is c of b of a, and a[] is the next
+// element of a.
 func (f fields) place(key string, value any) error {
 	path := splitKey(key)
 	if path == nil {
@@ -137,7 +137,7 @@ func (f fields) place(key string, value any) error {
 	return nil
 }
 
-// next is where the next value of a list goes, for the empty name.
+// next returns the index of the next element of a list if the name is empty.
 func (f fields) next(name string) string {
 	if name == "" {
 		return strconv.Itoa(len(f))
@@ -147,8 +147,8 @@ func (f fields) next(name string) string {
 
 func errTwice(key string) error { return door.Duplicate("The body", "parameter", key) }
 
-// splitKey returns the parts of a key such as input_reference[file_id], or nil if
-// it is none.
+// splitKey returns the parts of a key such as input_reference[file_id], or nil if it is
+// malformed.
 func splitKey(key string) []string {
 	head, rest, nested := strings.Cut(key, "[")
 	if head == "" || len(key) > maxKeyLength || strings.Contains(head, "]") {
@@ -173,7 +173,7 @@ func splitKey(key string) []string {
 	return path
 }
 
-// only refuses what is not one of these.
+// only refuses fields with other names.
 func (f fields) only(prefix string, known ...string) error {
 	for name := range f {
 		ok := false
@@ -187,7 +187,7 @@ func (f fields) only(prefix string, known ...string) error {
 	return nil
 }
 
-// text returns a string, or "" if it is not there or null.
+// text returns a string, or "" if the field is absent or null.
 func (f fields) text(name string) (string, error) {
 	switch value := f[name].(type) {
 	case nil:
@@ -199,7 +199,7 @@ func (f fields) text(name string) (string, error) {
 	}
 }
 
-// digits is text, for what may also be a number.
+// digits is text for a field that can also be a number.
 func (f fields) digits(name string) (string, error) {
 	if n, ok := f[name].(json.Number); ok {
 		return n.String(), nil

@@ -77,7 +77,7 @@ func TestPut(t *testing.T) {
 
 		_, err := a.put(t.Context(), jobs.Principal{}, &catalogue.Model{Name: "m", Schema: json.RawMessage(`{}`)}, &reference{at: "art_2"})
 
-		require.ErrorContains(t, err, "takes no input reference")
+		require.ErrorContains(t, err, "does not take an input reference")
 	})
 
 	t.Run("KnowsAFileByItsBytes", func(t *testing.T) {

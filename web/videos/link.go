@@ -11,8 +11,8 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
-// lead redirects the caller to a link. A link to this server is a path: it holds under
-// any name that the caller uses. OpenAI's Go package follows no redirect to another
+// lead redirects the caller to a link. A link to this server is a path, which is valid
+// under any name of the server. OpenAI's Go package follows no redirect to another
 // server, so for it this server reads the object itself.
 func lead(w http.ResponseWriter, c *call, link jobs.Link) error {
 	to := link.At("")
@@ -37,10 +37,10 @@ func fetcherTransport() http.RoundTripper {
 	return t
 }
 
-// errStore does not say more: the link is a secret.
+// errStore has no details, because the link is a secret.
 var errStore = &apierror.Error{Code: apierror.CodeUnavailable, RetryAfterSeconds: 2, Message: "The object store cannot be reached: try again in a moment."}
 
-// pass answers with what is behind a link, or the range of it that is asked for.
+// pass sends the object behind a link, or the requested range of it.
 func pass(w http.ResponseWriter, c *call, link string) error {
 	req, err := http.NewRequestWithContext(c.Context(), http.MethodGet, link, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func pass(w http.ResponseWriter, c *call, link string) error {
 	}
 	w.WriteHeader(res.StatusCode)
 	if _, err := io.Copy(w, res.Body); err != nil {
-		panic(http.ErrAbortHandler) // a film that was cut must not look whole
+		panic(http.ErrAbortHandler) // an incomplete video must not look complete
 	}
 	return nil
 }

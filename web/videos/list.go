@@ -16,7 +16,7 @@ const (
 	maxLimit     = 100
 )
 
-// listing is a part of the list, with where the next one begins.
+// listing is one page of videos.
 type listing struct {
 	Object  string  `json:"object"`
 	Data    []view  `json:"data"`

@@ -18,8 +18,8 @@ import (
 	"github.com/reelay/reelay/web/door"
 )
 
-// reference is the image that a film shall begin with: a file, or the id or the
-// URL of one; nil for none.
+// reference is the image with which a video begins: a file, or the id or the URL of
+// one; nil for none.
 type reference struct {
 	file *file
 	at   string
@@ -27,7 +27,7 @@ type reference struct {
 
 const referenceParam = "input_reference"
 
-// imageTypes are what a file may be.
+// imageTypes are the media types of image files.
 var imageTypes = []string{"image/jpeg", "image/png", "image/webp"}
 
 // readReference reads input_reference: a file, or an object with one of file_id
@@ -79,8 +79,8 @@ func dataImage(link string) (*reference, error) {
 	return imageFile(&file{contentType: contentType, data: data})
 }
 
-// imageFile takes a file of a type that images have. What has none, or one that
-// says nothing, is what its first bytes say.
+// imageFile checks an image file. If its media type is missing or generic, it is
+// detected.
 func imageFile(f *file) (*reference, error) {
 	contentType, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(f.contentType)), ";")
 	if contentType == "" || contentType == "application/octet-stream" {
@@ -98,7 +98,7 @@ func imageFile(f *file) (*reference, error) {
 	return &reference{file: &file{contentType, f.data}}, nil
 }
 
-// identity is what makes it the same reference in a repeated request.
+// identity is the same for the same reference in a repeated request.
 func (r *reference) identity() []string {
 	switch {
 	case r == nil:
@@ -110,11 +110,11 @@ func (r *reference) identity() []string {
 	return []string{r.at}
 }
 
-// put stores the file, if it is one, and returns what the model's parameters call
-// it.
+// put stores the file, if the reference is one, and returns the value of the model's
+// parameter.
 func (a *api) put(ctx context.Context, caller jobs.Principal, model *catalogue.Model, r *reference) (string, error) {
 	if a.Inputs == nil || !takesReference(model) {
-		return "", invalid("not_supported", referenceParam, "The model %s takes no input reference here.", model.Name)
+		return "", invalid("not_supported", referenceParam, "The model %s does not take an input reference here.", model.Name)
 	}
 	if r.file == nil {
 		return r.at, nil
@@ -130,7 +130,7 @@ func (a *api) put(ctx context.Context, caller jobs.Principal, model *catalogue.M
 	return string(stored.ID), nil
 }
 
-// takesReference tells whether the model's parameters have an image.
+// takesReference reports whether the model has a parameter for the image.
 func takesReference(model *catalogue.Model) bool {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`

@@ -12,12 +12,11 @@ import (
 	"github.com/reelay/reelay/web/door"
 )
 
-// Models is which model of the catalogue each name of a client's means. A name
-// that is not in it is the catalogue's own.
+// Models maps clients' names of models to the catalogue's. Names that it does not
+// contain are the catalogue's own.
 type Models map[string]string
 
-// ReadModels reads "sora-2=testcard,sora-2-pro=wan". Its error says what is wrong
-// and what may be there.
+// ReadModels reads a text such as "sora-2=testcard,sora-2-pro=wan".
 func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
 	m := Models{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -45,7 +44,7 @@ func isVideoModel(c *catalogue.Catalogue, name string) bool {
 	return slices.Contains(videoModels(c), name)
 }
 
-// videoModels are those that make a film of a prompt.
+// videoModels are the models that make a video from a prompt.
 func videoModels(c *catalogue.Catalogue) []string {
 	var names []string
 	for _, m := range c.Models() {
@@ -56,16 +55,15 @@ func videoModels(c *catalogue.Catalogue) []string {
 	return names
 }
 
-// names are all that a client may ask for.
+// names are all names that a client can use.
 func (m Models) names(c *catalogue.Catalogue) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(m)), videoModels(c)...))))
 }
 
-// snapshot is the date at the end of a snapshot's name, as in sora-2-2025-12-08.
+// snapshot matches the date of a dated model name such as sora-2-2025-12-08.
 var snapshot = regexp.MustCompile(`-20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
 
-// find returns the model that a name means. A dated snapshot means what its
-// undated name does.
+// find returns the model of a name. A dated name means the same as the undated one.
 func (m Models) find(c *catalogue.Catalogue, name string) (*catalogue.Model, error) {
 	for _, candidate := range []string{name, snapshot.ReplaceAllString(name, "")} {
 		if target := m[candidate]; target != "" {
@@ -85,13 +83,13 @@ const (
 	defaultSize    = "720x1280"
 )
 
-// The values that clients know, in their order.
+// The values that clients know.
 var (
 	knownSeconds = []string{"4", "8", "12", "16", "20"}
 	knownSizes   = []string{"720x1280", "1280x720", "1024x1792", "1792x1024", "1080x1920", "1920x1080"}
 )
 
-// settings is what a film shall be, in the clients' words and in the model's.
+// settings are the settings of a video, in the terms of clients and of the model.
 type settings struct {
 	Model, Seconds, Size string
 
@@ -99,8 +97,8 @@ type settings struct {
 	params map[string]any
 }
 
-// settle finds the model, and its parameters for the length and the size. What
-// is "" has the default, or, if the model cannot have that, the model's own.
+// settle finds the model, and its parameters for the length and the size. An empty
+// setting has the API's default or, if the model does not support that, the model's.
 func (a *api) settle(name, seconds, size string) (*settings, error) {
 	if name == "" {
 		name = defaultModel
@@ -119,7 +117,7 @@ func (a *api) settle(name, seconds, size string) (*settings, error) {
 	return s, nil
 }
 
-// apply adds the parameters of one setting, and returns its value.
+// apply adds the parameters of one setting and returns its value.
 func (s *settings) apply(param, value, usual string, known []string, spell func(string) []map[string]any) (string, error) {
 	wanted := value
 	if wanted == "" {
@@ -144,7 +142,7 @@ func (s *settings) apply(param, value, usual string, known []string, spell func(
 func supported(values []string) string {
 	switch len(values) {
 	case 0:
-		return "This model does not let it be chosen."
+		return "This model has no such setting."
 	case 1:
 		return "The only supported value is: " + values[0] + "."
 	}
@@ -152,8 +150,7 @@ func supported(values []string) string {
 	return "Supported values are: " + strings.Join(values[:last], ", ") + ", and " + values[last] + "."
 }
 
-// fitting returns the first way to spell a known value that the model takes, or
-// nil.
+// fitting returns the first parameters for a known value that the model accepts, or nil.
 func (s *settings) fitting(value string, known []string, spell func(string) []map[string]any) map[string]any {
 	if !slices.Contains(known, value) {
 		return nil
@@ -174,8 +171,8 @@ func lengthParams(seconds string) []map[string]any {
 	return []map[string]any{{"durationSeconds": json.Number(seconds)}}
 }
 
-// sizeParams are the ways in which models of the catalogue spell a size: by the
-// shorter side and the ratio, if those say it exactly, or by the pixels.
+// sizeParams are the parameters with which models of the catalogue express a size: the
+// shorter side and the aspect ratio, if these are exact, or the pixels.
 func sizeParams(size string) []map[string]any {
 	ways := []map[string]any{{"size": size}}
 	for _, common := range []struct{ size, resolution, aspectRatio string }{

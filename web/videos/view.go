@@ -22,8 +22,7 @@ const (
 	statusFailed     = "failed"
 )
 
-// view is a video as clients read it: every key is there, null where nothing is
-// known.
+// view is a video as clients read it. All keys are always present, some with null.
 type view struct {
 	ID          string   `json:"id"`
 	Object      string   `json:"object"`
@@ -45,7 +44,7 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// show makes the view of a video, and sets the hint of when to look again.
+// show returns the view of a video, and sets the hint of when to poll again.
 func (a *api) show(w http.ResponseWriter, v *video.Video) view {
 	w.Header().Set("Openai-Poll-After-Ms", strconv.FormatInt(pollAfter(v.Job).Milliseconds(), 10))
 	return a.view(v)
@@ -71,8 +70,8 @@ func unix(t time.Time) *int64 {
 	return &seconds
 }
 
-// status is the job's in the clients' words. What a worker had is in progress
-// until it ends, also while it waits for another one.
+// status is the job's status for clients. A job that a worker has held is in progress
+// until it ends, even while it waits for another worker.
 func status(job *models.Job) string {
 	switch {
 	case job.Status == models.JobCompleted:
@@ -88,7 +87,7 @@ func status(job *models.Job) string {
 func failureOf(job *models.Job) *failure {
 	switch {
 	case job.Status == models.JobCancelled:
-		return &failure{"cancelled", "The video was cancelled before it was done."}
+		return &failure{"cancelled", "The video was cancelled before it was complete."}
 	case job.Status != models.JobFailed:
 		return nil
 	case job.FailureClass == models.FailContentPolicy:
@@ -97,8 +96,8 @@ func failureOf(job *models.Job) *failure {
 	return &failure{strings.ToLower(string(job.FailureClass)), cmp.Or(job.FailureReason, "The video could not be made.")}
 }
 
-// Polling helpers read the hint once, at their first poll: so it is for the whole
-// job, a twentieth of the work that it is.
+// Polling helpers read the hint only at their first poll, so it is for the whole job: a
+// twentieth of the expected work.
 const (
 	minPoll   = 500 * time.Millisecond
 	maxPoll   = 5 * time.Second
@@ -110,8 +109,7 @@ func pollAfter(job *models.Job) time.Duration {
 	return min(max(work/pollShare, minPoll), maxPoll)
 }
 
-// shape is what the parameters of the catalogue's video models say of a film's
-// length and size.
+// shape has the parameters of the catalogue's video models for length and size.
 type shape struct {
 	DurationSeconds float64 `json:"durationSeconds"`
 	Size            string  `json:"size"`
@@ -119,8 +117,8 @@ type shape struct {
 	AspectRatio     string  `json:"aspectRatio"`
 }
 
-// sizeOf is the size of a job that did not come by this API, as far as its
-// parameters tell it: the shorter side and the ratio; "" if they do not.
+// sizeOf returns the size of a job that was submitted through another API, computed from
+// its parameters; "" if they do not determine it.
 func sizeOf(params json.RawMessage) string {
 	var s shape
 	if json.Unmarshal(params, &s) != nil {
