@@ -1,9 +1,8 @@
-// Package httpguard bounds what a client can hold of an HTTP server: how long the server
-// waits for the body of a request and for the reader of an answer, and how many connections
-// are open of callers that have shown no key.
+// Package httpguard limits the resources of an HTTP server that a client can hold: how long
+// the server waits for the body of a request and for the client to read an answer, and how
+// many connections callers without a key can have open.
 //
-// A server applies it once, around everything that it serves. Handlers set no deadlines of
-// their own.
+// A server applies it once, around all its handlers. Handlers set no deadlines of their own.
 package httpguard
 
 import (
@@ -14,15 +13,16 @@ import (
 	"time"
 )
 
-// Limits are those of one request. A field that is 0 has its default.
+// Limits are the limits of one request. A field that is 0 has its default.
 type Limits struct {
 	// Body is how long a body may take to arrive, from the handler's first read: 30 seconds
 	// by default.
 	Body time.Duration
-	// Stall bounds, in place of Body, each read: a body may take long as long as it arrives.
+	// Stall limits each read instead of the whole body: a body may take any time while it
+	// keeps arriving.
 	Stall time.Duration
-	// Write is how long the client may leave 64 KiB of the answer unread, with the buffers in
-	// between full: 10 seconds by default.
+	// Write is how long the client may leave 64 KiB of the answer unread while the buffers in
+	// between are full: 10 seconds by default.
 	Write time.Duration
 }
 
@@ -34,7 +34,7 @@ const (
 	linger = 2 * time.Second
 )
 
-// New returns inside with limits. They may be nil: all requests have the defaults.
+// New returns inside with limits. If limits is nil, all requests have the defaults.
 //
 // A GET, HEAD, DELETE or OPTIONS with a body is answered 400. The answer to a request whose
 // body was not read to its end closes the connection. After inside has returned, what it

@@ -10,16 +10,16 @@ import (
 	"syscall"
 )
 
-// account is who a server runs as when we are root, which PostgreSQL refuses to
-// run as and Redis need not. A nil account is whoever we are.
+// account is the user that a server runs as if this process is root: PostgreSQL refuses
+// to run as root, and Redis does not need to. A nil account is this process's user.
 type account struct {
-	userNamespace bool // in a namespace of its own, where root's files are an ordinary user's
+	userNamespace bool // in its own namespace, where root's files belong to an ordinary user
 	uid, gid      int
 }
 
-// unprivileged finds an account for a program that root starts: a user
-// namespace where the kernel allows one, since its files stay ours, else the
-// first of the named users that exists. It returns nil if we are not root.
+// unprivileged returns an account for a program that root starts. It prefers a user
+// namespace, because files then stay root's, and otherwise uses the first of the named
+// users that exists. It returns nil if this process is not root.
 func unprivileged(program string, names ...string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -51,8 +51,8 @@ func (a *account) apply(attr *syscall.SysProcAttr) {
 	}
 }
 
-// own gives the account dir and everything below. It returns an error that says
-// what to do if the account cannot get there.
+// own makes the account the owner of dir and everything below. If the account cannot
+// reach dir, the error says what to do.
 func (a *account) own(dir string) error {
 	if a == nil || a.userNamespace {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// namespaceID is any id but 0: inside the namespace it stands for root.
+// namespaceID is any id except 0: inside the namespace it stands for root.
 const namespaceID = 1000
 
 func enterUserNamespace(attr *syscall.SysProcAttr) {
@@ -14,7 +14,7 @@ func enterUserNamespace(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: namespaceID, HostID: 0, Size: 1}}
 }
 
-// userNamespacesWork tries one. Many containers forbid them.
+// userNamespacesWork tries to create a user namespace. Many containers forbid it.
 func userNamespacesWork(program string) bool {
 	probe := exec.Command(program, "--version")
 	probe.SysProcAttr = &syscall.SysProcAttr{}

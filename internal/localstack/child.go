@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// ChildConfig says which program to run, and how it is to be ended.
+// ChildConfig says which program to run and how to end it.
 type ChildConfig struct {
-	Name string   // what messages call it
+	Name string   // its name in messages
 	Path string   // the program
 	Args []string // its arguments, without the program's name
 	Env  []string // its whole environment; nil is ours
 	Dir  string   // its working directory; empty is ours
 
-	Input string // what it reads on its standard input, such as secrets
-	Log   string // the file that its output is appended to, and that is kept from growing too long
+	Input string // its standard input, such as secrets
+	Log   string // the file that its output is appended to; the file is trimmed when it grows too long
 
-	Output *os.File   // gets its output if there is no Log; nil discards it
-	Files  []*os.File // open files that it gets, from descriptor 3 on
+	Output *os.File   // receives its output if there is no Log; nil discards it
+	Files  []*os.File // open files that it inherits, from descriptor 3 on
 
 	Stop  syscall.Signal // asks it to end; 0 is SIGTERM
-	Grace time.Duration  // how long it may take to; 0 is 10 s
+	Grace time.Duration  // how long it may take to end; 0 is 10 s
 
-	account *account // who it runs as, if not as we do
+	account *account // the user it runs as; nil is this process's
 }
 
 // Child is a running program that cannot outlive this process. It leads a
-// process group of its own, so that a terminal's Ctrl-C reaches us alone and we
-// decide the order in which things end.
+// process group of its own, so that Ctrl-C in a terminal reaches only this process,
+// which decides the order in which its children end.
 //
 // If this process is killed, the kernel (on Linux) and a guard process (on
 // every Unix) ask the child to end, and the guard then kills what is left of its
@@ -69,7 +69,7 @@ func StartChild(config ChildConfig) (*Child, error) {
 	return child, nil
 }
 
-// run starts the program and stays until it has ended. It keeps its thread:
+// run starts the program and waits until it has ended. It keeps its thread:
 // Linux sends the parent's death signal when the thread that started the child
 // ends, not when the process does.
 func (c *Child) run(started chan<- error) {
@@ -140,11 +140,11 @@ func (c *Child) start() (*guard, error) {
 // Pid is the process id of the program, and the id of its process group.
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
-// Done is closed when the program has ended, asked or unasked.
+// Done is closed when the program has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Err says, once Done is closed, why the program ended. It is nil if Stop or
-// Kill ended it.
+// Err returns, once Done is closed, why the program ended. It is nil if Stop or Kill
+// ended it.
 func (c *Child) Err() error {
 	select {
 	case <-c.done:
@@ -157,9 +157,8 @@ func (c *Child) Err() error {
 // ExitCode is the program's exit status once Done is closed: -1 if it was killed.
 func (c *Child) ExitCode() int { return c.cmd.ProcessState.ExitCode() }
 
-// Stop asks the program to end, waits for it, and kills its process group when
-// its grace or ctx has run out. It returns an error only if it came to that.
-// Stopping what has ended does nothing.
+// Stop asks the program to end and waits for it. When its grace period or ctx ends, Stop
+// kills its process group and returns an error. Stopping an ended program does nothing.
 func (c *Child) Stop(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -204,7 +203,7 @@ func (c *Child) unexpected(err error) error {
 	return fmt.Errorf("%s ended unexpectedly (%s)", c.config.Name, how)
 }
 
-// lastWords are the last lines that this run of the program has logged.
+// lastWords returns the last lines that this run of the program has logged.
 func (c *Child) lastWords() string {
 	const lines, size = 8, 4 << 10
 	log, err := os.Open(c.config.Log)

@@ -2,7 +2,7 @@ package localstack
 
 import "syscall"
 
-// dieWithParent has the kernel send signal to the child when we die.
+// dieWithParent makes the kernel send signal to the child when this process ends.
 func dieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) {
 	attr.Pdeathsig = signal
 }

@@ -4,5 +4,6 @@ package localstack
 
 import "syscall"
 
-// dieWithParent has nothing to ask of this kernel: the guard does it alone.
+// dieWithParent does nothing: this kernel has no such feature, so only the guard ends the
+// child.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

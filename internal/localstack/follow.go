@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Follow returns a context that ends with ctx, or when one of the processes has
-// ended. It serves a program that a task runner started: such a runner neither
-// passes its signals on nor takes its children with it when it is killed. pids
-// are numbers between spaces; it returns an error if they are anything else.
+// Follow returns a context that ends with ctx or when one of the processes ends. It is
+// for programs started by a task runner, which neither forwards signals nor ends its
+// children when it is killed. pids are process ids separated by spaces; anything else is
+// an error.
 func Follow(ctx context.Context, pids string) (context.Context, error) {
 	var followed []int
 	for field := range strings.FieldsSeq(pids) {

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// guardScript waits on its standard input. A line means that the child is gone.
-// The end of the input means that the process at the other end of the pipe was
-// killed: then the child is asked to end ($2), given time ($3 tenths of a
-// second), and its group ($1) is killed.
+// guardScript waits for its standard input. A line means that the child has ended. The
+// end of the input means that the parent was killed: the script then sends the signal $2
+// to the child, waits for $3 tenths of a second, and kills the process group $1.
 const guardScript = `
 if read -r line; then exit; fi
 kill -s "$2" "$1" 2>/dev/null
@@ -46,9 +45,9 @@ func startGuard(pid int, stop syscall.Signal, grace time.Duration) (*guard, erro
 	return &guard{cmd: cmd, pipe: write}, nil
 }
 
-// dismiss ends the guard, whose child is gone.
+// dismiss ends the guard after its child has ended.
 func (g *guard) dismiss() {
-	// A guard that somebody killed has nothing left to be told.
+	// The guard may have been killed; then the write fails and nothing is left to do.
 	_, _ = g.pipe.WriteString("gone\n")
 	g.pipe.Close()
 	_ = g.cmd.Wait()

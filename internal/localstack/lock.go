@@ -15,13 +15,12 @@ import (
 // DirLock is this process's exclusive right to a data directory.
 type DirLock struct{ file *os.File }
 
-// LockDir makes dir if need be, and takes it for this process until Release, or
-// the end of the process, however it ends. It returns an error
-// that names the other process if there is one, and an error that says what to
-// do if dir cannot be written.
+// LockDir creates dir if necessary and locks it for this process until Release or the end
+// of the process. If another process holds the lock, the error names it. If dir cannot be
+// written, the error says what to do.
 func LockDir(dir string) (*DirLock, error) {
-	// Others may pass, not look: a server that root starts is one of them, and
-	// whatever lies in dir is closed by its own mode.
+	// Other users may enter dir but not list it: a server that root starts runs as another
+	// user. The files in dir have their own modes.
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, unusable(dir, err)
 	}
@@ -43,15 +42,15 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{file}, nil
 }
 
-// Release gives the directory back. A child that is being started may hold a
-// copy of the file for another moment: to close it alone would not do.
+// Release unlocks the directory. Closing the file is not enough: a child that is being
+// started may briefly hold a copy of it.
 func (l *DirLock) Release() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
-// takeDir locks a directory that is a server's own, and closes it to other
-// users also where it was there before. It returns the directory's absolute
-// path, which a server with a working directory of its own needs.
+// takeDir locks the directory of one server and closes it to other users, even if it
+// existed before. It returns the absolute path, which a server with its own working
+// directory needs.
 func takeDir(dir string) (string, *DirLock, error) {
 	if dir == "" {
 		return "", nil, errors.New("a server needs a data directory")
@@ -82,8 +81,8 @@ func signHolder(file *os.File) error {
 	return err
 }
 
-// holder reads who has signed the lock. Whoever has only just taken it signs it
-// in a moment.
+// holder returns the process id in the lock file. A process that has just taken the lock
+// writes it a moment later.
 func holder(file *os.File) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

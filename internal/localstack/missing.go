@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// MissingError says that a program which Reelay runs is not installed. Its
-// message says how to install it.
+// MissingError says that a required program is not installed, and how to install it.
 type MissingError struct {
-	Name    string // what people call it, such as PostgreSQL
+	Name    string // its common name, such as PostgreSQL
 	program string
 	apt     string
 	brew    string
@@ -30,7 +29,7 @@ var (
 	missingFFmpeg   = &MissingError{Name: "FFmpeg", program: "ffmpeg", apt: "ffmpeg", brew: "ffmpeg"}
 )
 
-// Missing lists the programs that `reelay up` runs and that are not installed.
+// Missing returns the programs that `reelay up` needs and that are not installed.
 func Missing() []*MissingError {
 	var missing []*MissingError
 	if len(postgresPrograms()) == 0 {

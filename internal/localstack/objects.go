@@ -17,11 +17,11 @@ import (
 
 // ObjectsConfig says where a private object store keeps its objects.
 type ObjectsConfig struct {
-	Dir    string // everything it writes is below
-	Bucket string // the bucket that is there from the start
-	// Secret is the password that callers must send; "" lets every caller in.
+	Dir    string // holds everything that it writes
+	Bucket string // the bucket that exists from the start
+	// Secret is the password that callers must send; "" allows every caller.
 	Secret string
-	// Listener is where it is served; nil is a free port of the loopback interface.
+	// Listener is the address to serve on; nil is a free loopback port.
 	Listener net.Listener
 }
 
@@ -36,8 +36,8 @@ type Objects struct {
 	err      error
 }
 
-// StartObjects serves the objects in config.Dir. It returns an error that says what
-// to do if the directory is taken or unusable.
+// StartObjects serves the objects in config.Dir. If the directory is in use or unusable,
+// the error says what to do.
 func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 	dir, lock, err := takeDir(config.Dir)
 	if err != nil {
@@ -81,12 +81,12 @@ func StartObjects(config ObjectsConfig) (_ *Objects, err error) {
 	return objects, nil
 }
 
-// temporary is the name of a file of the emulator that is to become an object: no
-// object's begins with a dot.
+// temporary matches the names of files in which the emulator writes an object. No name of
+// an object begins with a dot.
 var temporary = regexp.MustCompile(`^\..+[0-9]$`)
 
-// dropHalfWritten removes what an emulator left that was killed in a write. Nobody was
-// told of it, and with it the emulator could not list its bucket any more.
+// dropHalfWritten removes the files of an emulator that was killed during a write. The
+// writes were not confirmed, and with these files the emulator cannot list its bucket.
 func dropHalfWritten(buckets string) error {
 	err := filepath.WalkDir(buckets, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() || !temporary.MatchString(entry.Name()) {
@@ -110,23 +110,23 @@ func emulator(root, bucket, address string) (_ http.Handler, err error) {
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = fmt.Errorf("make bucket %q: %v", bucket, reason) // the library's way to refuse
+			err = fmt.Errorf("make bucket %q: %v", bucket, reason) // the library panics
 		}
 	}()
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
 	return &pager{server.HTTPHandler(), root}, nil
 }
 
-// Host is its address, as STORAGE_EMULATOR_HOST takes it.
+// Host returns its address in the form of STORAGE_EMULATOR_HOST.
 func (o *Objects) Host() string { return o.listener.Addr().String() }
 
-// Bucket is the name of the bucket that is there from the start.
+// Bucket returns the name of the bucket that exists from the start.
 func (o *Objects) Bucket() string { return o.bucket }
 
 // Done is closed when the store has ended.
 func (o *Objects) Done() <-chan struct{} { return o.done }
 
-// Err says, once Done is closed, why the store ended. It is nil if Stop ended it.
+// Err returns, once Done is closed, why the store ended. It is nil if Stop ended it.
 func (o *Objects) Err() error {
 	select {
 	case <-o.done:
@@ -136,8 +136,8 @@ func (o *Objects) Err() error {
 	}
 }
 
-// Stop lets requests end until ctx does, then breaks them off, and gives the
-// directory back.
+// Stop waits for open requests until ctx ends, aborts the rest, and unlocks the
+// directory.
 func (o *Objects) Stop(ctx context.Context) error {
 	err := o.server.Shutdown(ctx)
 	if err != nil {

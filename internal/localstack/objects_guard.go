@@ -6,8 +6,8 @@ import (
 	"regexp"
 )
 
-// objectGuard lets through only what Reelay asks of the emulator, and only with the secret.
-// The emulator itself lets any caller overwrite, copy and change objects.
+// objectGuard passes only the requests that Reelay makes to the emulator, and only with
+// the secret. The emulator itself lets every caller overwrite, copy and change objects.
 type objectGuard struct {
 	http.Handler        // the emulator
 	secret       string // the password of HTTP's basic authentication; "" asks for none
@@ -32,7 +32,7 @@ func (g *objectGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// permitted tells whether a request reads, deletes, or stores what is not there yet.
+// permitted reports whether a request reads an object, deletes one, or creates a new one.
 func permitted(r *http.Request) bool {
 	path, query := r.URL.EscapedPath(), r.URL.Query()
 	if r.Header.Get("X-Http-Method-Override") != "" {

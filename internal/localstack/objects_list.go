@@ -15,13 +15,12 @@ import (
 	"strings"
 )
 
-// listPage is how many objects a page of a list holds, if no fewer are asked for.
+// listPage is the default and maximum number of objects on one page of a list.
 const listPage = 1000
 
-// pager answers requests for a page of a bucket's objects: it looks for their names, in
-// order and no further than the page, and asks the emulator about each. The emulator
-// itself reads every object there is for each page, and lets nothing be written
-// meanwhile: two seconds for 50,000.
+// pager answers requests for one page of the objects of a bucket. It reads the names in
+// order, only as far as the page, and asks the emulator about each. The emulator itself
+// reads every object for each page and blocks writes meanwhile: two seconds for 50,000.
 type pager struct {
 	http.Handler        // the emulator
 	root         string // of the buckets' folders
@@ -36,7 +35,7 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := r.URL.Query()
-	for name := range asked { // whatever else a list may be asked for is the emulator's
+	for name := range asked { // the emulator handles all other options of a list
 		if !slices.Contains([]string{"alt", "fields", "maxResults", "pageToken", "prefix", "prettyPrint", "projection", "startOffset"}, name) &&
 			asked.Get(name) != "" && asked.Get(name) != "false" {
 			p.Handler.ServeHTTP(w, r)
@@ -45,7 +44,7 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	most, err := strconv.Atoi(cmp.Or(asked.Get("maxResults"), "0"))
 	if err != nil || most < 0 || bucket == "" || strings.HasPrefix(bucket, ".") {
-		p.Handler.ServeHTTP(w, r) // which says what is wrong
+		p.Handler.ServeHTTP(w, r) // it returns the error
 		return
 	}
 	if most == 0 || most > listPage {
@@ -60,14 +59,14 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(struct { // who went away needs no answer
+	_ = json.NewEncoder(w).Encode(struct { // a client that has gone needs no answer
 		Kind  string            `json:"kind"`
 		Items []json.RawMessage `json:"items,omitempty"`
 		Next  string            `json:"nextPageToken,omitempty"`
 	}{"storage#objects", l.items, l.next})
 }
 
-// read is an object as the emulator shows it; nil if it is none, or none yet.
+// read returns an object as the emulator shows it, or nil if it does not exist (yet).
 func (p *pager) read(list *http.Request, bucket, name string) json.RawMessage {
 	one := list.Clone(list.Context())
 	one.URL = &url.URL{
@@ -84,7 +83,7 @@ func (p *pager) read(list *http.Request, bucket, name string) json.RawMessage {
 	return shown.body.Bytes()
 }
 
-// answer is a response that is kept.
+// answer is a recorded response.
 type answer struct {
 	header http.Header
 	status int

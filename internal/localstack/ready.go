@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// answers asks the child until it answers. It returns the child's error if the
-// child ends, and the last refusal if ctx does.
+// answers polls the child until it answers. It returns the error of the child if the child
+// ends, and the last error of the poll if ctx ends.
 func answers(ctx context.Context, child *Child, ask func(context.Context) error) error {
 	for {
 		err := ask(ctx)
@@ -25,8 +25,7 @@ func answers(ctx context.Context, child *Child, ask func(context.Context) error)
 	}
 }
 
-// pause waits before the next look at something that tells nobody when it
-// changes. It returns ctx's error if ctx ends first.
+// pause waits between two polls. It returns the error of ctx if ctx ends first.
 func pause(ctx context.Context) error {
 	timer := time.NewTimer(20 * time.Millisecond)
 	defer timer.Stop()

@@ -21,7 +21,7 @@ const redisStart = time.Minute
 
 // RedisConfig says where a private Redis keeps its data.
 type RedisConfig struct {
-	Dir string // everything it writes is below; empty, with Test, is a temporary one
+	Dir string // holds everything that it writes; with Test, empty is a temporary folder
 	// Test keeps the data in memory only.
 	Test bool
 }
@@ -39,9 +39,8 @@ type Redis struct {
 }
 
 // StartRedis starts a server on the data in config.Dir. It returns when the
-// server answers. ctx bounds the start only. It returns a *[MissingError] if
-// Redis is not installed, and an error that says what to do if the directory is
-// taken or unusable.
+// server answers. ctx limits the start only. It returns a *[MissingError] if Redis is not
+// installed. If the directory is in use or unusable, the error says what to do.
 func StartRedis(ctx context.Context, config RedisConfig) (_ *Redis, err error) {
 	ctx, cancel := context.WithTimeout(ctx, redisStart)
 	defer cancel()
@@ -67,7 +66,7 @@ func StartRedis(ctx context.Context, config RedisConfig) (_ *Redis, err error) {
 	return server, nil
 }
 
-// URL is its address with its password, for redis.ParseURL and
+// URL returns its address with its password, for redis.ParseURL and
 // asynq.ParseRedisURI.
 func (r *Redis) URL() string {
 	address := url.URL{
@@ -77,9 +76,8 @@ func (r *Redis) URL() string {
 	return address.String()
 }
 
-// Restart starts the server again after it has ended by itself, on what is left
-// of its data and under the same URL. It returns when the server answers; ctx
-// bounds the start only.
+// Restart starts the server again after it ended unexpectedly, with its remaining data
+// and the same URL. It returns when the server answers. ctx limits the start only.
 func (r *Redis) Restart(ctx context.Context) (*Child, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisStart)
 	defer cancel()
@@ -89,8 +87,8 @@ func (r *Redis) Restart(ctx context.Context) (*Child, error) {
 	return r.Child, nil
 }
 
-// Stop ends the server in good order and gives its directory back. It returns an
-// error if the server had to be killed, which may cost the last second's writes.
+// Stop shuts the server down and unlocks its directory. It returns an error if the server
+// had to be killed, which may lose the writes of the last second.
 func (r *Redis) Stop(ctx context.Context) error {
 	return errors.Join(r.Child.Stop(ctx), r.discard())
 }
@@ -118,8 +116,8 @@ func (r *Redis) start(ctx context.Context, config RedisConfig) (err error) {
 	if err := r.account.own(config.Dir); err != nil {
 		return err
 	}
-	// Redis cannot choose a free port by itself, and somebody may take the one we
-	// chose before it does. Then another one is tried.
+	// Redis cannot choose a free port itself. If another program takes the chosen port first,
+	// the next try uses another one.
 	r.password = rand.Text()
 	for {
 		if r.port, err = freePort(); err != nil {
@@ -131,7 +129,7 @@ func (r *Redis) start(ctx context.Context, config RedisConfig) (err error) {
 	}
 }
 
-// errPortTaken means that somebody else listens on the server's port.
+// errPortTaken means that another program listens on the server's port.
 var errPortTaken = errors.New("its port is taken")
 
 // serve runs the server and waits until it answers.
@@ -156,7 +154,7 @@ func (r *Redis) serve(ctx context.Context) error {
 	return nil
 }
 
-// redisSettings reach the server on its standard input, so that its password is
+// redisSettings are passed to the server on its standard input, so that the password is
 // neither on disk nor in the list of processes.
 func redisSettings(config RedisConfig, port int, password string) string {
 	settings := []string{
@@ -180,13 +178,13 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// pingRedis asks with the password, so that no other server's answer counts.
+// pingRedis sends the password, so that only this server can answer.
 func pingRedis(ctx context.Context, address string) error {
 	options, err := redis.ParseURL(address)
 	if err != nil {
 		return err
 	}
-	// At first nobody listens there. That is no news, but go-redis would log it.
+	// At first nothing listens there. That is expected, but go-redis would log it.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", options.Addr)
 	if err != nil {
 		return err

@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// Socket is a Unix socket that only this user reaches.
+// Socket is a Unix socket that only this user can reach.
 type Socket struct {
 	net.Listener
 	path, dir string
 }
 
-// ListenPrivate opens a socket in a folder of its own below dir, or below the
-// system's folder for temporary files where dir is too long a path for one. The
-// caller holds dir's lock: a socket of a process that was killed is replaced.
+// ListenPrivate opens a socket in a private folder below dir, or in the system's folder
+// for temporary files if the path of dir is too long for a socket. The caller must hold
+// the lock of dir; the socket of a killed process is replaced.
 func ListenPrivate(dir string) (*Socket, error) {
 	const name = "socket"
 	dir, err := filepath.Abs(dir)
@@ -42,14 +42,14 @@ func ListenPrivate(dir string) (*Socket, error) {
 	return &Socket{Listener: listener, path: path, dir: own}, nil
 }
 
-// Path is where it can be dialled.
+// Path returns the path to dial.
 func (s *Socket) Path() string { return s.path }
 
 // Close removes the socket and its folder.
 func (s *Socket) Close() error {
 	err := s.Listener.Close()
 	if errors.Is(err, net.ErrClosed) {
-		err = nil // whoever served it has closed it
+		err = nil // its server has closed it
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

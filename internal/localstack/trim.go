@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxLog is how long a child's log may grow, about: what it held until then
-	// lies beside it, under its name and .1.
+	// maxLog is the approximate maximum size of a child's log. The older text is kept in a
+	// file with the suffix .1.
 	maxLog = 16 << 20
-	// trimEvery is how often a running child's log is looked at.
+	// trimEvery is how often the log of a running child is checked.
 	trimEvery = time.Minute
 )
 
@@ -32,9 +32,9 @@ func keepTrimmed(ctx context.Context, path string) {
 	}
 }
 
-// trimLog empties a log that has grown too long, and keeps its text beside it.
-// Its writers append, and so go on at the beginning; what they write in between
-// is lost.
+// trimLog empties a log that has grown too long and keeps its text in a second file. Its
+// writers append, so they continue at the beginning. What they write during the copy is
+// lost.
 func trimLog(path string) error {
 	log, err := os.OpenFile(path, os.O_RDWR, 0)
 	if os.IsNotExist(err) {

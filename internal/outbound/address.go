@@ -2,10 +2,10 @@ package outbound
 
 import "net/netip"
 
-// The internet of IPv6 is 2000::/3: private, link-local, mapped, translated
-// (NAT64) and metadata addresses are outside of it. Of it, and of IPv4, these
-// ranges are not public either. The list is explicit since the standard
-// library's predicates know only some of them.
+// Public IPv6 addresses are in 2000::/3; private, link-local, mapped, translated (NAT64)
+// and metadata addresses are outside. Within it, and in IPv4, these ranges are not public
+// either. The list is explicit because the standard library's predicates cover only some
+// of them.
 var (
 	internet6 = netip.MustParsePrefix("2000::/3")
 	denied    = prefixes(
@@ -41,7 +41,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// allows tells whether a connection to the address may be made.
+// allows reports whether the policy allows a connection to the address.
 func (p Policy) allows(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false

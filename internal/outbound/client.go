@@ -1,11 +1,10 @@
 // Package outbound calls the URLs that customers give: webhooks, input images.
 //
-// Such a URL may lead anywhere, into our own network too (server-side request
-// forgery). So it is checked twice: as a text when it is saved, for its author
-// to hear of it, and for every connection, on the very address that is dialled,
-// after the name was resolved. Nothing else leads there: no redirect is
-// followed and no proxy is asked. What comes back is bounded in time and in the
-// size of its head; who reads a body bounds it with [ReadAll].
+// Such a URL may lead anywhere, even into our own network (server-side request forgery).
+// So it is checked twice: as text when it is saved, so that its author sees the error, and
+// again for every connection, on the resolved address that is dialled. No redirect is
+// followed and no proxy is used. Answers are limited in time and in the size of their
+// header; a caller that reads a body limits it with [ReadAll].
 package outbound
 
 import (
@@ -28,20 +27,19 @@ import (
 	"time"
 )
 
-// Policy is what may be called.
+// Policy says which addresses may be called.
 type Policy struct {
-	// AllowLoopback lets this machine itself be called, by plain HTTP too: for a
-	// laptop, never for a server that strangers use.
+	// AllowLoopback allows calls to this machine, with plain HTTP too. It is for a laptop,
+	// never for a server that strangers use.
 	AllowLoopback bool
-	// own are Reelay's own addresses: see Except.
+	// own are Reelay's own addresses; see Except.
 	own map[string]bool
 }
 
-// ErrOwn means that a URL leads to Reelay itself, which would call itself without
-// end.
+// ErrOwn means that a URL leads to Reelay itself, which would cause an endless loop.
 const ErrOwn = Refusal("The URL leads to Reelay itself: name a server of your own.")
 
-// Except is the policy without these addresses (host:port), which are Reelay's own.
+// Except returns the policy without these addresses (host:port) of Reelay itself.
 func (p Policy) Except(addresses ...string) Policy {
 	own := map[string]bool{}
 	maps.Copy(own, p.own)
@@ -54,8 +52,8 @@ func (p Policy) Except(addresses ...string) Policy {
 	return p
 }
 
-// place is one spelling of a host and a port. All addresses of this machine to
-// itself are one: who listens at 0.0.0.0 listens at each.
+// place is the canonical form of a host and a port. All loopback addresses are the same
+// place, because a server at 0.0.0.0 listens on each.
 func place(host, port string) string {
 	name := strings.TrimSuffix(strings.ToLower(host), ".")
 	if a, err := netip.ParseAddr(name); err == nil {
@@ -67,8 +65,8 @@ func place(host, port string) string {
 	return net.JoinHostPort(name, port)
 }
 
-// leadsHere tells whether that is one of Reelay's own addresses. Names of those are
-// looked up, but for the web's own ports: there many hosts share an address.
+// leadsHere reports whether this is one of Reelay's own addresses. It resolves their
+// names, except for ports 80 and 443, where many hosts share an address.
 func (p Policy) leadsHere(ctx context.Context, resolver *net.Resolver, to netip.AddrPort) bool {
 	port := strconv.Itoa(int(to.Port()))
 	if p.own[place(to.Addr().String(), port)] {
@@ -90,11 +88,11 @@ func (p Policy) leadsHere(ctx context.Context, resolver *net.Resolver, to netip.
 	return false
 }
 
-// Client is an HTTP client that keeps to a policy.
+// Client is an HTTP client that enforces a policy.
 type Client struct{ *http.Client }
 
-// errHere is the one failure of all calls to this machine: why they fail would tell
-// which of its ports are open, and to what.
+// errHere is the error of every failed call to this machine. A more exact error would
+// reveal which ports are open.
 var errHere = errors.New("this machine gave no HTTP answer")
 
 // Do implements http.Client's.
@@ -118,7 +116,7 @@ func (c Client) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// ErrTooLarge means that a body has more bytes than may be read of it.
+// ErrTooLarge means that a body is longer than the limit.
 var ErrTooLarge = errors.New("the body is too large")
 
 const (
@@ -129,13 +127,12 @@ const (
 	idleTimeout    = 30 * time.Second
 )
 
-// Client makes an HTTP client whose calls, body and all, take no longer than
-// timeout. It connects to addresses that the policy allows only and fails with
-// ErrNotPublic on others; it follows no redirect but returns it as the answer it
-// is, uses no proxy, undoes no compression and keeps no cookies. All calls to this
-// machine that fail do so with the same error.
+// Client returns an HTTP client whose calls, including the body, take no longer than
+// timeout. It connects only to addresses that the policy allows, and otherwise fails with
+// ErrNotPublic. It returns a redirect as the answer, uses no proxy, decompresses nothing and
+// keeps no cookies. All failed calls to this machine return the same error.
 func (p Policy) Client(timeout time.Duration) Client {
-	// Of the C library's resolver it is not known what it takes for an address.
+	// The C library's resolver may accept other spellings of an address.
 	return Client{p.client(timeout, &net.Resolver{PreferGo: true})}
 }
 
@@ -158,7 +155,7 @@ func (p Policy) client(timeout time.Duration, resolver *net.Resolver) *http.Clie
 	}
 }
 
-// control refuses the address that is about to be dialled, unless it is allowed.
+// control refuses to dial an address that is not allowed.
 func (p Policy) control(resolver *net.Resolver) func(context.Context, string, string, syscall.RawConn) error {
 	return func(ctx context.Context, network, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -172,7 +169,7 @@ func (p Policy) control(resolver *net.Resolver) func(context.Context, string, st
 	}
 }
 
-// guarded checks the URL of each request once more: it may have been saved under
+// guarded checks the URL of each request again, because it may have been saved under
 // another policy.
 type guarded struct {
 	policy Policy
@@ -204,9 +201,8 @@ func ReadAll(body io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Reason says in a few words for the URL's author why a call failed. It names
-// neither the URL, which may hold a secret, nor the addresses that the name
-// leads to, which may be ours.
+// Reason describes, for the author of the URL, why a call failed. It contains neither the
+// URL, which may hold a secret, nor the resolved addresses, which may be ours.
 func Reason(err error) string {
 	var (
 		noName      *net.DNSError
@@ -234,7 +230,7 @@ func Reason(err error) string {
 		return "its TLS certificate has expired, or is not valid yet"
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return "its TLS certificate is not valid"
-	// An alert is told as the operation "local error" or "remote error".
+	// The operation of an alert is "local error" or "remote error".
 	case errors.As(err, &record), errors.As(err, &alert) && strings.HasSuffix(alert.Op, " error"), errors.Is(err, http.ErrSchemeMismatch):
 		return "it does not speak TLS as it should"
 	case errors.Is(err, syscall.ECONNREFUSED):

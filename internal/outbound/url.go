@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Refusal says what is wrong with a URL, in a sentence for its author.
+// Refusal describes an invalid URL for its author.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
@@ -20,16 +20,15 @@ func (r Refusal) Error() string { return string(r) }
 // internet.
 const ErrNotPublic = Refusal("The URL leads to an address that is not public.")
 
-// maxURLBytes is as long as a URL may be.
+// maxURLBytes is the maximum length of a URL.
 const maxURLBytes = 2048
 
-// privateNames end names that mean something inside of a network only, those of
-// metadata servers among them.
+// privateNames are suffixes of names that only exist inside a network, such as those of
+// metadata servers.
 var privateNames = []string{"localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa"}
 
-// CheckURL parses an absolute URL of somebody else's that we are to call, or
-// returns a Refusal. It looks nothing up:
-// where a name leads to is checked whenever the client connects.
+// CheckURL parses the absolute URL of a customer, or returns a Refusal. It resolves no
+// name: the client checks the address whenever it connects.
 func (p Policy) CheckURL(raw string) (*url.URL, error) {
 	switch {
 	case raw == "":
@@ -81,7 +80,7 @@ func (p Policy) errScheme() error {
 	return Refusal("The URL must begin with https://.")
 }
 
-// checkHost tells whether the host is this machine itself, if that is allowed.
+// checkHost reports whether the host is this machine, if the policy allows that.
 func (p Policy) checkHost(host string) (local bool, err error) {
 	if literal, err := netip.ParseAddr(host); err == nil {
 		if !p.allows(literal) {
@@ -97,7 +96,7 @@ func (p Policy) checkHost(host string) (local bool, err error) {
 		return true, nil
 	}
 	if !strings.Contains(name, ".") {
-		return false, ErrNotPublic // it leads somewhere inside of a network, if anywhere
+		return false, ErrNotPublic // such a name only exists inside a network
 	}
 	for _, private := range privateNames {
 		if strings.HasSuffix(name, "."+private) {
@@ -107,8 +106,8 @@ func (p Policy) checkHost(host string) (local bool, err error) {
 	return false, nil
 }
 
-// validName tells whether this is a DNS name, and not another way to write an
-// IP address: resolvers of the C library take 2130706433, 127.1, 0177.0.0.1 and
+// validName reports whether this is a DNS name and not another spelling of an IP
+// address: resolvers of the C library take 2130706433, 127.1, 0177.0.0.1 and
 // 0x7f000001 for 127.0.0.1.
 func validName(name string) bool {
 	if len(name) > 253 {
