@@ -11,10 +11,10 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
-// UploadTTL is how long a link to upload to is good for.
+// UploadTTL is how long an upload link is valid.
 const UploadTTL = time.Hour
 
-// StoreAway is how a store that cannot be asked is told to a caller.
+// StoreAway is the error for callers when the object store is unavailable.
 func StoreAway(ctx context.Context, err error) *apierror.Error {
 	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
 	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")

@@ -11,17 +11,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator is what a person who steers the queues may do to them, and to where a
-// job stands.
+// Operator pauses and resumes queues, and changes the tiers of jobs.
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *catalogue.Catalogue
 }
 
-// Monitor writes down what an operator is about to do to the messages in Redis, by
-// asynqmon: it is not done unless this returns nil. The path is one of asynqmon's,
-// as it is sent; it names a queue, and a message or all of a state.
+// Monitor records what an operator is about to do to the messages in Redis through asynqmon.
+// The action must not run unless Monitor returns nil. path is asynqmon's, as sent; it names a
+// queue, and a message or all messages in a state.
 func (o *Operator) Monitor(ctx context.Context, p Principal, method, path string) error {
 	if err := p.RequireOperator(); err != nil {
 		return err

@@ -15,15 +15,14 @@ import (
 const (
 	// stallLimit is how long a render may show no progress.
 	stallLimit = 5 * time.Minute
-	// agentGrace is how much later than its agent we end an attempt that took too
-	// long, stalled, or was cancelled: it does so in better order.
+	// agentGrace is how much longer than the agent the server waits before it ends an attempt
+	// that took too long, stalled, or was cancelled. The agent ends it more cleanly.
 	agentGrace = time.Minute
 )
 
-// Overdue ends the attempts that their agents should have ended: those that run
-// for longer than they may, show no progress for five minutes, or go on long
-// after a cancel. It returns how many there were. Any number of processes may do
-// so at once.
+// Overdue ends the attempts that their agents should have ended: those that exceed their
+// timeout, show no progress for five minutes, or go on long after a cancel. It returns how
+// many it ended. Any number of processes may call it at once.
 func (r *Reaper) Overdue(ctx context.Context) (int, error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
@@ -87,7 +86,7 @@ func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *Ch
 	return done, nil
 }
 
-// overdue says why the attempt must end now; it is empty if it need not.
+// overdue returns why the attempt must end now, or "" if it need not.
 func (l *held) overdue() string {
 	now, limit := l.change.now, time.Duration(l.job.TimeoutSeconds)*time.Second
 	switch {

@@ -14,8 +14,8 @@ import (
 // ErrNoObject means that the store holds no object of that key.
 var ErrNoObject = errors.New("no such object")
 
-// Upload is an object that somebody may send: its key is ours, the rest is what
-// was announced and will be verified.
+// Upload is an object that somebody may upload. We choose its key; the rest was announced and
+// will be verified.
 type Upload struct {
 	Key         string
 	ContentType string
@@ -23,8 +23,8 @@ type Upload struct {
 	Checksum    string // CRC32C, base64
 }
 
-// Link is a signed link to an object: a URL of the object store, or a path on this
-// API's own server, under whichever address the caller reaches it.
+// Link is a signed link to an object: a URL of the object store, or a path on this API's own
+// server, under whichever address the caller uses.
 type Link string
 
 // At returns the link as a URL, for a caller that reaches this server at base, such
@@ -51,7 +51,7 @@ type Object struct {
 	ContentType string
 }
 
-// StoredObject is an object as a list of them shows it.
+// StoredObject is one object of a list.
 type StoredObject struct {
 	Key       string
 	SizeBytes int64
@@ -62,28 +62,24 @@ type StoredObject struct {
 // Objects is the object store. Every object is written once and never
 // overwritten.
 type Objects interface {
-	// LinkUpload signs a link that stores one object under a key that is still
-	// free.
+	// LinkUpload signs a link that stores one object under an unused key.
 	LinkUpload(ctx context.Context, u Upload, ttl time.Duration) (UploadLink, error)
-	// LinkDownload signs a link to read an object; filename is what a browser
-	// shall save it as.
+	// LinkDownload signs a link to read an object. Browsers save it as filename.
 	LinkDownload(ctx context.Context, key, filename string, ttl time.Duration) (Link, error)
 	// Stat returns what the store holds, or ErrNoObject.
 	Stat(ctx context.Context, key string) (Object, error)
-	// Delete removes an object. One that is gone already is no error.
+	// Delete removes an object. It returns nil if the object does not exist.
 	Delete(ctx context.Context, key string) error
-	// List returns at most limit objects whose keys come after the given one, in
-	// the order of their keys.
+	// List returns at most limit objects whose keys come after the given one, in key order.
 	List(ctx context.Context, after string, limit int) ([]StoredObject, error)
 }
 
-// InputObjects is the object store as those see it who read and write objects
-// themselves.
+// InputObjects is the object store for a caller that reads and writes objects itself.
 type InputObjects interface {
 	Objects
 	// Open reads the first size bytes of an object, or returns ErrNoObject.
 	Open(ctx context.Context, key string, size int64) (io.ReadCloser, error)
-	// Write stores an object whole, under a key that is still free.
+	// Write stores an object whole under an unused key.
 	Write(ctx context.Context, u Upload, data []byte) error
 }
 
@@ -96,13 +92,14 @@ type ReadyJob struct {
 	models.Queue
 	ID      models.JobID
 	Account models.AccountID
-	// Wish is the region that it should run in if that costs nobody anything.
+	// Wish is the region that the job prefers; the preference never costs other jobs their
+	// turn.
 	Wish string
 	// Order is the job's place among its account's jobs of that line, lowest
 	// first.
 	Order int64
-	// VirtualTime is the account's place within the line, lowest first; below 0
-	// it is not known, and the account stays where it is.
+	// VirtualTime is the account's place within the line, lowest first. A value below 0 is
+	// unknown and leaves the account where it is.
 	VirtualTime float64
 }
 
@@ -110,42 +107,41 @@ type ReadyJob struct {
 // region, in PostgreSQL's order. It may be wrong or empty at any time: a claim
 // decides in PostgreSQL.
 type ReadyIndex interface {
-	// Add puts jobs in (again). Other processes are told that there is work.
+	// Add puts jobs in, or updates them. It notifies other processes of the work.
 	Add(ctx context.Context, jobs ...ReadyJob) error
 	// Remove takes jobs out and moves the account to its new virtual time.
 	Remove(ctx context.Context, jobs ...ReadyJob) error
-	// Stand has accounts leave all lines, or return to them, unless it knows
-	// better already.
+	// Stand removes accounts from all lines, or returns them, unless the index has a newer
+	// standing.
 	Stand(ctx context.Context, standings ...models.Standing) error
-	// First returns at most n heads of the first line, in the order in which
-	// they are given, that has any in these queues: of each account its first
-	// job, the accounts by their virtual time; or ErrIndexLost.
+	// First returns at most n heads of the first line, in the order given, that has any in
+	// these queues: the first job of each account, by the accounts' virtual times. It returns
+	// ErrIndexLost if the index is lost.
 	First(ctx context.Context, queues []models.Queue, n int) ([]ReadyJob, error)
-	// Rebuild makes a lost index anew, of these jobs. To one that is there it
-	// only adds.
+	// Rebuild fills a lost index with these jobs. It only adds to an index that exists.
 	Rebuild(ctx context.Context, jobs []ReadyJob) error
-	// Wakes calls found for each queue, of whichever lane, that got work in
-	// another process, until ctx ends.
+	// Wakes calls found for each queue, of any lane, that got work in another process, until
+	// ctx ends.
 	Wakes(ctx context.Context, found func(models.Queue)) error
 }
 
-// News tells every process that the rows of those ids, jobs' or workers', say
-// something new. It may lose messages: who listens also looks from time to time.
+// News notifies every process that the rows of these ids, jobs' or workers', have changed. It
+// may lose messages, so subscribers also look from time to time.
 type News interface {
 	Publish(ctx context.Context, ids ...string)
-	// Subscribe has told called whenever there was news, and returns a function
-	// that ends it. told must not wait for anything.
+	// Subscribe calls told whenever there is news of the id, and returns a function that ends
+	// the subscription. told must not block.
 	Subscribe(ctx context.Context, id string, told func()) (stop func())
 }
 
-// Meter is told what operators measure of admission and estimates.
+// Meter records metrics of admission and estimates.
 type Meter interface {
 	// Refused counts a submit that was refused with RATE_LIMITED,
 	// QUOTA_EXCEEDED or OVERLOADED.
 	Refused(code apierror.Code, tier models.Tier)
-	// Waited compares how long a job was predicted to wait and did, in seconds.
+	// Waited records how long a job waited and was predicted to wait, in seconds.
 	Waited(tier models.Tier, predicted, waited float64)
-	// Completed compares how long after its submit a job was predicted to be
-	// complete and was, in seconds.
+	// Completed records how long a job took from submit to completion and was predicted to
+	// take, in seconds.
 	Completed(tier models.Tier, predicted, took float64)
 }

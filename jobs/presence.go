@@ -12,9 +12,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Presence is a process's sign that it is there. While the API or PostgreSQL is
-// away nobody can renew a lease, and that is not the workers' fault. Nor is it while the
-// API process that a worker has its connection to cannot reach PostgreSQL.
+// Presence records that a process is alive. While the API or PostgreSQL is unavailable, no
+// worker can renew its lease, which is not the worker's fault. The same holds while the API
+// process that a worker is connected to cannot reach PostgreSQL.
 type Presence struct {
 	DB   *bun.DB
 	Kind models.ProcessKind
@@ -27,17 +27,16 @@ const (
 	PresenceEvery = 2 * time.Second
 	// presenceTimeout bounds a pass.
 	presenceTimeout = 3 * time.Second
-	// gapLength is for how long no process of a kind must have written for it to
-	// count as away.
+	// gapLength is how long all processes of a kind must have been silent to count as away.
 	gapLength = 5 * time.Second
-	// reapAnyway is how long after its last sign an attempt is reaped, whatever
-	// was away: its agent gives up by itself then.
+	// reapAnyway is how long after its last heartbeat an attempt is reaped regardless of
+	// outages. Its agent has given up by then.
 	reapAnyway = 10 * time.Minute
-	// processKept is for how long a process is remembered that fell silent.
+	// processKept is how long a silent process is remembered.
 	processKept = time.Hour
 )
 
-// Pass writes the sign. It must not run twice at once.
+// Pass records the presence. Passes must not overlap.
 func (p *Presence) Pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
@@ -56,8 +55,8 @@ func (p *Presence) Pass(ctx context.Context) error {
 	return nil
 }
 
-// End notes that the process ends in good order: its silence from now on excuses no loss.
-// No pass may run any more.
+// End records a clean shutdown: the process's silence from then on excuses no loss. No pass
+// may run after End.
 func (p *Presence) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
@@ -66,7 +65,7 @@ func (p *Presence) End(ctx context.Context) {
 	}
 }
 
-// outage is what the reaper must bear in mind: when workers could not reach us.
+// outage is when workers could not reach the server. The reaper takes it into account.
 type outage struct {
 	models.Outage
 	now time.Time
@@ -82,8 +81,8 @@ func getOutage(ctx context.Context, db bun.IDB) (o outage, err error) {
 	return o, nil
 }
 
-// excuses tells whether a worker that was last heard of then may have been kept
-// from us: we are away, or it has not had grace yet since we are back.
+// excuses reports whether an outage may have stopped the heartbeats of a worker that was last
+// heard of at lastSign: the outage is open, or the worker has not had grace since it ended.
 func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 	if o.now.Sub(lastSign) > reapAnyway {
 		return false
@@ -91,10 +90,10 @@ func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 	return o.Open || !o.EndedAt.IsZero() && o.now.Before(o.EndedAt.Add(grace))
 }
 
-// wentSilentWithAPI tells whether a worker that was last heard of then fell silent together
-// with an API process: it may have sent its heartbeats to that one, which could not keep
-// them. Before both are cut off, a process writes its presence up to one interval earlier,
-// and a worker sends its last heartbeat up to one interval earlier.
+// wentSilentWithAPI reports whether a worker that was last heard of at lastSign fell silent
+// together with an API process. The worker may have sent its heartbeats to that process, which
+// could not save them. Before both are cut off, the process may have written its presence up
+// to one interval earlier, and so may the worker have sent its last heartbeat.
 func wentSilentWithAPI(ctx context.Context, db bun.IDB, lastSign time.Time) (bool, error) {
 	silent, err := models.APIFellSilent(ctx, db, lastSign.Add(-2*PresenceEvery), lastSign.Add(HeartbeatEvery+PresenceEvery), gapLength)
 	return silent, apierror.Wrap(err, "read which processes were away")

@@ -7,26 +7,26 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Principal is who calls: a key's role and account, and for a worker with its
-// own token, which worker.
+// Principal is the caller: a key's role and account, and the worker if the caller uses a
+// worker's own token.
 type Principal struct {
 	Role      models.Role
 	AccountID models.AccountID
 	KeyID     models.KeyID
 	WorkerID  models.WorkerID
 
-	// address is where he calls from, if that is known: see From.
+	// address is the caller's network address, if known: see From.
 	address string
-	// Bulk is the operation in which he does what he does, if it is one.
+	// Bulk is the bulk operation that the caller's actions belong to, if any.
 	Bulk models.BulkID
 }
 
-// Host is whoever has the database itself: what runs Reelay, and makes the first
-// key.
+// Host is the principal with direct access to the database: the running server itself, and the
+// command that makes the first key.
 var Host = Principal{Role: models.RoleAdmin}
 
-// May tells whether the caller has a role. ADMIN ⊃ OPERATOR ⊃ CLIENT; WORKER
-// stands alone.
+// May reports whether the caller has a role. ADMIN includes OPERATOR, which includes CLIENT;
+// WORKER is separate.
 func (p Principal) May(role models.Role) bool {
 	switch p.Role {
 	case models.RoleAdmin:
@@ -37,9 +37,8 @@ func (p Principal) May(role models.Role) bool {
 	return p.Role == role
 }
 
-// From is the caller with the address (host:port) that his connection comes from,
-// for the audit log. Behind a proxy that is the proxy's: what a header says, anybody
-// can write.
+// From returns the caller with the address (host:port) of its connection, for the audit log.
+// Behind a proxy that is the proxy's address, since anybody can forge a header.
 func (p Principal) From(remote string) Principal {
 	if at, err := netip.ParseAddrPort(remote); err == nil {
 		p.address = at.Addr().Unmap().String()
@@ -47,8 +46,8 @@ func (p Principal) From(remote string) Principal {
 	return p
 }
 
-// Scope is the account to which the caller's lists are kept: "" for operators,
-// who see all.
+// Scope returns the account to which the caller's lists are limited, or "" for operators, who
+// see all.
 func (p Principal) Scope() models.AccountID {
 	if p.May(models.RoleOperator) {
 		return ""
@@ -56,7 +55,7 @@ func (p Principal) Scope() models.AccountID {
 	return p.AccountID
 }
 
-// Sees tells whether rows of an account are the caller's to read.
+// Sees reports whether the caller may read rows of an account.
 func (p Principal) Sees(account models.AccountID) bool {
 	return p.May(models.RoleOperator) || p.Role == models.RoleClient && p.AccountID == account
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// ProgressReport is what a worker says of its work.
+// ProgressReport is a worker's report of its progress.
 type ProgressReport struct {
 	models.Progress
-	// ResumedFrom is the checkpoint that the attempt went on from, said once.
+	// ResumedFrom is the checkpoint that the attempt resumed from. It is reported once.
 	ResumedFrom models.ArtifactID
 }
 
-// progressEvents are thinned: one per this much of either.
+// progressEvents limits progress events: one per this much progress or time.
 var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
 
 const MaxMessageBytes = 500
 
-// ReportProgress keeps the newest progress of a held job. It may go back.
+// ReportProgress saves the newest progress of a held job. Progress may go back.
 func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, report ProgressReport) (*Answer, error) {
 	if err := report.valid(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (r *ProgressReport) valid() error {
 	return nil
 }
 
-// resumed notes which checkpoint the attempt went on from.
+// resumed records which checkpoint the attempt resumed from.
 func (l *held) resumed(ctx context.Context, id models.ArtifactID) error {
 	if l.attempt.ResumedFromStep != nil {
 		return nil

@@ -11,25 +11,25 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Promoter moves jobs up that have waited longer than they should.
+// Promoter moves jobs that waited too long to a higher lane.
 type Promoter struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
-// promoteBatch bounds how many jobs of a tier one pass moves out of a lane: the
-// rest waits for the next.
+// promoteBatch bounds how many jobs of a tier one pass moves out of a lane. The next pass
+// takes the rest.
 const promoteBatch = 200
 
-// step is one way up: jobs of a tier that are in a lane move to the next after
-// so long in all.
+// step is one promotion: jobs of a tier that are in lane from move to lane to after that total
+// wait.
 type step struct {
 	tier, from, to models.Tier
 	after          time.Duration
 }
 
-// steps lists the ways up. The patience of the lanes adds up, from the job's own
-// on; no way leads to CRITICAL.
+// steps lists all promotions. A job's wait is the sum of the lanes' patience, starting with
+// its own lane. No step leads to CRITICAL.
 func steps() []step {
 	var all []step
 	for t, tier := range models.Tiers {
@@ -46,9 +46,9 @@ func steps() []step {
 	return all
 }
 
-// Promote moves every queued job up one lane that has waited in its lane for
-// longer than the lane's patience, and returns how many there were. The job's
-// tier stays. Any number of processes may do so at once.
+// Promote moves up one lane every queued job that waited longer than its lane's patience, and
+// returns how many it moved. The job's tier stays. Any number of processes may call it at
+// once.
 func (p *Promoter) Promote(ctx context.Context) (int, error) {
 	promoted := 0
 	var failed []error

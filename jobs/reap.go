@@ -14,7 +14,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Reaper takes back what vanished workers held.
+// Reaper takes back the jobs of workers that vanished.
 type Reaper struct {
 	DB        *bun.DB
 	Notifier  *Notifier
@@ -24,16 +24,16 @@ type Reaper struct {
 const (
 	// reapBatch bounds one pass: the rest waits for the next.
 	reapBatch = 200
-	// silenceLimit is how long a worker without a lease may say nothing.
+	// silenceLimit is how long a worker without a lease may be silent.
 	silenceLimit = 90 * time.Second
 	// bootLimit is how long a worker may take to come up.
 	bootLimit = 10 * time.Minute
 )
 
-// Reap ends every live attempt whose lease ran out: the attempt and its worker
-// are LOST, and the job is queued again in its old place. While we are away
-// nobody can renew: after that each has a whole lease's time to come back. It
-// returns how many there were. Any number of processes may reap at once.
+// Reap ends every live attempt whose lease expired: the attempt and its worker are LOST, and
+// the job is queued again in its old place. After an outage, during which no worker can renew,
+// each has a whole lease's time to come back. Reap returns how many attempts it ended. Any
+// number of processes may call it at once.
 func (r *Reaper) Reap(ctx context.Context) (int, error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
@@ -90,16 +90,15 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *Chang
 	return done, nil
 }
 
-// giveUpWorker makes the worker LOST: it is idle again by its own next call.
+// giveUpWorker makes the worker LOST. The worker's next call makes it idle again.
 func (h *held) giveUpWorker() {
 	if h.wasWorker.Status != models.WorkerTerminated {
 		h.worker.Status, h.worker.IdleSince, h.worker.LostAt = models.WorkerLost, time.Time{}, h.change.now
 	}
 }
 
-// Silent ends the wait for workers without a lease that say nothing: idle and
-// draining ones are LOST, those that never came up are over. It returns how many
-// there were.
+// Silent gives up workers without a lease that are silent: idle and draining ones become LOST,
+// those that never started are terminated. It returns how many there were.
 func (r *Reaper) Silent(ctx context.Context) (int, error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {

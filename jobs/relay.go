@@ -13,29 +13,28 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Relay carries the outbox's messages out, each at least once.
+// Relay delivers the outbox's messages, each at least once.
 type Relay struct {
 	DB *bun.DB
-	// Publish hands one message to the queue. It returns ErrUnpublishable for a
-	// message that the queue will not take, and another error if it can take none
-	// now.
+	// Publish hands one message to the queue. It returns ErrUnpublishable if the queue can
+	// never take this message, and another error if it can take none now.
 	Publish func(ctx context.Context, m *models.OutboxMessage) error
 }
 
-// ErrUnpublishable means that nobody handles a message as it is: it was written
-// by a newer release, perhaps.
+// ErrUnpublishable means that there is no handler for a message; a newer release may have
+// written it.
 var ErrUnpublishable = errors.New("nobody handles this message")
 
 const (
 	relayBatch = 200
-	// relayClaim is for how long a message is this process's: after that another
-	// one takes it, if this one is gone.
+	// relayClaim is how long this process owns a message. After that another process may take
+	// it.
 	relayClaim = 30 * time.Second
 )
 
-// Pass carries one batch and returns how many messages it was. What the queue
-// cannot take now is due again at once; what nobody handles comes again as much
-// later as it is old, and holds up nothing.
+// Pass delivers one batch and returns how many messages it delivered. A message that the queue
+// cannot take now is due again at once. The retry delay of one without a handler is its age,
+// so that it does not hold up others.
 func (r *Relay) Pass(ctx context.Context) (int, error) {
 	messages, err := models.ClaimOutbox(ctx, r.DB, relayBatch, relayClaim)
 	if err != nil {
@@ -59,21 +58,21 @@ func (r *Relay) Pass(ctx context.Context) (int, error) {
 			left, failed = append(left, p.ids...), fmt.Errorf("publish outbox message %d: %w", p.ids[0], err)
 		}
 	}
-	// A claim that is not settled, since the process ends, runs out.
+	// If the process ends before it settles a claim, the claim expires.
 	if err := models.SettleOutbox(context.WithoutCancel(ctx), r.DB, carried, refused, left); err != nil {
 		return 0, errors.Join(failed, fmt.Errorf("settle the outbox: %w", err))
 	}
 	return len(carried), failed
 }
 
-// parcel is a message that is carried for one or more of the outbox's.
+// parcel is a message that stands for one or more outbox messages.
 type parcel struct {
 	message *models.OutboxMessage
 	ids     []int64
 }
 
-// parcels joins the messages that jobs of one lane are ready, up to maxReady jobs
-// in each: what one message costs is much, and what one job more in it is little.
+// parcels merges the ready messages of a lane, up to maxReady jobs in each: a message is
+// expensive, one more job in it is cheap.
 func parcels(messages []*models.OutboxMessage) []parcel {
 	var all []parcel
 	open := map[models.Tier]int{} // where in all
@@ -99,15 +98,14 @@ func parcels(messages []*models.OutboxMessage) []parcel {
 	return all
 }
 
-// Readier answers the lane's messages and keeps the ready index in step with
-// PostgreSQL.
+// Readier handles the lanes' messages and keeps the ready index in step with PostgreSQL.
 type Readier struct {
 	DB       *bun.DB
 	Notifier *Notifier
 }
 
-// Ready puts those of the jobs into the ready index again that are still queued.
-// It returns NOT_FOUND if none is.
+// Ready puts the jobs that are still queued back into the ready index. It returns NOT_FOUND if
+// none is.
 func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 	queued, err := models.GetQueuedJobs(ctx, r.DB, ids)
 	if err != nil {
@@ -120,12 +118,12 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 	return nil
 }
 
-// sweepHeads is how many jobs of each account's queue a sweep puts back: more
-// than the workers will take before the next.
+// sweepHeads is how many jobs of each account's queue a sweep restores: more than the workers
+// take before the next sweep.
 const sweepHeads = 100
 
-// Sweep puts the heads of all queues into the ready index again, whole anew if it was
-// lost, and so mends whatever a hint missed.
+// Sweep puts the heads of all queues back into the ready index, and rebuilds a lost index. It
+// repairs whatever hints were lost.
 func (r *Readier) Sweep(ctx context.Context) error {
 	return r.reindex(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Retrier opens new runs of jobs that are over.
+// Retrier opens new runs of ended jobs.
 type Retrier struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
@@ -22,11 +22,10 @@ type Retrier struct {
 	Notifier  *Notifier
 }
 
-// Retry opens a new run of a FAILED or CANCELLED job on its owner's or an
-// operator's word: from its newest checkpoint, unless it shall start from
-// scratch or none is left. It returns CONFLICT for a job in another state, one
-// that was deleted, or one that depends on a job that failed, and QUOTA_EXCEEDED
-// if the account has as many waiting jobs as it may have.
+// Retry opens a new run of a FAILED or CANCELLED job for its owner or an operator. The run
+// starts from the newest checkpoint, unless fromScratch is set or none is left. Retry returns
+// CONFLICT for a job in another state, a deleted one, or one that depends on a failed job, and
+// QUOTA_EXCEEDED if the account's queue is full.
 func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
 	if _, err := VisibleJob(ctx, r.DB, p, id); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 	return done.job, nil
 }
 
-// opening is how a new run shall differ from the one before.
+// opening is how a new run differs from the one before.
 type opening struct {
 	event       models.JobEventType // QUEUED or REDRIVEN
 	by          models.KeyID
@@ -72,12 +71,12 @@ type opening struct {
 // edit is what an operator changed for the new run.
 type edit struct {
 	params json.RawMessage // checked, with its defaults; nil: as before
-	// model reckons with the new params.
+	// model estimates with the new params.
 	model *catalogue.Model
 	input *models.JobInput // the sealed prompt; nil: as before
 }
 
-// reopen opens the next run of a job that is over, and saves it. The job is locked.
+// reopen opens and saves the next run of an ended job, which is locked.
 func (c *Change) reopen(ctx context.Context, o opening) error {
 	job := c.job
 	switch {
@@ -128,7 +127,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	return c.save(ctx)
 }
 
-// fresh makes a job as one that was just submitted, but for its history.
+// fresh resets a job to its state at submit, except for its history.
 func (c *Change) fresh(lane models.Tier) {
 	job := c.job
 	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank = lane, false, 0, 0, 0
@@ -142,7 +141,7 @@ func (c *Change) fresh(lane models.Tier) {
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }
 
-// apply writes the edits, and drops checkpoints that do not fit them.
+// apply writes the edits, and drops the checkpoints that no longer fit.
 func (c *Change) apply(ctx context.Context, o opening) error {
 	job := c.job
 	if o.edit != nil && o.edit.params != nil {

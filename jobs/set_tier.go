@@ -8,10 +8,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// SetJobTier has a job be of another tier, be it above its account's. A waiting
-// one queues in the tier's lane from now on, in its old place among the
-// account's; for one that a worker holds it shows when it is queued again. A job
-// that is over is a CONFLICT.
+// SetJobTier changes a job's tier, which may be above its account's. A waiting job moves to
+// the tier's lane and keeps its place among the account's jobs; a held job moves when it is
+// queued again. SetJobTier returns CONFLICT for an ended job.
 func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID, tier models.Tier) (*models.Job, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
@@ -38,7 +37,7 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 	return done.job, nil
 }
 
-// waitingEvents are the events by which a job came to wait.
+// waitingEvents are the events that put a job into a waiting state.
 var waitingEvents = map[models.JobStatus]models.JobEventType{
 	models.JobScheduled: models.EventScheduled,
 	models.JobBlocked:   models.EventBlocked,

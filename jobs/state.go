@@ -6,8 +6,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Moves is the job's state machine: from each state, where it may go next.
-// Terminal states have no way on but a new run.
+// Moves is the job's state machine: the next states of each state. A terminal state is left
+// only by a new run.
 var Moves = map[models.JobStatus][]models.JobStatus{
 	models.JobScheduled:  {models.JobQueued, models.JobFailed, models.JobCancelled},
 	models.JobBlocked:    {models.JobQueued, models.JobFailed, models.JobCancelled},
@@ -20,7 +20,7 @@ var Moves = map[models.JobStatus][]models.JobStatus{
 	models.JobCancelled:  {},
 }
 
-// CanMove tells whether the state machine has an edge between two states.
+// CanMove reports whether the state machine has an edge between two states.
 func CanMove(from, to models.JobStatus) bool { return slices.Contains(Moves[from], to) }
 
 // workerMoves is the worker's state machine.
@@ -33,8 +33,7 @@ var workerMoves = map[models.WorkerStatus][]models.WorkerStatus{
 	models.WorkerTerminated: {},
 }
 
-// CanWorkerMove tells whether the worker's state machine has an edge between two
-// states.
+// CanWorkerMove reports whether the worker's state machine has an edge between two states.
 func CanWorkerMove(from, to models.WorkerStatus) bool {
 	return slices.Contains(workerMoves[from], to)
 }

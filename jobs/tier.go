@@ -6,8 +6,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// TierPolicy is what a tier promises and allows: the one table that admission,
-// the scaler and the retries read.
+// TierPolicy is what a tier promises and allows. Admission, the scaler and retries all read
+// this table.
 type TierPolicy struct {
 	// WaitTarget is how long a job should wait at most; 0 means at once, and
 	// NoTarget none at all.
@@ -24,8 +24,7 @@ type TierPolicy struct {
 // NoTarget is the wait target of jobs that may wait for as long as it takes.
 const NoTarget = time.Duration(-1)
 
-// Unlimited is a limit that nobody reaches: what is at it, or above, is not
-// counted.
+// Unlimited is the lowest limit that is not enforced.
 const Unlimited = 1_000_000
 
 // Policies holds every tier's policy.

@@ -12,27 +12,26 @@ import (
 )
 
 const (
-	// txTries is how often a transaction is begun that others stand in the way of.
+	// txTries is how often a transaction is tried that conflicts with others.
 	txTries = 4
 	txPause = 20 * time.Millisecond
 )
 
-// InTx runs act in a transaction, and anew, a moment later, if PostgreSQL undid
-// it only because of others at the same time. What act keeps in variables must
-// come from what it read in its last run. After an outage (models.IsOutage), and if
-// ctx ends, it is not known whether the commit took place.
+// InTx runs act in a transaction, and retries it after a short pause if PostgreSQL aborted it
+// only because of concurrent transactions. act must reset the variables that it sets. After an
+// outage (models.IsOutage), or if ctx ends, it is unknown whether the commit took place.
 func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }
 
-// InSnapshot runs act in a transaction that only reads: all its statements see the rows
-// as they were when the first of them began.
+// InSnapshot runs act in a read-only transaction. All its statements see one snapshot, taken
+// by the first of them.
 func InSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, act)
 }
 
-// batchError is the error of a batch for its batch.Group. An outage meets all calls of
-// the batch alike, and leaves unknown whether they were carried out: none runs again.
+// batchError returns the error of a batch for its batch.Group. An outage affects all calls of
+// the batch and leaves unknown whether they were carried out, so none is retried.
 func batchError(err error) error {
 	if models.IsOutage(err) && !models.IsLostRace(err) {
 		return batch.Final(err)
@@ -40,7 +39,7 @@ func batchError(err error) error {
 	return err
 }
 
-// anew is what inTx does of a transaction, for a statement that is one by itself.
+// anew is InTx for a single statement.
 func anew(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {
 		err := act()

@@ -50,9 +50,9 @@ type UploadRequest struct {
 	Checksum    string
 }
 
-// RequestUpload issues a key to the attempt, for just the announced type, size
-// and checksum, and a link to upload to it once. Asking for the film's link
-// makes the job COMPLETING.
+// RequestUpload issues a key to the attempt, for exactly the announced type, size and
+// checksum, and a link to upload to it once. A request for the final video makes the job
+// COMPLETING.
 func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r UploadRequest) (key string, link UploadLink, err error) {
 	if err := r.valid(); err != nil {
 		return "", UploadLink{}, err
@@ -108,8 +108,8 @@ const (
 	CheckpointsFolder = "checkpoints/"
 )
 
-// objectKey makes a key that nobody had before. Checkpoints are spread over
-// prefixes, since a reclaimed fleet writes all of its own at once.
+// objectKey makes a key that was never used. Checkpoints are spread over prefixes, since a
+// reclaimed fleet writes all of them at once.
 func objectKey(a *models.Attempt, t models.ArtifactType) string {
 	spread := sha256.Sum256([]byte(a.JobID))
 	folder := ArtifactsFolder
@@ -120,7 +120,7 @@ func objectKey(a *models.Attempt, t models.ArtifactType) string {
 		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
 }
 
-// UploadedObject is what a worker says that it uploaded.
+// UploadedObject is a worker's description of an object that it uploaded.
 type UploadedObject struct {
 	ObjectKey   string
 	SizeBytes   int64
@@ -129,10 +129,9 @@ type UploadedObject struct {
 	Metadata    json.RawMessage
 }
 
-// verify compares what a worker says with what its attempt was issued, and both with
-// what the store holds. Whether the attempt is its own is left to the call. It returns
-// INVALID_INPUT for a key that was not issued to the attempt for that type, and
-// CHECKSUM_MISMATCH.
+// verify compares an uploaded object with what the attempt was issued, and with what the store
+// holds. The caller checks that the attempt is the worker's. verify returns INVALID_INPUT for
+// a key that was not issued to the attempt for that type, and CHECKSUM_MISMATCH.
 func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
@@ -171,13 +170,13 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 	}, nil
 }
 
-// issue is a key that somebody looks up, and what it was issued for, if it was.
+// issue is a key to look up, and what was issued under it, or nil.
 type issue struct {
 	key   string
 	found *models.IssuedUpload
 }
 
-// issued looks up a key, together with those that others look up at the same time.
+// issued looks up a key, batched with concurrent lookups.
 func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
 	own := &issue{key: key}
 	err := h.keys.Do(ctx, own, func(ctx context.Context, all []*issue) error {
@@ -201,8 +200,7 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 	return own.found, nil
 }
 
-// lostOr is why a call over an object is refused: its lease, if that is over, before
-// whatever is wrong with the object.
+// lostOr returns ErrLeaseLost or NOT_FOUND if the lease is gone, and otherwise refused.
 func (h *Holder) lostOr(ctx context.Context, p Principal, f Fence, refused error) error {
 	if _, lost := f.live(ctx, h.DB, p); lost != nil {
 		return lost
@@ -210,8 +208,8 @@ func (h *Holder) lostOr(ctx context.Context, p Principal, f Fence, refused error
 	return refused
 }
 
-// keep has a verified artifact written, or finds it if it was written before. It
-// returns CHECKSUM_MISMATCH for one that was deleted since.
+// keep adds a verified artifact to what is saved, or returns the one saved before. It returns
+// CHECKSUM_MISMATCH if that was deleted since.
 func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
 	if i := slices.IndexFunc(l.kept, func(k *models.Artifact) bool { return k.ObjectKey == a.ObjectKey }); i >= 0 {
 		return l.kept[i], nil

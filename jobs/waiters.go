@@ -10,8 +10,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Waiters are the lease calls that wait in this process. A wake goes to one of
-// them, the one that has waited longest for such a job: there is no herd.
+// Waiters are the lease calls that wait in this process. A wake goes to a single one: the call
+// that has waited longest for such a job.
 type Waiters struct {
 	mu        sync.Mutex
 	waiting   []*waiter // in order of arrival
@@ -26,8 +26,8 @@ type waiter struct {
 	woken chan models.Queue
 }
 
-// join adds a worker's lease call. Whoever joins looks for work after it, so
-// that a job is either found or wakes it.
+// join adds a worker's lease call. The caller must look for work after it, so that no job is
+// missed in between.
 func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
 		worker: worker.ID, reach: reach, woken: make(chan models.Queue, 1),
@@ -59,8 +59,8 @@ func (w *Waiters) Wake(queue models.Queue) bool {
 	return wakeFirst(w.waiting, queue)
 }
 
-// passOn wakes the next call behind one whose worker may not have what it was
-// woken for. It ends with the last, so that no wake goes round.
+// passOn wakes the next call after one whose worker may not have the job. It stops at the last
+// call, so that a wake does not circulate.
 func (w *Waiters) passOn(me *waiter, queue models.Queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *Waiters) WakeWorker(id models.WorkerID) {
 	}
 }
 
-// Look wakes one call of each kind of worker, to look whether a hint was lost.
+// Look wakes one call of each kind of worker, to check whether a hint was lost.
 func (w *Waiters) Look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *Waiters) Look() {
 	}
 }
 
-// wake tells whether the call had not been woken yet.
+// wake wakes the call. It returns false if the call was woken before.
 func (me *waiter) wake(queue models.Queue) bool {
 	select {
 	case me.woken <- queue:
@@ -109,8 +109,8 @@ func (me *waiter) wake(queue models.Queue) bool {
 	}
 }
 
-// Dismiss ends all waiting, now and from now on: this process ends, and who
-// waited asks another one.
+// Dismiss ends all waiting, now and later, because this process shuts down. The workers ask
+// another process.
 func (w *Waiters) Dismiss() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

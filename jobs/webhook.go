@@ -17,14 +17,14 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// What endpoints of each format may hear of.
+// WebhookEvents are the events that endpoints of each format can subscribe to.
 var WebhookEvents = map[models.WebhookFormat][]string{
 	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled"},
 	models.FormatOpenAI:   {"video.completed", "video.failed"},
 }
 
-// webhookEvent is what a format calls the end of a run. OpenAI's has no event of
-// a cancel.
+// webhookEvent returns a format's name for the end of a run. OpenAI's format has none for a
+// cancel.
 func webhookEvent(format models.WebhookFormat, end models.JobStatus) string {
 	if format == models.FormatOpenAI {
 		if end == models.JobCompleted {
@@ -35,13 +35,13 @@ func webhookEvent(format models.WebhookFormat, end models.JobStatus) string {
 	return "job." + strings.ToLower(string(end))
 }
 
-// WebhookDue is the outbox's message that an event is to be delivered: a hint
-// only, the deliveries are rows.
+// WebhookDue is the outbox message that an event is to be delivered. It is only a hint: the
+// deliveries are rows.
 type WebhookDue struct {
 	EventID models.WebhookEventID `json:"eventId"`
 }
 
-// announce writes, in the transaction that ends runs of jobs, whom to tell of it.
+// announce writes the webhook events and deliveries in the transaction that ends the runs.
 func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time) error {
 	if len(ended) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	return apierror.Wrap(models.InsertOutbox(ctx, tx, WebhookDueMessage(events[0].ID)), "write the outbox")
 }
 
-// eventsOf are the names, in all formats, of how these jobs ended.
+// eventsOf returns the events' names, in all formats, for the ends of these jobs.
 func eventsOf(ended []*models.Job) []string {
 	var names []string
 	for _, job := range ended {
@@ -131,7 +131,7 @@ const (
 	webhookSecretBytes  = 32
 )
 
-// ValidCallback refuses a URL that is not to be called.
+// ValidCallback returns INVALID_INPUT for a URL that must not be called.
 func ValidCallback(policy outbound.Policy, field, url string) error {
 	if _, err := policy.CheckURL(url); err != nil {
 		return apierror.Invalid(field, "%s", err)
@@ -148,7 +148,7 @@ func NewEndpoint(sealer *seal.Sealer, account models.AccountID, url string, form
 	return endpoint, secret, err
 }
 
-// NewWebhookSecret makes a secret, as its owner reads it, and as it is kept.
+// NewWebhookSecret makes a secret, and returns it in its owner's form and sealed.
 func NewWebhookSecret(sealer *seal.Sealer, id models.WebhookEndpointID) (string, seal.Sealed, error) {
 	raw := make([]byte, webhookSecretBytes)
 	rand.Read(raw)
