@@ -22,8 +22,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Submission is what a client asks for. Pointers and empty values mean the
-// default.
+// Submission is a client's request for a job. Nil pointers and empty values mean the default.
 type Submission struct {
 	Type           string
 	Model          string
@@ -36,19 +35,20 @@ type Submission struct {
 	TimeoutSeconds *int
 	UserID         string
 	Metadata       json.RawMessage
-	// CallbackURL is told of the job's ends; empty: only the account's endpoints.
+	// CallbackURL is called when a run of the job ends. If empty, only the account's endpoints
+	// are.
 	CallbackURL string
-	// RunAt is before when it shall not start, ExpiresAt by when it must have
-	// been; nil: at once, and at any time.
+	// RunAt is the earliest time at which the job may start; nil means at once. The job
+	// expires if it has not started by ExpiresAt; nil means never.
 	RunAt, ExpiresAt *time.Time
-	// DependsOn are jobs of the same account that must be COMPLETED before.
+	// DependsOn are jobs of the same account that must be COMPLETED first.
 	DependsOn []models.JobID
-	// Region is a wish; with RequireRegion it is a demand.
+	// Region is a preference, or a requirement if RequireRegion is set.
 	Region        string
 	RequireRegion bool
 	// Retry narrows the backoff between attempts.
 	Retry *models.RetryPolicy
-	// Video is what the Videos API keeps with it; nil for any other caller.
+	// Video is the Videos API's own data; nil for any other caller.
 	Video *VideoRequest
 }
 
@@ -59,27 +59,27 @@ type Submitter struct {
 	Sealer    *seal.Sealer
 	Notifier  *Notifier
 	Inputs    *Inputs
-	// Outbound is which URLs may be called back.
+	// Outbound decides which URLs may be called back.
 	Outbound  outbound.Policy
 	Admission Admission
-	// UserShare is how much of an account's queue the jobs of one of its users may
-	// take, in percent; 0 and 100 are all of it.
+	// UserShare is how much of an account's queue the jobs of one user may take, in percent; 0
+	// and 100 mean no limit.
 	UserShare int
 
-	// shares are what accounts are let in by, as it was lately.
+	// shares caches the accounts that admission checks.
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
-	// plainWrites and writes join the calls of an account, whose row each of them locks:
-	// calls that one statement can write, and all others.
+	// plainWrites and writes batch the calls of one account, whose row each of them locks:
+	// plainWrites those that one statement can write, and writes all others.
 	plainWrites, writes batch.Keyed[models.AccountID, *submitCall]
 }
 
 const (
 	maxPromptRunes = 10_000
 	maxPromptBytes = 40_000
-	// maxMarks is how many accents, vowel signs and the like one character may
-	// carry: as many as Unicode's Stream-Safe Text Format lets. No script needs more,
-	// and more are drawn over what stands around them.
+	// maxMarks is how many accents, vowel signs and the like one character may carry: the
+	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
+	// drawn over the surrounding text.
 	maxMarks       = 30
 	maxKeyRunes    = 255
 	MaxUserIDBytes = 255
@@ -90,15 +90,14 @@ const (
 // MaxSubmitJobs is how many jobs one call may submit.
 const MaxSubmitJobs = 1000
 
-// Submit accepts a job: once it returns, the job is durable. The same
-// idempotency key with the same request returns the first job, and true; with
-// another request it returns IDEMPOTENCY_CONFLICT. Other refusals are
-// INVALID_INPUT, FORBIDDEN (a tier above the account's), RATE_LIMITED,
-// QUOTA_EXCEEDED, OVERLOADED, and of an image that params name NOT_FOUND and
-// CHECKSUM_MISMATCH; they leave no job behind. A repeated key is refused for none
-// of RATE_LIMITED, QUOTA_EXCEEDED and OVERLOADED.
+// Submit accepts a job: once it returns, the job is durable. If the idempotency key was used
+// before with the same request, Submit returns the first job, and true; with another request
+// it returns IDEMPOTENCY_CONFLICT. Other errors are INVALID_INPUT, FORBIDDEN (a tier above the
+// account's), RATE_LIMITED, QUOTA_EXCEEDED, OVERLOADED, and, for an image in params, NOT_FOUND
+// and CHECKSUM_MISMATCH; none of them leaves a job behind. A repeated key never returns
+// RATE_LIMITED, QUOTA_EXCEEDED or OVERLOADED.
 //
-// If ctx ends before, the job may be there or not.
+// If ctx ends first, it is unknown whether the job exists.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
 	answers, err := s.submit(ctx, p, []Submission{in})
 	if err != nil {
@@ -110,19 +109,18 @@ func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job
 	return answers[0].Job, answers[0].Deduplicated, nil
 }
 
-// Submitted is what became of one of many submissions: a job, or why there is
-// none.
+// Submitted is the result of one of many submissions: a job, or the error.
 type Submitted struct {
 	Job          *models.Job
 	Deduplicated bool
 	Refused      *apierror.Error
 }
 
-// SubmitMany accepts jobs, in one transaction: once it returns, all that were not
-// refused are durable. Each answer, in the order of the submissions, is what
-// Submit would have answered, one after the other: a submission that is refused
-// stops no other, and of two with the same idempotency key the second gets the
-// first one's job. It returns INVALID_INPUT for none or too many.
+// SubmitMany accepts jobs in one transaction: once it returns, all accepted jobs are durable.
+// The answers, in the order of the submissions, are what Submit would return for one after the
+// other: a refused submission does not affect the others, and the second of two with the same
+// idempotency key gets the first one's job. SubmitMany returns INVALID_INPUT for no
+// submissions or too many.
 func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
 	if len(all) < 1 || len(all) > MaxSubmitJobs {
 		return nil, apierror.Invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
@@ -130,8 +128,7 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 	return s.submit(ctx, p, all)
 }
 
-// submit is the one way in: what the database is asked and told, calls that come
-// at the same time ask and tell together.
+// submit is the only way to submit. It shares its queries and writes with concurrent calls.
 func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
 	call := s.newCall(p, all)
 	admitted, err := s.admit(ctx, call)
@@ -210,11 +207,10 @@ func (s *Submitter) validate(in *Submission) (*models.Job, error) {
 	return job, nil
 }
 
-// sameRequest tells whether two requests under one key are the same: in what they
-// mean with the account's defaults, or in what was asked, since an operator may
-// have changed the account in between. A row holds both digests; an older one
-// holds the first alone, and that of a job that was deleted none: of that nobody
-// knows what was asked for.
+// sameRequest reports whether two requests under one key are the same: either with the
+// account's defaults filled in, or as sent, since an operator may have changed the account in
+// between. A row holds both digests; an older row holds only the first. A deleted job has
+// none, so every request counts as the same.
 func sameRequest(first, repeated []byte) bool {
 	if len(first) == 0 {
 		return true
@@ -222,7 +218,7 @@ func sameRequest(first, repeated []byte) bool {
 	return bytes.Equal(first[:sha256.Size], repeated[:sha256.Size]) || bytes.Equal(first[sha256.Size:], repeated[sha256.Size:])
 }
 
-// requestDigests are both digests of a request, see sameRequest.
+// requestDigests returns both digests of a request, see sameRequest.
 func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
 	meant, err := requestDigest(job, in)
 	if err != nil {
@@ -232,8 +228,8 @@ func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
 	return append(meant, bare...), err
 }
 
-// requestDigest tells requests apart: it is over the canonical JSON of all that
-// was asked for but the key, with what defaults the job has by now.
+// requestDigest identifies a request: it hashes the canonical JSON of everything requested
+// except the key, including the defaults that the job has by now.
 func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	request := []any{
 		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,

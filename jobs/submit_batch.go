@@ -15,18 +15,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// submitBatch is what one transaction, or one statement, makes of the submissions of
-// calls of one account, in the order in which they came. It takes the same few statements for
-// one job as for a thousand, and a few more for each that depends on a job which
-// failed before.
+// submitBatch is the work of one transaction, or one statement, on the submissions of one
+// account's calls, in order of arrival. It runs the same few statements for one job as for a
+// thousand, and a few more for each job that depends on a failed one.
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
 
-	// What is known before, unless all calls are plain: the account, whose row is locked,
-	// so that no other submit of it is under way; the clock; the jobs of the keys that were
-	// used before, and of the requests of the Videos API that were made before, by their
-	// digests; the jobs that others depend on; and the images that there are.
+	// What was read first, unless all calls are plain: the account, whose row is locked, so
+	// that no other submit of it runs; the clock; the jobs of used idempotency keys; the jobs
+	// of earlier requests of the Videos API, by digest; the parents; and the existing images.
 	account  *models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
@@ -35,23 +33,22 @@ type submitBatch struct {
 	images   map[models.ArtifactID]models.AccountID
 	users    userQueues
 
-	// What is decided: the answers to each call, and what is to be written.
+	// What was decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
 	changes []*Change
 	of      map[*Change]accepted
 }
 
-// accepted is what a new job came of.
+// accepted is the source of a new job.
 type accepted struct {
 	call *submitCall
 	*submission
-	// failed is a parent that failed before.
+	// failed is a parent that has already failed.
 	failed *models.Job
 }
 
-// writePlain writes the jobs of plain calls of one account by one statement. It knows
-// nothing before: a call that turns out to be otherwise than it takes it to be is to be
-// read for.
+// writePlain writes the jobs of plain calls of one account by one statement, without reading
+// first. A call for which that does not suffice is left for writeRead.
 func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 	b := &submitBatch{
 		calls: calls, used: map[models.JobKey]*models.Job{},
@@ -70,9 +67,8 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 	return nil
 }
 
-// leaveUnwritten leaves the calls that were refused just now, since that was by what
-// is remembered of their account, and those whose job, or whose equal's, is not
-// there: to be read for.
+// leaveUnwritten leaves for writeRead the calls that were refused, since the cached account
+// may be outdated, and those whose job, or the job of the same key, was not written.
 func (b *submitBatch) leaveUnwritten() {
 	missing, there := parted(b.changes, func(c *Change) bool { return c.job.CreatedAt.IsZero() })
 	b.changes = there
@@ -90,8 +86,8 @@ func (b *submitBatch) leaveUnwritten() {
 	}
 }
 
-// writeRead writes the jobs of calls of one account in one transaction, with all that
-// they refer to.
+// writeRead reads what the calls of one account refer to, and writes their jobs in the same
+// transaction.
 func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 	var b *submitBatch
 	err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -118,8 +114,8 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock locks what the calls refer to, in the one order of locks: a request of the Videos
-// API, parents, images, and the account last.
+// lock locks what the calls refer to, in the one lock order: a request of the Videos API,
+// parents, images, and the account last.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if video := b.calls[0].video(); video != nil { // it is the only call
 		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
@@ -193,7 +189,7 @@ func (b *submitBatch) read(ctx context.Context) error {
 	return b.readUsers(ctx)
 }
 
-// open are the submissions that were not refused yet.
+// open iterates over the submissions that are not refused yet.
 func (b *submitBatch) open() func(yield func(*submitCall, *submission) bool) {
 	return func(yield func(*submitCall, *submission) bool) {
 		for _, call := range b.calls {
@@ -206,7 +202,7 @@ func (b *submitBatch) open() func(yield func(*submitCall, *submission) bool) {
 	}
 }
 
-// decide gives each submission its verdict, in their order.
+// decide accepts or refuses each submission, in their order.
 func (b *submitBatch) decide() error {
 	b.answers, b.of = map[*submitCall][]Submitted{}, map[*Change]accepted{}
 	for _, call := range b.calls {
@@ -284,8 +280,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 var errQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
 
-// imageGone is the refusal of an image that is not there any more, or is not the
-// account's.
+// imageGone returns the error for an image that no longer exists, or is not the account's.
 func (b *submitBatch) imageGone(call *submitCall, one *submission) error {
 	id, uploaded := one.image.artifact()
 	if uploaded && b.images[id] != call.account {
@@ -306,7 +301,7 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Jo
 	return parents, nil
 }
 
-// tell gives the calls their answers, and tells of the jobs, once they are committed.
+// tell returns the answers to the calls, and publishes the jobs, after the commit.
 func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 	for _, call := range b.calls {
 		call.answers = b.answers[call]
@@ -323,7 +318,8 @@ func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 	s.Notifier.submitted(ctx, b.changes)
 }
 
-// parted are those of which is is true, and the others, in their order.
+// parted splits all into the elements for which is returns true and the others, in their
+// order.
 func parted[T any](all []T, is func(T) bool) (those, others []T) {
 	for _, one := range all {
 		if is(one) {

@@ -9,38 +9,38 @@ import (
 	"github.com/samber/lo"
 )
 
-// submitCall is the submissions of one call, and what became of them.
+// submitCall is the submissions of one call, and their results.
 type submitCall struct {
 	account models.AccountID
-	// tier is the account's, as it was remembered.
+	// tier is the account's tier, from the cache.
 	tier models.Tier
 	set  []submission
-	// read tells that PostgreSQL has to be read to decide on it, however plain it is.
+	// read means that the call needs writeRead even if it is plain.
 	read bool
 
 	answers []Submitted
 	written []*models.Job
 }
 
-// submission is one of a call's: what was asked for, the job as it was validated,
-// and its sealed prompt; or why it is refused.
+// submission is one submission of a call: the request, the validated job, and its sealed
+// prompt; or the error.
 type submission struct {
 	in    Submission
 	asked models.Job
 	input *models.JobInput
 	err   error
-	// image is what its params name, and badImage why that is refused, unless the
-	// key was used before.
+	// image is the image that its params name. badImage is why that is refused, unless the key
+	// was used before.
 	image    reference
 	badImage error
-	// token is whether it has taken one of the account's rate.
+	// token means that it took a token of the account's rate limit.
 	token bool
-	// like is one before it in the call that asks for a token under the same key.
+	// like is an earlier submission of the call that needs a token for the same key.
 	like *submission
 }
 
-// submissionBytes is how many bytes of prompts, params and metadata weigh as much
-// in a batch as a job does.
+// submissionBytes is how many bytes of prompts, params and metadata count as one job in the
+// size of a batch.
 const submissionBytes = 4 << 10
 
 func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
@@ -56,7 +56,7 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 	return call
 }
 
-// Size is how much of a batch it takes.
+// Size is the call's share of a batch.
 func (c *submitCall) Size() int {
 	size := 0
 	for i := range c.set {
@@ -66,7 +66,7 @@ func (c *submitCall) Size() int {
 	return size
 }
 
-// video is the request of the Videos API that the call is of, or nil. It submits one job.
+// video is the call's request of the Videos API, or nil. Such a call submits one job.
 func (c *submitCall) video() *VideoRequest { return c.set[0].in.Video }
 
 // key is the idempotency key of one of the call's submissions.
@@ -74,7 +74,7 @@ func (c *submitCall) key(one *submission) models.JobKey {
 	return models.JobKey{Account: c.account, Key: one.asked.IdempotencyKey}
 }
 
-// tokens are its submissions that hold a token and were not written.
+// tokens returns the submissions that hold a token and were not written.
 func (c *submitCall) tokens() (unused []*submission) {
 	written := lo.KeyBy(c.written, func(job *models.Job) models.JobID { return job.ID })
 	for i := range c.set {
@@ -85,13 +85,12 @@ func (c *submitCall) tokens() (unused []*submission) {
 	return unused
 }
 
-// write decides on each of a call's submissions that was not refused yet, and
-// writes what passes.
+// write decides on each submission that is not refused yet, and writes the accepted ones.
 func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if call.video() != nil { // its equals, here or elsewhere, go one by one: no batch waits for them
+	if call.video() != nil { // equal requests, in any process, run one by one: no batch waits for them
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {
@@ -102,8 +101,8 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	return s.writes.Do(ctx, call.account, call, s.writeRead)
 }
 
-// plain tells whether a call is one job that refers to nothing, waits for nothing
-// but a worker, and has to fit into its account's queue only.
+// plain reports whether a call is one job without references or conditions, limited only by
+// its account's queue.
 func (s *Submitter) plain(call *submitCall) bool {
 	if len(call.set) != 1 {
 		return false
@@ -114,8 +113,8 @@ func (s *Submitter) plain(call *submitCall) bool {
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 
-// prepare looks at images and seals prompts, which takes time: not while the
-// account is locked.
+// prepare checks images and seals prompts. That takes time, so it runs before the account is
+// locked.
 func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 	images := map[reference]error{}
 	for i := range call.set {
@@ -152,7 +151,7 @@ func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, erro
 	return &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}, nil
 }
 
-// refusal is an error as the caller's; nil if it is ours, or none.
+// refusal returns an error that the caller caused, or nil for any other.
 func refusal(err error) *apierror.Error {
 	var refused *apierror.Error
 	errors.As(err, &refused)

@@ -10,10 +10,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Estimate guesses for a job that the caller would submit now; the wait of a job
-// with RunAt includes the time until then. It returns what Submit would for input
-// that is not valid, a tier that is above the account's, or jobs to depend on that
-// are not the account's.
+// Estimate returns a forecast for a job that the caller would submit now. The wait of a job
+// with RunAt includes the time until then. Estimate returns Submit's errors for invalid input,
+// a tier above the account's, and dependencies that are not the account's.
 func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*estimate.Estimate, error) {
 	job, err := s.validate(&in)
 	if err != nil {

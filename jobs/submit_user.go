@@ -12,16 +12,16 @@ import (
 // DefaultUserShare is the default of Submitter.UserShare, in percent.
 const DefaultUserShare = 50
 
-// userQueues is how many more jobs users may have waiting.
+// userQueues counts how many more waiting jobs each user may have.
 type userQueues struct {
 	// share is Submitter.UserShare.
 	share int
-	// left are those whose number is limited.
+	// left holds the users that are limited.
 	left map[models.UserQueue]int
 }
 
-// readUsers reads how many jobs of the submissions' users wait, if a user's part
-// of its account's queue is limited. What names no user costs nothing.
+// readUsers reads how many jobs of the submissions' users wait, if users are limited. It runs
+// no query for submissions without a user.
 func (b *submitBatch) readUsers(ctx context.Context) error {
 	b.users.left = map[models.UserQueue]int{}
 	var asked []models.UserQueue
@@ -52,11 +52,11 @@ func (b *submitBatch) readUsers(ctx context.Context) error {
 	return nil
 }
 
-// limitsUsers tells whether so much of a queue, in percent, is less than all.
+// limitsUsers reports whether a share, in percent, is a limit.
 func limitsUsers(share int) bool { return share > 0 && share < 100 }
 
-// limit is how many waiting jobs one user of an account may have, and whether that
-// is a limit.
+// limit returns how many waiting jobs one user of an account may have, and whether that is
+// limited.
 func (u *userQueues) limit(account *models.Account) (most int, limited bool) {
 	if !limitsUsers(u.share) || account.MaxQueued >= Unlimited {
 		return 0, false
@@ -64,8 +64,8 @@ func (u *userQueues) limit(account *models.Account) (most int, limited bool) {
 	return (account.MaxQueued*u.share + 99) / 100, true
 }
 
-// enter takes a place for a job of a user, or refuses it; keeps is whether the job
-// keeps its place.
+// enter takes a place for a user's job, or refuses the job. keeps is whether the job keeps its
+// place.
 func (u *userQueues) enter(job *models.Job, keeps bool) error {
 	user := models.UserQueue{AccountID: job.AccountID, UserID: job.UserID}
 	left, limited := u.left[user]

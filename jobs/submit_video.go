@@ -14,27 +14,27 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// VideoRequest is what a Submission by the Videos API has beside the job.
+// VideoRequest is what a Submission from the Videos API has in addition.
 type VideoRequest struct {
-	// Model, Size and Seconds are as the client named them, and are shown so.
+	// Model, Size and Seconds are the client's own values, and are returned unchanged.
 	Model, Size, Seconds string
 	// RemixOf is the job that it is a remix of.
 	RemixOf models.JobID
-	// Digest (32 bytes) is the same for the same request of the same caller.
+	// Digest (32 bytes) is equal for equal requests of the same caller.
 	Digest []byte
-	// Retry is which retry of his the sender says that it is; 0 is none.
+	// Retry is the number of the retry, as the sender states it; 0 is the first request.
 	Retry int
-	// Age is for how long the request has been here.
+	// Age is how long ago the request arrived.
 	Age time.Duration
 }
 
-// retryWindow is for how long a repeated request of the Videos API is known: the
-// official clients give up after 10 minutes for each of three tries at most, and
-// send a second one within seconds of a first that failed.
+// retryWindow is how long a repeated request of the Videos API is recognised. The official
+// clients give up after at most three tries of 10 minutes each, and send a retry within
+// seconds after a failure.
 const retryWindow = 15 * time.Minute
 
-// RepeatedVideo returns the job that this request has made before, or nil. It is a
-// courtesy, so that no input is stored in vain: Submit is what decides.
+// RepeatedVideo returns the job that this request made before, or nil. It only avoids storing
+// an input for nothing: Submit decides.
 func (s *Submitter) RepeatedVideo(ctx context.Context, p Principal, key *string, request VideoRequest) (*models.Job, error) {
 	if key == nil && request.Retry == 0 {
 		return nil, nil
@@ -65,8 +65,8 @@ func (s *Submitter) RepeatedVideo(ctx context.Context, p Principal, key *string,
 	return found, apierror.Wrap(err, "look for a repeated request")
 }
 
-// lock is the advisory lock of equal requests: the first one and its retries may
-// be here at the same time, and go one by one.
+// lock is the advisory lock of equal requests: the first one and its retries may arrive at
+// once, and run one by one.
 func (r *VideoRequest) lock() int64 { return int64(binary.BigEndian.Uint64(r.Digest)) }
 
 // videoAsked is a request with its account and idempotency key, if it has one.
@@ -75,10 +75,9 @@ type videoAsked struct {
 	key models.JobKey
 }
 
-// madeBefore returns the jobs that equal requests made before, by their digests,
-// which are locked. One with an idempotency key is known by that and its digest:
-// by what was asked for it could not be, since each request's input file is stored
-// anew.
+// madeBefore returns the jobs that equal requests made before, by digest. The digests are
+// locked. A request with an idempotency key is identified by key and digest: its job's params
+// differ each time, since each request's input file is stored again.
 func madeBefore(ctx context.Context, tx bun.Tx, asked []videoAsked, used map[models.JobKey]*models.Job) (map[string]*models.Job, error) {
 	var retried, overtaken []models.VideoClaim
 	digests := map[models.JobID][]byte{}
@@ -123,7 +122,7 @@ func madeBefore(ctx context.Context, tx bun.Tx, asked []videoAsked, used map[mod
 	return lo.KeyBy(found, func(j *models.Job) string { return ids[j.ID] }), err
 }
 
-// row is what is kept of the request with its new job.
+// row returns what is stored of the request with its new job.
 func (r *VideoRequest) row(job *models.Job) *models.Video {
 	return &models.Video{
 		JobID: job.ID, Model: r.Model, Size: r.Size, Seconds: r.Seconds, RemixOf: r.RemixOf,

@@ -14,20 +14,20 @@ import (
 
 const (
 	maxDependencies = 100
-	// maxAhead bounds how far away the beginning or the expiry of a job may be.
+	// maxAhead bounds how far in the future a job may start or expire.
 	maxAhead = 366 * 24 * time.Hour
 	// Bounds of a retry policy's delays, in seconds.
 	minRetryDelay = 0.1
 	maxRetryDelay = 24 * 60 * 60
 )
 
-// soon tells whether the job adds to the queue that there is now.
+// soon reports whether the job is queued at once, or within a minute.
 func (in *Submission) soon() bool {
 	return len(in.DependsOn) == 0 && (in.RunAt == nil || time.Until(*in.RunAt) < time.Minute)
 }
 
-// conditions are what a job waits for, as a part of what was asked for; nil if it
-// waits for a worker only.
+// conditions returns what a job waits for, as a part of its request; nil if it waits for a
+// worker only.
 func (in *Submission) conditions() any {
 	if in.RunAt == nil && in.ExpiresAt == nil && len(in.DependsOn) == 0 && in.Region == "" && in.Retry == nil {
 		return nil
@@ -42,7 +42,7 @@ func utc(t *time.Time) any {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// validConditions checks what needs neither the clock nor other jobs.
+// validConditions checks what requires neither the clock nor other jobs.
 func (in *Submission) validConditions() error {
 	switch {
 	case !text.Valid(in.Region, 0, text.MaxName):
@@ -76,8 +76,8 @@ func validRetry(p *models.RetryPolicy) error {
 	return nil
 }
 
-// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They
-// are of the account, whose row is locked: none of them ends meanwhile.
+// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They belong to the
+// account, whose row is locked, so none of them ends meanwhile.
 func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -92,7 +92,7 @@ func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, id
 	return found, nil
 }
 
-// begin gives a new job its first state, and the event that tells of it.
+// begin gives a new job its first state, and the event that records it.
 func (c *Change) begin(in Submission, d dependencies) error {
 	job := c.job
 	if err := c.beginTimes(in); err != nil {
@@ -115,8 +115,8 @@ func (c *Change) begin(in Submission, d dependencies) error {
 	return nil
 }
 
-// beginTimes checks times against PostgreSQL's clock, in the microseconds that it
-// stores. A time to begin at that is past is no condition.
+// beginTimes checks times against PostgreSQL's clock, in the microseconds that it stores. A
+// start time in the past is ignored.
 func (c *Change) beginTimes(in Submission) error {
 	if in.RunAt != nil {
 		if in.RunAt.After(c.now.Add(maxAhead)) {
@@ -142,8 +142,7 @@ func (c *Change) beginTimes(in Submission) error {
 	return nil
 }
 
-// failWithParent ends a new job that depends on one which failed, or was
-// cancelled, before.
+// failWithParent ends a new job that depends on a failed or cancelled one.
 func (c *Change) failWithParent(ctx context.Context, parent *models.Job) error {
 	if parent == nil {
 		return nil

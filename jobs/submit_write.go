@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// write writes what was accepted.
+// write writes the accepted jobs.
 func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if len(b.changes) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	return b.writeParents(ctx)
 }
 
-// writeJobs writes the jobs with all that each of them has.
+// writeJobs writes the jobs with their own rows.
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
 		Jobs: make([]*models.NewJob, len(b.changes)), Tiers: map[models.AccountID]models.Tier{},
@@ -61,8 +61,7 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	return nil
 }
 
-// writeImages writes which images the jobs begin from, and which are to be
-// fetched.
+// writeImages writes which images the jobs start from, and which must be fetched.
 func (b *submitBatch) writeImages(ctx context.Context) error {
 	var uses []*models.InputUse
 	var remote []*models.Job
@@ -85,7 +84,7 @@ func (b *submitBatch) writeImages(ctx context.Context) error {
 	return nil
 }
 
-// writeRequests writes what is kept of requests of the Videos API.
+// writeRequests writes the requests of the Videos API.
 func (b *submitBatch) writeRequests(ctx context.Context) error {
 	var kept []*models.Video
 	for _, c := range b.changes {
@@ -99,7 +98,7 @@ func (b *submitBatch) writeRequests(ctx context.Context) error {
 	return models.InsertVideos(ctx, b.tx, kept)
 }
 
-// ensureCallbacks gives the accounts whose jobs call back a secret for that.
+// ensureCallbacks makes webhook secrets for accounts whose jobs have callbacks.
 func (b *submitBatch) ensureCallbacks(ctx context.Context, sealer *seal.Sealer) error {
 	var accounts []models.AccountID
 	for _, c := range b.changes {
@@ -110,8 +109,7 @@ func (b *submitBatch) ensureCallbacks(ctx context.Context, sealer *seal.Sealer) 
 	return ensureCallbackEndpoints(ctx, b.tx, sealer, accounts)
 }
 
-// writeParents writes what the jobs depend on, and ends those that depend on one
-// that failed before.
+// writeParents writes what the jobs depend on, and ends those that depend on a failed job.
 func (b *submitBatch) writeParents(ctx context.Context) error {
 	var edges []models.JobDependency
 	for _, c := range b.changes {
@@ -130,8 +128,8 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	return nil
 }
 
-// submitted tells of new jobs once they are committed: of all at once, and beside the
-// answers to those who submitted them. Nobody follows one of them yet.
+// submitted publishes new jobs after their commit, all at once and without delaying the
+// answers. Nobody subscribes to one of them yet.
 func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 	var ready []ReadyJob
 	for _, c := range changes {

@@ -156,8 +156,7 @@ func NewWebhookSecret(sealer *seal.Sealer, id models.WebhookEndpointID) (string,
 	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(raw), sealed, apierror.Wrap(err, "seal a webhook secret")
 }
 
-// ensureCallbackEndpoints gives accounts a secret for the callbacks of their jobs,
-// unless they have one.
+// ensureCallbackEndpoints makes a secret for the callbacks of each account that has none.
 func ensureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, accounts []models.AccountID) error {
 	if len(accounts) == 0 {
 		return nil
