@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+)
+
+// depguardRule is one rule of the linter depguard. Of allow and deny the longer prefix of
+// an import decides; lax rules deny only what they name.
+type depguardRule struct {
+	Files []string
+	Allow []string
+	Deny  []struct{ Pkg, Desc string }
+}
+
+// covers reports whether the rule is for a file. "!$test" leaves tests out.
+func (r depguardRule) covers(t *testing.T, file string) bool {
+	t.Helper()
+	if slices.Contains(r.Files, "!$test") && strings.HasSuffix(file, "_test.go") {
+		return false
+	}
+	return len(r.Files) == 0 || slices.ContainsFunc(r.Files, func(glob string) bool {
+		covered, err := doublestar.Match(glob, "/"+file)
+		require.NoError(t, err)
+		return covered
+	})
+}
+
+// refuses returns why the rule forbids an import, or "".
+func (r depguardRule) refuses(path string) string {
+	longest, why := 0, ""
+	for _, deny := range r.Deny {
+		pkg, exact := strings.CutSuffix(deny.Pkg, "$")
+		if (path == pkg || !exact && strings.HasPrefix(path, pkg)) && len(pkg) > longest {
+			longest, why = len(pkg), deny.Desc
+		}
+	}
+	for _, allow := range r.Allow {
+		if strings.HasPrefix(path, allow) && len(allow) >= longest {
+			longest, why = len(allow), ""
+		}
+	}
+	return why
+}
+
+// TestPackageRules holds the code to depguard's rules, which `go tool task lint` does not
+// run.
+func TestPackageRules(t *testing.T) {
+	t.Parallel()
+	var config struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct{ Rules map[string]depguardRule }
+			}
+		}
+	}
+	text, err := os.ReadFile("../.golangci.yml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, &config))
+	rules := config.Linters.Settings.Depguard.Rules
+	require.NotEmpty(t, rules)
+	listed, err := exec.Command("git", "-C", "..", "ls-files", "-co", "--exclude-standard", "*.go").Output()
+	require.NoError(t, err)
+	used := map[string]bool{}
+
+	for file := range strings.FieldsSeq(string(listed)) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.ImportsOnly)
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		require.NoError(t, err)
+		for name, rule := range rules {
+			if !rule.covers(t, file) {
+				continue
+			}
+			used[name] = true
+			for _, spec := range parsed.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				require.NoError(t, err)
+				require.Empty(t, rule.refuses(path), "%s imports %s, against the rule %q", file, path, name)
+			}
+		}
+	}
+
+	require.Len(t, used, len(rules), "a rule covers no file")
+}
