@@ -33,13 +33,12 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 // writeJobs writes the jobs with their own rows.
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
-		Jobs: make([]*models.NewJob, len(b.changes)), Tiers: map[models.AccountID]models.Tier{},
-		Judged: !b.start.now.IsZero(), Now: b.start.now, Wait: true,
+		Jobs: make([]*models.NewJob, len(b.changes)), Account: b.account.ID, Tier: b.account.Tier,
+		Judged: !b.start.now.IsZero(), Now: b.start.now,
 	}
 	var queued []*models.Job
 	for i, c := range b.changes {
 		rows.Jobs[i] = &models.NewJob{Job: c.job, Event: c.events[0], Input: b.of[c].input}
-		rows.Tiers[c.job.AccountID] = b.account.Tier
 		if c.job.Status == models.JobQueued {
 			queued = append(queued, c.job)
 		}

@@ -63,12 +63,6 @@ func Lock(ctx context.Context, tx bun.Tx, key int64) error {
 	return err
 }
 
-// TryLocks takes advisory locks until the transaction ends, and returns those that it got.
-func TryLocks(ctx context.Context, tx bun.Tx, keys []int64) (mine []int64, err error) {
-	err = tx.NewRaw("SELECT key FROM unnest(?::bigint[]) AS key WHERE pg_try_advisory_xact_lock(key)", pgdialect.Array(keys)).Scan(ctx, &mine)
-	return mine, err
-}
-
 // TryLock takes an advisory lock until the transaction ends, and reports whether it got it.
 func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {
 	var mine bool

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -55,14 +54,12 @@ type NewJobs struct {
 	Jobs []*NewJob
 	// Ready holds the payloads of the outbox messages for the queued jobs.
 	Ready []json.RawMessage
-	// Tiers are the tiers that the jobs' accounts are expected to have. The jobs of an account
-	// that has another tier, or no room for all of them, are not written. Judged skips these
-	// checks: the caller has locked the accounts and checked them.
-	Tiers  map[AccountID]Tier
-	Judged bool
-	// Wait makes the statement wait for locked accounts. Otherwise the jobs of a locked
-	// account are not written.
-	Wait bool
+	// Account is the account of all the jobs, and Tier the tier that it is expected to have.
+	// If it has another tier, or no room for all of them, none is written. Judged skips
+	// these checks: the caller has locked the account and checked it.
+	Account AccountID
+	Tier    Tier
+	Judged  bool
 	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time
 }
@@ -70,30 +67,24 @@ type NewJobs struct {
 //go:embed sql/insert_jobs.sql
 var insertJobsSQL string
 
-// InsertJobs writes new jobs into the lanes of their tiers, with their first events, and
-// counts them on their accounts. It marks the jobs that were written and sets the columns that
-// the database chose.
+// InsertJobs writes new jobs of one account into the lanes of their tiers, with their first
+// events, and counts them on the account. It marks the jobs that were written and sets the
+// columns that the database chose.
 //
-// It does not write jobs whose idempotency key was used before, nor those of accounts that
-// NewJobs excludes. It locks the accounts in the order of their ids.
+// It does not write jobs whose idempotency key was used before, and none if the account is
+// not as NewJobs expects. It locks the account.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
 	for i, j := range all { // another try of it may have been undone
 		j.Place, j.Written, j.CreatedAt = i, false, time.Time{}
 	}
-	type taken struct {
-		ID   AccountID `json:"id"`
-		Tier Tier      `json:"tier"`
-	}
-	accounts := lo.MapToSlice(n.Tiers, func(id AccountID, tier Tier) taken { return taken{id, tier} })
 	jobs, jobsErr := rowsArg(all)
-	tiers, tiersErr := rowsArg(accounts)
 	ready, readyErr := rowsArg(n.Ready)
-	if err := errors.Join(jobsErr, tiersErr, readyErr); err != nil {
+	if err := errors.Join(jobsErr, readyErr); err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
 	rows, err := run(ctx, db, insertJobsSQL, pgx.NamedArgs{
-		"jobs": jobs, "accounts": tiers, "ready": ready, "now": nullTime(n.Now), "judged": n.Judged, "wait": n.Wait,
+		"jobs": jobs, "ready": ready, "account": uuidOf(n.Account), "tier": string(n.Tier), "judged": n.Judged, "now": nullTime(n.Now),
 	})
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {
