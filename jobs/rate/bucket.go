@@ -9,16 +9,16 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// bucket is a token bucket that holds a minute's worth and fills evenly: until
-// when what was taken of it is paid for, and which idempotency keys hold a token, by
-// when they got it. take.lua and give.lua have the same arithmetic.
+// bucket is a token bucket that holds one minute's tokens and refills evenly. paid is when the
+// taken tokens are refilled; held says when each idempotency key took its token. take.lua and
+// give.lua do the same arithmetic.
 type bucket struct {
 	paid time.Time
 	held map[string]time.Time
 }
 
-// take takes a token for each of the keys that holds none, and returns in how long those
-// of the refused ones, or a full bucket, will be there.
+// take takes a token for each key that holds none, and returns how long it takes until there
+// are as many as were refused, or a full bucket.
 func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
 	each := float64(time.Minute) / float64(perMinute)
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
@@ -53,7 +53,7 @@ func (b *bucket) hold(key string, now time.Time) {
 	b.held[key] = now
 }
 
-// give gives back the tokens of the keys.
+// give returns the tokens of the keys.
 func (b *bucket) give(now time.Time, keys []string, perMinute int) {
 	each := float64(time.Minute) / float64(perMinute)
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
@@ -63,7 +63,7 @@ func (b *bucket) give(now time.Time, keys []string, perMinute int) {
 	}
 }
 
-// maxBuckets bounds what one process counts by itself: beyond it, it lets pass.
+// maxBuckets bounds the buckets of one process. Beyond it, submits pass.
 const maxBuckets = 10_000
 
 // local counts in this process alone.
@@ -93,7 +93,7 @@ func (l *local) give(now time.Time, name string, keys []string, perMinute int) {
 	}
 }
 
-// room tells whether one more bucket may be kept. Full ones need not be.
+// room reports whether there is room for one more bucket. Full buckets are dropped.
 func (l *local) room(now time.Time) bool {
 	if l.buckets == nil {
 		l.buckets = map[string]*bucket{}

@@ -1,12 +1,11 @@
-// Package rate counts in Redis how much of its rate per minute each account has
-// used, so that all processes count together.
+// Package rate enforces each account's rate limit per minute in Redis, across all processes.
 //
-// A bucket is one key, "{prefix}:rate:NAME": until when what was taken is paid
-// for, by Redis's own clock. Beside it, "{prefix}:rate:NAME:keys" is which idempotency
-// keys were given a token lately. Both expire, so that an account that submits nothing
-// leaves nothing. While Redis is away, slow, full or read-only
-// each process counts by itself and begins with full buckets: n processes let up
-// to n times the rate pass, and nobody is shut out because Redis is.
+// A bucket is one key, "{prefix}:rate:NAME": the time, by Redis's clock, at which the taken
+// tokens are refilled. Beside it, "{prefix}:rate:NAME:keys" holds the idempotency keys that
+// took a token lately. Both expire, so an inactive account leaves nothing behind. While Redis
+// is down, slow, full or read-only, each process counts by itself and starts with full
+// buckets: n processes then allow up to n times the rate, and no account is refused because of
+// Redis.
 package rate
 
 import (
@@ -32,10 +31,10 @@ var giveSource string
 var takeScript, giveScript = redis.NewScript(takeSource), redis.NewScript(giveSource)
 
 const (
-	// callTimeout is what a Redis that does not answer costs a call. The client's
-	// breaker spares most calls even that.
+	// callTimeout bounds a call to a Redis that does not answer. The client's breaker avoids
+	// most such calls.
 	callTimeout = 200 * time.Millisecond
-	// holds is for how long a key holds its token: longer than a job takes to be written.
+	// holds is how long a key holds its token: longer than it takes to write a job.
 	holds = 10 * time.Second
 )
 
@@ -48,15 +47,14 @@ type Limiter struct {
 
 var _ jobs.Rates = (*Limiter)(nil)
 
-// New returns the buckets under that prefix. The client shall be from
-// ready.NewClient: it gives up soon, and does not try a Redis at all that did
-// not answer a moment ago.
+// New returns the buckets under that prefix. The client must come from ready.NewClient, which
+// has short timeouts and skips a Redis that did not answer a moment ago.
 func New(client redis.UniversalClient, prefix string) *Limiter {
 	return &Limiter{client: client, prefix: "{" + prefix + "}:rate:"}
 }
 
-// Take takes a token for each of some submits from the bucket of that name, which holds
-// perMinute (at least 1) and fills evenly by as many each minute: see jobs.Rates.
+// Take takes one token for each submit from the bucket with this name, which holds perMinute
+// tokens (at least 1) and refills evenly at perMinute a minute: see jobs.Rates.
 func (l *Limiter) Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
 	tokens, wait, err := l.take(ctx, name, keys, perMinute)
 	if err != nil {
@@ -65,7 +63,7 @@ func (l *Limiter) Take(ctx context.Context, name string, keys []string, perMinut
 	return tokens, wait
 }
 
-// Give gives back the tokens of submits that wrote no job.
+// Give returns the tokens of submits that wrote no job.
 func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinute int) {
 	if len(keys) == 0 {
 		return
@@ -106,7 +104,7 @@ func (l *Limiter) keys(name string) []string {
 	return []string{l.prefix + name, l.prefix + name + ":keys"}
 }
 
-// args are a script's arguments. Of idempotency keys Redis gets digests only.
+// args returns a script's arguments. Redis gets only digests of idempotency keys.
 func args(keys []string, others ...any) []any {
 	for _, key := range keys {
 		if key != "" {

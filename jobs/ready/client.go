@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// callTimeout is what a Redis that does not answer costs a call.
+	// callTimeout bounds a call to a Redis that does not answer.
 	callTimeout = 200 * time.Millisecond
-	// silencePause is for how long no further call tries a Redis that did not
-	// answer; then one does.
+	// silencePause is how long no call tries a Redis that did not answer; then one call does.
 	silencePause = 500 * time.Millisecond
 )
 
 // errSilent means that Redis did not answer a moment ago.
 var errSilent = errors.New("redis does not answer: trying again in a moment")
 
-// NewClient returns connections to the Redis at that URL for an Index and for
-// News: all that it says can be lost, so nobody waits for it long. Most calls do
-// not try a Redis at all that is silent or away.
+// NewClient returns a client for an Index and for News. Everything in Redis can be lost, so
+// timeouts are short, and most calls skip a Redis that does not answer.
 func NewClient(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -38,8 +36,8 @@ func NewClient(url string) (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// breaker lets calls through until one gets no answer, and from then on one at a
-// time, until one does.
+// breaker passes all calls until one gets no answer, and then one call at a time until one is
+// answered.
 type breaker struct {
 	mu    sync.Mutex
 	until time.Time // no call may try before; zero while Redis answers
@@ -72,8 +70,8 @@ func (b *breaker) ReportResult(err error) {
 	}
 }
 
-// isSilence tells whether err means that no answer came, or nobody was there. A
-// refusal is an answer, and a connection that breaks is replaced by a new one.
+// isSilence reports whether err means that no answer came or no connection was possible. A
+// refusal is an answer, and a broken connection is replaced by a new one.
 func isSilence(err error) bool {
 	var dialled *net.OpError
 	var slow net.Error

@@ -14,12 +14,11 @@ import (
 
 var _ doctor.Examiner = (*Index)(nil)
 
-// scannedKeys is how many keys are looked at: more would keep a large Redis
-// busy.
+// scannedKeys bounds how many keys are checked. More would keep a large Redis busy.
 const scannedKeys = 10_000
 
-// Examine tells whether Redis is set up as what all of this needs: it may lose
-// everything, but nobody else shall read it, and it shall not forget by itself.
+// Examine checks that Redis is set up as required: it may lose everything, but nobody else
+// should read it, and it should not evict keys.
 func (x *Index) Examine(ctx context.Context) []doctor.Finding {
 	answer := doctor.Advise("redis", "Redis answers.", "", "", "")
 	if err := x.client.Ping(ctx).Err(); err != nil {
@@ -30,7 +29,7 @@ func (x *Index) Examine(ctx context.Context) []doctor.Finding {
 	return []doctor.Finding{answer, x.access(), x.persistence(ctx), x.eviction(ctx), x.strangers(ctx)}
 }
 
-// access tells whether others can read what passes.
+// access checks whether others can read the traffic.
 func (x *Index) access() doctor.Finding {
 	addresses, password, encrypted := reached(x.client)
 	var open []string
@@ -67,8 +66,8 @@ func reached(client redis.UniversalClient) (addresses []string, password string,
 	return nil, "", nil
 }
 
-// isLocal tells whether an address does not leave this machine. That of a
-// Sentinel's client is not one.
+// isLocal reports whether an address is on this machine. The address of a Sentinel client is
+// not.
 func isLocal(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "localhost" {
@@ -106,7 +105,7 @@ func (x *Index) eviction(ctx context.Context) doctor.Finding {
 		"Set maxmemory-policy noeviction, and give it memory enough.")
 }
 
-// strangers looks for keys of somebody else.
+// strangers looks for keys of other software.
 func (x *Index) strangers(ctx context.Context) doctor.Finding {
 	f := doctor.Advise("redis-keys", "Nobody else uses this Redis database.", "", "", "")
 	var kinds []string

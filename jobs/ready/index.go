@@ -56,8 +56,8 @@ var (
 	beginScript  = redis.NewScript(beginSource)
 )
 
-// updateBatch is how many jobs one script handles: Redis does nothing else
-// meanwhile, a few milliseconds.
+// updateBatch is how many jobs one script handles. A script blocks Redis for a few
+// milliseconds.
 const updateBatch = 200
 
 // Index is the ready index in Redis.
@@ -69,8 +69,8 @@ type Index struct {
 
 var _ jobs.ReadyIndex = (*Index)(nil)
 
-// New returns the index under that prefix. The client shall be from [NewClient].
-// What go-redis itself has to say goes to slog from now on.
+// New returns the index under that prefix. The client must come from [NewClient]. New also
+// sends go-redis's own log to slog.
 func New(client redis.UniversalClient, prefix string) *Index {
 	redis.SetLogger(redisLog{})
 	return &Index{client: client, prefix: keyPrefix(prefix), self: rand.Text()}
@@ -78,16 +78,16 @@ func New(client redis.UniversalClient, prefix string) *Index {
 
 func keyPrefix(prefix string) string { return "{" + prefix + "}:" }
 
-// Add puts jobs in, or moves those that are there to their new order, and tells
-// all processes of their queues. It returns an error that is
-// [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
+// Add puts jobs in, or moves existing ones to their new order, and notifies all processes of
+// their queues. It returns an error that is [jobs.ErrIndexLost] if the index is lost or Redis
+// cannot be reached.
 func (x *Index) Add(ctx context.Context, added ...jobs.ReadyJob) error {
 	return x.update(ctx, "ZADD", added)
 }
 
-// Remove takes jobs out, those that are not there as well, and moves their
-// accounts to their new virtual times. It returns an error that is
-// [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
+// Remove takes jobs out, ignoring missing ones, and moves their accounts to their new virtual
+// times. It returns an error that is [jobs.ErrIndexLost] if the index is lost or Redis cannot
+// be reached.
 func (x *Index) Remove(ctx context.Context, removed ...jobs.ReadyJob) error {
 	return x.update(ctx, "ZREM", removed)
 }
@@ -109,9 +109,9 @@ func (x *Index) update(ctx context.Context, verb string, changed []jobs.ReadyJob
 	return nil
 }
 
-// Stand has accounts leave all queues, if they are at their cap, or return to
-// them; what it knows of a later version stays. It returns an error that is
-// [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
+// Stand removes accounts at their running limit from all queues, and returns the others. It
+// ignores a standing older than the index's. It returns an error that is [jobs.ErrIndexLost]
+// if the index is lost or Redis cannot be reached.
 func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
 	for _, s := range standings {
 		args := []any{x.prefix, x.self, string(s.AccountID), s.Version, s.Capped}
@@ -129,10 +129,9 @@ func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
 	return nil
 }
 
-// First returns at most n heads of the first line that has any in these queues,
-// which come line by line: the accounts by their virtual time, and of each its
-// first job. It returns an error that is [jobs.ErrIndexLost] if the index is
-// lost or Redis cannot be reached.
+// First returns at most n heads of the first line that has any in these queues, which are
+// ordered by line: the first job of each account, by the accounts' virtual times. It returns
+// an error that is [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
 func (x *Index) First(ctx context.Context, queues []models.Queue, n int) ([]jobs.ReadyJob, error) {
 	if n <= 0 {
 		return nil, nil
@@ -185,8 +184,7 @@ func readHeads(rows []string, queues []models.Queue) ([]jobs.ReadyJob, error) {
 	return heads, nil
 }
 
-// best sorts the heads of a line's queues as if they were one, and leaves of
-// each account the first.
+// best sorts the heads of a line's queues together, and keeps the first of each account.
 func best(heads []jobs.ReadyJob) []jobs.ReadyJob {
 	slices.SortFunc(heads, func(a, b jobs.ReadyJob) int {
 		return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
@@ -199,14 +197,13 @@ func best(heads []jobs.ReadyJob) []jobs.ReadyJob {
 	})
 }
 
-// Rebuild makes a lost index anew from these jobs. It returns an error that is
-// [jobs.ErrIndexLost] if Redis cannot be reached.
+// Rebuild fills a lost index with these jobs. It returns an error that is [jobs.ErrIndexLost]
+// if Redis cannot be reached.
 //
-// The index is there again, still empty, before its jobs are in, so that no Add
-// of others is refused meanwhile. Of several processes that rebuild at once
-// only the first empties it, the others but add, and the order in which jobs are
-// added does not matter. A job that was removed after the caller had read it is
-// a stale hint like any other.
+// The index exists, empty, before its jobs are in, so that no concurrent Add is refused. If
+// several processes rebuild at once, only the first empties the index and the others add to
+// it; the order of additions does not matter. A job that is removed after the caller read it
+// becomes a stale hint like any other.
 func (x *Index) Rebuild(ctx context.Context, all []jobs.ReadyJob) error {
 	if err := x.run(ctx, beginScript, []any{x.prefix, rand.Text()}).Err(); err != nil {
 		return lost(err)
@@ -214,9 +211,8 @@ func (x *Index) Rebuild(ctx context.Context, all []jobs.ReadyJob) error {
 	return x.Add(ctx, all...)
 }
 
-// Wakes calls found with each queue that jobs are added for, by any process but
-// this one, until ctx ends; then it returns nil. While Redis cannot be reached it goes on
-// trying, and wakes are lost.
+// Wakes calls found with each queue that another process adds jobs to, until ctx ends; then it
+// returns nil. While Redis cannot be reached it keeps trying, and wakes are lost.
 func (x *Index) Wakes(ctx context.Context, found func(models.Queue)) error {
 	wakes := x.client.Subscribe(ctx, x.prefix+"wakes")
 	defer wakes.Close()
@@ -246,8 +242,8 @@ func queueName(q models.Queue) string {
 	return fmt.Sprintf("%s:%d:%s:%s", lineName(q.Line), q.GPURank, url.QueryEscape(q.Region), q.Model)
 }
 
-// readTopic reads the name of a queue without its line. One that it cannot read
-// is of no queue that anybody serves.
+// readTopic parses the name of a queue without its line. For a malformed name it returns a
+// queue that no worker serves.
 func readTopic(topic string) models.Queue {
 	parts := strings.SplitN(topic, ":", 3)
 	if len(parts) != 3 {
@@ -258,7 +254,7 @@ func readTopic(topic string) models.Queue {
 	return models.Queue{GPURank: rank, Region: region, Model: parts[2]}
 }
 
-// jobName is a job as its account's queue has it: with the region it wishes for.
+// jobName is a job's member in its account's queue: its id, with its preferred region.
 func jobName(j jobs.ReadyJob) string {
 	if j.Wish == "" {
 		return string(j.ID)
@@ -266,7 +262,7 @@ func jobName(j jobs.ReadyJob) string {
 	return string(j.ID) + ":" + j.Wish
 }
 
-// run runs a script, and gives up soon.
+// run runs a script with a short timeout.
 func (x *Index) run(ctx context.Context, script *redis.Script, args []any) *redis.Cmd {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -275,5 +271,5 @@ func (x *Index) run(ctx context.Context, script *redis.Script, args []any) *redi
 
 func (x *Index) epoch() string { return x.prefix + "epoch" }
 
-// lost makes any trouble with Redis a lost index: PostgreSQL answers instead.
+// lost turns any Redis error into a lost index: PostgreSQL answers instead.
 func lost(err error) error { return fmt.Errorf("%w: %w", jobs.ErrIndexLost, err) }

@@ -13,7 +13,7 @@ import (
 )
 
 // News carries news of jobs and workers between processes over Redis. All subscriptions of a
-// process share one connection, which is there while there are any.
+// process share one connection, which exists while there are subscriptions.
 type News struct {
 	client redis.UniversalClient
 	prefix string
@@ -23,7 +23,7 @@ type News struct {
 	topics map[string]*topic // by channel
 }
 
-// topic is one row that somebody here follows.
+// topic is one row with subscribers in this process.
 type topic struct {
 	followers map[*func()]bool // whom to tell
 	confirmed chan struct{}    // closed when Redis says that news will come
@@ -36,7 +36,7 @@ func NewNews(client redis.UniversalClient, prefix string) *News {
 	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
 }
 
-// Publish tells who follows those ids. News that Redis does not take are lost.
+// Publish notifies the subscribers of those ids. News is lost if Redis does not take it.
 func (n *News) Publish(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -51,11 +51,10 @@ func (n *News) Publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// Subscribe has told called whenever there was news, on a goroutine that tells
-// everybody, and returns a function that ends that; told may be called once more
-// at that moment. News published after it returned are not missed while Redis can
-// be reached; when it can again after an outage, that is news too. Without Redis
-// there is no news.
+// Subscribe calls told on a shared goroutine whenever there is news, and returns a function
+// that ends the subscription; told may be called once more at that moment. While Redis can be
+// reached, no news published after Subscribe returned is missed. A reconnection after an
+// outage counts as news. Without Redis there is no news.
 func (n *News) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
 	channel, follower := n.prefix+id, &told
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -146,8 +145,8 @@ func (n *News) tell(channel string) {
 	}
 }
 
-// confirm notes that news will come. If they came before, the connection was
-// lost, and some of them may be.
+// confirm records that a channel is subscribed. If it was subscribed before, the connection
+// was lost, and perhaps some news with it.
 func (n *News) confirm(channel string) {
 	if n.reconnected(channel) {
 		n.tell(channel)

@@ -19,8 +19,8 @@ type Publisher struct {
 	sender sender
 }
 
-// NewPublisher returns a publisher. Redis shall have timeouts of a second or
-// less. Close it after use.
+// NewPublisher returns a publisher. Redis must have timeouts of a second or less. Close it
+// after use.
 func NewPublisher(opt asynq.RedisConnOpt) *Publisher { return &Publisher{newSender(opt)} }
 
 // Close ends its connections.
@@ -29,9 +29,9 @@ func (p *Publisher) Close() { p.sender.close() }
 // readyTimeout bounds one look at a job and the ready index.
 const readyTimeout = 10 * time.Second
 
-// Publish puts a message on its queue, and does nothing if it is there already.
-// It returns an error that is [jobs.ErrUnpublishable] for a kind or lane that
-// nobody here handles, and another one if Redis does not take the message.
+// Publish enqueues a message; it does nothing if the message is already queued. It returns an
+// error that is [jobs.ErrUnpublishable] for a kind or lane without a handler, and another
+// error if Redis does not take the message.
 func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
 	switch m.Kind {
 	case models.OutboxJobReady:
@@ -76,8 +76,8 @@ func readJobReady(payload []byte) (jobs.JobReady, error) {
 	return ready, nil
 }
 
-// jobReady handles the message that jobs are queued. Jobs that are no longer
-// queued, or gone, are what most messages find: workers were quicker.
+// jobReady handles the message that jobs are queued. Most messages find that workers have
+// already taken the jobs.
 func jobReady(handle func(context.Context, ...models.JobID) error) asynq.HandlerFunc {
 	return func(ctx context.Context, task *asynq.Task) error {
 		ready, err := readJobReady(task.Payload())

@@ -19,22 +19,21 @@ type Pass struct {
 	Run   func(context.Context) error
 }
 
-// Claim tells whether this process shall run a pass in its present period, and
-// how long that still lasts. Of all processes that ask, one is told so.
+// Claim reports whether this process should run a pass in the current period, and how long the
+// period still lasts. Only one of the processes that ask gets true.
 type Claim func(ctx context.Context, name string, every time.Duration) (mine bool, left time.Duration, err error)
 
 const (
-	// sendTimeout is how long a tick tries Redis before it goes without.
+	// sendTimeout bounds the sending of a tick to Redis.
 	sendTimeout = time.Second
 	// passTimeout bounds one pass.
 	passTimeout = time.Minute
 )
 
-// ticks runs each pass once in each of its periods in all control processes
-// together: whoever claims the period first. At a period's begin all send the
-// same tick, and one of them gets it from asynq. In its middle each asks by
-// itself, in case that Redis lost the tick, did not take it, or does not hand it
-// out.
+// ticks runs each pass once per period across all control processes; the process that claims
+// the period first runs it. At the start of a period all processes send the same tick, and
+// asynq gives it to one of them. In the middle of the period each process tries to claim it
+// directly, in case Redis lost, refused or did not deliver the tick.
 type ticks struct {
 	sender sender
 	passes []*running
@@ -66,8 +65,8 @@ func (p *ticks) handle(mux *asynq.ServeMux) {
 	}
 }
 
-// tick sees to it that the pass is run in each period until ctx ends. What runs
-// then may go on for as long as work lasts.
+// tick runs the pass in each period until ctx ends. A pass that is running then may go on
+// until work ends.
 func (p *ticks) tick(ctx, work context.Context, pass *running) {
 	for ctx.Err() == nil {
 		next := pass.try(work)
@@ -103,8 +102,8 @@ func (p *ticks) send(ctx context.Context, pass *running, begin time.Time) {
 // message is the type of the pass's ticks.
 func (r *running) message() string { return "pass:" + r.Name }
 
-// try runs the pass if it is this process's turn, and returns when the next
-// period begins. A pass that runs here already is not begun again.
+// try runs the pass if this process claims the period, and returns when the next period
+// begins. It does not start a pass that is already running here.
 func (r *running) try(ctx context.Context) (next time.Time) {
 	now := time.Now()
 	if !r.mu.TryLock() {

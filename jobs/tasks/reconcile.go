@@ -49,8 +49,7 @@ for _, id in ipairs(redis.call("LRANGE", KEYS[1], -tonumber(ARGV[2]), -1)) do
 end
 return back`)
 
-// reconcile has messages handled again that are stuck. Handlers may meet a
-// message twice anyway.
+// reconcile requeues stuck messages. Handlers may see a message twice anyway.
 func (s sender) reconcile(ctx context.Context) error {
 	for queue := range queues() {
 		key := "asynq:{" + queue + "}:"

@@ -20,34 +20,31 @@ import (
 )
 
 const (
-	// checkEvery is how often an idle process looks for messages: their usual
-	// delay.
+	// checkEvery is how often an idle process polls for messages: their usual delay.
 	checkEvery = 50 * time.Millisecond
 	// handlers is how many messages a process handles at once. They are short,
 	// and each holds a connection to PostgreSQL.
 	handlers = 8
-	// drainTime is how long handlers and passes may take to end when the process
-	// does.
+	// drainTime is how long handlers and passes may take to end at shutdown.
 	drainTime = 5 * time.Second
 )
 
 // Config is what a control process handles.
 type Config struct {
-	// Redis shall have timeouts of a second or less.
+	// Redis must have timeouts of a second or less.
 	Redis asynq.RedisConnOpt
 	// Ready handles the message that jobs are queued.
 	Ready func(context.Context, ...models.JobID) error
-	// Deliver is told that webhooks are due.
+	// Deliver is called when webhooks are due.
 	Deliver func()
-	// Passes are the same in every process: whichever is free runs them.
+	// Passes must be the same in every process. Any process may run them.
 	Passes []Pass
-	// Claim shares the periods of the passes out.
+	// Claim assigns the periods of the passes to processes.
 	Claim Claim
 }
 
-// Run handles messages and runs the passes until ctx ends; then it lets handlers
-// finish, and returns nil. Redis may come and go meanwhile. It returns an error
-// only if it could not start.
+// Run handles messages and runs the passes until ctx ends. It then lets handlers finish, and
+// returns nil. It tolerates outages of Redis, and returns an error only if it could not start.
 func Run(ctx context.Context, cfg Config) error {
 	sender := newSender(cfg.Redis)
 	defer sender.close()
@@ -93,8 +90,8 @@ func serverConfig(work context.Context) asynq.Config {
 	}
 }
 
-// outcome is what asynq shall make of a handler's error: one of the caller's
-// will be the same next time.
+// outcome converts a handler's error for asynq. An error of the caller's would repeat, so it
+// is not retried.
 func outcome(err error) error {
 	var e *apierror.Error
 	if errors.As(err, &e) {
