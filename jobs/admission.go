@@ -46,7 +46,7 @@ const (
 type Admission struct {
 	Rates     Rates
 	Estimates *estimate.Estimator
-	Meter     Meter
+	Observer  Observer
 }
 
 // overloadedAfter is how many times its tier's wait target a job may be expected to wait
@@ -376,15 +376,15 @@ func (p *pass) giveBack(ctx context.Context, unused []*submission) {
 	p.Rates.Give(ctx, p.bucket(), keysOf(unused), p.account.SubmitsPerMinute)
 }
 
-// note counts a refusal.
+// note reports a refusal.
 func (a *Admission) note(err error, tier models.Tier) {
 	var refused *apierror.Error
-	if a.Meter == nil || !errors.As(err, &refused) {
+	if a.Observer == nil || !errors.As(err, &refused) {
 		return
 	}
 	switch refused.Code {
 	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded:
-		a.Meter.Refused(refused.Code, tier)
+		a.Observer.Refused(refused.Code, tier)
 	}
 }
 

@@ -54,15 +54,14 @@ func (b *tokens) Give(_ context.Context, _ string, keys []string, _ int) {
 	}
 }
 
-// tally is what a meter was told.
+// tally is what an observer learned.
 type tally struct {
 	mu      sync.Mutex
 	refused map[apierror.Code]int
-	waited  [][2]float64
-	took    [][2]float64
+	changed [][2]models.Job
 }
 
-// Refused implements jobs.Meter.
+// Refused implements [jobs.Observer].
 func (m *tally) Refused(code apierror.Code, _ models.Tier) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,18 +71,24 @@ func (m *tally) Refused(code apierror.Code, _ models.Tier) {
 	m.refused[code]++
 }
 
-// Waited implements jobs.Meter.
-func (m *tally) Waited(_ models.Tier, predicted, waited float64) {
+// Changed implements [jobs.Observer].
+func (m *tally) Changed(before, after *models.Job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waited = append(m.waited, [2]float64{predicted, waited})
+	m.changed = append(m.changed, [2]models.Job{*before, *after})
 }
 
-// Completed implements jobs.Meter.
-func (m *tally) Completed(_ models.Tier, predicted, took float64) {
+// into returns the jobs that changed into a status.
+func (m *tally) into(status models.JobStatus) []models.Job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.took = append(m.took, [2]float64{predicted, took})
+	var found []models.Job
+	for _, c := range m.changed {
+		if c[0].Status != status && c[1].Status == status {
+			found = append(found, c[1])
+		}
+	}
+	return found
 }
 
 func submission(key string, seconds string) jobs.Submission {
@@ -99,7 +104,7 @@ func TestRate(t *testing.T) {
 
 	setup := func(t *testing.T, left int) (*jobstest.Stack, *tokens, *tally) {
 		s, bucket, meter := jobstest.New(t), &tokens{left: left}, &tally{}
-		s.Submitter.Admission.Rates, s.Submitter.Admission.Meter = bucket, meter
+		s.Submitter.Admission.Rates, s.Submitter.Admission.Observer = bucket, meter
 		return s, bucket, meter
 	}
 
@@ -234,7 +239,7 @@ func TestOverload(t *testing.T) {
 
 	setup := func(t *testing.T) (*jobstest.Stack, *tally) {
 		s, meter := jobstest.New(t), &tally{}
-		s.Submitter.Admission.Meter = meter
+		s.Submitter.Admission.Observer = meter
 		return s, meter
 	}
 
@@ -277,7 +282,7 @@ func TestOverload(t *testing.T) {
 	t.Run("PredictsAndCompares", func(t *testing.T) {
 		t.Parallel()
 		s, meter := setup(t)
-		s.Leaser.Meter = meter
+		s.Notifier.Observer = meter
 		worker := s.Worker(t, "one")
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
@@ -286,9 +291,10 @@ func TestOverload(t *testing.T) {
 
 		s.Lease(t, worker)
 
-		require.Len(t, meter.waited, 1)
-		require.Zero(t, meter.waited[0][0])
-		require.Equal(t, *s.Reload(t, first.ID).WaitedSeconds, meter.waited[0][1])
+		assigned := meter.into(models.JobAssigned)
+		require.Len(t, assigned, 1)
+		require.Zero(t, *assigned[0].PredictedWaitSeconds)
+		require.Equal(t, *s.Reload(t, first.ID).WaitedSeconds, *assigned[0].WaitedSeconds)
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
@@ -300,10 +306,10 @@ func TestOverload(t *testing.T) {
 		require.InDelta(t, 42, *third.PredictedWaitSeconds, 3, "the second one is known, though nothing was refreshed")
 	})
 
-	t.Run("ComparesTheCompletionOfWhatDidNotFail", func(t *testing.T) {
+	t.Run("ReportsCompletionsToTheObserver", func(t *testing.T) {
 		t.Parallel()
 		s, meter := setup(t)
-		s.Leaser.Meter = meter
+		s.Notifier.Observer = meter
 		worker := s.Worker(t, "one")
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
@@ -314,14 +320,19 @@ func TestOverload(t *testing.T) {
 
 		done := complete(t, s, worker)
 
-		require.Equal(t, [][2]float64{{*done.PredictedSeconds, done.CompletedAt.Sub(done.CreatedAt).Seconds()}}, meter.took)
+		completed := meter.into(models.JobCompleted)
+		require.Len(t, completed, 1)
+		require.Equal(t, done.CompletedAt.Sub(done.CreatedAt), completed[0].CompletedAt.Sub(completed[0].CreatedAt))
+		require.Zero(t, completed[0].Failures)
 		require.InDelta(t, 21, *done.PredictedSeconds, 3)
 		failing, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		require.NotNil(t, failing.PredictedSeconds)
 		s.Exec(t, "UPDATE jobs SET failures = 1 WHERE id = ?", failing.ID)
 		complete(t, s, worker)
-		require.Len(t, meter.took, 1)
+		completed = meter.into(models.JobCompleted)
+		require.Len(t, completed, 2)
+		require.Equal(t, 1, completed[1].Failures)
 	})
 }
 

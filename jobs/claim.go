@@ -122,7 +122,6 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 		case given:
 			c.search.found = found{lease: c.made.lease}
 			changes = append(changes, c.made.change)
-			l.compare(c.made.job)
 			over[c.search] = true
 		case notIdle:
 			c.search.found = found{}
@@ -169,12 +168,4 @@ func prefer(heads []ReadyJob, worker *models.Worker) []ReadyJob {
 		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.Wish == "" || h.Wish != worker.Region, 1, 0)
 	})
 	return heads
-}
-
-// compare reports how long a job waited for its first lease and how long it was predicted to
-// wait, if it was.
-func (l *Leaser) compare(job *models.Job) {
-	if l.Meter != nil && job.AttemptNo == 1 && job.PredictedWaitSeconds != nil && job.WaitedSeconds != nil {
-		l.Meter.Waited(job.Tier, *job.PredictedWaitSeconds, *job.WaitedSeconds)
-	}
 }

@@ -81,7 +81,6 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if l.job.Status == models.JobCancelled {
 		return nil, apierror.Conflict("This job is CANCELLED: somebody asked for it before it was complete.")
 	}
-	h.compareEnd(l.job)
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 
@@ -280,12 +279,4 @@ func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, en
 		slog.DebugContext(ctx, "no next lease", "worker", p.WorkerID, "error", err)
 	}
 	return end, nil
-}
-
-// compareEnd reports how long a completed job took and how long it was predicted to take. It
-// skips jobs without a prediction and jobs that had a failure, which no forecast covers.
-func (h *Holder) compareEnd(job *models.Job) {
-	if h.Leaser.Meter != nil && job.Run == 1 && job.Failures == 0 && job.PredictedSeconds != nil {
-		h.Leaser.Meter.Completed(job.Tier, *job.PredictedSeconds, job.CompletedAt.Sub(job.CreatedAt).Seconds())
-	}
 }

@@ -64,16 +64,14 @@ type Leaser struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *catalogue.Catalogue
-	// Meter records how long jobs waited; it may be nil.
-	Meter Meter
 
 	touches batch.Group[*touch]
 	looks   batch.Keyed[string, *search] // by kind of worker
 }
 
 // NewLeaser returns a leaser.
-func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue, meter Meter) *Leaser {
-	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, Meter: meter, looks: batch.Keyed[string, *search]{MaxSize: claimSize}}
+func NewLeaser(db *bun.DB, notifier *Notifier, catalogue *catalogue.Catalogue) *Leaser {
+	return &Leaser{DB: db, Notifier: notifier, Catalogue: catalogue, looks: batch.Keyed[string, *search]{MaxSize: claimSize}}
 }
 
 // maxRequestIDRunes bounds the id that identifies a repeated lease call.

@@ -18,6 +18,8 @@ type Notifier struct {
 	Index   ReadyIndex
 	News    News
 	Waiters *Waiters
+	// Observer, if not nil, learns of each change.
+	Observer Observer
 	// Aside runs what submitters need not wait for. If nil, it runs in a goroutine.
 	Aside func(tell func())
 }
@@ -25,7 +27,8 @@ type Notifier struct {
 // notifyTimeout bounds what a slow Redis can cost the caller.
 const notifyTimeout = 200 * time.Millisecond
 
-// After publishes changes after their commit. The news is sent in the background.
+// After reports changes once they are committed: to the observer, the ready index and
+// the subscribers. It does not wait until the subscribers are notified.
 func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	var all []*Change
 	var standings []models.Standing
@@ -35,6 +38,9 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 		}
 	}
 	for _, c := range all {
+		if n.Observer != nil {
+			n.Observer.Changed(&c.before, c.job)
+		}
 		if c.standing != nil {
 			standings = append(standings, *c.standing)
 		}

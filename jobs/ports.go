@@ -134,14 +134,13 @@ type News interface {
 	Subscribe(ctx context.Context, id string, told func()) (stop func())
 }
 
-// Meter records metrics of admission and estimates.
-type Meter interface {
-	// Refused counts a submit that was refused with RATE_LIMITED,
-	// QUOTA_EXCEEDED or OVERLOADED.
+// Observer learns what happened to jobs in this process, so that metrics can be derived
+// from it in one place. Its methods must not block, and must not change the jobs.
+type Observer interface {
+	// Changed reports a change of a job after its commit: the job as it was when it was
+	// locked, and as it was written.
+	Changed(before, after *models.Job)
+	// Refused reports a submit that was refused with RATE_LIMITED, QUOTA_EXCEEDED or
+	// OVERLOADED.
 	Refused(code apierror.Code, tier models.Tier)
-	// Waited records how long a job waited and was predicted to wait, in seconds.
-	Waited(tier models.Tier, predicted, waited float64)
-	// Completed records how long a job took from submit to completion and was predicted to
-	// take, in seconds.
-	Completed(tier models.Tier, predicted, took float64)
 }

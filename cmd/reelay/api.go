@@ -14,7 +14,6 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
@@ -133,13 +132,12 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 
 func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
-	measured := metrics.New(reader.Queues)
 	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
-	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Meter: measured}
+	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.metrics}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
-	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue, measured)
+	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
 
 	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Fleet: s.fleetOperator(),
@@ -171,7 +169,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.Handle("/objects/", s.objects.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", s.scraped(measured.Handler()))
+	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
 	mux.Handle("/", pages)
 	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
@@ -43,6 +44,7 @@ type stack struct {
 	objects   *blob.Store
 	sealer    *seal.Sealer
 	catalogue *catalogue.Catalogue
+	metrics   *metrics.Metrics
 	notifier  *jobs.Notifier
 	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels videos.Models
@@ -61,7 +63,9 @@ const queueTimeout = time.Second
 // openStack connects to all stores. Links to objects start with publicURL.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
-	s := &stack{cfg: cfg, notifier: &jobs.Notifier{Waiters: &jobs.Waiters{}}}
+	s := &stack{cfg: cfg}
+	s.metrics = metrics.New(func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) })
+	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -108,7 +108,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
 	reader := query.NewReader(db, sealer, objects, catalogue)
-	leaser := jobs.NewLeaser(db, notifier, catalogue, nil)
+	leaser := jobs.NewLeaser(db, notifier, catalogue)
 	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{

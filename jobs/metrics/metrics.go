@@ -35,7 +35,7 @@ type Metrics struct {
 	completionError *prometheus.HistogramVec
 }
 
-var _ jobs.Meter = (*Metrics)(nil)
+var _ jobs.Observer = (*Metrics)(nil)
 
 // New returns the metrics of a process. queues lists what waits and runs.
 func New(queues func(context.Context) ([]models.QueueCount, error)) *Metrics {
@@ -59,19 +59,25 @@ func errorsOf(name, help string) *prometheus.HistogramVec {
 	}, []string{"tier"})
 }
 
-// Refused implements jobs.Meter.
+// Refused implements [jobs.Observer].
 func (m *Metrics) Refused(code apierror.Code, tier models.Tier) {
 	m.refused.WithLabelValues(string(code), string(tier)).Inc()
 }
 
-// Waited implements jobs.Meter.
-func (m *Metrics) Waited(tier models.Tier, predicted, waited float64) {
-	m.etaError.WithLabelValues(string(tier)).Observe(math.Abs(predicted - waited))
-}
-
-// Completed implements jobs.Meter.
-func (m *Metrics) Completed(tier models.Tier, predicted, took float64) {
-	m.completionError.WithLabelValues(string(tier)).Observe(math.Abs(predicted - took))
+// Changed implements [jobs.Observer]. It compares a first lease, and a completion, with
+// what was predicted at the submit. Failures cannot be predicted, so a run with a failed
+// attempt is left out.
+func (m *Metrics) Changed(before, after *models.Job) {
+	tier := string(after.Tier)
+	if before.Status == models.JobQueued && after.Status == models.JobAssigned && after.AttemptNo == 1 &&
+		after.PredictedWaitSeconds != nil && after.WaitedSeconds != nil {
+		m.etaError.WithLabelValues(tier).Observe(math.Abs(*after.PredictedWaitSeconds - *after.WaitedSeconds))
+	}
+	if before.Status != models.JobCompleted && after.Status == models.JobCompleted && after.Run == 1 && after.Failures == 0 &&
+		after.PredictedSeconds != nil {
+		took := after.CompletedAt.Sub(after.CreatedAt).Seconds()
+		m.completionError.WithLabelValues(tier).Observe(math.Abs(*after.PredictedSeconds - took))
+	}
 }
 
 // Handler serves the metrics as Prometheus reads them.

@@ -29,6 +29,27 @@ func scrape(t *testing.T, m *Metrics) []string {
 	return slices.DeleteFunc(strings.Split(answer.Body.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "reelay_") })
 }
 
+// leased is a job's first lease, predicted and given after so many seconds.
+func leased(m *Metrics, tier models.Tier, predicted, waited float64) {
+	before := models.Job{Tier: tier, Status: models.JobQueued}
+	after := models.Job{Tier: tier, Status: models.JobAssigned, AttemptNo: 1, PredictedWaitSeconds: &predicted, WaitedSeconds: &waited}
+	m.Changed(&before, &after)
+}
+
+// completed is the completion of a job, predicted and reached after so many seconds.
+func completed(m *Metrics, tier models.Tier, predicted, took float64, edit ...func(before, after *models.Job)) {
+	created := time.Now()
+	before := models.Job{Tier: tier, Status: models.JobRunning}
+	after := models.Job{
+		Tier: tier, Status: models.JobCompleted, Run: 1, PredictedSeconds: &predicted,
+		CreatedAt: created, CompletedAt: created.Add(time.Duration(took * float64(time.Second))),
+	}
+	for _, e := range edit {
+		e(&before, &after)
+	}
+	m.Changed(&before, &after)
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 
@@ -44,9 +65,9 @@ func TestMetrics(t *testing.T) {
 		})
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
-		m.Waited(models.TierPro, 10, 7)
-		m.Waited(models.TierPro, 7, 10)
-		m.Completed(models.TierFree, 60, 95)
+		leased(m, models.TierPro, 10, 7)
+		leased(m, models.TierPro, 7, 10)
+		completed(m, models.TierFree, 60, 95)
 
 		lines := scrape(t, m)
 
@@ -64,6 +85,20 @@ func TestMetrics(t *testing.T) {
 		require.Len(t, slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "reelay_queue_depth") }), 2)
 	})
 
+	t.Run("LeaveOutWhatWasNotPredictedOrFailed", func(t *testing.T) {
+		t.Parallel()
+
+		m := New(none)
+		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.PredictedSeconds = nil })
+		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Failures = 1 })
+		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Run = 2 })
+		completed(m, models.TierPro, 60, 95, func(before, _ *models.Job) { before.Status = models.JobCompleted })
+		again := models.Job{Status: models.JobAssigned, AttemptNo: 2, PredictedWaitSeconds: new(1.0), WaitedSeconds: new(1.0)}
+		m.Changed(&models.Job{Status: models.JobQueued}, &again)
+
+		require.Empty(t, scrape(t, m))
+	})
+
 	// A label that a customer chooses, or that each of them has, would be a series for
 	// each, and tell who they are.
 	t.Run("HaveNoLabelsButThoseOfFewValues", func(t *testing.T) {
@@ -73,8 +108,8 @@ func TestMetrics(t *testing.T) {
 			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
 		})
 		m.Refused(apierror.CodeOverloaded, models.TierBatch)
-		m.Waited(models.TierBatch, 1, 1)
-		m.Completed(models.TierBatch, 1, 1)
+		leased(m, models.TierBatch, 1, 1)
+		completed(m, models.TierBatch, 1, 1)
 
 		families, err := m.registry.Gather()
 
