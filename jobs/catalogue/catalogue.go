@@ -25,20 +25,20 @@ import (
 //go:embed *.json
 var catalogueFiles embed.FS
 
-// Model is one entry of the catalogue: a kind of work and how to reckon with
-// it.
+// Model is one entry of the catalogue: a kind of work, its parameters, and what it
+// costs.
 type Model struct {
 	Name        string   `json:"name"`
 	Type        string   `json:"type"`
 	Description string   `json:"description"`
 	GPUTypes    []string `json:"gpuTypes"`
-	// RequiresVideo tells that completeJob must bring a film.
+	// RequiresVideo means that completeJob must name a video.
 	RequiresVideo  bool `json:"requiresVideo"`
 	RequiresPrompt bool `json:"requiresPrompt"`
 	// TimeoutSeconds is the base of an attempt's running time; factors for
 	// resolution and length go on top.
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
-	// GPUSecondsPerSecond is how long a second of film takes.
+	// GPUSecondsPerSecond is how long one second of video takes to render.
 	GPUSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
 	// Schema is the JSON Schema of params, as published.
 	Schema json.RawMessage `json:"-"`
@@ -47,12 +47,13 @@ type Model struct {
 	defaults map[string]any
 }
 
-// Catalogue is the models that jobs may name.
+// Catalogue is the set of models that jobs may name. It is immutable once it is loaded,
+// so that goroutines share it without a lock: a newer catalogue is another value.
 type Catalogue struct {
 	models []*Model
 }
 
-// New returns a catalogue of these models, as they are.
+// New returns a catalogue of these models, without checking them.
 func New(models ...*Model) *Catalogue { return &Catalogue{models: models} }
 
 // Load reads the models that come with Reelay, then those in each folder: a
@@ -143,8 +144,8 @@ func (c *Catalogue) Model(name string) (*Model, error) {
 	return nil, apierror.Invalid("model", "There is no model of that name; there is %s.", strings.Join(names, ", "))
 }
 
-// Known returns INVALID_INPUT unless each of these is a model, and there are not
-// too many.
+// Known returns INVALID_INPUT unless each name is a model's, and there are at most
+// MaxWorkerModels.
 func (c *Catalogue) Known(field string, names []string) error {
 	if len(names) > MaxWorkerModels {
 		return apierror.Invalid(field, "%s may name %d models.", field, MaxWorkerModels)
@@ -157,7 +158,7 @@ func (c *Catalogue) Known(field string, names []string) error {
 	return nil
 }
 
-// Takes tells whether the model's schema knows a parameter of that name.
+// Takes reports whether the model's schema has a parameter of that name.
 func (m *Model) Takes(name string) bool {
 	_, known := m.compiled.Properties[name]
 	return known
@@ -200,7 +201,7 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 
 const maxParamsBytes = 16 << 10
 
-// schemaError makes a sentence of the first thing that the schema refuses.
+// schemaError describes the first thing that the schema refuses, as INVALID_INPUT.
 func schemaError(err error) error {
 	var failed *jsonschema.ValidationError
 	if !errors.As(err, &failed) {
@@ -221,8 +222,8 @@ func schemaError(err error) error {
 	return apierror.Invalid(field, "%s is not what this model takes: %s. The models query shows its schema.", field, text.Clip(reason, 300))
 }
 
-// bound says what a schema refuses; numbers as they are written, without the
-// groups and powers that the package's own sentences have.
+// bound describes what a schema refuses. It writes numbers in full: the schema
+// package's own messages group digits and use exponents.
 func bound(found jsonschema.ErrorKind) string {
 	says := func(name string, got, want *big.Rat) string {
 		return fmt.Sprintf("%s: got %s, want %s", name, digits(got), digits(want))
@@ -254,8 +255,8 @@ func digits(n *big.Rat) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// reckoning are the parameters that cost is reckoned from; a model without them
-// counts as one second of film.
+// reckoning holds the parameters that determine the cost. A model without them counts
+// as one second of video.
 type reckoning struct {
 	DurationSeconds *float64 `json:"durationSeconds"`
 	Resolution      string   `json:"resolution"`
@@ -263,7 +264,7 @@ type reckoning struct {
 }
 
 func ReadReckoning(params json.RawMessage) (seconds float64, r reckoning) {
-	// The schema has been checked: what does not decode is not there.
+	// The params match the schema: one that does not decode here is not set.
 	_ = json.Unmarshal(params, &r)
 	if r.DurationSeconds == nil {
 		return 1, r
@@ -271,7 +272,7 @@ func ReadReckoning(params json.RawMessage) (seconds float64, r reckoning) {
 	return *r.DurationSeconds, r
 }
 
-// EstimateGPUSeconds is how much work a job is, by which accounts share a lane.
+// EstimateGPUSeconds is the estimated work of a job. Accounts share a lane by it.
 func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
 	seconds, r := ReadReckoning(params)
 	perSecond := m.GPUSecondsPerSecond
@@ -281,14 +282,14 @@ func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
 	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)
 }
 
-// MaxWorkerModels bounds how many models one worker may name.
+// MaxWorkerModels is how many models one worker may name.
 const MaxWorkerModels = 100
 
-// MaxTimeout bounds one attempt's running time, in seconds.
+// MaxTimeout is the longest running time of one attempt, in seconds.
 const MaxTimeout = 5 * 60 * 60
 
 // Timeout is how many seconds one attempt may run: the base times 1.5 for 1080p
-// or 2 for 4K, times 1.5 for more than ten seconds of film.
+// or 2 for 4K, times 1.5 for more than ten seconds of video.
 func (m *Model) Timeout(params json.RawMessage) int {
 	seconds, r := ReadReckoning(params)
 	t := m.TimeoutSeconds * resolutionFactor(r.Resolution)

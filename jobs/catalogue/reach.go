@@ -9,9 +9,9 @@ import (
 // anyGPU stands for every GPU type, in a model's list and on a worker.
 const anyGPU = "any"
 
-// Rank is the place of a GPU type in the model's list, smallest first, and so
-// the highest GPU rank of a job that it can run. One that the list lacks counts
-// as the smallest: that a worker names the model says that it can run it.
+// Rank is the index of a GPU type in the model's list, smallest first. A worker of that
+// type can run jobs up to that rank. A type that is not in the list counts as the
+// smallest: the worker names the model, so it can run it.
 func (m *Model) Rank(gpuType string) int {
 	if gpuType == anyGPU || slices.Contains(m.GPUTypes, anyGPU) {
 		return max(len(m.GPUTypes)-1, 0)
@@ -19,7 +19,7 @@ func (m *Model) Rank(gpuType string) int {
 	return max(slices.Index(m.GPUTypes, gpuType), 0)
 }
 
-// Capability is which queues a worker, or capacity of one kind, can serve.
+// Capability says which queues a worker, or capacity of one kind, can serve.
 type Capability struct {
 	Ranks  map[string]int // the highest GPU rank by model
 	region string
@@ -31,21 +31,21 @@ func (c *Catalogue) CapabilityOf(names []string, gpuType, region string) Capabil
 		if m, err := c.Model(name); err == nil {
 			r.Ranks[name] = m.Rank(gpuType)
 		} else {
-			r.Ranks[name] = 0 // the catalogue has it no longer, jobs may still be there
+			r.Ranks[name] = 0 // the model has left the catalogue, but jobs of it may still wait
 		}
 	}
 	return r
 }
 
-// Serves tells whether jobs of a queue can run there, whichever lane it is of.
+// Serves reports whether jobs of a queue can run there. The lane does not matter.
 func (r Capability) Serves(q models.Queue) bool {
 	rank, known := r.Ranks[q.Model]
 	return known && q.GPURank <= rank && (q.Region == "" || q.Region == r.region)
 }
 
-// Queues lists the queues that are to be read, line by line in their order:
-// lanes are strict, and a lane's promoted jobs come behind its own but when it
-// is their turn. What is paused is not in it.
+// Queues lists the queues to read, line by line in their order. Lanes are strict: a
+// higher lane always comes first. A lane's promoted jobs come after its own, except when
+// it is their turn. Paused lanes and models are left out.
 func (r Capability) Queues(lanes []models.LaneState) []models.Queue {
 	var all []models.Queue
 	for _, tier := range models.Tiers {

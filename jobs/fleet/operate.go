@@ -12,15 +12,14 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator is what a person who steers the fleet may do to its workers.
+// Operator performs an operator's actions on workers.
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *jobs.Notifier
 	Providers map[string]Provider
 }
 
-// DrainWorker asks a worker to take no more jobs, and to be gone by the
-// deadline.
+// DrainWorker asks a worker to take no more jobs and to exit within the deadline.
 func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -38,12 +37,12 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	return w, err
 }
 
-// Hosts tells whether the worker's provider is at hand, so that PreemptWorker and
-// TerminateWorker can end the worker's machine.
+// Hosts reports whether the worker's provider is available here, so that PreemptWorker
+// and TerminateWorker can end the worker's machine.
 func (o *Operator) Hosts(w *models.Worker) bool { return o.Providers[w.Provider] != nil }
 
-// TerminateWorker ends a worker, and its machine if its provider is at hand (see
-// Hosts), without notice. The job that it holds is queued again.
+// TerminateWorker ends a worker without notice, and its machine if its provider is
+// available here (see Hosts). The job that it holds is queued again.
 func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -63,11 +62,11 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: "an operator ended its worker", Blameless: true})
 }
 
-// maxNotice bounds the notice of a preemption.
+// maxNotice is the longest notice of a preemption.
 const maxNotice = 120 * time.Second
 
-// PreemptWorker does what a cloud does to a spot machine: notice now, the end
-// after it. It returns CONFLICT if the worker's provider cannot, from here.
+// PreemptWorker does what a cloud does to a spot machine: it gives notice, and ends the
+// machine after it. It returns CONFLICT if the worker's provider is not available here.
 func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -92,7 +91,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	}
 	o.Notifier.Worker(ctx, id)
 	if err := o.Providers[w.Provider].Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
-		return nil, apierror.Conflict("This worker's machine does not run any more.")
+		return nil, apierror.Conflict("This worker's machine is no longer running.")
 	}
 	return w, nil
 }

@@ -6,22 +6,23 @@ import (
 	"io"
 )
 
-// Stream is something that is followed live. Whoever follows it asks for what is
-// new when he is ready, and costs nothing while there is nothing. One goroutine
-// at a time calls Next and Wake; Close may be called at any time.
+// Stream delivers items as they appear. The reader asks for new items when it is
+// ready, and uses no goroutine while there are none. Next and Wake must not be called
+// concurrently. Close may be called at any time.
 type Stream[T any] interface {
-	// Next returns what is new, in order, or nothing if there is nothing yet. It
-	// returns io.EOF once the stream is over, and other errors when it failed.
+	// Next returns the new items in order, or none if there are none yet. It returns
+	// io.EOF once the stream has ended, and any other error if it failed.
 	Next(ctx context.Context) ([]T, error)
-	// Wake has f called once, on a goroutine of its own, when Next may have something
-	// to say: at once if it has.
+	// Wake calls f once, when Next may have new items: immediately if it has some. f
+	// runs on the caller's goroutine or on the one that reads for all streams, so it
+	// must not block.
 	Wake(f func())
-	// Close ends it: f may be called no more, or once more.
+	// Close ends the stream. A call of f that is under way may still happen.
 	Close()
 }
 
-// Each calls send with everything that comes on a stream, until that is over, and
-// closes it. It returns nil then, and else send's error, the stream's or ctx's.
+// Each calls send with every item of a stream until the stream ends, and closes it. It
+// returns nil if the stream ended, or else the error of send, of the stream, or of ctx.
 func Each[T any](ctx context.Context, s Stream[T], send func(T) error) error {
 	defer s.Close()
 	for {
