@@ -11,20 +11,17 @@ import (
 	"github.com/samber/lo"
 )
 
-// Outlook is all that estimates are made of: the workers and the lines of
-// accounts as they were a moment ago, and how the next hours will go if
-// everything is as it was of late.
+// Outlook is the input of all estimates: a recent snapshot of the workers and the accounts'
+// lines, and a forecast of the next hours at recent rates.
 //
-// play plays that forward once, giving jobs out as a claim does: when a worker is
-// free (an idle one at once, a busy one when what is left of its job or boot is
-// over), it takes the first job that it can run, by lane, turn and virtual start
-// (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), of an account
-// that is not at its cap, for as long as such jobs took. Jobs of the near future
-// come in at each account's own rate, evenly. A job then starts when a worker
-// that can run it takes one that comes after it, or finds none.
+// play simulates the future once, and assigns jobs as a claim does. When a worker is free (an
+// idle one at once, a busy one when its current job or boot ends), it takes the first job that
+// it can run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng,
+// SIGCOMM 1996), of an account below its running limit. The job lasts as long as such jobs
+// took. New jobs arrive evenly, at each account's own rate. A job's forecast start is when a
+// worker that can run it takes a job that comes after it, or finds none.
 //
-// So many jobs are played as playStarts says; what is behind them waits in
-// proportion.
+// playStarts bounds the simulated jobs; the wait of those behind grows in proportion.
 type Outlook struct {
 	catalogue *catalogue.Catalogue
 	classes   []*class
@@ -33,20 +30,20 @@ type Outlook struct {
 	arrivals  []*models.Arrival
 	times     RenderTimes
 	lanes     map[models.Tier]models.LaneState
-	// rested is for how long others were let pass while it was read.
+	// rested is how long the read paused to let others pass.
 	rested time.Duration
 	course
-	// entered tells of jobs that are in the lines and were not played, playing that
-	// they are just now, or will be in a moment.
+	// entered means that jobs joined the lines since the last play, playing that a play is
+	// running or about to.
 	entered, playing bool
 	playedAt         time.Time
-	// took is how long that took, and expect since.
+	// took is how long the play took, plus the time that expect used since.
 	took time.Duration
-	// expected is what expect has reckoned since.
+	// expected caches the results of expect.
 	expected map[query]expectation
 }
 
-// course is how an outlook goes on.
+// course is the simulated future.
 type course struct {
 	starts []start // in time's order
 	// cleared is when the last job of the queue starts that was played, and left
@@ -55,7 +52,7 @@ type course struct {
 	left    int
 }
 
-// class is workers that are alike.
+// class is a group of equal workers.
 type class struct {
 	catalogue.Capability
 	gpuType string
@@ -80,17 +77,17 @@ type line struct {
 	head []load
 }
 
-// load is what one job is to a worker.
+// load is what a worker needs to know of a job.
 type load struct {
 	models.Queue
 	kind       models.Kind
 	gpuSeconds float64 // what the catalogue reckons
 }
 
-// at is the line's job of that place, from 0.
+// at returns the line's job at a place, from 0.
 func (l *line) at(place int) load { return l.head[place%len(l.head)] }
 
-// work is that of the line's first n jobs, in GPU seconds.
+// work returns the GPU seconds of the line's first n jobs.
 func (l *line) work(n int) (seconds float64) {
 	if n == 0 {
 		return 0
@@ -105,8 +102,8 @@ func (l *line) work(n int) (seconds float64) {
 	return seconds
 }
 
-// before is how many of the line's jobs have a virtual start before tag. It takes no
-// longer for a long line.
+// before returns how many of the line's jobs have a virtual start before tag, in constant
+// time.
 func (l *line) before(tag float64) (n int) {
 	work := (tag - l.VirtualTime) * l.Weight
 	if work <= 0 || l.queued == 0 {
@@ -124,17 +121,17 @@ func (l *line) before(tag float64) (n int) {
 	return n
 }
 
-// Estimate is a best guess. What is nil is not known: there is no capacity to
-// reckon with, or the queue is paused.
+// Estimate is a forecast. Nil fields are unknown: there is no capacity, or the queue is
+// paused.
 type Estimate struct {
-	// WaitSeconds is until a worker starts the job; one time in ten it is more
-	// than WaitSecondsP90.
+	// WaitSeconds is the time until a worker starts the job. It exceeds WaitSecondsP90 one
+	// time in ten.
 	WaitSeconds    *float64
 	WaitSecondsP90 *float64
 	// RenderSeconds is how long it keeps a worker busy.
 	RenderSeconds *float64
-	// Position is the job's place among those that are queued and that its
-	// workers can run: 1 is the next.
+	// Position is the job's place among the queued jobs that its workers can run; 1 is the
+	// next.
 	Position int
 }
 
@@ -157,8 +154,8 @@ type query struct {
 	ownAhead int
 }
 
-// estimate reckons for one job that is queued, or would be. system is how long it
-// would wait were it not for its account's own running cap.
+// estimate returns the forecast of one job that is queued or would be. system is its wait
+// without its account's running limit.
 func (o *Outlook) estimate(q query) (found Estimate, system float64) {
 	tag, classes := o.startTag(q), o.serving(q.Queue)
 	found, system = o.wait(q, tag, classes)
@@ -166,7 +163,7 @@ func (o *Outlook) estimate(q query) (found Estimate, system float64) {
 	return found, system
 }
 
-// serving are the workers that can run jobs of a queue.
+// serving returns the workers that can run jobs of a queue.
 func (o *Outlook) serving(q models.Queue) (classes []*class) {
 	for _, c := range o.classes {
 		if c.Serves(q) {
@@ -205,8 +202,7 @@ func (o *Outlook) wait(q query, tag float64, classes []*class) (found Estimate, 
 	return found, system
 }
 
-// Rounded leaves of a guess the digits that mean something: whole seconds, and
-// tenths of them below ten.
+// Rounded rounds a forecast to whole seconds, or to tenths below ten.
 func Rounded(seconds float64) float64 {
 	if seconds < 10 {
 		return math.Round(10*seconds) / 10
@@ -214,8 +210,8 @@ func Rounded(seconds float64) float64 {
 	return math.Round(seconds)
 }
 
-// find returns when the job starts, and after how many others on its workers. With
-// capped it needs a slot of its account's own, too.
+// find returns when the job starts, and after how many others on its workers. With capped the
+// job also needs a free slot of its account.
 func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before int) {
 	var ends []float64 // of what the account runs
 	for _, c := range o.classes {
@@ -265,7 +261,7 @@ const leastIrregular = 0.15
 // maxWait is the longest wait that is predicted, in seconds: 30 days.
 const maxWait = 30 * 24 * 60 * 60
 
-// position is 1 more than how many queued jobs start before one, of those that
+// position returns 1 plus the number of queued jobs that start before one, among those that
 // these workers can run.
 func (o *Outlook) position(q query, tag float64, classes []*class) int {
 	ahead := 0
@@ -299,7 +295,7 @@ func (o *Outlook) paused(q models.Queue) bool {
 	return state.Paused || slices.Contains(state.PausedModels, q.Model)
 }
 
-// laneTime is where an account that comes into a line starts.
+// laneTime returns the virtual time at which an account enters a line.
 func laneTime(lines []*line, of models.Line) float64 {
 	var standing []float64
 	for _, l := range lines {
@@ -328,8 +324,8 @@ func (o *Outlook) startTag(q query) float64 {
 	return at
 }
 
-// renderSeconds is how long a job keeps one of these workers busy, on average
-// over their types of GPU.
+// renderSeconds returns how long a job occupies one of these workers, averaged over their GPU
+// types.
 func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
 	sum, n := 0.0, 0
 	for _, c := range classes {
@@ -339,8 +335,8 @@ func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// drain is how long it takes until a queue of that depth is empty, if nothing
-// comes: depth × mean render / workers. It is nil without workers.
+// drain returns how long a queue of that depth takes to empty without new jobs: depth × mean
+// render / workers. It is nil without workers.
 func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	if model == "" {
 		return nil

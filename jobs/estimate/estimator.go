@@ -19,10 +19,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Estimator keeps an outlook on the queues and the fleet from which every
-// estimate of a process is made. It is refreshed beside the requests, so that
-// none waits for it; it decides nothing but whether a submit comes at a time of
-// overload.
+// Estimator keeps the outlook from which a process makes all estimates. It is refreshed in the
+// background, so no request waits for it. The only decision based on it is whether a submit is
+// refused because of overload.
 type Estimator struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
@@ -36,9 +35,9 @@ type Estimator struct {
 const (
 	// RefreshEvery is how often a process that serves refreshes its outlook.
 	RefreshEvery = time.Second
-	// staleAfter is for how long an outlook is believed.
+	// staleAfter is the age at which an outlook is no longer used.
 	staleAfter = 20 * time.Second
-	// refreshShare is a part of how much of the time it may take.
+	// refreshShare limits refreshes to one part in so many of the time.
 	refreshShare = 60
 	// handsPage is how many workers are read at once, and handsSpan for how long pages
 	// of them are read with rests between them.
@@ -50,7 +49,7 @@ const (
 	standbySample   = 20
 )
 
-// Refresh looks anew.
+// Refresh reads a new outlook.
 func (e *Estimator) Refresh(ctx context.Context) error {
 	begun := time.Now()
 	o, err := readOutlook(ctx, e.DB, e.Catalogue)
@@ -63,8 +62,8 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the outlook, if that costs less than its share of the time, or it is
-// about to be too old.
+// Pass refreshes the outlook if that costs less than its share of the time, or the outlook is
+// about to be stale.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
 	rest := min(refreshShare*e.took, staleAfter/2) - time.Since(e.at)
@@ -75,7 +74,7 @@ func (e *Estimator) Pass(ctx context.Context) error {
 	return e.Refresh(ctx)
 }
 
-// Look calls use with the outlook, if there is one that is young enough.
+// Look calls use with the outlook, unless there is none or it is stale.
 func (e *Estimator) Look(use func(*Outlook)) {
 	if e == nil {
 		return
@@ -88,9 +87,9 @@ func (e *Estimator) Look(use func(*Outlook)) {
 	}
 }
 
-// Submit estimates for a job that an account is about to submit, behind all of
-// its others. system is how long it would wait were it not for the account's own
-// running cap. Without an outlook nothing is known.
+// Submit returns the forecast of a job that an account is about to submit, behind all its
+// others. system is its wait without the account's running limit. Without an outlook nothing
+// is known.
 func (e *Estimator) Submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
 	e.Look(func(o *Outlook) {
 		found, system = o.estimate(o.behindOwn(job, account))
@@ -111,9 +110,8 @@ func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
 	return q
 }
 
-// Expect is submit without a place in the line, and good enough for a thousand
-// jobs at once: of those that are alike, with about as many before them, one is
-// reckoned.
+// Expect is Submit without a position, and fast enough for a thousand jobs at once: similar
+// jobs with about as many before them share one forecast.
 func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expectation) {
 	e.Look(func(o *Outlook) {
 		q := o.behindOwn(job, account)
@@ -138,7 +136,7 @@ func roughly(n int) int {
 	return n &^ (1<<max(bits.Len(uint(n))-bits.Len(expectExact-1), 0) - 1)
 }
 
-// expectation is what expect says of jobs that are alike.
+// expectation is the shared forecast of similar jobs.
 type expectation struct {
 	WaitSeconds *float64
 	// Seconds is until it is complete.
@@ -157,8 +155,8 @@ func (e *Estimator) Submitted(job *models.Job, account *models.Account) {
 	e.Look(func(o *Outlook) { o.enter(newQuery(job, account)) })
 }
 
-// Drain is how long it takes, in seconds, until a lane's queue of a model and
-// depth is empty if nothing comes; nil if that is not known.
+// Drain returns how many seconds a lane's queue of a model and depth takes to empty without
+// new jobs; nil if that is unknown.
 func (e *Estimator) Drain(lane models.Tier, model string, depth int) (seconds *float64) {
 	e.Look(func(o *Outlook) { seconds = o.drain(lane, model, depth) })
 	return seconds
@@ -286,7 +284,7 @@ func lineUp(standby []models.Standby) []*line {
 	return all
 }
 
-// playEvery is how often an outlook is played anew at most.
+// playEvery is the minimum interval between two plays of an outlook.
 const playEvery = 20 * time.Millisecond
 
 // catchUp plays anew what jobs have entered since, as soon as that, and what is
@@ -342,7 +340,7 @@ func (o *Outlook) enter(q query) {
 	o.entered = true
 }
 
-// CaughtUp returns once the forecast is up to date. Tests need it.
+// CaughtUp returns once the forecast is up to date. Only tests need it.
 func (e *Estimator) CaughtUp() {
 	for playing := true; playing; runtime.Gosched() {
 		e.mu.Lock()

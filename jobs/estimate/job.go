@@ -7,16 +7,15 @@ import (
 	"github.com/samber/lo"
 )
 
-// JobEstimate is a best guess for a job that is not over. What is nil or zero is
-// not known.
+// JobEstimate is the forecast of a job that has not ended. Nil and zero fields are unknown.
 type JobEstimate struct {
-	// WaitSeconds is until a worker starts the job; nil once one has.
+	// WaitSeconds is the time until a worker starts the job; nil once one has.
 	WaitSeconds *float64
-	// CompletionAt is when it is done, to the second.
+	// CompletionAt is when the job completes, to the second.
 	CompletionAt time.Time
 }
 
-// Job guesses for a job, if anything can be said.
+// Job returns the forecast of a job, and false if nothing is known.
 func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
 	q := newQuery(job, account)
 	// What was started since the outlook was made is still in the queue there.
@@ -49,7 +48,7 @@ func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, no
 	return JobEstimate{WaitSeconds: &wait, CompletionAt: in(wait + *guess.RenderSeconds)}, true
 }
 
-// Knows tells whether there is anything to estimate from.
+// Knows reports whether there is anything to estimate from.
 func (e *Estimator) Knows() (known bool) {
 	e.Look(func(*Outlook) { known = true })
 	return known
