@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -25,7 +27,7 @@ type feed[T any] struct {
 	stop    context.CancelFunc
 	done    chan struct{}
 
-	viewers []*viewer // in the order of their arrival
+	viewers []*viewer // in the order in which they pay
 	state   T
 	version int           // how many states were published
 	changed chan struct{} // closed at the next change
@@ -41,6 +43,16 @@ type viewer struct {
 
 // source publishes states until ctx ends. What it returns is returned to all viewers.
 type source[T any] func(ctx context.Context, f *feed[T]) error
+
+// protected turns a panic into an error: in this goroutine no server recovers from one.
+func (run source[T]) protected(ctx context.Context, f *feed[T]) (err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("panic: %v\n%s", broken, debug.Stack())
+		}
+	}()
+	return run(ctx, f)
+}
 
 // watch calls show with the newest state, and then with each newer one, until ctx or
 // the source ends or show fails. A viewer whose show is slow skips states. All viewers
@@ -100,7 +112,7 @@ func (a *feeds[T]) enter(key string, v *viewer, run source[T]) *feed[T] {
 	ctx, f.stop = context.WithCancel(context.Background()) // the last viewer ends it
 	go func() {
 		defer close(f.done)
-		f.end(run(ctx, f))
+		f.end(run.protected(ctx, f))
 	}()
 	return f
 }
@@ -143,17 +155,18 @@ func (f *feed[T]) publish(state T) {
 	})
 }
 
-// payer returns the viewer to whom the next read is charged: of those that were not
-// refused, the one that arrived first. It returns nil if there is none.
+// payer returns the viewer to whom the next read is charged. Those that were not refused
+// take turns. It returns nil if there is none.
 func (f *feed[T]) payer() *viewer {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	for _, v := range f.viewers {
-		if v.refusal == nil {
-			return v
-		}
+	i := slices.IndexFunc(f.viewers, func(v *viewer) bool { return v.refusal == nil })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	v := f.viewers[i]
+	f.viewers = append(slices.Delete(f.viewers, i, i+1), v)
+	return v
 }
 
 // refuse ends the page of one viewer.

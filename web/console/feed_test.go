@@ -41,11 +41,11 @@ func TestFeed(t *testing.T) {
 					_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { shown.Add(1); return nil })
 				})
 			}
-			synctest.Wait()
+			time.Sleep(2 * restBetween)
 			reads.Store(0)
 			shown.Store(0)
 
-			time.Sleep(10*refreshEvery + time.Millisecond)
+			time.Sleep(10 * refreshEvery)
 			synctest.Wait()
 
 			require.EqualValues(t, 10, reads.Load())
@@ -102,10 +102,10 @@ func TestFeed(t *testing.T) {
 			viewers.Go(func() {
 				_ = lists.watch(ctx, "jobs", jobs.Principal{}, counted(&reads).publish, func(listState) error { shown.Add(1); return nil })
 			})
-			synctest.Wait()
+			time.Sleep(2 * restBetween)
 			shown.Store(0)
 
-			time.Sleep(10*refreshEvery + time.Millisecond)
+			time.Sleep(10 * refreshEvery)
 			synctest.Wait()
 
 			require.EqualValues(t, 10, shown.Load())
@@ -148,6 +148,49 @@ func TestFeed(t *testing.T) {
 			leave()
 			viewers.Wait()
 		})
+	})
+
+	t.Run("ChargesViewersInTurnAndReadsSeldomForThoseWhoReconnect", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var lists feeds[listState]
+			paid := map[models.KeyID]int{}
+			read := readList(func(_ context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+				paid[p.KeyID]++
+				return func(time.Time) templ.Component { return templ.Raw("a list") }, nil
+			})
+			watch := func(ctx context.Context, key models.KeyID) {
+				_ = lists.watch(ctx, "jobs", jobs.Principal{KeyID: key}, read.publish, func(listState) error { return nil })
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			var viewers sync.WaitGroup
+			viewers.Go(func() { watch(ctx, "first") })
+			viewers.Go(func() { watch(ctx, "second") })
+			time.Sleep(10 * refreshEvery)
+
+			for range 1000 { // in one second
+				once, end := context.WithTimeout(ctx, time.Millisecond)
+				watch(once, "reconnecting")
+				end()
+			}
+
+			leave()
+			viewers.Wait()
+			require.InDelta(t, paid["first"], paid["second"], 1)
+			require.LessOrEqual(t, paid["first"]+paid["second"]+paid["reconnecting"], 17, "2 at first, 10 later, and 4 in the last second")
+		})
+	})
+
+	t.Run("OutlivesAPanicOfItsSource", func(t *testing.T) {
+		t.Parallel()
+		var pages feeds[int]
+
+		err := pages.watch(t.Context(), "job", jobs.Principal{}, func(context.Context, *feed[int]) error {
+			panic("a mistake")
+		}, func(int) error { return nil })
+
+		require.ErrorContains(t, err, "a mistake")
+		require.Empty(t, pages.open)
 	})
 
 	t.Run("EndsForAllViewersIfTheSourceFails", func(t *testing.T) {

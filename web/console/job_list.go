@@ -226,13 +226,21 @@ func (c *console) origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
+// promptsKept is how long a live list keeps prompts that it has decrypted. One that is
+// purged meanwhile is shown for no longer than this.
+const promptsKept = time.Minute
+
 func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	query, err := c.readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	prompts := map[models.JobID]string{}
+	prompts, cleared := map[models.JobID]string{}, time.Now()
 	return c.refresh(w, r, p, query.path("/jobs/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		if time.Since(cleared) > promptsKept {
+			clear(prompts)
+			cleared = time.Now()
+		}
 		v := &jobList{Filter: query, Origin: c.origin(r)}
 		if err := c.readJobList(ctx, p, v, prompts); err != nil {
 			return nil, err

@@ -122,7 +122,11 @@ func (c *console) refresh(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	})
 }
 
-// publish reads the list every refreshEvery, and whenever a viewer arrives.
+// restBetween is the shortest time between two reads of a list. It bounds what viewers
+// who come and go again can cost.
+const restBetween = 250 * time.Millisecond
+
+// publish reads the list every refreshEvery, and soon after a viewer arrives.
 func (read readList) publish(ctx context.Context, f *feed[listState]) error {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
@@ -139,6 +143,10 @@ func (read readList) publish(ctx context.Context, f *feed[listState]) error {
 				return err
 			}
 			f.publish(list)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(restBetween):
 		}
 		select {
 		case <-ctx.Done():
