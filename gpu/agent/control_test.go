@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -397,6 +398,7 @@ type fixture struct {
 	notices chan Notice
 	ended   chan error
 	stop    context.CancelFunc
+	log     *strings.Builder // to be read after synctest.Wait
 }
 
 // story runs an agent in a bubble whose clock is the test's. tell may be nil.
@@ -404,14 +406,14 @@ func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{control: newControl(), model: newModel(), models: make(chan *model, 10), notices: make(chan Notice), ended: make(chan error, 1)}
+		f := &fixture{control: newControl(), model: newModel(), models: make(chan *model, 10), notices: make(chan Notice), ended: make(chan error, 1), log: &strings.Builder{}}
 		prepare(f.control, f.model)
 		api, err := client.New("http://control", "rl_enrol", client.WithTransport(f.control))
 		require.NoError(t, err)
 		config := Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: dir,
 			Runtimes: []RuntimeCommand{{Name: "scripted", Command: []string{"scripted"}}},
-			Notices:  f.notices, Log: slog.New(slog.DiscardHandler),
+			Notices:  f.notices, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		}.withDefaults()
 		require.NoError(t, config.check())
 		launches := 0

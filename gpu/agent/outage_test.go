@@ -284,6 +284,37 @@ func TestLongRender(t *testing.T) {
 	})
 }
 
+func TestProgressOvertakenByTheEnd(t *testing.T) {
+	t.Parallel()
+	prepare := func(c *control, m *model) {
+		oneJob(c, m)
+		ended := false
+		complete := c.answers["completeJob"]
+		c.answers["completeJob"] = func(in object) (object, client.Code) {
+			ended = true
+			return complete(in)
+		}
+		c.answers["reportProgress"] = func(object) (object, client.Code) {
+			if ended {
+				return nil, client.CodeLeaseLost
+			}
+			return nil, client.CodeUnavailable // so that the report is still on its way at the end
+		}
+		c.lose("completeJob", 3)
+	}
+	story(t, prepare, func(t *testing.T, f *fixture) {
+		order := <-f.model.started
+
+		f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		require.NotEmpty(t, f.of("reportProgress"))
+		require.Contains(t, f.log.String(), "job completed")
+		require.NotContains(t, f.log.String(), "WARN")
+	})
+}
+
 func TestWorkerEnded(t *testing.T) {
 	t.Parallel()
 
@@ -295,7 +326,9 @@ func TestWorkerEnded(t *testing.T) {
 			time.Sleep(time.Second)
 			f.refuseAll(client.CodeUnauthenticated)
 
-			require.ErrorContains(t, <-f.ended, "the control plane has ended this worker")
+			err := <-f.ended
+			require.ErrorContains(t, err, "another agent took its place with the same --instance-id (one)")
+			require.NotContains(t, err.Error(), "key", "its key was good")
 			require.Equal(t, []string{"kill"}, drain(f.model.orders))
 			require.Empty(t, f.of("registerWorker")[1:], "whoever ended it decides what comes in its place")
 		})

@@ -87,7 +87,8 @@ func (r *reporter) run(ctx context.Context) {
 			defer cancel()
 			return r.attempt.agent.api.ReportProgress(ctx, in)
 		})
-		if err != nil && ctx.Err() == nil {
+		// A lease that is gone either ends ctx, or the attempt's own end overtook this report.
+		if err != nil && ctx.Err() == nil && !gone(err) {
 			r.attempt.log.Warn("progress was refused", "error", err)
 		}
 		r.mu.Lock()

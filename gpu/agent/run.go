@@ -62,7 +62,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	for {
 		g, err := a.ask(ctx)
 		if client.ErrorCode(err) == client.CodeUnauthenticated {
-			return fmt.Errorf("the control plane has ended this worker: %w", err)
+			return a.errEnded()
 		}
 		if err != nil {
 			return fmt.Errorf("ask for a job: %w", err)
@@ -83,6 +83,12 @@ func (a *Agent) serve(ctx context.Context) error {
 	a.leave(ctx)
 	a.log.Info("agent left")
 	return nil
+}
+
+// errEnded explains that the control plane no longer accepts the token of this worker.
+func (a *Agent) errEnded() error {
+	return fmt.Errorf("the control plane has ended this worker: another agent took its place with the same --instance-id (%s), "+
+		"or an operator terminated it. Start each agent with an --instance-id of its own", a.config.InstanceID)
 }
 
 // work runs one job from its lease to its end. It returns the next lease if the
