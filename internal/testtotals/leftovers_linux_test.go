@@ -150,6 +150,7 @@ func TestLeftovers(t *testing.T) {
 		"Timeout": {"", patient, []string{"-timeout", "1s"}, "test timed out after 1s"},
 		"Hang":    {"", "1s 1h", nil, "TestVictim(0x"}, // where each goroutine is
 		"Forget":  {"forget", patient, nil, "1 passed, 0 failed"},
+		"NoMatch": {"", patient, []string{"-run", "Nonsense"}, "no test matched"},
 		"Escape":  {"escape", "1h 1s", nil, "sleep 1001"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Testtotals runs `go test` with the arguments it is given and says what came of
 // it: a line for each package, the output of what failed, and last one line of
-// totals. Its exit status is 0 only if go test's is, and if no process was left
-// over.
+// totals. Its exit status is 0 only if go test's is, if any test ran, and if no
+// process was left over.
 //
 // It ends the run if it is asked to, if a process in REELAY_FOLLOW ends, and if a
 // test hangs. However the run ends, nothing that it started is left.
@@ -71,7 +71,7 @@ func run(args []string) (bool, error) {
 	case len(left) > 0 && report.failed == 0:
 		fmt.Println("processes were left over and have been killed: see the lines that begin with left")
 	}
-	return report.passing && report.failed == 0 && len(left) == 0, nil
+	return report.passing && report.failed == 0 && !report.empty() && len(left) == 0, nil
 }
 
 // goTest runs go test until it ends, or ctx does.

@@ -179,10 +179,17 @@ func (r *report) show(key testKey) {
 	}
 }
 
+// empty reports whether no test ran.
+func (r *report) empty() bool { return r.passed+r.failed+r.skipped == 0 }
+
+// total prints the slowest tests and the counts.
 func (r *report) total() {
 	slices.SortFunc(r.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
 	for _, e := range r.slow[:min(len(r.slow), maxSlow)] {
 		fmt.Fprintf(r.out, "slow  %s  %.1f s, %s\n", e.Package, e.Elapsed, e.Test)
+	}
+	if r.empty() {
+		fmt.Fprintln(r.out, "no test ran: no test matched the packages and filters")
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 }

@@ -82,8 +82,9 @@ func TestReport(t *testing.T) {
 			prints: []string{"panic: oh", "running when its process ended: TestA"},
 			total:  "0 passed, 1 failed, 0 skipped",
 		},
-		"IsSilentOfPackagesWithoutTests": {
+		"SaysThatNoTestMatched": {
 			events: []string{`{"Action":"skip","Package":"p"}`},
+			prints: []string{"no test matched"},
 			total:  "0 passed, 0 failed, 0 skipped",
 		},
 	}
