@@ -358,3 +358,9 @@ func IsStatementTimeout(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "57014"
 }
+
+// IsUndefinedTable reports whether a statement failed because the schema lacks a table.
+func IsUndefinedTable(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "42P01"
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/estimate"
@@ -17,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/console"
 	"github.com/reelay/reelay/web/door"
@@ -48,6 +51,7 @@ func apiCommand() *cobra.Command {
 			if publicURL == "" {
 				publicURL = cfg.tls.scheme() + reachable(listener.Addr())
 			}
+			slog.InfoContext(cmd.Context(), "api runs", "address", listener.Addr().String(), "url", publicURL, "version", version.Current().String())
 			return openAPI(cmd.Context(), cfg, listener, publicURL)
 		},
 	}
@@ -247,13 +251,17 @@ func (s *stack) objectsOrigin() string {
 }
 
 // ready tells a load balancer whether this process can serve requests: whether PostgreSQL
-// answers.
+// answers and has the schema.
 func (s *stack) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	if _, err := models.Now(ctx, s.db); err != nil {
+	missing, _, err := migrations.Compare(ctx, s.db)
+	switch {
+	case models.IsUndefinedTable(err), len(missing) > 0:
+		http.Error(w, "The database lacks the schema of this version. Run `reelay migrate`.", http.StatusServiceUnavailable)
+	case err != nil:
 		http.Error(w, "PostgreSQL does not answer", http.StatusServiceUnavailable)
-		return
+	default:
+		w.Write([]byte("ready\n"))
 	}
-	w.Write([]byte("ready\n"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -131,4 +132,31 @@ func TestHandler(t *testing.T) {
 		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://127.0.0.1:9999/", models.FormatStandard, nil)
 		require.NoError(t, err)
 	})
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		damage string
+		status int
+		says   string
+	}{
+		"WithItsSchema":   {"SELECT", http.StatusOK, "ready"},
+		"WithoutASchema":  {"DROP SCHEMA public CASCADE; CREATE SCHEMA public", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+		"WithAStepTooFew": {"DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := modelstest.DB(t)
+			_, err := db.ExecContext(t.Context(), c.damage)
+			require.NoError(t, err)
+			answer := httptest.NewRecorder()
+
+			(&stack{db: db}).ready(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+
+			require.Equal(t, c.status, answer.Code)
+			require.Contains(t, answer.Body.String(), c.says)
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/periodic"
@@ -38,7 +39,7 @@ func controlCommand() *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			slog.InfoContext(cmd.Context(), "control runs")
+			slog.InfoContext(cmd.Context(), "control runs", "version", version.Current().String())
 			return s.control(cmd.Context())
 		},
 	}

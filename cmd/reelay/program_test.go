@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/internal/version"
 	"github.com/stretchr/testify/require"
 )
 
@@ -107,5 +109,18 @@ func TestProgram(t *testing.T) {
 		require.Equal(t, "job_1\n", string(out), "its output is a program's to read")
 		require.Contains(t, errs.String(), "set REELAY_API_KEY instead")
 		require.NotContains(t, errs.String(), "rl_x")
+	})
+
+	t.Run("LogsWhereTheAPIListens", func(t *testing.T) {
+		t.Parallel()
+
+		cmd := program(t, "api")
+		cmd.Env = append(cmd.Env, "REELAY_LISTEN=127.0.0.1:0", "DATABASE_URL=postgres://127.0.0.1:1/x", "REDIS_URL=redis://127.0.0.1:1",
+			"GCS_BUCKET=bucket", "REELAY_SECRETS_FILE="+filepath.Join(t.TempDir(), "none"))
+
+		log, err := cmd.CombinedOutput()
+
+		require.Error(t, err, "it has no secrets")
+		require.Regexp(t, `msg="api runs" address=127\.0\.0\.1:\d+ url=http://127\.0\.0\.1:\d+ version=`+version.Number, string(log))
 	})
 }
