@@ -62,6 +62,9 @@ func apiError(err error) error {
 		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
 	case !ok:
 		return err
+	case e.Code == client.CodeUnauthenticated:
+		// The API's own message is about HTTP headers.
+		return errors.New("the key is missing, unknown or revoked: check REELAY_API_KEY or --key")
 	case e.RequestID != "":
 		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
 	}

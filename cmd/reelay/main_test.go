@@ -170,6 +170,10 @@ func TestAPIError(t *testing.T) {
 	err := apiError(&client.Error{Code: client.CodeUnavailable, Message: says, RetryAfter: 2 * time.Second})
 
 	require.EqualError(t, err, says, "the server says when")
+
+	err = apiError(&client.Error{Code: client.CodeUnauthenticated, Message: "send the header Authorization"})
+
+	require.EqualError(t, err, "the key is missing, unknown or revoked: check REELAY_API_KEY or --key")
 }
 
 func TestSubmit(t *testing.T) {
