@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/doctor"
@@ -74,6 +76,9 @@ func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Findi
 		return nil, err
 	}
 	db, closeDB, err := models.OpenPatient(ctx, cfg.databaseURL, 4)
+	if _, refused := errors.AsType[*pgconn.ConnectError](err); refused && os.Getenv("DATABASE_URL") == "" {
+		return nil, fmt.Errorf("the PostgreSQL of `reelay up` does not answer: start it with `reelay up --data %s` (%w)", data, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; is it running?", err)
 	}

@@ -69,7 +69,7 @@ func TestDoctor(t *testing.T) {
 		for name, c := range map[string]struct{ file, says string }{
 			"no stack":        {"", "start Reelay with `reelay up`"},
 			"a broken file":   {"{", "was not written by `reelay up`"},
-			"a stopped one":   {`{"databaseUrl": "postgres://reelay:hidden@127.0.0.1:1/x", "redisUrl": "redis://127.0.0.1:1", "bucket": "b"}`, "is it running?"},
+			"a stopped one":   {`{"databaseUrl": "postgres://reelay:hidden@127.0.0.1:1/x", "redisUrl": "redis://127.0.0.1:1", "bucket": "b"}`, "start it with `reelay up --data "},
 			"a malformed one": {`{"databaseUrl": "postgres://reelay:hidden@[::1/x", "redisUrl": "r", "bucket": "b"}`, "malformed"},
 		} {
 			data := t.TempDir()

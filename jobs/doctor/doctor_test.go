@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,13 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
+
+// readOnly is an object store that cannot be written.
+type readOnly struct{ doctor.ExaminedObjects }
+
+func (readOnly) Put(context.Context, string, []byte) error {
+	return errors.New("write object: no bucket. ")
+}
 
 func TestExamine(t *testing.T) {
 	t.Parallel()
@@ -31,6 +39,18 @@ func TestExamine(t *testing.T) {
 		for _, o := range objects {
 			require.NotContains(t, o.Key, "doctor/", "the probe is gone again")
 		}
+	})
+
+	t.Run("FindsAStoreThatCannotBeWrittenBroken", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		w.doctor.Objects = readOnly{w.doctor.Objects}
+
+		found, _ := w.examine(t, doctor.Checkup{})
+
+		require.Equal(t, doctor.LevelBroken, found["probe"].Level)
+		require.Equal(t, "It cannot: write object: no bucket.", found["probe"].Found)
 	})
 
 	for check, c := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -41,8 +42,8 @@ func (d *Doctor) pointers(ctx context.Context, c Checkup) (Finding, error) {
 		}
 		wrong, err := d.look(ctx, pointed, c.Hash)
 		if errors.Is(err, errStoreAway) {
-			f.Level, f.Found = LevelUnknown, "The object store cannot be asked: "+err.Error()
-			f.Fix = "See `probe` below."
+			f.Level, f.Found = LevelUnknown, "The object store cannot be read: "+err.Error()
+			f.Fix = "See `probe`."
 			return f, nil
 		}
 		if err != nil {
@@ -135,9 +136,9 @@ func (d *Doctor) checksum(ctx context.Context, key string, size int64) (string, 
 func (d *Doctor) probe(ctx context.Context) Finding {
 	f := Finding{Check: "probe", Level: LevelOK, Holds: "An object can be written to the store, read and deleted."}
 	if err := d.tryObject(ctx); err != nil {
-		f.Level, f.Found = LevelAdvice, "It cannot: "+err.Error()+"."
+		f.Level, f.Found = LevelBroken, "It cannot: "+strings.TrimRight(err.Error(), ". \n")+"."
 		f.Matters = "Workers can neither save checkpoints nor deliver films; their jobs wait or are tried again."
-		f.Fix = "See that the bucket exists, that the network leads there, and that these credentials may create, read and delete its objects."
+		f.Fix = "Check that the bucket exists, that the network reaches it, and that these credentials may create, read and delete its objects."
 	}
 	return f
 }
