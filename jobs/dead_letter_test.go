@@ -490,7 +490,7 @@ func TestBulkRedrive(t *testing.T) {
 
 			stopped := jobstest.BulkOperation(t, s, op.ID)
 			require.True(t, stopped.Paused)
-			require.Contains(t, stopped.Errors[0].Message, "of the first 2 jobs 1 went wrong")
+			require.Contains(t, stopped.Errors[0].Message, "1 of the first 2 jobs failed")
 			_, err = s.Bulk.Resume(t.Context(), s.Admin, op.ID)
 			require.NoError(t, err)
 			require.Equal(t, 5, jobstest.FinishBulk(t, s, op.ID).Done)

@@ -268,5 +268,5 @@ func (p *Process) quoteTail() string {
 	if words == "" {
 		return ""
 	}
-	return " Its last words: " + words
+	return " Its last output: " + words
 }

@@ -85,7 +85,7 @@ func TestBulkControl(t *testing.T) {
 
 		require.True(t, stopped.Paused)
 		require.Equal(t, 2, stopped.Failed)
-		require.Contains(t, stopped.Errors[2].Message, "of the first 2 jobs 2 went wrong")
+		require.Contains(t, stopped.Errors[2].Message, "2 of the first 2 jobs failed")
 		_, err := s.Bulk.Resume(t.Context(), s.Client, op.ID)
 		require.NoError(t, err)
 		require.Equal(t, 4, jobstest.FinishBulk(t, s, op.ID).Done, "resumed, it goes on all the same")

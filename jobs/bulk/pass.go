@@ -129,8 +129,8 @@ func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
 	case canary.Failed > 0:
 		t.items, t.op.CanaryOver = 0, true
 		return stop(ctx, tx, t.op, apierror.CodeConflict, fmt.Sprintf(
-			"Paused: of the first %d jobs %d went wrong. Resume the operation to go on with the others all the same.",
-			min(t.op.Canary, t.op.Matched), canary.Failed))
+			"Paused: %d of the first %d jobs failed. Resume the operation to continue with the others.",
+			canary.Failed, min(t.op.Canary, t.op.Matched)))
 	case canary.Pending > 0:
 		t.items, t.upTo = min(t.items, canary.Pending), t.op.Canary
 	case canary.Open > 0:

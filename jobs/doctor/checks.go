@@ -28,10 +28,10 @@ var invariantChecks = []invariantCheck{
 		"Recount these lanes: docs/operators/doctor.md, lane-counters, has the statement.",
 	}, {
 		models.CappedLine,
-		"An account stands in no line while it runs as many jobs as it may, and in its lines otherwise.",
-		"These accounts stand where they should not, or not where they should.",
-		"An account that is left out of its lines waits for ever; one that is in them wrongly has claims look at it in vain.",
-		"Set these rows right: docs/operators/doctor.md, capped-line, has the statement.",
+		"An account at its limit of running jobs is in no queue. Any other account is in the queues of its lanes.",
+		"These accounts are in queues where they should not be, or are missing from queues where they should be.",
+		"An account that is missing from a queue waits for ever. One that should not be there makes claims search in vain.",
+		"Correct these rows: docs/operators/doctor.md, capped-line, has the statement.",
 	}, {
 		models.OneLiveAttempt,
 		"A job has one live attempt at most, and so has a worker.",
@@ -47,7 +47,7 @@ var invariantChecks = []invariantCheck{
 	}, {
 		models.HeldWorker,
 		"A worker is BUSY or DRAINING while it holds a live attempt, and BUSY only then.",
-		"These workers do not stand as what they hold.",
+		"The status of these workers does not match the attempts that they hold.",
 		"A BUSY worker without an attempt is never given work; an idle one with an attempt could be given a second.",
 		"Terminate these workers in the console; their agents register again.",
 	}, {
@@ -82,14 +82,14 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		models.Transition,
-		"Each move that a job's history tells of is an edge of the state machine.",
-		"The histories of these jobs show moves that there are not.",
+		"Each transition in a job's history is allowed by the state machine.",
+		"The histories of these jobs contain transitions that are not allowed.",
 		"Something changed the jobs past the state machine.",
 		report,
 	}, {
 		models.History,
-		"A job is in the state that its newest event tells of.",
-		"These jobs are in another state than their histories end with.",
+		"A job's status is the one in its newest event.",
+		"The status of these jobs differs from the one in their newest event.",
 		"A change was written without its event, or the other way round.",
 		report,
 	}, {
@@ -106,9 +106,9 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		models.PhantomEvent,
-		"No event is of a job that is not there.",
-		"Events tell of these jobs, and there are none.",
-		"Somebody was told of what did not happen: the event was written outside of its transaction.",
+		"Every event belongs to a job that exists.",
+		"There are events of these jobs, but the jobs do not exist.",
+		"Somebody was told of something that did not happen: the event was written outside its transaction.",
 		report,
 	}, {
 		models.OneSuccess,
@@ -161,7 +161,7 @@ var invariantChecks = []invariantCheck{
 	}, {
 		models.CancelledComplete,
 		"A job whose cancel was asked for does not complete.",
-		"These jobs completed all the same.",
+		"These jobs completed.",
 		"Somebody was told that the job would not be done, and pays for it.",
 		report,
 	}, {
@@ -205,7 +205,7 @@ var invariantChecks = []invariantCheck{
 		"An image that a job begins from is fetched within ten minutes of its time.",
 		"The images of these jobs should have been fetched more than ten minutes ago.",
 		"Accepted jobs do not start.",
-		"Start control: nobody fetches. Its log tells why if it runs.",
+		"Start control: nobody fetches. If it runs, its log says why.",
 	}, {
 		models.StuckQueued,
 		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",
@@ -217,24 +217,24 @@ var invariantChecks = []invariantCheck{
 		"A job whose time has come is queued within ten minutes.",
 		"The time of these jobs came more than ten minutes ago.",
 		"Retries and scheduled jobs do not start.",
-		"Start control: nobody does its periodic work. Its log tells why if it runs.",
+		"Start control: nobody does its periodic work. If it runs, its log says why.",
 	}, {
 		models.UnreapedLease,
 		"A lease that ran out is taken back within ten minutes.",
 		"The leases of these attempts ran out more than ten minutes ago.",
 		"Their jobs wait for workers that are gone.",
-		"Start control: nobody reaps. Its log tells why if it runs.",
+		"Start control: nobody reaps. If it runs, its log says why.",
 	}, {
 		models.UntoldEnd,
-		"Each end of a run has a delivery to every webhook that wants to hear of it.",
+		"Each end of a run has a delivery to every webhook that subscribes to it.",
 		"Ends of these jobs' runs have none.",
-		"Somebody waits for word of a job that is over.",
+		"Somebody waits to hear of a job that has ended.",
 		report,
 	}, {
 		models.StuckWebhook,
 		"A webhook is tried within ten minutes of its time.",
 		"The time of these deliveries came more than ten minutes ago.",
 		"Receivers are not told, though nothing is wrong with them.",
-		"Start control: it sends the webhooks. Its log tells why not if it runs.",
+		"Start control: it sends the webhooks. If it runs, its log says why it does not.",
 	},
 }

@@ -170,8 +170,8 @@ func (check invariantCheck) examine(ctx context.Context, tx bun.Tx, e models.Exa
 		return err
 	})
 	if models.IsStatementTimeout(err) {
-		f.Level, f.Found = LevelUnknown, "This took too long and was given up."
-		f.Fix = "Look again when PostgreSQL has less to do, or with --full, which takes its time."
+		f.Level, f.Found = LevelUnknown, "This check took too long and was stopped."
+		f.Fix = "Run it again when PostgreSQL is less busy, or with --full, which has a longer time limit."
 		return f, nil
 	}
 	if broken.Count > 0 {
@@ -228,7 +228,7 @@ func (d *Doctor) schema(ctx context.Context) (Finding, error) {
 		f.Matters, f.Fix = "Queries of this program fail. Nothing else was examined.", "Run `reelay migrate`."
 	case len(unknown) > 0:
 		f.Level, f.Found, f.IDs, f.Count = LevelAdvice, "The schema has steps that this program does not know.", unknown, len(unknown)
-		f.Matters, f.Fix = "A newer Reelay made it; this one does not use all of it.", "Bring every process to the newer version."
+		f.Matters, f.Fix = "A newer Reelay made it; this one does not use all of it.", "Upgrade every process to the newer version."
 	}
 	return f, nil
 }

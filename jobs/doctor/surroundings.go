@@ -67,32 +67,32 @@ func ways(s *models.Surroundings, away []models.Absence) []Finding {
 	for _, a := range away {
 		absent = append(absent, fmt.Sprintf("no %s process for %.0f s", a.Kind, a.Seconds))
 	}
-	silent := Advise("silent-workers", "A worker that says nothing is given up within minutes.",
-		when(len(s.SilentWorkers) > 0, "These workers have said nothing for five minutes or more."),
-		"They count as capacity and are not: the scaler boots too few.", "Start control, which gives them up.")
+	silent := Advise("silent-workers", "A worker that sends nothing is declared lost within minutes.",
+		when(len(s.SilentWorkers) > 0, "These workers have sent nothing for five minutes or more."),
+		"They count as capacity but do no work, so the scaler starts too few machines.", "Start control, which declares them lost.")
 	silent.IDs, silent.Count = s.SilentWorkers[:min(len(s.SilentWorkers), checkupIDs)], len(s.SilentWorkers)
 	return []Finding{
-		Advise("presence", "At least one api and one control process are there.",
+		Advise("presence", "At least one api and one control process run.",
 			when(len(absent) > 0, "There was %s.", strings.Join(absent, ", and ")),
-			"Without api nobody is answered; without control nothing is retried, reaped or relayed. Leases wait until they are back.",
+			"Without api no request is answered. Without control no job is retried and no message is sent, and expired leases are not taken back.",
 			"Start the processes; run two of each."),
 		Advise("outbox", "Messages leave the outbox within a minute.",
 			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages has waited for %.0f s.", s.Messages, s.OldestMessage),
-			"Jobs start by the sweep alone, seconds later than they could.",
-			"See that control runs and that Redis answers; control's log says what the queue refused."),
+			"Jobs start seconds late, because only the periodic sweep finds them.",
+			"Check that control runs and that Redis answers. The log of control says what the queue refused."),
 		silent,
 		Advise("dead-letters", "No dead letter waits for an operator.",
 			when(s.DeadLetters > 0, "%d wait.", s.DeadLetters),
 			"Jobs failed for good for reasons that are not their owners', and no operator has decided on them.",
 			"Redrive or discard them by GraphQL: docs/operators/dead-letters.md shows how."),
-		Advise("object-deletions", "Objects that nothing names any more can be deleted.",
-			when(s.Undeletable > 0, "%d could not be deleted in many tries.", s.Undeletable),
+		Advise("object-deletions", "Objects that are no longer needed can be deleted.",
+			when(s.Undeletable > 0, "%d could not be deleted after many tries.", s.Undeletable),
 			"They cost money, and what a customer deleted is still there.",
-			"See that the credentials may delete objects and that no retention policy of the bucket forbids it."),
-		Advise("event-partitions", "The partition for next month's events is there.",
-			when(!s.NextMonth, "It is not."),
+			"Check that the credentials may delete objects and that no retention policy of the bucket forbids it."),
+		Advise("event-partitions", "The partition for next month's events exists.",
+			when(!s.NextMonth, "It does not."),
 			"Next month's events go to the default partition, which is never dropped whole.",
-			"See that control runs: it makes partitions hourly."),
+			"Check that control runs: it makes partitions hourly."),
 	}
 }
 
@@ -107,13 +107,13 @@ func settings(s *models.Surroundings, drift time.Duration) []Finding {
 		}
 	}
 	indexes := Advise("indexes", "Every index is valid.",
-		when(len(s.InvalidIndexes) > 0, "These are not, unless one is being made right now."),
-		"Queries pass them by, and a unique one forbids nothing.", "Run REINDEX INDEX CONCURRENTLY on each.")
+		when(len(s.InvalidIndexes) > 0, "These are not, or are still being built."),
+		"Queries do not use them, and a unique one does not prevent duplicates.", "Run REINDEX INDEX CONCURRENTLY on each.")
 	indexes.IDs, indexes.Count = s.InvalidIndexes, len(s.InvalidIndexes)
 	return []Finding{
 		indexes,
 		Advise("durability", "PostgreSQL has what it acknowledges on disk.",
-			when(len(off) > 0, "It is told not to care: %s off.", strings.Join(off, ", ")),
+			when(len(off) > 0, "These settings are off: %s.", strings.Join(off, ", ")),
 			"When its machine fails, accepted jobs are lost, or the database with them.",
 			"Switch on fsync, full_page_writes and synchronous_commit in postgresql.conf."),
 		Advise("standby", "A failover loses nothing that was acknowledged.",
@@ -161,7 +161,7 @@ func (d *Doctor) index(ctx context.Context) (Finding, error) {
 		if lost != nil {
 			return Advise("ready-index", holds, "The index is lost, or Redis does not answer.",
 				"Leases come from PostgreSQL alone: slower, never wrong.",
-				"See that Redis runs and can be reached; control rebuilds the index within seconds then."), nil
+				"Check that Redis runs and can be reached. Control then rebuilds the index within seconds."), nil
 		}
 		due, hints = append(due, next...), append(hints, hinted...)
 	}

@@ -14,7 +14,7 @@
 //     the account's weight, so that accounts get GPU time in proportion to their weights.
 //     An account that enters a line does so at the line's time at the earliest: nobody
 //     saves up time while it has nothing queued.
-//  4. Running cap. An account that runs as many jobs as it may stands in no line. When it
+//  4. Running cap. An account that runs as many jobs as it may is in no line. When it
 //     returns, it enters its lines by rule 3.
 //  5. Own order. Of one account's jobs in a line the one with the least Order is first:
 //     requeued jobs, then by priority, then by age.
