@@ -5,14 +5,14 @@ package console
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
+
 import (
 	"fmt"
-	"strconv"
-
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"strconv"
 )
 
 func jobListPage(v *jobList) templ.Component {

@@ -5,15 +5,15 @@ package console
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
+
 import (
 	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"strconv"
+	"strings"
 )
 
 func jobPage(v *jobView) templ.Component {

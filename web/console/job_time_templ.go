@@ -5,13 +5,13 @@ package console
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import (
-	"time"
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
 
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
+import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"time"
 )
 
 func lasted(l lasting, now time.Time) templ.Component {

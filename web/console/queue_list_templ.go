@@ -5,16 +5,16 @@ package console
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
+
 import (
 	"fmt"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
-	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/ui"
 )
 
 func queueListPage(v *queueList) templ.Component {
