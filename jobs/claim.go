@@ -29,8 +29,8 @@ type search struct {
 	reach     catalogue.Capability
 	requestID string
 	kind      string // workers of one kind can run the same jobs
-	// stays means that the worker goes on waiting, and is woken for a job that the index does
-	// not know yet.
+	// stays means that the worker keeps waiting. A job that the index does not know yet wakes
+	// it.
 	stays bool
 
 	// alone means that only PostgreSQL is asked, which has the same order: the index is lost,
@@ -38,8 +38,8 @@ type search struct {
 	alone bool
 	// passed are jobs that the worker may not have now. All searches of a batch have the same.
 	passed []models.JobID
-	// apart means that the search must go on without its batch: its worker may not have a job
-	// that the others may, or the batch failed.
+	// apart means that the search continues outside its batch: its worker must not get a job
+	// that the others can get, or the batch failed.
 	apart bool
 
 	found found

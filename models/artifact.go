@@ -25,7 +25,7 @@ const (
 // Artifact is an immutable object that was verified in the object store. An INPUT belongs to
 // an account and has neither job nor attempt; all others have both.
 type Artifact struct {
-	bun.BaseModel `bun:"table:artifacts,alias:ar" json:"table"`
+	bun.BaseModel `bun:"table:artifacts,alias:ar"`
 
 	ID          ArtifactID   `bun:"id,pk" json:"id"`
 	JobID       JobID        `bun:"job_id" json:"job_id"`
@@ -122,7 +122,7 @@ func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
 // IssuedUpload is an object key that was issued to an attempt or, for an INPUT, to an account
 // and the artifact that it will become.
 type IssuedUpload struct {
-	bun.BaseModel `bun:"table:uploads,alias:u" json:"table"`
+	bun.BaseModel `bun:"table:uploads,alias:u"`
 
 	ObjectKey   string       `bun:"object_key,pk" json:"object_key"`
 	JobID       JobID        `bun:"job_id" json:"job_id"`

@@ -22,7 +22,7 @@ const (
 
 // Attempt is one worker's try at a job, known by job and fencing token.
 type Attempt struct {
-	bun.BaseModel `bun:"table:job_attempts,alias:a" json:"table"`
+	bun.BaseModel `bun:"table:job_attempts,alias:a"`
 
 	ID              AttemptID     `bun:"id,pk" json:"id"`
 	JobID           JobID         `bun:"job_id" json:"job_id"`

@@ -81,7 +81,7 @@ var FailureClasses = []FailureClass{
 
 // Job is one requested video and its durable state, from submit to outcome.
 type Job struct {
-	bun.BaseModel `bun:"table:jobs,alias:j" json:"table"`
+	bun.BaseModel `bun:"table:jobs,alias:j"`
 
 	ID        JobID     `bun:"id,pk" json:"id"`
 	AccountID AccountID `bun:"account_id" json:"account_id"`

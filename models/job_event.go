@@ -36,7 +36,7 @@ const (
 
 // JobEvent is one entry of a job's history. Seq grows by one per event of a job, without gaps.
 type JobEvent struct {
-	bun.BaseModel `bun:"table:job_events,alias:e" json:"table"`
+	bun.BaseModel `bun:"table:job_events,alias:e"`
 
 	JobID     JobID           `bun:"job_id,pk" json:"job_id"`
 	Seq       int             `bun:"seq,pk" json:"seq"`

@@ -22,7 +22,7 @@ const (
 
 // Worker is one registered GPU process in a pool.
 type Worker struct {
-	bun.BaseModel `bun:"table:workers,alias:w" json:"table"`
+	bun.BaseModel `bun:"table:workers,alias:w"`
 
 	ID                 WorkerID      `bun:"id,pk" json:"id"`
 	PoolID             PoolID        `bun:"pool_id" json:"pool_id"`

@@ -84,7 +84,7 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&o.priority, "priority", 0, "order among your own jobs, -100 to 100")
 	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same request gives the same job (default: a new one)")
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
-	f.StringVar(&o.userID, "user-id", "", "your name for the user who wants this job")
+	f.StringVar(&o.userID, "user-id", "", "your id of the user who requested this job")
 	f.IntVar(&o.maxAttempts, "max-attempts", 0, "failed attempts before the job fails, 1 to 20 (default: the tier's)")
 	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
 	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")

@@ -144,7 +144,7 @@ func (p *Process) acceptOfJob(message Message) error {
 		p.state = idle
 	case *Cancelled:
 		if !p.wish.cancel {
-			return errors.New("cancelled, and nobody asked for it")
+			return errors.New("it said cancelled, but no cancel was requested")
 		}
 		p.state = idle
 	}

@@ -265,7 +265,7 @@ func TestProcess(t *testing.T) {
 			`says {"log":{"level":"loud"}}`: `level is "loud"`,
 			"says " + ready:                 "ready must not come while it is doing a job",
 			`says {"loaded":{"model":"m"}}`: "loaded must not come while it is doing a job",
-			`says {"cancelled":{}}`:         "nobody asked for it",
+			`says {"cancelled":{}}`:         "no cancel was requested",
 			`says {"progress":{"percent":1e999,"phase":"RENDERING"}}`:                                             "progress:",
 			`says {"progress":{"percent":101,"phase":"RENDERING"}}`:                                               "percent is 101",
 			`says {"progress":{"percent":1,"phase":"DONE"}}`:                                                      `phase is "DONE"`,

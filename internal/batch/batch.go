@@ -68,7 +68,7 @@ type step[T any] struct {
 }
 
 // Do runs item in a batch. If a batch of several fails, each of its calls runs again by
-// itself, outside the group: none fails because of another, and nobody waits for it.
+// itself, outside the group. So no call fails because of another, and a slow one holds up no batch.
 //
 // When ctx ends, Do returns its error, though the item may still be carried out. Only a
 // leader stays until its batch is over. The batch's context ends once those of all its
@@ -210,7 +210,7 @@ func (g *Group[T]) finish(batch []*call[T], next step[T]) {
 	defer g.mu.Unlock()
 	for _, c := range batch {
 		if !c.gone {
-			c.next <- next // the leader's own is read by nobody
+			c.next <- next // lead returns the leader's own
 		}
 	}
 	g.running = false

@@ -213,7 +213,7 @@ func TestGroup(t *testing.T) {
 			requireServed(t, calls[0], calls[1])
 			require.ErrorIs(t, <-calls[2], poisoned)
 			requireServed(t, do(t.Context(), &g.Group, item{4, 1}, run))
-			require.Empty(t, calls[3], "nobody waits for one that is stuck")
+			require.Empty(t, calls[3], "a stuck call holds up no batch")
 			close(stuck)
 			requireServed(t, calls[3])
 		})

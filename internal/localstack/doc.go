@@ -11,6 +11,6 @@
 //
 // Access: other users of the machine cannot reach the servers. Each listens on a
 // socket in a directory of mode 0700 or requires a random password. The emulator
-// is the exception: like Google's own emulators, it accepts anyone who reaches
-// its loopback port.
+// is the exception: it accepts every caller on its loopback port, as Google's
+// emulators do.
 package localstack

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBulkControl covers what stops an operation or lets it go on.
+// TestBulkControl covers what pauses, cancels and resumes an operation.
 func TestBulkControl(t *testing.T) {
 	t.Parallel()
 
@@ -88,7 +88,7 @@ func TestBulkControl(t *testing.T) {
 		require.Contains(t, stopped.Errors[2].Message, "2 of the first 2 jobs failed")
 		_, err := s.Bulk.Resume(t.Context(), s.Client, op.ID)
 		require.NoError(t, err)
-		require.Equal(t, 4, jobstest.FinishBulk(t, s, op.ID).Done, "resumed, it goes on all the same")
+		require.Equal(t, 4, jobstest.FinishBulk(t, s, op.ID).Done, "a resumed operation finishes")
 	})
 
 	t.Run("GoesOnAfterItsCanary", func(t *testing.T) {

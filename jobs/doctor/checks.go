@@ -30,7 +30,7 @@ var invariantChecks = []invariantCheck{
 		models.CappedLine,
 		"An account at its limit of running jobs is in no queue. Any other account is in the queues of its lanes.",
 		"These accounts are in queues where they should not be, or are missing from queues where they should be.",
-		"An account that is missing from a queue waits for ever. One that should not be there makes claims search in vain.",
+		"An account that is missing from a queue is never served. One that should not be there makes every claim read it for nothing.",
 		"Correct these rows: docs/operators/doctor.md, capped-line, has the statement.",
 	}, {
 		models.OneLiveAttempt,
