@@ -65,8 +65,7 @@ type held struct {
 	attempt *models.Attempt
 	change  *Change
 
-	wasWorker  models.Worker
-	wasAttempt models.Attempt
+	wasWorker models.Worker
 
 	// objects is what is known of the objects that calls name.
 	objects map[string]models.KnownObject
@@ -144,7 +143,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.At
 		if !row.Attempt.EndedAt.IsZero() {
 			continue // it ended while we waited for the lock
 		}
-		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker, wasAttempt: *row.Attempt}
+		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker}
 		l.change = changeAt(tx, now, l.job)
 		all[l.attempt.ID] = l
 	}
