@@ -140,7 +140,7 @@ func (f *feed[T]) end(err error) {
 	})
 }
 
-// close lets nobody else in. The mutex is held.
+// close makes later viewers start another feed. The mutex must be held.
 func (f *feed[T]) close() {
 	if f.all.open[f.key] == f {
 		delete(f.all.open, f.key)

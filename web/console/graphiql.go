@@ -7,15 +7,15 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// graphiqlPolicy is contentPolicy for a page that shows no films, and whose
-// style sheet brings its fonts and marks along.
+// graphiqlPolicy is the policy for a page without videos, whose style sheet contains its
+// fonts and icons.
 var graphiqlPolicy = strings.Join([]string{
 	"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "font-src data:", "img-src 'self' data:",
 	"form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'",
 }, "; ")
 
-// graphiql is a page to write queries on. It needs no login: it shows nothing
-// but what the API answers to the key that is entered there.
+// graphiql serves a page to write queries. It needs no login: it shows only responses of
+// the API to the entered key.
 func (c *console) graphiql(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	w.Header().Set("Content-Security-Policy", graphiqlPolicy)
 	if asset("vendor/graphiql.js") == "" || asset("vendor/graphiql.css") == "" {
@@ -24,8 +24,8 @@ func (c *console) graphiql(w http.ResponseWriter, r *http.Request, _ jobs.Princi
 	return render(w, r, http.StatusOK, graphiqlPage())
 }
 
-// AsksForGraphiQL tells a browser that opens the address of the GraphQL API from
-// a client that sends a query there with GET.
+// AsksForGraphiQL distinguishes a browser that opens the address of the GraphQL API from
+// a client that sends a query with GET.
 func AsksForGraphiQL(r *http.Request) bool {
 	query := r.URL.Query()
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" &&

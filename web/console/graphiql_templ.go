@@ -135,7 +135,7 @@ func graphiqlMissing() templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<section class=\"card\"><h1>GraphiQL is not here</h1><p>This Reelay was built without it: run <code>go tool task assets</code> where the npm registry can be reached, and build again.</p><p class=\"quiet\">The API itself is here: POST queries to this address, with Authorization: Bearer and a key.</p></section>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<section class=\"card\"><h1>GraphiQL is not installed</h1><p>This server was built without it. Run <code>go tool task assets</code> with access to the npm registry, then build again.</p><p class=\"quiet\">The API itself is available: POST queries to this address, with Authorization: Bearer and a key.</p></section>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxForm bounds a form: a prompt of 40,000 bytes, each escaped to three.
+// maxForm bounds a form, in bytes: a prompt of 40,000 bytes, each escaped to three.
 const maxForm = 256 << 10
 
-// contentPolicy lets a page load nothing but what is ours, and show films from
-// where the object store has them.
+// contentPolicy allows a page to load only files of this server, and to show videos from
+// the object store.
 func contentPolicy(objects string) string {
 	media := strings.TrimSpace("'self' " + objects)
 	return strings.Join([]string{

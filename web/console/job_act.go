@@ -18,7 +18,7 @@ func (c *console) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return nil
 }
 
-// linkTTL is how long a film may be paused and still play on.
+// linkTTL is how long a video can be paused and still continue.
 const linkTTL = 6 * time.Hour
 
 func (c *console) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -27,7 +27,7 @@ func (c *console) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Princi
 		return err
 	}
 	if job.ResultID == "" {
-		return errNoFilm
+		return errNoVideo
 	}
 	return c.sendTo(w, r, p, job.ResultID)
 }
@@ -50,4 +50,4 @@ func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	return nil
 }
 
-var errNoFilm = &apierror.Error{Code: apierror.CodeConflict, Message: "This job has no film yet."}
+var errNoVideo = &apierror.Error{Code: apierror.CodeConflict, Message: "This job has no video yet."}

@@ -14,10 +14,10 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// detail is one value of an event, as a person reads it.
+// detail is one value of an event, for display.
 type detail struct {
 	Name, Text string
-	// Href is where it leads, and Title the whole of what Text shortens.
+	// Href is the address of a link, and Title the full text if Text is shortened.
 	Href, Title string
 }
 
@@ -32,7 +32,7 @@ func (v *jobView) details(payload json.RawMessage) []detail {
 	return v.detailsOf("", value)
 }
 
-// detailsOf takes objects and lists apart.
+// detailsOf lists the values of objects and arrays.
 func (v *jobView) detailsOf(name string, value any) []detail {
 	switch value := value.(type) {
 	case map[string]any:
@@ -45,7 +45,7 @@ func (v *jobView) detailsOf(name string, value any) []detail {
 		var found []detail
 		for _, item := range value {
 			found = append(found, v.detailsOf(name, item)...)
-			name = "" // said once
+			name = "" // only the first one is named
 		}
 		return found
 	case bool:

@@ -22,16 +22,16 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// jobListSize is how many jobs a page shows.
+// jobListSize is the number of jobs on a page.
 const jobListSize = 50
 
-// jobList is the view of the jobs' page.
+// jobList is the view of the page with jobs.
 type jobList struct {
 	Filter jobQuery
-	// Problem is why the filter cannot be used; then there are no rows.
+	// Problem is what is wrong with the filter. There are no rows then.
 	Problem *apierror.Error
 	Facets  []facet
-	// None tells that there is no job at all.
+	// None is true if there are no jobs at all.
 	None   bool
 	Pauses []models.Pause
 	Models []string
@@ -48,7 +48,7 @@ type jobRow struct {
 	Account string
 }
 
-// facet is one choice of states, with how many jobs are in them.
+// facet is a group of states to choose, with the number of jobs in them.
 type facet struct {
 	Name  string
 	Href  string
@@ -56,7 +56,7 @@ type facet struct {
 	On    bool
 }
 
-// jobQuery is what a jobs page's address asks for.
+// jobQuery is the query in the address of a page with jobs.
 type jobQuery struct {
 	Status []models.JobStatus
 	Model  string
@@ -65,8 +65,8 @@ type jobQuery struct {
 	After  string
 }
 
-// readJobQuery reads an address. If it asks for what does not exist, it returns
-// INVALID_INPUT and the rest of the query.
+// readJobQuery reads an address. For unknown values it returns INVALID_INPUT and the rest
+// of the query.
 func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
 	q := jobQuery{Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
 	var err error
@@ -117,7 +117,7 @@ func (q jobQuery) statuses() string {
 	return strings.Join(names, ",")
 }
 
-// path is the address of this query under a page's path.
+// path returns the address of this query on a page.
 func (q jobQuery) path(page string) string {
 	v := url.Values{}
 	for name, value := range map[string]string{"status": q.statuses(), "model": q.Model, "tier": string(q.Tier), "q": q.Search, "after": q.After} {
@@ -131,13 +131,13 @@ func (q jobQuery) path(page string) string {
 	return page + "?" + v.Encode()
 }
 
-// newest is the address of the list's first page.
+// newest returns the address of the list's first page.
 func (q jobQuery) newest() string {
 	q.After = ""
 	return q.path("/jobs")
 }
 
-// live is the address of the list's stream. Only the newest page moves.
+// live returns the address of the list's stream. Only the newest page has one.
 func (q jobQuery) live() string {
 	if q.After != "" {
 		return ""
@@ -145,10 +145,10 @@ func (q jobQuery) live() string {
 	return q.path("/jobs/live")
 }
 
-// narrows tells whether the query leaves any jobs out.
+// narrows reports whether the query excludes any jobs.
 func (q jobQuery) narrows() bool { return q.path("") != "" }
 
-// empty says that no job matches, and where the words of the search were looked for.
+// empty says that no job matches, and which fields were searched.
 func (v *jobList) empty() string {
 	text := "No jobs match these filters."
 	if v.Older != "" {
@@ -160,7 +160,7 @@ func (v *jobList) empty() string {
 	return text
 }
 
-// marked splits the search at the term that cannot be read.
+// marked splits the search around the invalid term.
 func (v *jobList) marked() (before, term, after string) {
 	text := []rune(v.Filter.Search)
 	if v.Problem == nil || v.Problem.At < 1 || v.Problem.At > len(text) {
@@ -174,14 +174,14 @@ func (v *jobList) marked() (before, term, after string) {
 	return string(text[:begin]), string(text[begin:end]), string(text[end:])
 }
 
-// stale tells that the page of the list that was asked for does not exist.
+// stale reports whether the requested page of the list no longer exists.
 func (v *jobList) stale() bool { return v.Problem != nil && v.Problem.Field == "after" }
 
-// invalid tells whether it is this field that cannot be used.
+// invalid reports whether this field is invalid.
 func (v *jobList) invalid(field string) bool { return v.Problem != nil && v.Problem.Field == field }
 
-// isStalePage tells whether a list has no such page: its cursor is no longer one,
-// or one of another list.
+// isStalePage reports whether a list has no such page: its cursor is no longer valid, or
+// belongs to another list.
 func isStalePage(err error) bool {
 	var refused *apierror.Error
 	return errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput && refused.Field == "after"
@@ -330,7 +330,7 @@ func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts m
 	return nil
 }
 
-// shownPrompt is a prompt for people to read, or says that it cannot be read.
+// shownPrompt returns a prompt for display, or a note that it cannot be read.
 func shownPrompt(ctx context.Context, p query.Prompt) string {
 	if p.Err != nil {
 		slog.ErrorContext(ctx, "a prompt cannot be shown", "error", p.Err)

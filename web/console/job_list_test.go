@@ -80,7 +80,7 @@ func TestJobList(t *testing.T) {
 			"/jobs?q=kept&model=%00":                "There is no model of that name",
 			"/jobs?q=status:queued+foo:bar+kept":    `<code class="query">status:queued <mark>foo:bar</mark> kept</code>`,
 			"/jobs?q=status:nope+kept":              `<code class="query"><mark>status:nope</mark> kept</code>`,
-			"/jobs?q=kept&after=x":                  "This page of the list does not exist any more.",
+			"/jobs?q=kept&after=x":                  "This page of the list no longer exists.",
 			"/jobs?q=kept+%22%3Cscript%3E&tier=pro": "the quotation mark is not closed",
 		} {
 			got := b.get(t, path)

@@ -20,11 +20,11 @@ type jobForm struct {
 	Model  *catalogue.Model
 	Models []query.ModelStatus
 	Fields []field
-	// Values are what was entered, or the defaults.
+	// Values are the entered values, or the defaults.
 	Values url.Values
-	// Errors are what is wrong, by the name of the field; "" is the whole form.
+	// Errors are messages by the name of the field; "" is the whole form.
 	Errors map[string]string
-	// Key makes a form that is sent twice one job.
+	// Key is the idempotency key: a form that is sent twice makes one job.
 	Key string
 }
 
@@ -41,7 +41,7 @@ func (c *console) jobNew(w http.ResponseWriter, r *http.Request, _ jobs.Principa
 	return render(w, r, http.StatusOK, jobNewPage(form))
 }
 
-// setDefaults fills the fields that the form was not sent with.
+// setDefaults fills the fields that were not sent.
 func (f *jobForm) setDefaults() {
 	for _, field := range f.Fields {
 		if !f.Values.Has(field.Name) {
@@ -50,7 +50,7 @@ func (f *jobForm) setDefaults() {
 	}
 }
 
-// focus is the field to begin at: the first one that is wrong, or the prompt.
+// focus returns the field with the focus: the first invalid one, or the prompt.
 func (f *jobForm) focus() string {
 	for _, field := range f.Fields {
 		if f.Errors["prompt"] == "" && f.Errors[field.Name] != "" {
@@ -60,7 +60,7 @@ func (f *jobForm) focus() string {
 	return "prompt"
 }
 
-// readForm makes an empty form for a model.
+// readForm returns an empty form for a model.
 func (c *console) readForm(r *http.Request, model string) (*jobForm, error) {
 	form := &jobForm{Values: url.Values{}, Errors: map[string]string{}, Key: uuid.NewString()}
 	var err error
@@ -102,7 +102,7 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return nil
 }
 
-// submit submits what the form says, unless its parameters cannot be read.
+// submit submits the job of the form, unless its parameters are invalid.
 func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (*models.Job, error) {
 	params, problems := readParams(form.Fields, form.Values)
 	if form.Errors = problems; len(problems) > 0 {
@@ -120,11 +120,11 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (*mod
 	return job, err
 }
 
-// refuse shows an error beside the field that it is about.
+// refuse shows an error beside its field.
 func (f *jobForm) refuse(err *apierror.Error) {
 	if err.Code == apierror.CodeIdempotencyConflict {
 		f.Key = uuid.NewString()
-		f.Errors[""] = "This form has already made a job, from other values. Send it once more to make another."
+		f.Errors[""] = "This form has already submitted a job with other values. Submit it again to create another job."
 		return
 	}
 	for _, known := range f.Fields {

@@ -86,7 +86,7 @@ func TestJobSubmit(t *testing.T) {
 
 		require.Equal(t, first.Header.Get("Location"), second.Header.Get("Location"))
 		require.Equal(t, http.StatusUnprocessableEntity, other.Status)
-		require.Contains(t, other.Body, "This form has already made a job")
+		require.Contains(t, other.Body, "This form has already submitted a job")
 		require.NotContains(t, other.Body, `value="once"`)
 		require.Len(t, b.jobs(t), 1)
 	})

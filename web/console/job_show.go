@@ -18,7 +18,7 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// eventsShown is how many of a job's events a page shows.
+// eventsShown is the number of a job's events on its page.
 const eventsShown = 100
 
 // jobView is the view of one job's page.
@@ -29,9 +29,9 @@ type jobView struct {
 	Attempts  []*models.Attempt
 	Artifacts []*models.Artifact
 	Workers   map[models.WorkerID]*models.Worker
-	// Waiting is what holds a waiting job back, most telling first.
+	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
-	// Webhooks are who was told of its ends, newest first, each with its tries.
+	// Webhooks are the deliveries about its ends, newest first, each with its tries.
 	Webhooks []*models.WebhookDelivery
 	Tries    map[models.WebhookDeliveryID][]*models.WebhookTry
 	// Events are newest first.
@@ -79,7 +79,7 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 	if v.Workers, err = c.workersOf(ctx, v.Attempts); err != nil {
 		return err
 	}
-	if v.Status.Terminal() || v.Run > 1 { // webhooks tell of ends
+	if v.Status.Terminal() || v.Run > 1 { // webhooks are sent at the end of a run
 		if err := c.readWebhooks(ctx, p, v); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (c *console) readWaiting(ctx context.Context, v *jobView) error {
 	return err
 }
 
-// webhooksShown is how many of a job's webhooks a page shows.
+// webhooksShown is the number of a job's webhooks on its page.
 const webhooksShown = 20
 
 func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
@@ -116,12 +116,12 @@ func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView
 	return err
 }
 
-// delivering tells whether a webhook is still on its way.
+// delivering reports whether a webhook is pending.
 func (v *jobView) delivering() bool {
 	return slices.ContainsFunc(v.Webhooks, func(d *models.WebhookDelivery) bool { return d.State == models.DeliveryPending })
 }
 
-// webhookState is how far a delivery is, in a word for a badge.
+// webhookState returns the state of a delivery for a badge.
 func webhookState(d *models.WebhookDelivery) string {
 	switch {
 	case d.State != models.DeliveryPending:
@@ -132,10 +132,10 @@ func webhookState(d *models.WebhookDelivery) string {
 	return string(models.DeliveryPending)
 }
 
-// webhookOutcome is what came of a try.
+// webhookOutcome describes the result of a try.
 func webhookOutcome(try *models.WebhookTry) string {
 	if try.Error == "" && try.StatusCode != nil {
-		return fmt.Sprintf("It answered %d.", *try.StatusCode)
+		return fmt.Sprintf("The endpoint responded with status %d.", *try.StatusCode)
 	}
 	return try.Error
 }
@@ -156,8 +156,8 @@ func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (ma
 	return byID, err
 }
 
-// readEvents reads the page of events that ends with the one asked for, or the
-// newest. Their numbers have no gaps, so the page's beginning is known.
+// readEvents reads the page of events that ends with the requested one, or the newest.
+// Event numbers have no gaps, so the first event of the page is known.
 func (c *console) readEvents(r *http.Request, v *jobView) error {
 	last := v.EventSeq
 	if n, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil && n > 0 && n < last {
@@ -174,8 +174,8 @@ func (c *console) readEvents(r *http.Request, v *jobView) error {
 	return nil
 }
 
-// earlierEvents is the address of a job's events up to one, or "" if that is
-// none.
+// earlierEvents returns the address of a job's events up to one of that number, or "" if
+// there are none.
 func earlierEvents(id models.JobID, last int) string {
 	if last <= 0 {
 		return ""
@@ -183,7 +183,7 @@ func earlierEvents(id models.JobID, last int) string {
 	return fmt.Sprintf("/jobs/%s?events=%d#events", id, last)
 }
 
-// live is the address of the page's stream, or "" if nothing more will happen.
+// live returns the address of the page's stream, or "" if nothing more will happen.
 func (v *jobView) live() string {
 	if v.Status.Terminal() && !v.delivering() || v.Later {
 		return ""
@@ -210,8 +210,8 @@ func (v *jobView) poster() string {
 	return ""
 }
 
-// marks are the checkpoints on the job's bar, and those from which a later
-// attempt went on.
+// marks returns the checkpoints on the job's bar. Those from which an attempt resumed are
+// strong.
 func (v *jobView) marks() []ui.Mark {
 	var marks []ui.Mark
 	for _, a := range v.Artifacts {
@@ -227,7 +227,7 @@ func (v *jobView) marks() []ui.Mark {
 	return append(marks, v.sweptMarks()...)
 }
 
-// sweptMarks are where attempts resumed from checkpoints that are deleted by now.
+// sweptMarks returns where attempts resumed from checkpoints that were deleted since.
 func (v *jobView) sweptMarks() []ui.Mark {
 	var marks []ui.Mark
 	for _, a := range v.Attempts {
@@ -245,12 +245,12 @@ func (v *jobView) sweptMarks() []ui.Mark {
 	return marks
 }
 
-// marked tells whether the bar has marks of this kind.
+// marked reports whether the bar has marks of this kind.
 func (v *jobView) marked(strong bool) bool {
 	return slices.ContainsFunc(v.marks(), func(m ui.Mark) bool { return m.Strong == strong })
 }
 
-// resumedAt returns the attempt that went on from a checkpoint, if one did.
+// resumedAt returns the attempt that resumed from a checkpoint, or nil.
 func (v *jobView) resumedAt(checkpoint *models.Artifact) *models.Attempt {
 	i := slices.IndexFunc(v.Attempts, func(a *models.Attempt) bool {
 		return a.ResumedFromStep != nil && checkpoint.Step != nil && *a.ResumedFromStep == *checkpoint.Step &&
@@ -262,8 +262,7 @@ func (v *jobView) resumedAt(checkpoint *models.Artifact) *models.Attempt {
 	return v.Attempts[i]
 }
 
-// span is an attempt's place in the time since the job was submitted, from 0 to
-// 100.
+// span returns an attempt's place in the time since the job was submitted, from 0 to 100.
 func (v *jobView) span(a *models.Attempt) (from, to float64) {
 	end := func(t time.Time) time.Time {
 		if t.IsZero() {
@@ -279,7 +278,7 @@ func (v *jobView) span(a *models.Attempt) (from, to float64) {
 	return place(a.LeasedAt), place(end(a.EndedAt))
 }
 
-// lane draws an attempt's place in the job's time.
+// lane describes an attempt's place in the job's time.
 func (v *jobView) lane(a *models.Attempt) (state string, from, to float64, title string) {
 	from, to = v.span(a)
 	return strings.ToLower(string(a.Status)), from, to, fmt.Sprintf("Attempt %d, %s, %s", a.AttemptNo, ui.Words(string(a.Status)), v.took(a))
@@ -331,7 +330,7 @@ func entries(object json.RawMessage) []entry {
 	return found
 }
 
-// spent shows what an attempt took of a GPU, which is reckoned when it ends.
+// spent returns the GPU time of an attempt, which is computed when it ends.
 func spent(a *models.Attempt, seconds float64) string {
 	if a.EndedAt.IsZero() {
 		return ui.Unknown
@@ -346,8 +345,8 @@ func intOr(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// doneOf shows how many of all steps or frames are done, or "" if that is not
-// known. A completed job has done all of them, also those after its last report.
+// doneOf returns how many of all steps or frames are done, or "" if that is unknown. A
+// completed job has done all of them, even those after its last report.
 func (v *jobView) doneOf(n, total *int) string {
 	if v.Status == models.JobCompleted && total != nil {
 		n = total

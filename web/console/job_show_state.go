@@ -8,20 +8,20 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// cancellable tells whether there is still something to cancel.
+// cancellable reports whether the job can be cancelled.
 func (v *jobView) cancellable() bool {
 	return !v.Status.Terminal() && v.CancelRequestedAt.IsZero()
 }
 
-// cancelling tells how far the cancel of a job is that a worker holds.
+// cancelling describes the progress of a cancel while a worker holds the job.
 func (v *jobView) cancelling() string {
 	if v.CancelDeliveredAt.IsZero() {
-		return "Cancelling: the worker is being told."
+		return "Cancelling: notifying the worker."
 	}
-	return "Cancelling: the worker was told to stop."
+	return "Cancelling: the worker was notified."
 }
 
-// sinceCancel is how long after a cancel one of its steps came, if it did.
+// sinceCancel returns how long after the cancel a step followed.
 func (v *jobView) sinceCancel(step time.Time) string {
 	switch {
 	case !step.IsZero():
@@ -32,7 +32,7 @@ func (v *jobView) sinceCancel(step time.Time) string {
 	return "not yet"
 }
 
-// stage is what the job does, or what became of it.
+// stage returns the phase of the job, or its outcome.
 func (v *jobView) stage() string {
 	switch v.Status {
 	case models.JobFailed:
@@ -43,8 +43,8 @@ func (v *jobView) stage() string {
 	return ui.Words(string(v.Phase))
 }
 
-// note is what the worker says of its work while it goes on. Of a cancel the
-// page tells more.
+// note returns the worker's message about its work. During a cancel, the page shows that
+// instead.
 func (v *jobView) note() string {
 	if v.Status.Terminal() || !v.CancelRequestedAt.IsZero() {
 		return ""
@@ -52,7 +52,7 @@ func (v *jobView) note() string {
 	return v.Message
 }
 
-// waits tells what holds a waiting job back, most telling first.
+// waits lists what holds a waiting job back, the most important reason first.
 func (v *jobView) waits() []string {
 	if v.Status.Waiting() && len(v.Waiting) == 0 {
 		return []string{query.NothingHolds}

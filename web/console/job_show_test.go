@@ -267,7 +267,7 @@ func TestJobWebhooks(t *testing.T) {
 		_, err = b.Deliverer.Pass(t.Context())
 		require.NoError(t, err)
 
-		require.Contains(t, <-events, "It answered 200.")
+		require.Contains(t, <-events, "The endpoint responded with status 200.")
 		require.Equal(t, "event: end\nend\n", <-events)
 	})
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// lasting is how long something has lasted: until now if it began at Since, and
-// else Seconds, which are nil if they are not known.
+// lasting is a duration: from Since until now or, if Since is zero, Seconds, which is nil
+// if unknown.
 type lasting struct {
 	Since   time.Time
 	Seconds *float64
 }
 
-// since adds a period that has not ended to the seconds before it.
+// since adds a current period to the seconds before it.
 func since(begin time.Time, seconds float64) lasting {
 	return lasting{Since: begin.Add(-time.Duration(seconds * float64(time.Second)))}
 }

@@ -256,12 +256,12 @@ func layout(c chrome) templ.Component {
 	})
 }
 
-// htmxConfig has streams open again soon after they broke, and no answer with an
-// error replace a part of a page.
+// htmxConfig reopens streams soon after an interruption. Responses with an error replace
+// no part of a page.
 const htmxConfig = `{"includeIndicatorCSS": false, "noSwap": [204, 304, "4xx", "5xx"], "defaultTimeout": 10000, "sse": {"reconnectMaxDelay": 5000}}`
 
-// live is the part of a page that its stream keeps current. If the stream breaks,
-// live.js says so in #stale.
+// live is the part of a page that a stream keeps current. live.js shows in #stale that the
+// stream is interrupted.
 func live(url string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

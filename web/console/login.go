@@ -12,7 +12,7 @@ import (
 	"github.com/reelay/reelay/web/door"
 )
 
-// loginView is the login page's view.
+// loginView is the view of the login page.
 type loginView struct {
 	Next  string
 	Error string

@@ -12,18 +12,18 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// Monitor makes asynqmon, as the console mounts it. Close ends its connections.
+// Monitor returns asynqmon for Config. Close closes its connections.
 func Monitor(redis asynq.RedisConnOpt) *asynqmon.HTTPHandler {
 	return asynqmon.New(asynqmon.Options{RootPath: "/asynqmon", RedisConnOpt: redis})
 }
 
-// monitorPolicy is what asynqmon needs: its page has inline scripts and styles.
+// monitorPolicy allows the inline scripts and styles of asynqmon.
 const monitorPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
 
-// monitor leads to asynqmon. What is done there, as anything but reading may be, is
-// written down before.
+// monitor passes a request to asynqmon. Requests that can change something are first
+// written to the audit log.
 func (c *console) monitor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if c.Monitor == nil {
 		return errNoPage
@@ -43,8 +43,8 @@ func (c *console) monitor(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	return page.send(r)
 }
 
-// isMonitorPage tells whether asynqmon answers with its page, as it does wherever
-// it has no file.
+// isMonitorPage reports whether asynqmon responds with its page, as it does wherever it
+// has no file.
 func isMonitorPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/asynqmon/api/") && path.Ext(r.URL.Path) == ""
 }
@@ -59,11 +59,11 @@ type heldPage struct {
 func (p *heldPage) WriteHeader(status int)      { p.status = status }
 func (p *heldPage) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// refusedLinks are what asynqmon's page asks for and does not get: Google's fonts, which the
-// policy refuses, and its manifest, for which browsers send no cookie.
+// refusedLinks match what asynqmon's page cannot load: Google's fonts, which the policy
+// forbids, and its manifest, for which browsers send no cookie.
 var refusedLinks = regexp.MustCompile(`<link rel="(manifest"|stylesheet" href="https://fonts\.googleapis\.com/)[^>]*>`)
 
-// send sends the page with a way back to the console.
+// send sends the page with a link back to the console.
 func (p *heldPage) send(r *http.Request) error {
 	var note bytes.Buffer
 	if err := monitorNote().Render(r.Context(), &note); err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// queuePause is the view of the question before a queue is paused.
+// queuePause is the view of the page that confirms a pause.
 type queuePause struct {
 	models.QueueCount
 	Reason string
 	Error  string
 }
 
-// name is what the queue is called within a sentence.
+// name returns the name of the queue within a sentence.
 func (v *queuePause) name() string { return queueName(v.Lane, v.Model) }
 
 func queueName(lane models.Tier, model string) string {
@@ -89,8 +89,7 @@ func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	return toQueues(w, r, err)
 }
 
-// queueOf reads which queue the address names. It returns NOT_FOUND for a lane
-// that does not exist.
+// queueOf returns the queue in an address, or NOT_FOUND.
 func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
 	lane, model = models.Tier(strings.ToUpper(r.PathValue("lane"))), r.URL.Query().Get("model")
 	if !slices.Contains(models.Tiers, lane) {

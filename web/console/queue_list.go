@@ -14,10 +14,10 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// decisionsShown is how many of a pool's scaling decisions a page shows.
+// decisionsShown is the number of a pool's scaling decisions on the page.
 const decisionsShown = 8
 
-// queueList is the view of the queues' page.
+// queueList is the view of the page with queues.
 type queueList struct {
 	// Lanes are all lanes, with or without jobs.
 	Lanes []laneView
@@ -25,7 +25,7 @@ type queueList struct {
 	Now   time.Time
 }
 
-// laneView is one lane: all of its jobs together, and by model.
+// laneView is one lane: all of its jobs, and its jobs by model.
 type laneView struct {
 	models.QueueCount
 	Models []queueView
@@ -34,7 +34,7 @@ type laneView struct {
 // queueView is one model's jobs in a lane.
 type queueView struct {
 	models.QueueCount
-	// Own is the pause of the model itself, which the lane's may hide.
+	// Own is the pause of the model itself, even if the lane is paused, too.
 	Own *models.Pause
 }
 
@@ -99,7 +99,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	return v, nil
 }
 
-// lanesOf sums the queues up by lane.
+// lanesOf sums the queues by lane.
 func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 	var lanes []laneView
 	for _, tier := range models.Tiers {
@@ -121,7 +121,7 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 	return lanes
 }
 
-// pauseOf finds the pause of just that lane, or of one model in it.
+// pauseOf returns the pause of a whole lane, or of one model in it.
 func pauseOf(pauses []models.Pause, lane models.Tier, model string) *models.Pause {
 	i := slices.IndexFunc(pauses, func(p models.Pause) bool { return p.Lane == lane && p.Model == model })
 	if i < 0 {
@@ -130,7 +130,7 @@ func pauseOf(pauses []models.Pause, lane models.Tier, model string) *models.Paus
 	return &pauses[i]
 }
 
-// depthShare is a queue's depth relative to the deepest lane, from 0 to 100.
+// depthShare returns a queue's depth relative to the deepest lane, from 0 to 100.
 func (v *queueList) depthShare(q models.QueueCount) float64 {
 	deepest := 1
 	for _, lane := range v.Lanes {
@@ -139,7 +139,7 @@ func (v *queueList) depthShare(q models.QueueCount) float64 {
 	return 100 * float64(q.Depth) / float64(deepest)
 }
 
-// queuePath is the address of an action on a lane, or on one model in it.
+// queuePath returns the address of an action on a lane, or on one model in it.
 func queuePath(lane models.Tier, model, action string) string {
 	path := "/queues/" + strings.ToLower(string(lane)) + "/" + action
 	if model == "" {

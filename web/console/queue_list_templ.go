@@ -196,7 +196,7 @@ func queueTables(v *queueList) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(v.Pools) == 0 {
-			templ_7745c5c3_Err = ui.Empty("There is no pool. Workers that register by themselves need none.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Empty("There are no pools. Workers that register themselves need none.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -544,9 +544,9 @@ func queuePausePage(v *queuePause) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var26 string
-			templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("The jobs that run (%d) continue. The jobs that wait (%d) and new ones stay in the queue.", v.Running, v.Depth))
+			templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("Running jobs (%d) continue. Waiting jobs (%d) and new ones stay in the queue.", v.Running, v.Depth))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/queue_list.templ`, Line: 104, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/queue_list.templ`, Line: 104, Col: 118}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 			if templ_7745c5c3_Err != nil {
@@ -744,7 +744,7 @@ func poolCard(pool poolView, v *queueList) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(pool.Decisions) == 0 {
-			templ_7745c5c3_Err = ui.Empty("The scaler has decided nothing yet.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Empty("The scaler has made no decisions yet.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -49,7 +49,7 @@ func TestQueueActions(t *testing.T) {
 
 		asked := b.get(t, "/queues/enterprise/pause")
 		require.Contains(t, asked.Body, "Pause the enterprise lane?")
-		require.Contains(t, asked.Body, "The jobs that wait (2)")
+		require.Contains(t, asked.Body, "Waiting jobs (2)")
 		got := b.post(t, "/queues/enterprise/pause", url.Values{"reason": {"storage is <full>"}})
 
 		require.Equal(t, "/queues", got.Header.Get("Location"), got.Body)

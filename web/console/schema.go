@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// field is one parameter of a model as a form shows it.
+// field is one parameter of a model in a form.
 type field struct {
 	Name        string // as errors name it: params.fps
 	Label       string
@@ -21,13 +21,13 @@ type field struct {
 	Min, Max    string
 }
 
-// choice is one of the values that a parameter may have.
+// choice is one of the values of a parameter.
 type choice struct {
 	Text string
 	JSON json.RawMessage
 }
 
-// step is how finely a browser lets a number be chosen.
+// step returns the attribute step of a number input.
 func (f field) step() string {
 	if f.Type == "integer" {
 		return "1"
@@ -35,8 +35,7 @@ func (f field) step() string {
 	return "any"
 }
 
-// property is what a form reads of a parameter's schema. Numbers stay as they
-// are written.
+// property is the part of a parameter's schema that a form uses. Numbers keep their text.
 type property struct {
 	Type        string            `json:"type"`
 	Description string            `json:"description"`
@@ -46,11 +45,11 @@ type property struct {
 	Maximum     json.RawMessage   `json:"maximum"`
 }
 
-// formTypes are the types that a form has a field for. Other parameters keep
-// their defaults.
+// formTypes are the types for which a form has a field. Other parameters keep their
+// defaults.
 var formTypes = []string{"number", "integer", "string", "boolean"}
 
-// schemaFields makes a form of a model's schema, in the schema's own order.
+// schemaFields returns the fields for a model's schema, in the schema's order.
 func schemaFields(schema json.RawMessage) ([]field, error) {
 	var top struct{ Properties json.RawMessage }
 	if err := json.Unmarshal(schema, &top); err != nil {
@@ -94,7 +93,7 @@ func (p property) field(name string) field {
 	return f
 }
 
-// plain is a JSON value as a person enters it.
+// plain returns a JSON value as a person enters it.
 func plain(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -103,7 +102,7 @@ func plain(value json.RawMessage) string {
 	return string(value)
 }
 
-// label makes durationSeconds readable.
+// label turns durationSeconds into words.
 func label(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -119,8 +118,8 @@ func label(name string) string {
 	return b.String()
 }
 
-// readParams makes a job's parameters of what was entered. What was left empty
-// gets its default later; what is no number is a problem of its field.
+// readParams converts the entered values to a job's parameters. Empty fields get their
+// defaults later. problems has a message for each invalid number, by field.
 func readParams(fields []field, values url.Values) (json.RawMessage, map[string]string) {
 	params, problems := map[string]json.RawMessage{}, map[string]string{}
 	for _, f := range fields {
@@ -149,7 +148,7 @@ func (f field) read(text string) (json.RawMessage, bool) {
 		}
 	}
 	if f.Type == "number" || f.Type == "integer" {
-		// JSON knows no NaN and no hexadecimal numbers.
+		// JSON has no NaN and no hexadecimal numbers.
 		_, err := strconv.ParseFloat(text, 64)
 		return json.RawMessage(text), err == nil && json.Valid([]byte(text))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
-// cookieName is bound to this host and path by its prefix, where browsers allow
-// that: over HTTPS.
+// cookieName has a prefix that binds the cookie to this host and path. Browsers support
+// it only over HTTPS.
 func (c *console) cookieName() string {
 	if c.Secure {
 		return "__Host-reelay"
@@ -21,8 +21,7 @@ func (c *console) cookieName() string {
 	return "reelay"
 }
 
-// principal returns who is logged in, who is an operator, or
-// apierror.ErrUnauthenticated.
+// principal returns the operator who is logged in, or apierror.ErrUnauthenticated.
 func (c *console) principal(r *http.Request) (jobs.Principal, error) {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -46,19 +45,19 @@ func (c *console) setSession(w http.ResponseWriter, token string) {
 	http.SetCookie(w, cookie)
 }
 
-// asksForPage tells whether an answer to this request is shown to a person, who
-// can be sent to log in.
+// asksForPage reports whether a person sees the response, so that it can be the login
+// page.
 func asksForPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		!strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// checkLoginsEvery is how often the login of an open stream is checked again, so
-// that one whose key is revoked is out within 5 seconds.
+// checkLoginsEvery is the interval at which the login of an open stream is checked, so
+// that the stream ends within 5 seconds after its key was revoked.
 const checkLoginsEvery = 4 * time.Second
 
-// loginEnds waits until the request's login ends, and returns true, or until ctx
-// ends.
+// loginEnds waits until the request's login ends, and returns true. It returns false if
+// ctx ends first.
 func (c *console) loginEnds(ctx context.Context, r *http.Request) bool {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -85,8 +84,9 @@ func loginPath(next string) string {
 	return "/login?next=" + url.QueryEscape(next)
 }
 
-// localPath returns next if it leads to a page of this console, and else the
-// first page. Browsers read a backslash as a slash and drop control characters.
+// localPath returns next if it is the address of a page of this console, and otherwise
+// the address of the first page. Browsers read a backslash as a slash and drop control
+// characters.
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	bad := err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// The folder vendor is filled by `go tool task assets`; without it the pages
-// work, but do not move by themselves.
+// `go tool task assets` fills the folder vendor. Without it the pages work, but do not
+// update live.
 //
 //go:embed static
 var staticFiles embed.FS

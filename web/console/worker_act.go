@@ -11,8 +11,7 @@ import (
 const (
 	// drainWithin is how long a drained worker may take to finish its job.
 	drainWithin = 5 * time.Minute
-	// preemptNotice is what the shortest of clouds gives, and enough for a
-	// checkpoint.
+	// preemptNotice is long enough for a checkpoint, and as short as any cloud's.
 	preemptNotice = 10 * time.Second
 )
 
@@ -31,7 +30,7 @@ func (c *console) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs
 	return toWorkers(w, r, err)
 }
 
-// workerConfirm asks before a machine ends without notice.
+// workerConfirm asks for confirmation before a machine is stopped without notice.
 func (c *console) workerConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	worker, err := c.Reader.Worker(r.Context(), workerID(r))
 	if err != nil {

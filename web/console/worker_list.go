@@ -14,17 +14,17 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// workerListSize is how many workers a page shows.
+// workerListSize is the number of workers on a page.
 const workerListSize = 100
 
-// workerList is the view of the workers' page.
+// workerList is the view of the page with workers.
 type workerList struct {
 	Rows []workerRow
-	// All tells that those which are over are shown as well.
+	// All is true if terminated workers are shown, too.
 	All   bool
 	After string
 	Older string
-	// Stale tells that the page of the list that was asked for does not exist.
+	// Stale is true if the requested page of the list no longer exists.
 	Stale bool
 	Now   time.Time
 }
@@ -33,11 +33,11 @@ type workerRow struct {
 	*models.Worker
 	Pool string
 	Job  *models.Job
-	// Hosted tells that its provider can end its machine from here.
+	// Hosted is true if the provider can stop the machine.
 	Hosted bool
 }
 
-// present are the states of workers that are not over.
+// present are the states of workers that are not terminated.
 var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
 
 func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -119,7 +119,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	return rows, nil
 }
 
-// path is the address of a page of this list.
+// path returns the address of a page of this list.
 func (v *workerList) path(page, after string) string {
 	q := url.Values{}
 	if v.All {
@@ -134,7 +134,7 @@ func (v *workerList) path(page, after string) string {
 	return page + "?" + q.Encode()
 }
 
-// live is the address of the list's stream. Only the newest page moves.
+// live returns the address of the list's stream. Only the newest page has one.
 func (v *workerList) live() string {
 	if v.After != "" || v.Stale {
 		return ""
@@ -142,14 +142,14 @@ func (v *workerList) live() string {
 	return v.path("/workers/live", "")
 }
 
-// over tells whether nothing can be asked of the worker any more.
+// over reports whether the worker is terminated.
 func (r workerRow) over() bool { return r.Status == models.WorkerTerminated }
 
 func (r workerRow) drainable() bool {
 	return jobs.CanWorkerMove(r.Status, models.WorkerDraining)
 }
 
-// name is what a person calls a worker.
+// name returns the name of a worker for display.
 func (r workerRow) name() string {
 	if r.ProviderInstanceID == "" {
 		return ui.Short(string(r.ID))
@@ -157,5 +157,5 @@ func (r workerRow) name() string {
 	return r.ProviderInstanceID
 }
 
-// preemptable tells whether its machine can be preempted from here.
+// preemptable reports whether the machine can be preempted.
 func (r workerRow) preemptable() bool { return r.Hosted && !r.over() }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Unknown is shown in place of what is not known.
+// Unknown is shown for unknown values.
 const Unknown = "n/a"
 
-// Since says how long ago t was, roughly.
+// Since returns roughly how long ago t was.
 func Since(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -36,7 +36,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// Duration shows a length of time in its two largest units.
+// Duration formats a duration in its two largest units.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -59,8 +59,8 @@ func Seconds(s *float64) string {
 	return Duration(time.Duration(*s * float64(time.Second)))
 }
 
-// Between is how long it took from one time to another, or n/a if either is not
-// known.
+// Between formats the time from one moment to another, or returns n/a if either is
+// unknown.
 func Between(from, to time.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return Unknown
@@ -68,7 +68,7 @@ func Between(from, to time.Time) string {
 	return Duration(to.Sub(from))
 }
 
-// Bytes shows a size.
+// Bytes formats a size.
 func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
@@ -80,8 +80,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %cB", size, "kMGT"[unit])
 }
 
-// Count shows a number with its thousands apart; beyond limit it is only known
-// to be more.
+// Count formats a number with separated thousands. Beyond limit, only "more" is known.
 func Count(n, limit int) string {
 	if limit > 0 && n > limit {
 		return Count(limit, 0) + "+"
@@ -93,10 +92,10 @@ func Count(n, limit int) string {
 	return digits
 }
 
-// Percent shows a share of a hundred.
+// Percent formats a percentage.
 func Percent(p float64) string { return fmt.Sprintf("%.0f %%", p) }
 
-// Short is the end of an id, which differs even between ids of one moment.
+// Short returns the end of an id, which differs even between ids of the same moment.
 func Short(id string) string {
 	kind, rest, ok := strings.Cut(id, "_")
 	if !ok || len(rest) < 8 {
@@ -105,7 +104,7 @@ func Short(id string) string {
 	return kind + "…" + rest[len(rest)-8:]
 }
 
-// Clip shortens text to so many characters.
+// Clip shortens a text to so many characters.
 func Clip(s string, limit int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	runes := []rune(s)
@@ -115,10 +114,9 @@ func Clip(s string, limit int) string {
 	return string(runes[:limit-1]) + "…"
 }
 
-// Upright shows text whose marks for the direction of writing (bidirectional
-// overrides, embeddings and isolates) are named, not obeyed: they would have it
-// read, and what stands beside it, in another order than it has. Text that needs
-// none of them is shown in its own direction all the same.
+// Upright replaces the marks for the direction of writing (bidirectional overrides,
+// embeddings and isolates) with their names. They could show the text, and what is beside
+// it, in a misleading order. Text in right-to-left scripts needs no such marks.
 func Upright(text string) string { return named.Replace(text) }
 
 var named = strings.NewReplacer(
@@ -126,10 +124,10 @@ var named = strings.NewReplacer(
 	"\u2066", "[U+2066]", "\u2067", "[U+2067]", "\u2068", "[U+2068]", "\u2069", "[U+2069]",
 )
 
-// exact shows a time to the millisecond.
+// exact formats a time to the millisecond.
 func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
-// share is f as a place from 0 to 100.
+// share limits f to the range from 0 to 100.
 func share(f float64) string { return number(min(max(f, 0), 100)) }
