@@ -25,39 +25,49 @@ const (
 	dueLimit = 500
 )
 
-// Due queues every job that waited only for its start time, and returns how many it queued.
-// Any number of processes may call it at once.
+// Due queues every job that waited only for its start time, and returns how many it queued. If
+// a batch fails, the jobs are queued one by one, and only those that fail remain for the next
+// pass. Any number of processes may call it at once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {
-	total := 0
-	for {
-		released, err := s.release(ctx)
-		if err != nil {
-			return total, fmt.Errorf("release due jobs: %w", err)
-		}
-		s.Notifier.After(ctx, released...)
-		total += len(released)
-		if len(released) < dueBatch || total >= dueLimit {
-			return total, nil
+	var failing []models.JobID
+	var failed []error
+	total, size := 0, dueBatch
+	for total+len(failing) < dueLimit {
+		due, released, err := s.release(ctx, size, failing)
+		switch {
+		case err == nil:
+			s.Notifier.After(ctx, released...)
+			total += len(released)
+			if len(due) < size {
+				return total, errors.Join(failed...)
+			}
+		case len(due) == 0 || ctx.Err() != nil || models.IsOutage(err):
+			return total, errors.Join(append(failed, fmt.Errorf("release due jobs: %w", err))...)
+		case size > 1:
+			size = 1
+		default:
+			failing = append(failing, due[0].ID)
+			failed = append(failed, fmt.Errorf("release due job %s: %w", due[0].ID, err))
 		}
 	}
+	return total, errors.Join(failed...)
 }
 
-// release queues a batch of due jobs in one transaction.
-func (s *Scheduler) release(ctx context.Context) (released []*Change, err error) {
+// release queues up to limit due jobs, except some, in one transaction. It returns the jobs
+// that were due also if it fails.
+func (s *Scheduler) release(ctx context.Context, limit int, except []models.JobID) (due []*models.Job, released []*Change, err error) {
 	err = InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		released = nil
-		due, err := models.LockDueJobs(ctx, tx, dueBatch)
+		var err error
+		due, err = models.LockDueJobs(ctx, tx, limit, except)
 		if err != nil || len(due) == 0 {
 			return err
 		}
 		// The accounts are locked although their counters stay the same: a transaction that
 		// enters several lanes of several accounts must hold their locks.
-		if _, _, err := models.LockAccounts(ctx, tx, accountsOf(due)); err != nil {
-			return fmt.Errorf("lock the accounts: %w", err)
-		}
-		now, err := models.Now(ctx, tx)
+		_, now, err := models.LockAccounts(ctx, tx, accountsOf(due))
 		if err != nil {
-			return err
+			return fmt.Errorf("lock the accounts: %w", err)
 		}
 		for _, job := range due {
 			c := changeAt(tx, now, job)
@@ -70,10 +80,7 @@ func (s *Scheduler) release(ctx context.Context) (released []*Change, err error)
 		}
 		return saveAll(ctx, tx, released, models.Writes{})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return released, nil
+	return due, released, err
 }
 
 func accountsOf(jobs []*models.Job) []models.AccountID {

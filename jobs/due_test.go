@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,33 @@ func TestDue(t *testing.T) {
 		n, err = s.Scheduler.Due(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
+	})
+
+	t.Run("LeavesOnlyTheJobThatFailsToSave", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		var due []*models.Job
+		for range 5 {
+			due = append(due, scheduleDue(t, s, s.Client))
+		}
+		s.Exec(t, "ALTER TABLE jobs ADD CONSTRAINT never_queued CHECK (id <> '"+due[1].ID.UUID()+"' OR status <> 'QUEUED')")
+
+		n, err := s.Scheduler.Due(t.Context())
+
+		require.Equal(t, 4, n)
+		require.ErrorContains(t, err, "never_queued")
+		require.Equal(t, 1, strings.Count(err.Error(), string(due[1].ID)), "it is logged once")
+		for i, job := range due {
+			require.Equal(t, i != 1, s.Reload(t, job.ID).Status == models.JobQueued)
+		}
+
+		s.Exec(t, "ALTER TABLE jobs DROP CONSTRAINT never_queued")
+		n, err = s.Scheduler.Due(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "the next pass tries it again")
+		s.RequireInvariants(t)
 	})
 
 	t.Run("SkipsLockedJobs", func(t *testing.T) {

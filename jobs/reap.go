@@ -108,15 +108,16 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find silent workers: %w", err)
 	}
-	ended := 0
+	var ended int
+	var failed []error
 	for _, id := range ids {
 		done, err := r.silent(ctx, id, away)
 		if err != nil {
-			return ended, fmt.Errorf("end silent worker %s: %w", id, err)
+			failed = append(failed, fmt.Errorf("end silent worker %s: %w", id, err))
 		}
 		ended += lo.Ternary(done, 1, 0)
 	}
-	return ended, nil
+	return ended, errors.Join(failed...)
 }
 
 func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (ended bool, err error) {

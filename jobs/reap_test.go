@@ -148,6 +148,22 @@ func TestSilent(t *testing.T) {
 		s.Submit(t)
 		require.NotNil(t, jobstest.LeaseNext(t, s, idle), "it comes back with its own next call")
 	})
+
+	t.Run("PassesOverAWorkerThatFailsToSave", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		first, second := s.Worker(t, "first"), s.Worker(t, "second")
+		s.Exec(t, "ALTER TABLE workers ADD CONSTRAINT never_lost CHECK (provider_instance_id <> 'first' OR status <> 'LOST')")
+		s.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes'")
+
+		ended, err := s.Reaper.Silent(t.Context())
+
+		require.ErrorContains(t, err, "never_lost")
+		require.Equal(t, 1, ended)
+		require.Equal(t, models.WorkerIdle, jobstest.WorkerStatus(t, s, first.WorkerID))
+		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, second.WorkerID))
+	})
 }
 
 func TestRegister(t *testing.T) {

@@ -335,12 +335,17 @@ func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 }
 
 // LockDueJobs locks and returns jobs that waited only for their time, which has come, the
-// longest overdue first. It skips jobs that other transactions have locked.
-func LockDueJobs(ctx context.Context, tx bun.Tx, limit int) ([]*Job, error) {
+// longest overdue first. It skips the jobs in except, and those that other transactions have
+// locked.
+func LockDueJobs(ctx context.Context, tx bun.Tx, limit int, except []JobID) ([]*Job, error) {
 	var found []*Job
-	err := tx.NewSelect().Model(&found).
+	q := tx.NewSelect().Model(&found).
 		Where("j.status = 'SCHEDULED' OR j.status = 'BLOCKED' AND j.blocked_by = 0").
 		Where("j.run_at <= (SELECT clock_timestamp())").
-		Order("j.run_at").Limit(int64(limit)).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+		Order("j.run_at").Limit(int64(limit)).For("NO KEY UPDATE SKIP LOCKED")
+	if len(except) > 0 {
+		q = q.Where("j.id NOT IN (?)", bun.List(except))
+	}
+	err := q.Scan(ctx)
 	return found, err
 }

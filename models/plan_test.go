@@ -116,7 +116,7 @@ func TestHotQueries(t *testing.T) {
 			}, live},
 			"LockDueJobs": {func() error {
 				return watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, err := models.LockDueJobs(ctx, tx, 100)
+					_, err := models.LockDueJobs(ctx, tx, 100, nil)
 					return err
 				})
 			}, 0},
