@@ -2,12 +2,10 @@ package jobs_test
 
 import (
 	"context"
-	"math"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -333,142 +331,5 @@ func TestOverload(t *testing.T) {
 		completed = meter.into(models.JobCompleted)
 		require.Len(t, completed, 2)
 		require.Equal(t, 1, completed[1].Failures)
-	})
-}
-
-func TestEstimateJobs(t *testing.T) {
-	t.Parallel()
-
-	t.Run("TellsOfEachJobWhenItStartsAndIsDone", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		worker := s.Worker(t, "one")
-		var rows []*models.Job
-		for range 3 {
-			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
-			require.NoError(t, err)
-			rows = append(rows, job)
-		}
-		none, err := s.Reader.EstimateJobs(t.Context(), rows)
-		require.NoError(t, err)
-		require.Empty(t, none, "nothing is known")
-		s.Lease(t, worker)
-		rows[0] = s.Reload(t, rows[0].ID)
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-
-		found, err := s.Reader.EstimateJobs(t.Context(), rows)
-
-		require.NoError(t, err)
-		for i, wait := range []float64{0, 10, 20} {
-			guess := found[rows[i].ID]
-			if i == 0 {
-				require.Nil(t, guess.WaitSeconds, "it waits no more")
-			} else {
-				require.InDelta(t, wait, *guess.WaitSeconds, 3)
-				require.InDelta(t, math.Round(10**guess.WaitSeconds)/10, *guess.WaitSeconds, 0, "to tenths")
-			}
-			require.WithinDuration(t, time.Now().Add(time.Duration(wait+10)*time.Second), guess.CompletionAt, 4*time.Second)
-			require.Zero(t, guess.CompletionAt.Nanosecond())
-		}
-		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, submission("", "9"))
-		require.NoError(t, err)
-		require.InDelta(t, 30, *estimate.WaitSeconds, 3)
-		require.Equal(t, 3, estimate.Position)
-		require.InDelta(t, 10, *estimate.RenderSeconds, 0.1)
-		require.InDelta(t, 20, *s.Estimates.Drain(models.TierEnterprise, "testcard", 2), 0.1)
-	})
-
-	t.Run("CountsTheTimeUntilAJobIsDue", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		s.Worker(t, "one")
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		in := submission("", "10")
-		in.RunAt = new(time.Now().Add(time.Hour))
-
-		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, in)
-
-		require.NoError(t, err)
-		require.InDelta(t, 3600, *estimate.WaitSeconds, 60)
-		require.InDelta(t, 3600, *estimate.WaitSecondsP90, 60)
-	})
-
-	t.Run("RefusesTimesThatASubmitRefuses", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		for field, in := range map[string]jobs.Submission{
-			"runAt":     {Model: "testcard", Prompt: "x", RunAt: new(time.Now().AddDate(9, 0, 0))},
-			"expiresAt": {Model: "testcard", Prompt: "x", ExpiresAt: new(time.Now().Add(-time.Hour))},
-		} {
-			_, err := s.Submitter.Estimate(t.Context(), s.Client, in)
-			jobstest.RequireInvalid(t, err, field)
-		}
-	})
-
-	t.Run("KnowsThatAnAccountCameToItsCapAMomentAgo", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
-		worker, _ := s.Worker(t, "one"), s.Worker(t, "two")
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		var rows []*models.Job
-		for range 3 {
-			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
-			require.NoError(t, err)
-			rows = append(rows, job)
-		}
-		s.Lease(t, worker)
-
-		wait := func(i int) float64 {
-			found, err := s.Reader.EstimateJobs(t.Context(), rows)
-			require.NoError(t, err)
-			return *found[rows[i].ID].WaitSeconds
-		}
-		testrun.Eventually(t, "the forecast is learnt", func() bool { return math.Abs(wait(1)-10) < 3 && math.Abs(wait(2)-20) < 3 })
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		require.InDelta(t, 10, wait(1), 3, "it says the same")
-		require.InDelta(t, 20, wait(2), 3)
-	})
-
-	t.Run("KnowsOfAJobThatStartedAfterItsAccountWasRead", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
-		worker, _ := s.Worker(t, "one"), s.Worker(t, "two")
-		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
-		require.NoError(t, err)
-		s.Lease(t, worker)
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-
-		next, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "9"))
-
-		require.NoError(t, err)
-		require.InDelta(t, 10, *next.PredictedWaitSeconds, 3)
-	})
-
-	t.Run("LearnsHowLongRendersTake", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		worker := s.Worker(t, "one")
-		job := s.Submit(t)
-		_, fence := s.Lease(t, worker)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
-		require.NoError(t, err)
-		s.Exec(t, "UPDATE job_attempts SET gpu_seconds = 3 WHERE job_id = ?", job.ID)
-		s.Exec(t, "UPDATE learning SET began_at = began_at - interval '1 minute', until = until - interval '1 minute'")
-		s.Exec(t, "UPDATE jobs SET completed_at = completed_at - interval '3 seconds' WHERE id = ?", job.ID)
-
-		n, err := s.Learner.Learn(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		n, err = s.Learner.Learn(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, n, "each job teaches once")
-
-		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		estimate, err := s.Submitter.Estimate(t.Context(), s.Client, submission("", "0"))
-		require.NoError(t, err)
-		require.InDelta(t, 3, *estimate.RenderSeconds, 0.01, "three times what the catalogue says")
 	})
 }

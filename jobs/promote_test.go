@@ -1,0 +1,51 @@
+package jobs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// promoteAll has every queued job wait for long, and moves up what may. FREE
+// jobs are then in PRO, and PRO's own stay.
+func promoteAll(t testing.TB, s *jobstest.Stack) {
+	t.Helper()
+	s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '16 minutes' WHERE status = 'QUEUED' AND tier = 'FREE'")
+	_, err := s.Promoter.Promote(t.Context())
+	require.NoError(t, err)
+}
+
+func TestPromote(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MovesUpOneLaneAtATimeAndNeverIntoCritical", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		own := s.Submit(t)
+		wait := func(d time.Duration) models.Tier {
+			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - make_interval(secs => ?)", d.Seconds())
+			_, err := s.Promoter.Promote(t.Context())
+			require.NoError(t, err)
+			s.RequireInvariants(t)
+			return s.Reload(t, job.ID).Lane
+		}
+
+		require.Equal(t, models.TierBatch, wait(6*time.Hour-time.Minute))
+		require.Equal(t, models.TierFree, wait(6*time.Hour+time.Minute))
+		require.Equal(t, models.TierFree, wait(6*time.Hour+14*time.Minute))
+		require.Equal(t, models.TierPro, wait(6*time.Hour+16*time.Minute))
+		require.Equal(t, models.TierEnterprise, wait(6*time.Hour+26*time.Minute))
+		require.Equal(t, models.TierEnterprise, wait(99*time.Hour))
+		require.Equal(t, models.TierBatch, s.Reload(t, job.ID).Tier)
+		require.Equal(t, models.TierEnterprise, s.Reload(t, own.ID).Lane)
+		n, err := s.Promoter.Promote(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
