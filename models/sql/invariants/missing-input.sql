@@ -1,0 +1,5 @@
+SELECT 'job_' || j.id AS id FROM examined j
+WHERE j.status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING') AND j.params ->> 'referenceImage' IS NOT NULL
+    AND NOT EXISTS (SELECT FROM input_uses u JOIN artifacts r ON r.id = u.artifact_id
+        WHERE u.job_id = j.id AND u.reference = j.params ->> 'referenceImage' AND r.type = 'INPUT')
+    AND NOT (j.status = 'BLOCKED' AND EXISTS (SELECT FROM input_fetches f WHERE f.job_id = j.id))

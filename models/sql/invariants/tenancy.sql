@@ -1,0 +1,7 @@
+SELECT 'art_' || r.id AS id FROM examined j JOIN artifacts r ON r.job_id = j.id WHERE r.account_id <> j.account_id
+UNION ALL
+SELECT 'job_' || j.id FROM examined j
+JOIN job_dependencies d ON d.job_id = j.id JOIN jobs p ON p.id = d.depends_on WHERE p.account_id <> j.account_id
+UNION ALL
+SELECT 'art_' || r.id FROM examined j
+JOIN input_uses u ON u.job_id = j.id JOIN artifacts r ON r.id = u.artifact_id WHERE r.account_id <> j.account_id
