@@ -33,21 +33,19 @@ type Holder struct {
 	keeping, ending batch.Group[*fencedCall]
 }
 
-// Heartbeats, progress, checkpoints and requests for upload keys are frequent, and nobody
-// waits for their answers. When several workers send them at once, a batch waits for more
-// calls.
+// Heartbeats and progress reports are frequent, and nobody waits for their answers. When
+// several workers send them at once, a batch waits for more calls.
 const (
-	holdLinger   = 50 * time.Millisecond
-	holdSiblings = 1
+	beatLinger   = 20 * time.Millisecond
+	beatSiblings = 1
+	beatsEnough  = 16
 )
 
 // NewHolder returns a holder.
 func NewHolder(db *bun.DB, objects Objects, catalogue *catalogue.Catalogue, leaser *Leaser) *Holder {
 	return &Holder{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
-		beats:   batch.Group[*beat]{Linger: holdLinger, MinSiblings: holdSiblings},
-		keys:    batch.Group[*issue]{Linger: holdLinger, MinSiblings: holdSiblings},
-		keeping: batch.Group[*fencedCall]{Linger: holdLinger, MinSiblings: holdSiblings},
+		beats: batch.Group[*beat]{Linger: beatLinger, MinSiblings: beatSiblings, Enough: beatsEnough},
 	}
 }
 

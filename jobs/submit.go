@@ -69,9 +69,11 @@ type Submitter struct {
 	// shares caches the accounts that admission checks.
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
-	// plainWrites and writes batch the calls of one account, whose row each of them locks:
-	// plainWrites those that one statement can write, and writes all others.
-	plainWrites, writes batch.Keyed[models.AccountID, *submitCall]
+	// plainWrites batches the calls that one statement can write, and waits for no locked
+	// account. The others wait for their account's row, and so only with its calls:
+	// accountWrites those left by plainWrites, and writes those that need a transaction.
+	plainWrites           batch.Group[*submitCall]
+	accountWrites, writes batch.Keyed[models.AccountID, *submitCall]
 }
 
 const (

@@ -15,17 +15,18 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// submitBatch is the work of one transaction, or one statement, on the submissions of one
-// account's calls, in order of arrival. It runs the same few statements for one job as for a
+// submitBatch is the work of one transaction, or one statement, on the submissions of
+// several calls, in order of arrival. It runs the same few statements for one job as for a
 // thousand, and a few more for each job that depends on a failed one.
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
+	wait  bool // for accounts that others have locked
 
-	// What was read first, unless all calls are plain: the account, whose row is locked, so
-	// that no other submit of it runs; the clock; the jobs of used idempotency keys; the jobs
+	// What was read first, unless all calls are plain: the accounts, whose rows are locked, so
+	// that no other submit of them runs; the clock; the jobs of used idempotency keys; the jobs
 	// of earlier requests of the Videos API, by digest; the parents; and the existing images.
-	account  *models.Account
+	accounts map[models.AccountID]*models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
@@ -47,12 +48,13 @@ type accepted struct {
 	failed *models.Job
 }
 
-// writePlain writes the jobs of plain calls of one account by one statement, without reading
-// first. A call for which that does not suffice is left for writeRead.
-func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
-	b := &submitBatch{
-		calls: calls, used: map[models.JobKey]*models.Job{},
-		account: &models.Account{ID: calls[0].account, Tier: calls[0].tier, MaxQueued: math.MaxInt},
+// writePlain writes the jobs of plain calls by one statement, without reading first. A call for
+// which that does not suffice has another next step. If the statement does not wait, it leaves
+// the calls of accounts that others have locked.
+func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall, wait bool) error {
+	b := &submitBatch{calls: calls, wait: wait, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
+	for _, call := range calls {
+		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
 	}
 	if err := b.decide(); err != nil {
 		return err
@@ -67,8 +69,8 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 	return nil
 }
 
-// leaveUnwritten leaves for writeRead the calls that were refused, since the cached account
-// may be outdated, and those whose job, or the job of the same key, was not written.
+// leaveUnwritten leaves the calls that were refused, since the cached account may be outdated,
+// and those whose job, or the job of the same key, was not written.
 func (b *submitBatch) leaveUnwritten() {
 	missing, there := parted(b.changes, func(c *Change) bool { return c.job.CreatedAt.IsZero() })
 	b.changes = there
@@ -82,7 +84,7 @@ func (b *submitBatch) leaveUnwritten() {
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
 	for _, call := range left {
-		call.read = true
+		call.step = lo.Ternary(b.wait, readAndWrite, writeWithAccount)
 	}
 }
 
@@ -91,7 +93,7 @@ func (b *submitBatch) leaveUnwritten() {
 func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 	var b *submitBatch
 	err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, calls: calls, start: Change{tx: tx}, users: userQueues{share: s.UserShare}}
+		b = &submitBatch{tx: tx, calls: calls, wait: true, start: Change{tx: tx}, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 	if err != nil {
@@ -133,7 +135,7 @@ func (b *submitBatch) lock(ctx context.Context) error {
 		return sql.ErrNoRows
 	}
 	b.start.now = now
-	b.account = locked[0]
+	b.accounts = lo.KeyBy(locked, func(a *models.Account) models.AccountID { return a.ID })
 	return nil
 }
 
@@ -229,7 +231,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 			return nil
 		}
 	}
-	job, account := new(one.asked), b.account
+	job, account := new(one.asked), b.accounts[call.account]
 	refused := setTier(job, account)
 	if job.IdempotencyKey != "" {
 		if job.RequestDigest, err = requestDigests(job, &one.asked, one.in); err != nil {
@@ -307,7 +309,7 @@ func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 		call.answers = b.answers[call]
 		for i, answer := range call.answers {
 			if answer.Refused != nil && call.set[i].err == nil {
-				s.Admission.note(answer.Refused, tierOf(&call.set[i].asked, b.account))
+				s.Admission.note(answer.Refused, tierOf(&call.set[i].asked, b.accounts[call.account]))
 			}
 		}
 	}

@@ -15,12 +15,21 @@ type submitCall struct {
 	// tier is the account's tier, from the cache.
 	tier models.Tier
 	set  []submission
-	// read means that the call needs writeRead even if it is plain.
-	read bool
+	// step is what the call needs next, however plain it is.
+	step submitStep
 
 	answers []Submitted
 	written []*models.Job
 }
+
+// submitStep is a way to write a call, each dearer than the one before.
+type submitStep int
+
+const (
+	written          submitStep = iota // nothing: it is written, or refused
+	writeWithAccount                   // a statement that waits for the account
+	readAndWrite                       // a transaction that reads first
+)
 
 // submission is one submission of a call: the request, the validated job, and its sealed
 // prompt; or the error.
@@ -94,7 +103,16 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {
-		if err := s.plainWrites.Do(ctx, call.account, call, s.writePlain); err != nil || !call.read {
+		err := s.plainWrites.Do(ctx, call, func(ctx context.Context, calls []*submitCall) error {
+			return s.writePlain(ctx, calls, false)
+		})
+		if err == nil && call.step == writeWithAccount {
+			call.step = written
+			err = s.accountWrites.Do(ctx, call.account, call, func(ctx context.Context, calls []*submitCall) error {
+				return s.writePlain(ctx, calls, true)
+			})
+		}
+		if err != nil || call.step == written {
 			return err
 		}
 	}

@@ -242,7 +242,13 @@ func TestSubmits(t *testing.T) {
 		require.NoError(t, err)
 		const callers = 5
 		var strangers, own sync.WaitGroup
-		submit := func(p jobs.Principal) func() {
+		one := func(p jobs.Principal) func() {
+			return func() {
+				_, _, err := s.Submitter.Submit(t.Context(), p, jobstest.Submission())
+				require.NoError(t, err)
+			}
+		}
+		two := func(p jobs.Principal) func() {
 			return func() {
 				_, err := s.Submitter.SubmitMany(t.Context(), p, films(2))
 				require.NoError(t, err)
@@ -250,15 +256,17 @@ func TestSubmits(t *testing.T) {
 		}
 
 		for range callers {
-			strangers.Go(submit(stranger))
-			own.Go(submit(s.Client))
+			strangers.Go(one(stranger))
+			strangers.Go(two(stranger))
+			own.Go(one(s.Client))
+			own.Go(two(s.Client))
 		}
 		own.Wait()
 
-		require.Equal(t, 2, s.Count(t, "jobs"), "the stranger's wait")
+		require.Equal(t, callers+2, s.Count(t, "jobs"), "the stranger's wait")
 		require.NoError(t, held.Rollback())
 		strangers.Wait()
-		require.Equal(t, 4, s.Count(t, "jobs"))
+		require.Equal(t, 2*(callers+2), s.Count(t, "jobs"))
 		s.RequireInvariants(t)
 	})
 

@@ -32,7 +32,7 @@ func (b *submitBatch) readUsers(ctx context.Context) error {
 		}
 		user := models.UserQueue{AccountID: call.account, UserID: one.asked.UserID}
 		_, known := b.users.left[user]
-		limit, limited := b.users.limit(b.account)
+		limit, limited := b.users.limit(b.accounts[call.account])
 		if known || !limited {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -33,8 +34,8 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 // writeJobs writes the jobs with their own rows.
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
-		Jobs: make([]*models.NewJob, len(b.changes)), Account: b.account.ID, Tier: b.account.Tier,
-		Judged: !b.start.now.IsZero(), Now: b.start.now,
+		Jobs: make([]*models.NewJob, len(b.changes)), Accounts: b.expected(),
+		Judged: !b.start.now.IsZero(), Wait: b.wait, Now: b.start.now,
 	}
 	var queued []*models.Job
 	for i, c := range b.changes {
@@ -58,6 +59,12 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 		}
 	}
 	return nil
+}
+
+func (b *submitBatch) expected() []models.ExpectedAccount {
+	return lo.MapToSlice(b.accounts, func(id models.AccountID, account *models.Account) models.ExpectedAccount {
+		return models.ExpectedAccount{ID: id, Tier: account.Tier}
+	})
 }
 
 // writeImages writes which images the jobs start from, and which must be fetched.

@@ -54,37 +54,45 @@ type NewJobs struct {
 	Jobs []*NewJob
 	// Ready holds the payloads of the outbox messages for the queued jobs.
 	Ready []json.RawMessage
-	// Account is the account of all the jobs, and Tier the tier that it is expected to have.
-	// If it has another tier, or no room for all of them, none is written. Judged skips
-	// these checks: the caller has locked the account and checked it.
-	Account AccountID
-	Tier    Tier
-	Judged  bool
+	// Accounts are the accounts of the jobs, each with the tier that it is expected to have.
+	// The jobs of an account that has another tier, or no room for all of them, are not
+	// written. Judged skips these checks: the caller has locked the accounts and checked them.
+	Accounts []ExpectedAccount
+	Judged   bool
+	// Wait waits for accounts that others have locked. Otherwise their jobs are not written.
+	Wait bool
 	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time
+}
+
+// ExpectedAccount is an account, and the tier that it is expected to have.
+type ExpectedAccount struct {
+	ID   AccountID `json:"id"`
+	Tier Tier      `json:"tier"`
 }
 
 //go:embed sql/insert_jobs.sql
 var insertJobsSQL string
 
-// InsertJobs writes new jobs of one account into the lanes of their tiers, with their first
-// events, and counts them on the account. It marks the jobs that were written and sets the
-// columns that the database chose.
+// InsertJobs writes new jobs into the lanes of their tiers, with their first events, and
+// counts them on their accounts. It marks the jobs that were written and sets the columns that
+// the database chose.
 //
-// It does not write jobs whose idempotency key was used before, and none if the account is
-// not as NewJobs expects. It locks the account.
+// It does not write jobs whose idempotency key was used before, nor those of an account that
+// is not as NewJobs expects. It locks the accounts in the order of their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
 	for i, j := range all { // another try of it may have been undone
 		j.Place, j.Written, j.CreatedAt = i, false, time.Time{}
 	}
 	jobs, jobsErr := rowsArg(all)
+	accounts, accountsErr := rowsArg(n.Accounts)
 	ready, readyErr := rowsArg(n.Ready)
-	if err := errors.Join(jobsErr, readyErr); err != nil {
+	if err := errors.Join(jobsErr, accountsErr, readyErr); err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
 	rows, err := run(ctx, db, insertJobsSQL, pgx.NamedArgs{
-		"jobs": jobs, "ready": ready, "account": uuidOf(n.Account), "tier": string(n.Tier), "judged": n.Judged, "now": nullTime(n.Now),
+		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "wait": n.Wait, "now": nullTime(n.Now),
 	})
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {

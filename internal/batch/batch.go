@@ -41,11 +41,13 @@ type Group[T any] struct {
 	// has a batch of its own.
 	MaxSize int
 	// Linger is how long a batch waits for more calls before it runs, but only if
-	// MinSiblings others wait beside its first. A call that is alone never lingers.
-	Linger      time.Duration
-	MinSiblings int
+	// MinSiblings others wait beside its first. A call that is alone never lingers. Once
+	// Enough calls wait, the batch runs at once; 0 means a full batch.
+	Linger              time.Duration
+	MinSiblings, Enough int
 
 	mu      sync.Mutex
+	calls   int
 	waiting []*call[T]
 	running bool
 	timer   *time.Timer // of the batch that lingers
@@ -76,6 +78,7 @@ type step[T any] struct {
 func (g *Group[T]) Do(ctx context.Context, item T, run Run[T]) error {
 	me := &call[T]{ctx: ctx, item: item, next: make(chan step[T], 1)}
 	g.join(me)
+	defer g.part()
 	var next step[T]
 	select {
 	case next = <-me.next:
@@ -94,8 +97,15 @@ func (g *Group[T]) Do(ctx context.Context, item T, run Run[T]) error {
 func (g *Group[T]) join(me *call[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.calls++
 	g.waiting = append(g.waiting, me)
 	g.advance()
+}
+
+func (g *Group[T]) part() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls--
 }
 
 // advance begins the next batch, or has it linger.
@@ -104,9 +114,10 @@ func (g *Group[T]) advance() {
 		return
 	}
 	n, full := g.fill()
+	enough := full || g.Enough > 0 && len(g.waiting) >= g.Enough
 	lingers := g.Linger > 0 && len(g.waiting) > max(g.MinSiblings, 1)
 	switch {
-	case full, g.timer == nil && !lingers:
+	case enough, g.timer == nil && !lingers:
 		g.begin(n)
 	case g.timer == nil:
 		g.timer = time.AfterFunc(g.Linger, g.lingered)
@@ -243,11 +254,11 @@ func whileAny[T any](batch []*call[T]) (context.Context, context.CancelFunc) {
 	}
 }
 
-// Waiting returns how many calls wait for a batch to begin.
-func (g *Group[T]) Waiting() int {
+// Calls returns how many calls wait or run.
+func (g *Group[T]) Calls() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.waiting)
+	return g.calls
 }
 
 // Hold makes calls wait as if a batch were running, until release is called. Tests use

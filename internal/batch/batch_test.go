@@ -135,6 +135,21 @@ func TestGroup(t *testing.T) {
 		})
 	})
 
+	t.Run("LingersNoLongerOnceEnoughCallsWait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			g.Linger, g.Enough = time.Hour, 3
+			calls := []<-chan error{g.call(t.Context(), 0), g.call(t.Context(), 1), g.call(t.Context(), 2)}
+			g.pass()
+			require.Equal(t, [][]int{{0}}, g.begun(), "two are not enough")
+			calls = append(calls, g.call(t.Context(), 3))
+
+			require.Equal(t, [][]int{{0}, {1, 2, 3}}, g.begun())
+			close(g.let)
+			requireServed(t, calls...)
+		})
+	})
+
 	t.Run("BoundsABatchBySize", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()

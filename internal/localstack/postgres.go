@@ -236,7 +236,7 @@ func (c *postgresCluster) stopSignal() syscall.Signal {
 func (c *postgresCluster) settings(sockets string) []string {
 	settings := []string{
 		"listen_addresses=", "port=5432", "unix_socket_directories=" + sockets, "unix_socket_permissions=0700",
-		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "log_timezone=UTC", "logging_collector=off",
+		"max_connections=200", "shared_buffers=128MB", "jit=off", "timezone=UTC", "log_timezone=UTC", "logging_collector=off",
 	}
 	if c.test {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",

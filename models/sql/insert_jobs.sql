@@ -2,17 +2,26 @@
 -- enters the QUEUED ones into the lanes of their tiers.
 --
 -- Each new job arrives as an object of rows: the job, its event, and its prompt if it has one.
--- All jobs are of one account. Jobs whose idempotency key was used before are not written. None
--- is if the account has another tier than expected or no room for all of them, unless the caller
--- judged that before, with the account locked.
+-- Jobs whose idempotency key was used before are not written. Nor are the jobs of an account that
+-- has another tier than expected or no room for all of them, unless the caller judged that
+-- before, with the account locked.
 --
--- Locks: the account.
+-- Locks: the accounts in the order of their ids. With @wait the statement waits for accounts that
+-- others have locked; otherwise it does not write their jobs.
 --
 -- Returns a row per job that was written: its id, its order, its account's virtual time in the
 -- line, and the clock at which it was written.
-WITH locked AS MATERIALIZED (
+WITH expected AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
+),
+waited_for AS MATERIALIZED (
+    SELECT id FROM accounts WHERE @wait::boolean AND id IN (SELECT id FROM expected)
+    ORDER BY id FOR NO KEY UPDATE
+),
+locked AS MATERIALIZED (
     SELECT id, tier, queued, max_queued, running, max_running FROM accounts
-    WHERE id = @account::uuid FOR NO KEY UPDATE
+    WHERE id IN (SELECT id FROM expected) AND (SELECT count(*) FROM waited_for) >= 0
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 ),
 clock AS MATERIALIZED (
     SELECT coalesce(@now::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l
@@ -22,8 +31,10 @@ asked AS MATERIALIZED (
     FROM jsonb_to_recordset(@jobs) AS r (place integer, job jobs, event job_events, input job_inputs)
 ),
 fitting AS (
-    SELECT id FROM locked
-    WHERE @judged::boolean OR tier = @tier AND queued + (SELECT count(*) FROM asked) <= max_queued
+    SELECT l.id FROM locked l
+    JOIN expected e USING (id)
+    JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
+    WHERE @judged::boolean OR l.tier = e.tier AND l.queued + n.jobs <= l.max_queued
 ),
 written AS (
     INSERT INTO jobs (
@@ -37,7 +48,7 @@ written AS (
         run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
         predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END
     FROM asked, clock
-    WHERE account_id = (SELECT id FROM fitting)
+    WHERE account_id IN (SELECT id FROM fitting)
     ORDER BY place
     ON CONFLICT (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, account_id, status, lane, queue_order
