@@ -1546,7 +1546,7 @@ func (v *LeaseAnswer) GetLease() *Lease { return v.Lease }
 // GetDirective returns LeaseAnswer.Directive, and is useful for accessing the field via an interface.
 func (v *LeaseAnswer) GetDirective() *Directive { return v.Directive }
 
-// Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt.
+// Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. A requestId whose lease is over gets no other.
 type LeaseJobInput struct {
 	WorkerId    string   `json:"workerId"`
 	WaitSeconds *int     `json:"waitSeconds,omitempty"`

@@ -80,7 +80,8 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 			if len(rest) < len(all) {
 				all, rounds = rest, 0
 			}
-		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom): // the rows have changed: look again
+		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom) || errors.Is(err, models.ErrAnswered):
+			// the rows have changed: look again
 		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
 				s.found = found{err: err}
@@ -125,6 +126,9 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 			over[c.search] = true
 		case notIdle:
 			c.search.found = found{}
+			over[c.search] = true
+		case answered:
+			c.search.found = found{err: models.ErrAnswered}
 			over[c.search] = true
 		case notForIt:
 			// The job behind it in its account's queue may be next.

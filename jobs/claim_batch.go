@@ -32,7 +32,9 @@ type claim struct {
 	search  *search
 	head    ReadyJob
 	verdict verdict
-	made    *assignment
+	// answered means that the search's request already had a lease.
+	answered bool
+	made     *assignment
 }
 
 // verdict is the outcome of a claim after its rows were locked.
@@ -43,6 +45,7 @@ const (
 	stale            // the job has left that queue, or another worker has it
 	capped           // its account is at its running limit
 	notIdle          // the worker is not idle
+	answered         // the worker's request already had a lease, which is over
 	notForIt         // the worker may not have the job now
 )
 
@@ -139,7 +142,7 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 	picks := make([]models.Pick, len(b.claims))
 	for i, c := range b.claims {
-		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID}
+		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID, RequestID: c.search.requestID}
 	}
 	now, all, err := models.LockPicks(ctx, tx, picks)
 	if err != nil {
@@ -151,6 +154,7 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 		if picked.Room != nil {
 			b.room[picks[i].AccountID] = *picked.Room
 		}
+		b.claims[i].answered = picked.Answered
 		b.workers[picks[i].WorkerID], b.jobs[picks[i].JobID] = picked.Worker, picked.Job
 	}
 	return nil
@@ -165,6 +169,8 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 		c.verdict = capped
 	case w == nil || w.Status != models.WorkerIdle:
 		c.verdict = notIdle
+	case c.answered:
+		c.verdict = answered
 	case job == nil || job.AccountID != c.head.Account || job.Queue() != c.head.Queue:
 		c.verdict = stale
 	default:

@@ -87,7 +87,8 @@ type LeaseCall struct {
 
 // Lease waits for a job that the worker can run. Lease and directive are nil if there was none
 // in time. A worker that already holds a lease gets it again if it repeats the same RequestID;
-// otherwise it gets none, after a second at most. Lease returns NOT_FOUND for a worker that is
+// otherwise it gets none, after a second at most. A RequestID whose lease is over never gets
+// another. Lease returns NOT_FOUND for a worker that is
 // not the caller, and CONFLICT for one that is terminated.
 func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease, *Directive, error) {
 	if err := p.RequireWorker(call.WorkerID); err != nil {
@@ -182,6 +183,11 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	var woken models.Queue
 	for ctx.Err() == nil { // nobody would receive a lease that is given after that
 		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
+		if errors.Is(err, models.ErrAnswered) {
+			// This call is a late duplicate: nobody would run a job that is leased for it.
+			l.Notifier.Waiters.passOn(waiting, woken)
+			return nil, nil, nil
+		}
 		if lease != nil || err != nil {
 			return lease, nil, err
 		}

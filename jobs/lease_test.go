@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -98,6 +99,80 @@ func TestLease(t *testing.T) {
 			require.Nil(t, directive)
 		}
 		s.RequireInvariants(t)
+	})
+
+	t.Run("GivesARequestOneLease", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker, other := s.Worker(t, "one"), s.Worker(t, "two")
+		for _, end := range []func(jobs.Fence) error{
+			func(f jobs.Fence) error {
+				_, err := s.Holder.Release(t.Context(), worker, f, models.FailPreempted)
+				return err
+			},
+			func(f jobs.Fence) error {
+				_, err := s.Holder.Fail(t.Context(), worker, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+				return err
+			},
+		} {
+			s.Submit(t)
+			call := jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: uuid.NewString()}
+			lease, _, err := s.Leaser.Lease(t.Context(), worker, call)
+			require.NoError(t, err)
+			require.NoError(t, end(jobstest.FenceOf(lease)))
+			s.Submit(t)
+
+			for range 2 {
+				late, directive, err := s.Leaser.Lease(t.Context(), worker, call)
+
+				require.NoError(t, err)
+				require.Nil(t, late, "nobody would run it")
+				require.Nil(t, directive)
+			}
+			theirs, _, err := s.Leaser.Lease(t.Context(), other, jobs.LeaseCall{WorkerID: other.WorkerID, RequestID: call.RequestID})
+			require.NoError(t, err)
+			require.NotNil(t, theirs, "another worker's request is another one")
+			_, err = s.Holder.Release(t.Context(), other, jobstest.FenceOf(theirs), models.FailPreempted)
+			require.NoError(t, err)
+			own := jobstest.LeaseNext(t, s, worker)
+			require.NotNil(t, own, "the worker's own call gets the next job")
+			_, err = s.Holder.Release(t.Context(), worker, jobstest.FenceOf(own), models.FailPreempted)
+			require.NoError(t, err)
+		}
+		s.RequireInvariants(t)
+	})
+
+	t.Run("GivesARequestOneLeaseThatBeginsAndEndsMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "one")
+		s.Submit(t)
+		call := jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"}
+		tx, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = models.LockWorker(t.Context(), tx, worker.WorkerID)
+		require.NoError(t, err)
+		late := make(chan *jobs.Lease)
+		go func() {
+			lease, _, _ := s.Leaser.Lease(t.Context(), worker, call)
+			late <- lease
+		}()
+		s.WaitForLocks(t, 1) // it has looked, and has not seen the other lease
+
+		_, err = tx.NewRaw(`INSERT INTO job_attempts (
+				id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status,
+				leased_at, lease_expires_at, ended_at, failure_class)
+			SELECT gen_random_uuid(), id, run, 100, ?, gen_random_uuid(), 'r1', 'RELEASED', now(), now(), now(), 'PREEMPTED' FROM jobs`,
+			worker.WorkerID).Exec(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+
+		require.Nil(t, <-late)
+		require.Equal(t, 1, s.Count(t, "job_attempts"))
+		require.NotNil(t, jobstest.LeaseNext(t, s, worker))
 	})
 
 	t.Run("KeepsABusyWorkerThatAsksForAnother", func(t *testing.T) {

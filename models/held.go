@@ -10,11 +10,13 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Pick is a job of an account that a worker could lease.
+// Pick is a job of an account that a worker could lease. RequestID, if any, identifies the
+// worker's request.
 type Pick struct {
 	AccountID AccountID `json:"account_id"`
 	WorkerID  WorkerID  `json:"worker_id"`
 	JobID     JobID     `json:"job_id"`
+	RequestID string    `json:"request_id,omitzero"`
 }
 
 // Picked holds the rows of a pick. Worker and Job are nil if the row does not exist. Job is
@@ -25,6 +27,8 @@ type Picked struct {
 	Room   *int
 	Worker *Worker
 	Job    *Job
+	// Answered means that the request already had a lease.
+	Answered bool
 }
 
 //go:embed sql/lock_picks.sql
@@ -53,10 +57,11 @@ func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all
 		var room *int
 		var w rowScan[Worker]
 		var j rowScan[Job]
-		if err := rows.Scan(&now, &place, &room, &w, &j); err != nil {
+		var answered bool
+		if err := rows.Scan(&now, &place, &room, &w, &j, &answered); err != nil {
 			return err
 		}
-		all[place] = Picked{room, w.row, j.row}
+		all[place] = Picked{room, w.row, j.row, answered}
 		return nil
 	})
 	return now, all, err

@@ -66,6 +66,12 @@ func IsLostRace(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
 }
 
+// violates reports whether PostgreSQL refused a write because of a constraint or unique index.
+func violates(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.ConstraintName == constraint
+}
+
 // IsMisconfigured reports whether PostgreSQL refused a connection because of its user,
 // password or database. A retry does not help.
 func IsMisconfigured(err error) bool {

@@ -38,11 +38,14 @@ type Writes struct {
 // ErrNoRoom means that an account has no room for the jobs that Count adds.
 var ErrNoRoom = errors.New("the account has no room")
 
+// ErrAnswered means that a worker's request already had a lease.
+var ErrAnswered = errors.New("the request had a lease already")
+
 //go:embed sql/write.sql
 var writeSQL string
 
-// Write writes everything in one statement. It returns ErrTurn, ErrNoRoom, or sql.ErrNoRows if
-// another row is not in the expected state. It locks the accounts after all other rows.
+// Write writes everything in one statement. It returns ErrTurn, ErrNoRoom, ErrAnswered, or
+// sql.ErrNoRows if another row is not in the expected state. It locks the accounts after all other rows.
 func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	args, err := w.args()
 	if err != nil {
@@ -56,6 +59,8 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 		return rows.Scan(&workers, &attempts, &jobs, &artifacts, &accounts, &left, &lanes)
 	})
 	switch {
+	case violates(err, "job_attempts_one_per_request"):
+		return ErrAnswered
 	case err != nil:
 		return err
 	case workers != len(w.Workers) || attempts != len(w.Attempts) || jobs != len(w.Jobs) || artifacts != len(w.Artifacts):

@@ -1,15 +1,15 @@
 -- Locks the workers and jobs of picks. A pick says which worker may get which job of which
--- account.
+-- account, at which request for a lease.
 --
 -- Locks: workers, then jobs, each in the order of their ids. Skips jobs that are no longer
 -- QUEUED or that another transaction is leasing. Reads accounts without a lock: the write
 -- decides whether there is room.
 --
 -- Returns a row per pick: PostgreSQL's clock after all locks, the pick's place in the argument
--- (from 0), how many more jobs the account may run, the worker, the job. A missing row is
--- NULL.
+-- (from 0), how many more jobs the account may run, the worker, the job, and whether the
+-- worker's request already had a lease. A missing row is NULL.
 WITH picks AS MATERIALIZED (
-    SELECT * FROM jsonb_to_recordset(@picks) AS p (place integer, account_id uuid, worker_id uuid, job_id uuid)
+    SELECT * FROM jsonb_to_recordset(@picks) AS p (place integer, account_id uuid, worker_id uuid, job_id uuid, request_id text)
 ),
 workers_locked AS MATERIALIZED (
     SELECT * FROM workers
@@ -23,5 +23,6 @@ jobs_locked AS MATERIALIZED (
 )
 SELECT
     (SELECT clock_timestamp() WHERE (SELECT count(*) FROM jobs_locked) >= 0), p.place,
-    (SELECT max_running - running FROM accounts WHERE id = p.account_id), to_jsonb(w), to_jsonb(j)
+    (SELECT max_running - running FROM accounts WHERE id = p.account_id), to_jsonb(w), to_jsonb(j),
+    EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = p.worker_id AND a.lease_request_id = p.request_id)
 FROM picks p LEFT JOIN workers_locked w ON w.id = p.worker_id LEFT JOIN jobs_locked j ON j.id = p.job_id

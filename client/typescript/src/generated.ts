@@ -251,7 +251,7 @@ export type RegisterWorkerInput = {
   agentVersion: Scalars['String']['input'];
 };
 
-/** Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. */
+/** Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. A requestId whose lease is over gets no other. */
 export type LeaseJobInput = {
   workerId: Scalars['ID']['input'];
   waitSeconds?: InputMaybe<Scalars['Int']['input']>;
