@@ -211,6 +211,21 @@ func TestSocketProtocol(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF, "it is closed")
 	})
 
+	for name, frame := range map[string][]byte{
+		"a message": {0x81, 0x02, '{', '}'},
+		"a ping":    {0x89, 0x00},
+		"a close":   {0x88, 0x02, 0x03, 0xe8},
+	} {
+		t.Run(name+" that is not masked", func(t *testing.T) {
+			t.Parallel()
+			conn, from := openRaw(t, a.url)
+			_, err := conn.Write(append([]byte{0x8a, 0x80, 1, 2, 3, 4}, frame...))
+			require.NoError(t, err)
+
+			require.Equal(t, 1002, closeCode(t, from))
+		})
+	}
+
 	t.Run("pings come before connection_init, too", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, a.url)

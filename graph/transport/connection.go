@@ -23,6 +23,7 @@ const subprotocol = "graphql-transport-ws"
 // Close codes of RFC 6455 and, from 4400, of the protocol.
 const (
 	closeNormal          = 1000
+	closeProtocolError   = 1002
 	closeInternal        = 1011
 	closeRestart         = 1012
 	closeTryAgain        = 1013
@@ -98,6 +99,10 @@ func (s *socket) serve() {
 		kind, raw, err := s.ws.Read(context.Background())
 		if errors.Is(err, errTooManyFrames) {
 			s.close(closeTryAgain, string(apierror.CodeRateLimited))
+			return
+		}
+		if err != nil && s.conn.frames.unmasked {
+			s.close(closeProtocolError, "Frames of a client are masked")
 			return
 		}
 		if err != nil {

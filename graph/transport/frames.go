@@ -81,6 +81,9 @@ type frameBudget struct {
 
 	head []byte // the header of a frame, as far as it has come
 	rest uint64 // bytes of the frame's payload that are still to come
+
+	// unmasked means that a frame was not masked. The library then fails without a close code.
+	unmasked bool
 }
 
 func newFrameBudget() *frameBudget {
@@ -106,11 +109,15 @@ func (b *frameBudget) spend(p []byte, now time.Time) {
 		b.head = append(b.head, p[0])
 		p = p[1:]
 		if size, known := payloadSize(b.head); known {
+			b.unmasked = b.unmasked || b.head[1]&maskBit == 0
 			b.head, b.rest = b.head[:0], size
 			b.left--
 		}
 	}
 }
+
+// maskBit, in the second byte of a frame, says that the payload is masked.
+const maskBit = 0x80
 
 // maxFrameHead is the largest size of a frame's header.
 const maxFrameHead = 14
@@ -129,7 +136,7 @@ func payloadSize(head []byte) (size uint64, known bool) {
 	case 127:
 		extended = 8
 	}
-	if head[1]&0x80 != 0 {
+	if head[1]&maskBit != 0 {
 		mask = 4
 	}
 	if len(head) < 2+extended+mask {
