@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
@@ -46,21 +46,17 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
-// timeShape checks the rules of RFC 3339 that time.Parse does not enforce: no comma, and
-// no offset of 24 hours or more.
-var timeShape = regexp.MustCompile(`^[^,]*(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
-
 // UnmarshalTime reads RFC 3339 with any offset.
 func UnmarshalTime(v any) (time.Time, error) {
 	if v == nil {
 		return time.Time{}, nil
 	}
 	s, _ := v.(string)
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || !timeShape.MatchString(s) {
+	t, err := text.ParseTime(s)
+	if err != nil {
 		return time.Time{}, MustBeTime
 	}
-	return t.UTC(), nil
+	return t, nil
 }
 
 // MarshalJSON writes stored JSON unchanged.

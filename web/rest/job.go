@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/query"
@@ -19,7 +20,7 @@ import (
 type jobRequest struct {
 	JobType        *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
 	Model          *string      `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
-	ExecuteAt      *time.Time   `json:"execute_at,omitempty" doc:"The earliest start, at most one year ahead. The default is at once."`
+	ExecuteAt      *string      `json:"execute_at,omitempty" format:"date-time" doc:"The earliest start, at most one year ahead. The default is at once."`
 	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators. high starts before the account's normal jobs. low is the tier BATCH."`
 	Payload        object       `json:"payload" doc:"The prompt and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
@@ -146,13 +147,12 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	if err != nil {
 		return jobs.Submission{}, err
 	}
-	if asked.ExecuteAt != nil {
-		if err := checkOffset("execute_at", *asked.ExecuteAt); err != nil {
-			return jobs.Submission{}, err
-		}
+	due, err := readTime("execute_at", value(asked.ExecuteAt))
+	if err != nil {
+		return jobs.Submission{}, err
 	}
 	submission := jobs.Submission{
-		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: asked.ExecuteAt, CallbackURL: callback, IdempotencyKey: key,
+		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
 	}
 	switch value(asked.Priority) {
 	case "critical":
@@ -201,12 +201,16 @@ func readPayload(payload object) (prompt string, params json.RawMessage, err err
 	return prompt, params, err
 }
 
-// checkOffset refuses an offset that RFC 3339 does not allow. time.Parse accepts 24 hours.
-func checkOffset(field string, t time.Time) error {
-	if _, seconds := t.Zone(); seconds <= -24*3600 || seconds >= 24*3600 {
-		return apierror.Invalid(field, "%s must be a time as in 2026-01-31T12:00:00Z (RFC 3339): its offset is less than 24 hours.", field)
+// readTime reads a time, or the zero time from an empty text.
+func readTime(field, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
 	}
-	return nil
+	t, err := text.ParseTime(s)
+	if err != nil {
+		return t, apierror.Invalid(field, "%s must be a time as in 2026-01-31T12:00:00Z (RFC 3339).", field)
+	}
+	return t, nil
 }
 
 func knownTime(t time.Time) *time.Time {

@@ -83,6 +83,8 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": "x"}, "execute_at": "tomorrow"}`:                                                                       "422 INVALID_INPUT execute_at",
 			`{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`:                                                           "422 INVALID_INPUT execute_at",
 			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") + `+24:00"}`: "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") + `,5Z"}`:    "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02") + `T9:00:00Z"}`:       "422 INVALID_INPUT execute_at",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`:                                                            "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": -1}}`:                                                            "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"backoff": "none"}}`:                                                            "422 INVALID_INPUT retry_policy.backoff",

@@ -1,10 +1,8 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs/paging"
@@ -14,25 +12,28 @@ import (
 
 // ListInput narrows a list of jobs and asks for one page of it.
 type ListInput struct {
-	Search        string    `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must match: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
-	Status        string    `query:"status" doc:"Statuses separated by commas, in any case." example:"queued,running"`
-	Model         string    `query:"model" doc:"A model's name."`
-	Tier          string    `query:"tier" doc:"Tiers separated by commas, in any case: critical, enterprise, pro, free, batch."`
-	UserID        string    `query:"user_id" doc:"The user_id that the job was submitted with."`
-	CreatedAfter  time.Time `query:"created_after" doc:"Return only jobs that were submitted after this time."`
-	CreatedBefore time.Time `query:"created_before" doc:"Return only jobs that were submitted before this time."`
-	Limit         int       `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of jobs on a page."`
-	After         string    `query:"after" doc:"The next of the page before. All other parameters must be the same as for that page."`
+	Search        string `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must match: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
+	Status        string `query:"status" doc:"Statuses separated by commas, in any case." example:"queued,running"`
+	Model         string `query:"model" doc:"A model's name."`
+	Tier          string `query:"tier" doc:"Tiers separated by commas, in any case: critical, enterprise, pro, free, batch."`
+	UserID        string `query:"user_id" doc:"The user_id that the job was submitted with."`
+	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Return only jobs that were submitted after this time."`
+	CreatedBefore string `query:"created_before" format:"date-time" doc:"Return only jobs that were submitted before this time."`
+	Limit         int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of jobs on a page."`
+	After         string `query:"after" doc:"The next of the page before. All other parameters must be the same as for that page."`
 }
 
 // listNames are the request's names of the domain's fields.
 var listNames = map[string]string{"filter.search": "search", "filter.type": "job_type", "filter.model": "model", "filter.userId": "user_id"}
 
 func (in *ListInput) filter() (f models.JobFilter, err error) {
-	if err = cmp.Or(checkOffset("created_after", in.CreatedAfter), checkOffset("created_before", in.CreatedBefore)); err != nil {
+	f = models.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID}
+	if f.CreatedAfter, err = readTime("created_after", in.CreatedAfter); err != nil {
 		return f, err
 	}
-	f = models.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
+	if f.CreatedBefore, err = readTime("created_before", in.CreatedBefore); err != nil {
+		return f, err
+	}
 	if f.Status, err = readNames("status", in.Status, models.JobStatuses); err != nil {
 		return f, err
 	}

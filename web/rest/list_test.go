@@ -203,6 +203,8 @@ func TestList(t *testing.T) {
 				query("created_after", "yesterday"):                  "422 INVALID_INPUT created_after",
 				query("created_before", "2026-01-01"):                "422 INVALID_INPUT created_before",
 				query("created_after", "2026-01-31T12:00:00+24:00"):  "422 INVALID_INPUT created_after",
+				query("created_after", "2026-01-31T12:00:00,5Z"):     "422 INVALID_INPUT created_after",
+				query("created_before", "2026-01-31T9:00:00Z"):       "422 INVALID_INPUT created_before",
 				query("created_before", "2026-01-31T12:00:00-24:30"): "422 INVALID_INPUT created_before",
 				query("after", "x"):                                  "422 INVALID_INPUT after",
 				query("after", strings.Repeat("x", 5000)):            "422 INVALID_INPUT after",
