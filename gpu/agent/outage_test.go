@@ -315,6 +315,18 @@ func TestProgressOvertakenByTheEnd(t *testing.T) {
 	})
 }
 
+func TestRegister(t *testing.T) {
+	t.Parallel()
+
+	t.Run("NamesTheSettingsOfAKeyThatIsRefused", func(t *testing.T) {
+		t.Parallel()
+		refused := func(f *control, _ *model) { f.refuseAll(client.CodeUnauthenticated) }
+		story(t, refused, func(t *testing.T, f *fixture) {
+			require.EqualError(t, <-f.ended, "the key is unknown or revoked: set REELAY_API_KEY or --key to a key with the role WORKER")
+		})
+	})
+}
+
 func TestWorkerEnded(t *testing.T) {
 	t.Parallel()
 

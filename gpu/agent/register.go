@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,6 +31,10 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if client.ErrorCode(err) == client.CodeUnauthenticated {
+			// The API's own message is about HTTP headers.
+			return errors.New("the key is unknown or revoked: set REELAY_API_KEY or --key to a key with the role WORKER")
 		}
 		if !theirFault(err) {
 			return fmt.Errorf("register the worker: %w", err)
