@@ -19,7 +19,7 @@ import (
 	"github.com/samber/lo"
 )
 
-// maxUploads bounds the keys of one attempt: a checkpoint each ten seconds for
+// maxUploads bounds the keys of one attempt: a checkpoint every ten seconds for
 // five hours is 1,800.
 const maxUploads = 4000
 
