@@ -227,6 +227,9 @@ func TestComplete(t *testing.T) {
 		require.Nil(t, again.Next, "the worker has had it, and has ended it")
 		own, _ := s.Lease(t, worker)
 		require.Equal(t, waiting.ID, own.Job.ID, "the worker's own call gets the next job")
+		again, err = s.Holder.Complete(t.Context(), worker, fence, completion)
+		require.NoError(t, err)
+		require.Nil(t, again.Next, "the job that it holds is not an answer to this call")
 		s.RequireInvariants(t)
 	})
 
