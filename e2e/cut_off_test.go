@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +38,34 @@ func TestCutOffAPI(t *testing.T) {
 		cutOff(t, (*faultproxy.Proxy).Hang)
 	})
 
+	t.Run("ChargesNoJobForALeaseThatItsAgentCouldNotRenew", func(t *testing.T) {
+		t.Parallel()
+
+		s := newServers(t)
+		sick, well := s.api(t), s.api(t)
+		c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
+		require.NoError(t, err)
+		s.agent(t, "agent-0", sick.address)
+		id := drill(t, c, 20)
+		until(t, c, id, beyond(2, 1))
+		s.agent(t, "agent-1", well.address)
+		waiting(t, c, 1)
+
+		sick.postgres.Hang()
+		sick.redis.Hang()
+
+		done := until(t, c, id, completed)
+		require.Equal(t, 2, done.AttemptNo, "the other agent took it over")
+		attempts, err := models.ListAttempts(t.Context(), s.db, []models.JobID{models.JobID(id)})
+		require.NoError(t, err)
+		require.Equal(t, models.AttemptLost, attempts[0].Status)
+		row, err := models.GetJob(t.Context(), s.db, models.JobID(id))
+		require.NoError(t, err)
+		require.Zero(t, row.Crashes)
+		sick.postgres.Heal() // so that its processes end at once
+		sick.redis.Heal()
+	})
+
 	if testrun.Nightly() {
 		t.Run("LosesItsAgentsIfItAnswersUnavailableAtOnce", func(t *testing.T) {
 			t.Parallel()
@@ -49,21 +79,14 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 	sick, well := s.api(t), s.api(t)
 	s.balancer.lead(sick.address)
 	for n := range 4 {
-		s.agent(t, fmt.Sprintf("agent-%d", n))
+		s.agent(t, fmt.Sprintf("agent-%d", n), s.balancer.Addr().String())
 	}
 	c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
 	require.NoError(t, err)
-	testrun.Eventually(t, "all agents wait for jobs", func() bool {
-		workers, err := c.Workers(t.Context(), client.WorkerFilter{Status: []client.WorkerStatus{client.WorkerStatusIdle}}, 10, "")
-		require.NoError(t, err)
-		return len(workers.Edges) == 4
-	})
+	waiting(t, c, 4)
 	var all []string
-	for n := range 4 {
-		params := json.RawMessage(`{"steps": 50, "stepMillis": 1000}`)
-		done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", Prompt: new(fmt.Sprint("job ", n)), Params: &params})
-		require.NoError(t, err)
-		all = append(all, done.Job.Id)
+	for range 4 {
+		all = append(all, drill(t, c, 50))
 	}
 	for _, id := range all {
 		until(t, c, id, beyond(2, 1))
@@ -73,6 +96,7 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 	fault(sick.postgres)
 	fault(sick.redis)
 	s.balancer.lead(sick.address, well.address)
+	testrun.Eventually(t, "it refuses, and closes the connection", func() bool { return sick.turnsAway(t, s.key(t, models.RoleClient)) })
 
 	for _, id := range all {
 		done := until(t, c, id, completed)
@@ -82,6 +106,25 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 		require.Zero(t, row.Crashes)
 	}
 	require.Greater(t, time.Since(cut), jobs.LeaseTTL, "an agent that stayed would have lost its lease")
+}
+
+// waiting waits until n agents wait for jobs.
+func waiting(t *testing.T, c *client.Client, n int) {
+	t.Helper()
+	testrun.Eventually(t, "the agents wait for jobs", func() bool {
+		workers, err := c.Workers(t.Context(), client.WorkerFilter{Status: []client.WorkerStatus{client.WorkerStatusIdle}}, 10, "")
+		require.NoError(t, err)
+		return len(workers.Edges) == n
+	})
+}
+
+// drill submits a job of so many seconds.
+func drill(t *testing.T, c *client.Client, seconds int) (id string) {
+	t.Helper()
+	params := json.RawMessage(fmt.Sprintf(`{"steps": %d, "stepMillis": 1000}`, seconds))
+	done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", Prompt: new("a job"), Params: &params})
+	require.NoError(t, err)
+	return done.Job.Id
 }
 
 // servers is Reelay as processes that are started one by one, with a control process and
@@ -97,7 +140,12 @@ type servers struct {
 
 func newServers(t *testing.T) *servers {
 	t.Helper()
-	s := &servers{balancer: newBalancer(t), dir: dataDir(t), dsn: modelstest.DSN(t)}
+	return newServersOver(t, modelstest.DSN(t))
+}
+
+func newServersOver(t *testing.T, dsn string) *servers {
+	t.Helper()
+	s := &servers{balancer: newBalancer(t), dir: dataDir(t), dsn: dsn}
 	db, closeDB, err := models.Open(t.Context(), s.dsn, 4)
 	require.NoError(t, err)
 	t.Cleanup(closeDB)
@@ -155,10 +203,25 @@ func (s *servers) api(t *testing.T) *api {
 	return &api{listener.Addr().String(), postgres, redis}
 }
 
-// agent starts an agent that reaches the api processes through the balancer.
-func (s *servers) agent(t *testing.T, instance string) {
+// turnsAway reports whether the process refuses a call with 503 and closes the connection, so
+// that its client reaches another process with the next one.
+func (a *api) turnsAway(t *testing.T, key string) bool {
 	t.Helper()
-	env := append(os.Environ(), "REELAY_API_KEY="+s.key(t, models.RoleWorker), "REELAY_ENDPOINT=http://"+s.balancer.Addr().String(),
+	body := strings.NewReader(`{"query": "{ viewer { role } }"}`)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.address+"/graphql", body)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	return res.StatusCode == http.StatusServiceUnavailable && res.Close
+}
+
+// agent starts an agent that reaches the API at an address.
+func (s *servers) agent(t *testing.T, instance, address string) {
+	t.Helper()
+	env := append(os.Environ(), "REELAY_API_KEY="+s.key(t, models.RoleWorker), "REELAY_ENDPOINT=http://"+address,
 		"REELAY_AGENT_INSTANCE_ID="+instance, "REELAY_AGENT_WORK_DIR="+filepath.Join(s.dir, "work"),
 		"REELAY_AGENT_RUNTIME=drill="+reelay+" runtime drill")
 	s.run(t, "agent", env)

@@ -11,46 +11,21 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 )
-
-// shiftable puts functions of a test's own before PostgreSQL's clock: one that
-// runs ahead, or behind, by what the table says.
-const shiftable = `
-	CREATE TABLE public.shift (ahead interval NOT NULL);
-	INSERT INTO public.shift VALUES ('0');
-	CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-		'SELECT pg_catalog.clock_timestamp() + ahead FROM public.shift';
-	CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE AS
-		'SELECT pg_catalog.now() + ahead FROM public.shift';
-	DO $$ DECLARE c record; BEGIN
-		FOR c IN SELECT attrelid::regclass AS owner, attname, pg_get_expr(adbin, adrelid) AS clock
-			FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-			WHERE pg_get_expr(adbin, adrelid) IN ('now()', 'clock_timestamp()')
-		LOOP
-			EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT public.%s', c.owner, c.attname, c.clock);
-		END LOOP;
-	END $$`
 
 // clocked is a stack whose PostgreSQL has a clock that a test may set.
 type clocked struct {
 	*jobstest.Stack
-	plain *bun.DB
+	clock *modelstest.Clock
 }
 
 func newClocked(t *testing.T) clocked {
 	t.Helper()
-	dsn := modelstest.DSN(t)
-	open := func(dsn string, conns int) *bun.DB {
-		db, done, err := models.Open(t.Context(), dsn, conns)
-		require.NoError(t, err)
-		t.Cleanup(done)
-		return db
-	}
-	plain := open(dsn, 1)
-	_, err := plain.ExecContext(t.Context(), shiftable)
+	clock := modelstest.NewClock(t, modelstest.DSN(t))
+	db, done, err := models.Open(t.Context(), clock.DSN, 8)
 	require.NoError(t, err)
-	s := clocked{jobstest.Over(t, open(dsn+"&search_path=public,pg_catalog", 8)), plain}
+	t.Cleanup(done)
+	s := clocked{jobstest.Over(t, db), clock}
 	s.Exec(t, "UPDATE presence SET seen_at = clock_timestamp()")
 	return s
 }
@@ -58,8 +33,7 @@ func newClocked(t *testing.T) clocked {
 // set sets PostgreSQL's clock to be ahead of ours.
 func (s clocked) set(t *testing.T, ahead time.Duration) {
 	t.Helper()
-	_, err := s.plain.ExecContext(t.Context(), fmt.Sprintf("UPDATE shift SET ahead = '%f s'", ahead.Seconds()))
-	require.NoError(t, err)
+	s.clock.Set(t, ahead)
 	now, err := models.Now(t.Context(), s.DB)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(ahead), now, time.Minute)
