@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/wellformed"
 )
@@ -103,12 +104,15 @@ func elements(in io.Reader, yield func(entry) bool) {
 
 // unreadable describes a JSON error.
 func unreadable(err error) error {
-	var syntax *json.SyntaxError
+	var syntax *json.SyntaxError // of an array's element
+	var refused *jsontext.SyntacticError
 	switch {
-	case errors.As(err, &syntax):
-		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
+	case errors.As(err, &refused):
+		return fmt.Errorf("it is not valid JSON: %w at byte %d", refused.Err, refused.ByteOffset)
 	}
 	return err
 }

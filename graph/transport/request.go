@@ -84,11 +84,12 @@ func decode(body []byte) (*graphql.RawParams, *apierror.Error) {
 	if refused := checkJSON(body); refused != nil {
 		return nil, refused
 	}
-	if !isObject(body) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil || members == nil {
 		return nil, errShape
 	}
 	hasQuery := false
-	for name, value := range wellformed.Members(body) {
+	for name, value := range members {
 		hasQuery = hasQuery || name == "query" && string(value) != "null"
 		for _, part := range parts {
 			if strings.EqualFold(name, part.name) && (name != part.name || string(value) != "null" && !bytes.HasPrefix(value, []byte(part.sign))) {

@@ -4,15 +4,16 @@ package wellformed
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 var (
@@ -82,188 +83,35 @@ type DuplicateError struct {
 
 func (e *DuplicateError) Error() string { return fmt.Sprintf("the key %q is there twice", e.Path) }
 
-// within adds to an error's path where in an object or list it was found.
-func within(name string, err error) error {
-	var twice *DuplicateError
-	if errors.As(err, &twice) {
-		twice.Path = name + "." + twice.Path
-	}
-	return err
-}
-
-// JSON returns an error unless raw is one JSON document: Text's, a
-// *DuplicateError, ErrTooDeep, or one of encoding/json.
+// JSON returns an error unless raw is one JSON document: Text's, a *DuplicateError,
+// ErrTooDeep, or one of jsontext.
 func JSON(raw []byte) error {
 	if err := Text(raw); err != nil {
 		return err
 	}
-	if json.Valid(raw) && plain(raw) {
-		return nil
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	for begun := false; !begun || decoder.StackDepth() > 0; begun = true {
+		switch _, err := decoder.ReadToken(); {
+		case err != nil:
+			return refused(err)
+		case decoder.StackDepth() > MaxDepth:
+			return ErrTooDeep
+		}
 	}
-	return byTokens(raw)
-}
-
-// byTokens is JSON for what is not plain.
-func byTokens(raw []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if err := value(decoder, MaxDepth); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the JSON document")
 	}
 	return nil
 }
 
-// plainKeys is up to how many keys plain compares each with each.
-const plainKeys = 32
-
-// plain tells of valid JSON whether it is seen at a glance that it has no key twice
-// and is not nested too deeply. Of almost all that comes it is.
-func plain(raw []byte) bool {
-	type nest struct {
-		object bool
-		keys   int // where in seen its own begin
-	}
-	var (
-		seen  = make([][]byte, 0, plainKeys)
-		nests = make([]nest, 0, 8)
-		isKey bool // what comes next
-	)
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '{', '[':
-			if len(nests) == MaxDepth {
-				return false
-			}
-			isKey = raw[i] == '{'
-			nests = append(nests, nest{isKey, len(seen)})
-		case '}', ']':
-			seen, nests = seen[:nests[len(nests)-1].keys], nests[:len(nests)-1]
-		case ',':
-			isKey = nests[len(nests)-1].object
-		case '"':
-			start := i + 1
-			for i++; raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					if isKey {
-						return false // it may be another one's equal
-					}
-					i++
-				}
-			}
-			if !isKey {
-				continue
-			}
-			isKey = false
-			of := nests[len(nests)-1]
-			key := raw[start:i]
-			if len(seen)-of.keys == plainKeys || slices.ContainsFunc(seen[of.keys:], func(k []byte) bool { return bytes.Equal(k, key) }) {
-				return false
-			}
-			seen = append(seen, key)
-		}
-	}
-	return true
-}
-
-// Members are the members of a JSON object of which JSON returned no error: each one's
-// name, and its value as it is written.
-func Members(object []byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		var name []byte // with its quotes
-		depth, begin := 0, -1
-		for i := 0; i < len(object); i++ {
-			switch object[i] {
-			case '"':
-				start := i
-				for i++; object[i] != '"'; i++ {
-					if object[i] == '\\' {
-						i++
-					}
-				}
-				if name == nil {
-					name = object[start : i+1]
-				}
-				continue
-			case '{', '[':
-				depth++
-				continue
-			case ':':
-				if depth == 1 {
-					begin = i + 1
-				}
-				continue
-			case '}', ']':
-				if depth--; depth > 0 {
-					continue
-				}
-			case ',':
-				if depth > 1 {
-					continue
-				}
-			default:
-				continue
-			}
-			if name == nil {
-				return // of an empty object
-			}
-			if !yield(unquoted(name), bytes.TrimSpace(object[begin:i])) {
-				return
-			}
-			name = nil
-		}
-	}
-}
-
-// unquoted is what a JSON string says.
-func unquoted(quoted []byte) (text string) {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	_ = json.Unmarshal(quoted, &text) // it is valid
-	return text
-}
-
-func value(decoder *json.Decoder, depth int) error {
-	token, err := decoder.Token()
-	if err != nil {
-		return unended(err)
-	}
-	kind, nested := token.(json.Delim)
-	if !nested {
-		return nil
-	}
-	if depth == 0 {
-		return ErrTooDeep
-	}
-	keys := map[string]bool{}
-	for place := 0; decoder.More(); place++ {
-		name := strconv.Itoa(place)
-		if kind == '{' {
-			token, err := decoder.Token()
-			if err != nil {
-				return unended(err)
-			}
-			name, _ = token.(string) // the decoder takes no other
-			if keys[name] {
-				return &DuplicateError{name}
-			}
-			keys[name] = true
-		}
-		if err := value(decoder, depth-1); err != nil {
-			return within(name, err)
-		}
-	}
-	_, err = decoder.Token()
-	return unended(err)
-}
-
-// unended is err, in which the end of the text is no good end.
-func unended(err error) error {
-	if errors.Is(err, io.EOF) {
+// refused is the error of a document that jsontext refuses.
+func refused(err error) error {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
+	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
+		return &DuplicateError{strings.Join(slices.Collect(syntax.JSONPointer.Tokens()), ".")}
 	}
 	return err
 }

@@ -1,4 +1,0 @@
-package wellformed
-
-// ByTokens is for tests.
-var ByTokens = byTokens
