@@ -25,7 +25,7 @@ import (
 type Outlook struct {
 	catalogue *catalogue.Catalogue
 	classes   []*class
-	held      map[models.AccountID]int // by how many hands
+	held      map[models.AccountID]int // by the number of workers that hold its jobs
 	lines     []*line
 	arrivals  []*models.Arrival
 	times     RenderTimes
@@ -239,8 +239,8 @@ func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		}
 		before++
 	}
-	// It is behind all that was played; or newcomers are expected to go before it
-	// for as long as that was, of which chance and patience spare it most.
+	// The job is behind everything that was played, or the play expects newcomers to go before
+	// it all that time. In reality, chance and promotion spare it most of them.
 	started := -o.left
 	for _, l := range o.lines {
 		started += l.queued
@@ -254,14 +254,14 @@ func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before 
 	return min(wait, maxWait), before
 }
 
-// leastIrregular is how irregular a wait is, at least: the jobs that come in
-// meanwhile are not those that are expected.
+// leastIrregular is the minimum irregularity of a wait: the jobs that arrive meanwhile are
+// never exactly those that the forecast expects.
 const leastIrregular = 0.15
 
 // maxWait is the longest wait that is predicted, in seconds: 30 days.
 const maxWait = 30 * 24 * 60 * 60
 
-// position returns 1 plus the number of queued jobs that start before one, among those that
+// position returns 1 plus the number of queued jobs that start before q, among those that
 // these workers can run.
 func (o *Outlook) position(q query, tag float64, classes []*class) int {
 	ahead := 0
@@ -366,15 +366,15 @@ func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	return new(Rounded(float64(depth) * work / float64(jobs) / float64(workers)))
 }
 
-// remaining is what is left of a job that was reckoned at total seconds, and is
-// held for so long: by its progress if it told of any, else by that time. The more
-// it has done since it was resumed, the more the pace of that counts. There is
-// always something left.
+// remaining returns the seconds that are left of a job that was estimated at total seconds and
+// has been held for held seconds. If the job reported progress, that decides, otherwise the
+// elapsed time does. The more the job has done since it was resumed, the more its own pace
+// counts. Something is always left.
 func remaining(total, held, resumed, percent, silent float64) float64 {
 	left := total - held
 	if percent > 0 {
 		if done, took := (percent-resumed)/100, held-silent; done > 0 && took > 0 {
-			total = (1-done)*total + took // took is done × what the whole takes at this pace
+			total = (1-done)*total + took // took is done × the duration of the whole job at this pace
 		}
 		left = total*(1-percent/100) - silent
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scenario makes a world of that many workers at that load.
+// scenario describes a world with that many workers at that load.
 type scenario struct {
 	name      string
 	workers   int
@@ -20,7 +20,7 @@ type scenario struct {
 	irregular float64
 	mtbf      float64
 	tiers     []models.Tier // of the clients, which bring equal loads
-	mixed     bool          // a second model, which half of the workers can run
+	mixed     bool          // half of the workers can run a second model
 	capped    bool
 }
 
@@ -79,7 +79,8 @@ var scenarios = []scenario{
 	{name: "AllAtOnce", workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 }
 
-// worlds is how many are simulated. A world with many workers has enough jobs alone.
+// worlds is how many worlds are simulated. A world with many workers has enough jobs by
+// itself.
 func (s scenario) worlds() int {
 	if s.workers > 10 && !testrun.Nightly() {
 		return 1
@@ -118,7 +119,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// errorsOf judges estimates of a second or more, and of what took as long.
+// errorsOf judges the estimates for which both the estimate and the real time are a second or
+// more.
 func errorsOf(all []judged) (median float64, n int, within, bias float64) {
 	var off []float64
 	said, was := 0.0, 0.0

@@ -28,7 +28,7 @@ type Estimator struct {
 
 	mu      sync.Mutex
 	outlook *Outlook
-	at      time.Time     // when it was begun
+	at      time.Time     // when the refresh began
 	took    time.Duration // without rests
 }
 
@@ -205,8 +205,8 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Catalogue
 	return o, nil
 }
 
-// hireAll reads the fleet, in pages: all of a large one at once would hold up those
-// who ask for something meanwhile.
+// hireAll reads the fleet in pages: reading a large fleet at once would hold up other
+// requests.
 func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
 	o.held = map[models.AccountID]int{}
 	classes := map[string]*class{}
@@ -233,8 +233,8 @@ func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
 	}
 }
 
-// hire puts a worker among those that are like it. One that boots counts once it
-// is known how long that takes.
+// hire adds a worker to the class of equal workers. A booting worker counts once the duration
+// of a boot is known.
 func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 	one := hand{account: h.AccountID}
 	switch {
@@ -256,7 +256,7 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 	c.hands = append(c.hands, one)
 }
 
-// lineUp makes lines of what stands by.
+// lineUp makes lines of the accounts and jobs that wait.
 func lineUp(standby []models.Standby) []*line {
 	type place struct {
 		models.Line
@@ -287,8 +287,8 @@ func lineUp(standby []models.Standby) []*line {
 // playEvery is the minimum interval between two plays of an outlook.
 const playEvery = 20 * time.Millisecond
 
-// catchUp plays anew what jobs have entered since, as soon as that, and what is
-// reckoned anew after it, costs less than a fiftieth of the time. Nobody waits for it.
+// catchUp plays again what jobs have entered since the last play, once that, and the results
+// computed again after it, cost less than a fiftieth of the time. No caller waits for it.
 func (e *Estimator) catchUp(o *Outlook) {
 	if !o.entered || o.playing || e.outlook != o {
 		return
@@ -312,7 +312,7 @@ func (e *Estimator) catchUp(o *Outlook) {
 	})
 }
 
-// copy is an outlook that can be played while jobs enter this one.
+// copy returns an outlook that can be played while jobs enter this one.
 func (o *Outlook) copy() *Outlook {
 	ahead := *o
 	ahead.lines = make([]*line, len(o.lines))

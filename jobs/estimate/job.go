@@ -18,7 +18,7 @@ type JobEstimate struct {
 // Job returns the forecast of a job, and false if nothing is known.
 func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
 	q := newQuery(job, account)
-	// What was started since the outlook was made is still in the queue there.
+	// Jobs that started since the outlook was made are still in its queue.
 	q.ownAhead = ownAhead + max(0, account.Running-o.held[account.ID])
 	in := func(seconds float64) time.Time {
 		return now.Add(time.Duration(seconds * float64(time.Second))).Round(time.Second)

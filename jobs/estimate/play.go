@@ -10,19 +10,18 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// playStarts is how many jobs' starts are played: more would cost a process that
-// serves too much of each second.
+// playStarts is how many starts are simulated. More would cost a serving process too much of
+// each second.
 const playStarts = 1000
 
-// playMoments bounds what is played where jobs come in, but hardly any of them
-// can start.
+// playMoments bounds a play in which jobs arrive but hardly any of them can start.
 const playMoments = 100_000
 
 // start is a moment at which a worker takes a job, or finds none.
 type start struct {
 	at    float64
 	class *class
-	// idle tells that there was no job for it; else the rest is of the job.
+	// idle means that the worker found no job. Otherwise the fields below describe the job.
 	idle bool
 	models.Line
 	lane    models.Tier
@@ -30,16 +29,16 @@ type start struct {
 	account models.AccountID
 	place   int // among the account's jobs in the line
 	end     float64
-	// turn tells that it was a promoted job's turn.
+	// turn means that it was a promoted job's turn.
 	turn bool
-	// fresh tells that it came in meanwhile, and alone that nothing of what was
-	// there at the beginning waited in its line then: who waits there longer goes
+	// fresh means that the job arrived during the play. alone means that, when it entered its
+	// line, no job from the beginning of the play waited there: such a job would have gone
 	// first.
 	fresh, alone bool
 }
 
-// after tells whether that job, with that virtual start, would have been taken in
-// place of this one, or is it.
+// after reports whether a job with that virtual start is this one, or would have been taken in
+// its place.
 func (s start) after(q query, tag float64) bool {
 	switch {
 	case s.idle || q.Lane.Above(s.lane):
@@ -54,13 +53,13 @@ func (s start) after(q query, tag float64) bool {
 	return s.tag > tag || s.alone || s.fresh && s.tag == tag
 }
 
-// player plays an outlook forward.
+// player simulates the future of an outlook.
 type player struct {
 	*Outlook
 	lines   []*playedLine
 	running map[models.AccountID]int
 	turns   fairqueue.Turns
-	// standing is scratch space of lineTime, which is called at each moment.
+	// standing is scratch space of lineTime, which runs at each moment.
 	standing []float64
 	moments  moments
 	hands    int
@@ -68,35 +67,35 @@ type player struct {
 	now      float64
 }
 
-// playedLine is a line as it goes on: place is the next job's.
+// playedLine is a line during the play. place is the place of its next job.
 type playedLine struct {
 	line
 	place int
 	end   int
-	// taken are places behind place whose jobs were started: a worker passes over
-	// what it cannot run.
+	// taken holds the places after place whose jobs have started: a worker passes over jobs
+	// that it cannot run.
 	taken   map[int]bool
 	comings []*coming
-	came    []*coming // one for each job behind those that are queued
+	came    []*coming // one for each job after the queued ones
 	alone   bool      // see start
 }
 
-// coming is jobs of one model that come into a line.
+// coming describes jobs of one model that arrive in a line.
 type coming struct {
 	load
-	gap float64 // seconds between two
+	gap float64 // seconds between two arrivals
 }
 
-// standsAt is the place of the line's account in the fair order.
+// standsAt returns the place of the line's account in the fair order.
 func (l *playedLine) standsAt() fairqueue.Place {
 	return fairqueue.Place{Line: l.Line, VirtualTime: l.VirtualTime}
 }
 
-// reaches is behind how many jobs of an account that it cannot run a worker is
-// seen to find one.
+// reaches is how far a worker looks in an account's line: past that many jobs that it cannot
+// run.
 const reaches = standbySample
 
-// job is the line's job of that place.
+// job returns the line's job at a place.
 func (l *playedLine) job(place int) load {
 	if place < l.queued {
 		return l.at(place)
@@ -104,7 +103,7 @@ func (l *playedLine) job(place int) load {
 	return l.came[place-l.queued].load
 }
 
-// seek returns the place of the line's first job that a worker may take, or -1.
+// seek returns the place of the line's first job that may allows, or -1.
 func (l *playedLine) seek(may func(models.Queue) bool) int {
 	for place := l.place; place < min(l.end, l.place+reaches); place++ {
 		if !l.taken[place] && may(l.job(place).Queue) {
@@ -114,7 +113,7 @@ func (l *playedLine) seek(may func(models.Queue) bool) int {
 	return -1
 }
 
-// take starts the job of that place.
+// take starts the job at a place.
 func (l *playedLine) take(place int) {
 	if l.taken == nil {
 		l.taken = map[int]bool{}
@@ -129,10 +128,10 @@ func (l *playedLine) take(place int) {
 type playedHand struct {
 	class *class
 	holds models.AccountID
-	told  bool // that it is idle
+	told  bool // starts has the moment at which it became idle
 }
 
-// moment is when a worker is free, or a job comes into a line.
+// moment is when a worker becomes free, or a job arrives in a line.
 type moment struct {
 	at    float64
 	order int
@@ -159,8 +158,8 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// play fills starts: until all that is queued was started and there was a worker
-// of each class without work, or nothing more can start, or playStarts.
+// play fills starts. It ends when every queued job has started and each class has had an idle
+// worker, when nothing more can start, or after playStarts.
 func (o *Outlook) play() {
 	p := &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.Turns{}}
 	for lane, state := range o.lanes {
@@ -183,7 +182,7 @@ func (o *Outlook) play() {
 			p.arrive(m.line, m.comes)
 		}
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
-			continue // all of a moment first
+			continue // handle all events of a moment first
 		}
 		p.idle = slices.DeleteFunc(p.idle, p.work)
 		for _, h := range p.idle {
@@ -198,7 +197,7 @@ func (o *Outlook) play() {
 	}
 }
 
-// awaits tells whether an idle worker will take one of the jobs that come in.
+// awaits reports whether an idle worker will take one of the arriving jobs.
 func (p *player) awaits() bool {
 	return slices.ContainsFunc(p.lines, func(l *playedLine) bool {
 		if len(l.comings) == 0 || l.seek(p.unpaused) >= 0 || p.running[l.account] >= l.maxRunning {
@@ -212,7 +211,8 @@ func (p *player) awaits() bool {
 
 func (p *player) unpaused(q models.Queue) bool { return !p.paused(q) }
 
-// employ lets the workers come free: thousands, so that they are put in order at once.
+// employ schedules when each worker becomes free. There are thousands, so they are put into
+// the heap at once.
 func (p *player) employ() {
 	for _, c := range p.classes {
 		p.hands += len(c.hands)
@@ -236,7 +236,7 @@ func (p *player) push(m moment) {
 	heap.Push(&p.moments, m)
 }
 
-// enlist makes the lines, and those of accounts that have none now.
+// enlist makes the lines, including those of accounts that have no queued jobs now.
 func (p *player) enlist() {
 	byPlace := map[models.Line]map[models.AccountID]*playedLine{}
 	put := func(l *playedLine) {
@@ -266,13 +266,13 @@ func (p *player) enlist() {
 		}
 		c := &coming{load: job, gap: 1 / a.JobsPerSecond}
 		l.comings = append(l.comings, c)
-		// The golden ratio spreads the first jobs out.
+		// The golden ratio spreads out the first arrivals.
 		_, phase := math.Modf(float64(i+1) * math.Phi)
 		p.push(moment{at: c.gap * phase, line: l, comes: c})
 	}
 }
 
-// arrive puts one more job into a line.
+// arrive adds one job to a line.
 func (p *player) arrive(l *playedLine, c *coming) {
 	if l.place == l.end {
 		l.Enter(p.lineTime(l.Line))
@@ -299,13 +299,13 @@ func (p *player) stands(l *playedLine) bool {
 	return fairqueue.Stands(l.end-l.place, p.running[l.account], l.maxRunning)
 }
 
-// leave ends a job of the account's. One that leaves its cap by it returns to its
-// lines at their own time.
+// leave ends one of the account's running jobs. An account that this takes below its limit
+// re-enters its lines at their current virtual times.
 func (p *player) leave(account models.AccountID) {
 	p.running[account]--
 	for _, l := range p.lines {
 		if l.account == account && l.place < l.end && p.running[account] == l.maxRunning-1 {
-			p.running[account]++ // not counted itself
+			p.running[account]++ // so that lineTime does not count the account itself
 			at := p.lineTime(l.Line)
 			p.running[account]--
 			l.Enter(at)
@@ -313,7 +313,7 @@ func (p *player) leave(account models.AccountID) {
 	}
 }
 
-// work gives an idle worker its next job, and tells whether there was one.
+// work gives an idle worker its next job, and reports whether there was one.
 func (p *player) work(h *playedHand) bool {
 	l, place, turn := p.next(h.class)
 	if l == nil {
@@ -338,8 +338,8 @@ func (p *player) work(h *playedHand) bool {
 	return true
 }
 
-// next is the line whose job a worker of that class takes, which of its jobs, and
-// whether it was a promoted job's turn.
+// next returns the line from which a worker of that class takes its next job, the job's place,
+// and whether it is a promoted job's turn. The line is nil if there is no job.
 func (p *player) next(c *class) (best *playedLine, at int, turn bool) {
 	may := func(q models.Queue) bool { return c.Serves(q) && !p.paused(q) }
 	for _, l := range p.lines {

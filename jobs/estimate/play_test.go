@@ -47,9 +47,9 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 	}
 }
 
-// An account that was busy has a virtual time far ahead of a lane that is empty
-// now: what it submits has to be counted from there, or its next job is taken for
-// one that comes behind all of those that are expected of it.
+// An account that was busy has a virtual time far ahead of a lane that is empty now. Its new
+// jobs must count from the lane's time. Otherwise its next job seems to come after all jobs
+// that it is expected to submit.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 
@@ -72,7 +72,8 @@ func TestEnter(t *testing.T) {
 	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
 }
 
-// Nobody waits until what entered was played, and who asks a moment later hears of it.
+// A submit does not wait until the new job was played, and a request a moment later sees the
+// result.
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// A long line is reckoned like a short one, which is counted job by job here.
+// A long line is counted by formula. The result must equal a count job by job.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 

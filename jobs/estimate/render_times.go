@@ -6,20 +6,20 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// ArrivalSpan is about over what time arrivals are averaged.
+// ArrivalSpan is the time over which arrivals are averaged, approximately.
 const ArrivalSpan = 5 * time.Minute
 
-// RenderTimes is how long renders took: multiples of what the catalogue reckons.
+// RenderTimes is how long renders took, as multiples of the catalogue's estimates.
 type RenderTimes map[RenderKey]spreadRatio
 
-// RenderKey is a kind on a type of GPU. With the kind's model alone it is the
-// average over its kinds, and without a GPU type over these.
+// RenderKey is a kind on a GPU type. A kind with only a model stands for the average over the
+// model's kinds. An empty GPU type stands for the average over all types.
 type RenderKey struct {
 	models.Kind
 	GpuType string
 }
 
-// spreadRatio is a ratio, its variance, and what it was learnt from.
+// spreadRatio is a ratio, its variance, and the number of its samples.
 type spreadRatio struct{ ratio, variance, samples float64 }
 
 func NewRenderTimes(known []*models.RenderTime) RenderTimes {
@@ -28,8 +28,8 @@ func NewRenderTimes(known []*models.RenderTime) RenderTimes {
 		one := spreadRatio{t.Ratio, t.Variance, float64(t.Samples)}
 		times[RenderKey{t.Kind, t.GPUType}] = one
 		for _, key := range []RenderKey{{models.Kind{Model: t.Model}, t.GPUType}, {models.Kind{Model: t.Model}, ""}} {
-			// A kind's own entry without resolution and length is not spoilt: a
-			// model has either.
+			// This does not overwrite a kind's own entry: the kinds of one model all have a
+			// resolution and length, or none has.
 			if key.Kind == t.Kind && key.GpuType == t.GPUType {
 				continue
 			}
@@ -48,8 +48,8 @@ func (s spreadRatio) with(o spreadRatio) spreadRatio {
 	}
 }
 
-// look finds what is known best: of the kind on that GPU, of the model on it, of
-// the model at all.
+// look returns the best-known ratio: of the kind on that GPU type, else of the model on it,
+// else of the model anywhere.
 func (r RenderTimes) look(kind models.Kind, gpuType string) (spreadRatio, bool) {
 	for _, key := range []RenderKey{{kind, gpuType}, {models.Kind{Model: kind.Model}, gpuType}, {models.Kind{Model: kind.Model}, ""}} {
 		if found, known := r[key]; known {
@@ -77,13 +77,13 @@ func (r RenderTimes) irregularity(kind models.Kind) float64 {
 }
 
 const (
-	// learnAt least is the weight of a new sample: about the last 20 jobs count.
+	// learnAtLeast is the minimum weight of a new sample: about the last 20 jobs count.
 	learnAtLeast = 0.05
-	// maxRatio bounds what a single job can teach.
+	// maxRatio bounds what one job can contribute.
 	maxRatio = 1000
 )
 
-// Learn takes one render into the average.
+// Learn adds one render to the average.
 func Learn(t *models.RenderTime, r models.Rendered) {
 	ratio := min(r.Seconds/max(r.EstimatedSeconds, 1e-3), maxRatio)
 	t.Samples++

@@ -12,9 +12,9 @@ import (
 	"github.com/samber/lo"
 )
 
-// world is a fleet and its customers in virtual time: jobs come at random, are
-// given out as jobs/claim.go does, take times that nobody knows before, and lose
-// their workers now and then. Estimates are made from what the real thing sees.
+// world simulates a fleet and its customers in virtual time: jobs arrive at random, are
+// assigned as jobs/claim.go does, take times that are not known in advance, and sometimes lose
+// their workers. Estimates are made from what a real process would see.
 type world struct {
 	*rand.Rand
 	now     float64
@@ -26,16 +26,15 @@ type world struct {
 
 	times     map[RenderKey]*models.RenderTime
 	counted   map[simArrival]float64
-	ratio     float64 // what renders really take, over what the catalogue says
-	irregular float64 // the standard deviation of that, over the mean
+	ratio     float64 // real render time over the catalogue's estimate
+	irregular float64 // its standard deviation over its mean
 	mtbf      float64 // seconds between a worker's preemptions; 0: never
 	boot      float64
 
 	waits, completions []judged
 }
 
-// judged is what was said of a job when it was submitted, and what came of it, in
-// seconds from then.
+// judged compares the estimate at submit with the real time, in seconds from the submit.
 type judged struct{ said, p90, was float64 }
 
 type simWorker struct {
@@ -43,9 +42,9 @@ type simWorker struct {
 	gpu     string
 	speed   float64
 	job     *simJob
-	since   float64 // it was given the job, or was ended
+	since   float64 // since it was assigned, or ended
 	gone    bool
-	version int // of its state: events of an older one are void
+	version int // of its state: events of an older version are void
 }
 
 type simClient struct {
@@ -60,13 +59,13 @@ type simClient struct {
 	virtualTime float64
 }
 
-// simArrival is of whom and of what jobs are counted.
+// simArrival says which account's arrivals are counted, and for which model.
 type simArrival struct {
 	*simClient
 	model string
 }
 
-// mean is what one of the client's jobs of a model is reckoned at.
+// mean is the mean estimated render time of one of the client's jobs of a model.
 func (c *simClient) mean(model string) float64 {
 	sum, n := 0.0, 0.0
 	for _, k := range c.kinds {
@@ -89,8 +88,8 @@ type simJob struct {
 	requeued  bool
 	submitted float64
 	work      float64 // seconds on a worker of speed 1
-	done      float64 // of work, that a checkpoint holds
-	bend      float64 // of its progress: the power of what is done
+	done      float64 // the part of work that a checkpoint holds
+	bend      float64 // of its progress, as the power of the part done
 	spent     float64
 	said      *Estimate
 	started   bool
@@ -125,7 +124,7 @@ func (w *world) after(seconds float64, happens func()) {
 	heap.Push(&w.events, simEvent{w.now + seconds, w.tickets, happens})
 }
 
-// run lets the world go on for so long. What comes before judging is not judged.
+// run runs the world for that long. Jobs before judging are not judged.
 func (w *world) run(judging, until float64) {
 	for _, c := range w.clients {
 		w.after(w.ExpFloat64()*c.every, func() { w.submit(c, judging) })
@@ -186,10 +185,11 @@ func (j *simJob) load() load {
 	return load{models.Queue{Line: models.Line{Lane: j.tier}, Model: j.Model}, j.Kind, j.gpuSeconds}
 }
 
-// percent is what its progress says when so much is done: no job's is even.
+// percent is the progress that the job reports when that part is done: no job progresses
+// evenly.
 func (j *simJob) percent(done float64) float64 { return 100 * math.Pow(done/j.work, j.bend) }
 
-// before tells whether a job comes before another.
+// before reports whether a job comes before another.
 func (j *simJob) before(o *simJob) bool {
 	lane := func(j *simJob) int { return slices.Index(models.Tiers, j.tier) }
 	switch {
@@ -203,7 +203,7 @@ func (j *simJob) before(o *simJob) bool {
 	return j.ticket < o.ticket
 }
 
-// dispatch gives idle workers what is next for them.
+// dispatch gives each idle worker its next job.
 func (w *world) dispatch() {
 	for _, worker := range w.workers {
 		if worker.gone || worker.job != nil {
@@ -264,8 +264,8 @@ func (w *world) release(worker *simWorker) {
 	worker.version++
 }
 
-// plague preempts the worker again and again: its job goes back, with what its
-// last checkpoint holds, and another worker boots.
+// plague preempts the worker repeatedly: its job is requeued with the progress of its last
+// checkpoint, and another worker boots.
 func (w *world) plague(worker *simWorker) {
 	if w.mtbf == 0 {
 		return
@@ -286,7 +286,7 @@ func (w *world) plague(worker *simWorker) {
 	})
 }
 
-// outlook is what the real thing would see now.
+// outlook is what a real process would see now.
 func (w *world) outlook() *Outlook {
 	o := &Outlook{
 		catalogue: simCatalogue, lanes: map[models.Tier]models.LaneState{},
@@ -313,7 +313,7 @@ func (w *world) outlook() *Outlook {
 			h.Status, h.BootSeconds, h.AgeSeconds = models.WorkerBooting, &w.boot, w.now-worker.since
 		case j != nil:
 			held := w.now - worker.since
-			reported := math.Floor(held/5) * 5 // as progress comes
+			reported := math.Floor(held/5) * 5 // as progress is reported
 			h.Status, h.AccountID, h.Kind, h.EstimatedGPUSeconds, h.HeldSeconds = models.WorkerBusy, j.account, j.Kind, j.gpuSeconds, held
 			h.ResumedPercent, h.Percent = j.percent(j.done), j.percent(j.done+reported*worker.speed)
 			h.SilentSeconds = held - reported

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BulkPass has so much time go by for the pace, and then runs one pass.
+// BulkPass lets that much time pass for the pace, and then runs one pass.
 func BulkPass(t *testing.T, s *Stack, b *bulk.Bulk, time string) int {
 	t.Helper()
 	s.Exec(t, "UPDATE bulk_operations SET next_at = next_at - ?::interval", time)

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// tables are those that hold what is known of jobs and workers.
+// tables are the tables of jobs and workers.
 var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
 	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
@@ -23,11 +23,11 @@ var tables = []string{
 	"input_uses", "input_fetches",
 }
 
-// SecretPattern is what finds secrets in a text.
+// SecretPattern matches secrets in a text.
 const SecretPattern = `rlw?_live_[0-9A-Za-z]{49}`
 
-// Dump is every row of every table, to compare before and after what must
-// change nothing.
+// Dump returns every row of every table, so that a test can compare them before and after a
+// call that must change nothing.
 func (s *Stack) Dump(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -41,14 +41,14 @@ func (s *Stack) Dump(t testing.TB) map[string]string {
 	return all
 }
 
-// Exec runs SQL that a test needs to age or to break rows.
+// Exec runs SQL with which a test ages or damages rows.
 func (s *Stack) Exec(t testing.TB, query string, args ...any) {
 	t.Helper()
 	_, err := s.DB.NewRaw(query, args...).Exec(t.Context())
 	require.NoError(t, err)
 }
 
-// RequireCode fails the test unless err is the caller's error of that code.
+// RequireCode fails the test unless err is an apierror.Error with that code.
 func RequireCode(t require.TestingT, err error, code apierror.Code) {
 	var e *apierror.Error
 	require.Error(t, err)
@@ -64,13 +64,13 @@ func RequireInvalid(t require.TestingT, err error, field string) {
 	require.Equal(t, field, e.Field, e.Message)
 }
 
-// untold are queued jobs that the outbox does not tell of.
+// untold selects the queued jobs without a message in the outbox.
 const untold = `
 	SELECT j.id FROM jobs j WHERE j.status = 'QUEUED'
 		AND NOT EXISTS (SELECT FROM outbox o WHERE 'job_' || j.id IN (SELECT o.payload ->> 'jobId' UNION ALL SELECT jsonb_array_elements_text(o.payload -> 'others')))`
 
-// RequireInvariants fails the test if a row breaks an invariant. Tests that
-// relay the outbox cannot use it: it wants each queued job's message.
+// RequireInvariants fails the test if a row breaks an invariant. Tests that relay the outbox
+// cannot use it, because it requires a message for each queued job.
 func (s *Stack) RequireInvariants(t require.TestingT) {
 	s.RequireRows(t)
 	var rows []string
@@ -78,7 +78,7 @@ func (s *Stack) RequireInvariants(t require.TestingT) {
 	require.Empty(t, rows, "queued jobs have no message in the outbox")
 }
 
-// RequireRows is RequireInvariants without a look at the outbox.
+// RequireRows is RequireInvariants without the check of the outbox.
 func (s *Stack) RequireRows(t require.TestingT) {
 	for _, which := range models.Invariants {
 		broken, err := models.FindViolations(context.Background(), s.DB, which, doctor.Examination(), 20)

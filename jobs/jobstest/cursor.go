@@ -2,12 +2,12 @@ package jobstest
 
 import "github.com/reelay/reelay/jobs/paging"
 
-// CursorOf is the cursor of a mark in the list that a value narrows.
+// CursorOf returns the cursor at a mark in a list that is filtered by narrowed.
 func CursorOf(kind, mark string, narrowed any) string {
 	return paging.ListOf(kind, narrowed).Cursor(mark)
 }
 
-// ReadCursor reads it again.
+// ReadCursor returns the mark of such a cursor.
 func ReadCursor(cursor, kind string, narrowed any) (string, error) {
 	return paging.ListOf(kind, narrowed).Read(cursor)
 }

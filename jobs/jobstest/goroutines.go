@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// servers are the packages whose goroutines belong to a request. Those of stores and of what
-// jobs shares among requests do not.
+// servers matches the packages whose goroutines belong to one request. Goroutines of stores
+// and those shared by requests do not match.
 var servers = regexp.MustCompile(`reelay/reelay/(graph|web|internal/sse|internal/httpguard|jobs/blob)|99designs/gqlgen`)
 
-// Tidy serves handler, and fails the test if a goroutine of a request is still running after
-// its handler has returned. left is called when all requests are over.
+// Tidy serves handler, and fails the test if a goroutine of a request still runs after its
+// handler has returned. Call left when all requests have ended.
 func Tidy(t testing.TB, handler http.Handler) (tidy http.Handler, left func()) {
 	id := uuid.NewString()
 	tidy = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,8 +35,7 @@ func Tidy(t testing.TB, handler http.Handler) (tidy http.Handler, left func()) {
 	}
 }
 
-// goroutinesOf returns the stacks of the goroutines that a labelled one began, and began in
-// turn.
+// goroutinesOf returns the stacks of the goroutines that descend from the labelled one.
 func goroutinesOf(t testing.TB, id string) string {
 	t.Helper()
 	var all bytes.Buffer

@@ -25,7 +25,7 @@ func Picture(t testing.TB, ink color.Color) []byte {
 	return data.Bytes()
 }
 
-// RequestInput asks for a link to upload a PNG to.
+// RequestInput requests a link to upload a PNG.
 func (s *Stack) RequestInput(t testing.TB, p jobs.Principal, data []byte) *jobs.InputUpload {
 	t.Helper()
 	issued, err := s.Inputs.Request(t.Context(), p, "image/png", int64(len(data)), Checksum(data))
@@ -33,7 +33,7 @@ func (s *Stack) RequestInput(t testing.TB, p jobs.Principal, data []byte) *jobs.
 	return issued
 }
 
-// Send sends bytes to a link and returns the answer's status.
+// Send uploads bytes to a link and returns the status of the response.
 func (s *Stack) Send(t testing.TB, link jobs.UploadLink, data []byte) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), link.Method, link.Link.At(s.Base), bytes.NewReader(data))

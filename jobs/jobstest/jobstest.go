@@ -1,5 +1,5 @@
-// Package jobstest gives a test the whole domain over a database, an object
-// store and a Redis of its own.
+// Package jobstest gives a test the whole domain over its own database, object store and
+// Redis.
 package jobstest
 
 import (
@@ -38,7 +38,7 @@ import (
 // Main is modelstest.Main.
 func Main(m *testing.M) { modelstest.Main(m.Run) }
 
-// Stack is the domain's roles, and some callers.
+// Stack holds the domain's roles, and some callers.
 type Stack struct {
 	DB        *bun.DB
 	Keys      *auth.Keys
@@ -67,18 +67,18 @@ type Stack struct {
 	Deliverer *webhook.Deliverer
 	Inputs    *jobs.Inputs
 	Fetcher   *jobs.InputFetcher
-	// Estimates know nothing until they are refreshed.
+	// Estimates is empty until a test refreshes it.
 	Estimates *estimate.Estimator
 	Learner   *jobs.Learner
 	Objects   *blob.Store
-	// Base is the server of links to objects.
+	// Base is the address of the server that serves object links.
 	Base string
-	// ObjectsDir is where the object store has its files.
+	// ObjectsDir is the directory of the object store's files.
 	ObjectsDir string
 
-	// Account is the client's.
+	// Account is the client's account.
 	Account *models.Account
-	// Secrets of keys by role.
+	// Secrets holds the keys' secrets by role.
 	Secrets map[models.Role]string
 
 	Client    jobs.Principal
@@ -86,14 +86,13 @@ type Stack struct {
 	Admin     jobs.Principal
 }
 
-// New makes a stack. Its ready index and its news are in memory, and the index
-// can be lost.
+// New makes a stack with an in-memory ready index, which a test can lose, and in-memory news.
 func New(t testing.TB) *Stack {
 	t.Helper()
 	return Over(t, modelstest.DB(t))
 }
 
-// Over is New over a database that a test opened itself.
+// Over is New over a database that the test opened itself.
 func Over(t testing.TB, db *bun.DB) *Stack {
 	t.Helper()
 	catalogue, err := catalogue.Load()
@@ -104,12 +103,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	require.NoError(t, err)
 
 	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
-	notifier.Aside = func(tell func()) { tell() } // so that a job that was submitted is in the index
+	notifier.Aside = func(tell func()) { tell() } // synchronously, so that a submitted job is in the index
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
 	reader := query.NewReader(db, sealer, objects, catalogue)
 	leaser := jobs.NewLeaser(db, notifier, catalogue)
-	here := outbound.Policy{AllowLoopback: true} // receivers of tests are on this machine
+	here := outbound.Policy{AllowLoopback: true} // tests' receivers are on this machine
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
@@ -138,7 +137,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
 	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue}
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
-	// Nobody is ever away but where a test says so.
+	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
@@ -171,10 +170,10 @@ func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	return store, server.URL
 }
 
-// Index is the ready index, which a test may lose.
+// Index returns the ready index, which a test can lose.
 func (s *Stack) Index() *Index { return s.Notifier.Index.(*Index) }
 
-// NewAccount writes an account.
+// NewAccount inserts an account.
 func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.Account {
 	t.Helper()
 	account := jobs.NewAccount(name, tier)
@@ -182,8 +181,8 @@ func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.
 	return account
 }
 
-// NewKey makes a key of an account and returns who holds it. The secret of the
-// first key of a role is in Secrets.
+// NewKey makes an API key of an account and returns its holder. Secrets keeps the secret of
+// the first key of each role.
 func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "test " + string(role)})
@@ -196,7 +195,7 @@ func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) 
 	return p
 }
 
-// BeginReads begins as many small reads as one account may have under way.
+// BeginReads begins as many small reads as one account may have in progress.
 func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
 	t.Helper()
 	var reads []*query.Read
@@ -212,7 +211,7 @@ func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
 	}
 }
 
-// Submit submits a job of the client's that costs next to nothing.
+// Submit submits a job of the client that costs almost nothing.
 func (s *Stack) Submit(t testing.TB) *models.Job {
 	t.Helper()
 	job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{
@@ -222,7 +221,7 @@ func (s *Stack) Submit(t testing.TB) *models.Job {
 	return job
 }
 
-// AnotherSubmitter is that of another process.
+// AnotherSubmitter returns the submitter of another process.
 func (s *Stack) AnotherSubmitter() *jobs.Submitter {
 	own := s.Submitter
 	return &jobs.Submitter{
@@ -231,7 +230,7 @@ func (s *Stack) AnotherSubmitter() *jobs.Submitter {
 	}
 }
 
-// Worker registers a worker and returns who it is.
+// Worker registers a worker and returns its principal.
 func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
@@ -244,7 +243,7 @@ func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 	return p
 }
 
-// Lease gives a worker the job that is due, which there must be.
+// Lease gives the worker the job that is due. The test fails if there is none.
 func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*jobs.Lease, jobs.Fence) {
 	t.Helper()
 	lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: 5 * time.Second})
@@ -253,14 +252,14 @@ func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*jobs.Lease, jobs.Fe
 	return lease, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}
 }
 
-// ExpireLease ages a live attempt's lease until it ran out.
+// ExpireLease ages the lease of a live attempt until it has expired.
 func (s *Stack) ExpireLease(t testing.TB, id models.AttemptID) {
 	t.Helper()
 	_, err := s.DB.NewRaw("UPDATE job_attempts SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = ? AND ended_at IS NULL", id).Exec(t.Context())
 	require.NoError(t, err)
 }
 
-// Reload reads a job as it is now.
+// Reload reads a job's current row.
 func (s *Stack) Reload(t testing.TB, id models.JobID) *models.Job {
 	t.Helper()
 	job, err := models.GetJob(t.Context(), s.DB, id)
@@ -268,8 +267,8 @@ func (s *Stack) Reload(t testing.TB, id models.JobID) *models.Job {
 	return job
 }
 
-// Upload asks for a link, sends the bytes, and returns what the worker then
-// says of them.
+// Upload requests a link, uploads the bytes, and returns the description with which the worker
+// commits them.
 func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f jobs.Fence, kind models.ArtifactType, data []byte) jobs.UploadedObject {
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: int64(len(data)), Checksum: Checksum(data), ContentType: contentTypes[kind]}
@@ -298,7 +297,7 @@ var contentTypes = map[models.ArtifactType]string{
 	models.ArtifactLog:        "text/plain; charset=utf-8",
 }
 
-// Checksum is the CRC32C of data as the store shows it.
+// Checksum returns the CRC32C of data in the store's format.
 func Checksum(data []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))))
 }

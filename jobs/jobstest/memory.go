@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Index is a ready index in memory. Lose makes it as a flushed Redis is.
+// Index is a ready index in memory. After Lose it is empty, like a flushed Redis.
 type Index struct {
 	mu    sync.Mutex
 	lost  bool
@@ -36,7 +36,7 @@ func (x *Index) empty() {
 	x.jobs, x.times, x.aside = map[models.JobID]jobs.ReadyJob{}, map[place]float64{}, map[models.AccountID]models.Standing{}
 }
 
-// Lose loses all that is in it, until it is rebuilt.
+// Lose empties the index until it is rebuilt.
 func (x *Index) Lose() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,7 +115,7 @@ func (x *Index) First(_ context.Context, queues []models.Queue, n int) ([]jobs.R
 	return nil, nil
 }
 
-// line returns the heads of one line's queues, best first.
+// line returns the first jobs of one line's queues, best first.
 func (x *Index) line(queues []models.Queue) []jobs.ReadyJob {
 	heads := map[models.AccountID]jobs.ReadyJob{}
 	for _, job := range x.jobs {
@@ -148,13 +148,13 @@ func (x *Index) Wakes(ctx context.Context, _ func(models.Queue)) error {
 	return nil
 }
 
-// News is news within one process.
+// News delivers news within one process.
 type News struct {
 	mu        sync.Mutex
 	listeners map[string]map[*func()]bool
 }
 
-// NewNews makes news that nobody follows yet.
+// NewNews makes a News without subscribers.
 func NewNews() *News { return &News{listeners: map[string]map[*func()]bool{}} }
 
 // Publish implements jobs.News.
@@ -185,7 +185,7 @@ func (n *News) Subscribe(_ context.Context, id string, told func()) (stop func()
 	}
 }
 
-// Followers is how often something is followed now.
+// Followers returns the number of subscriptions.
 func (n *News) Followers() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// narrowBuffer is what the kernel holds, at either end of a narrow connection,
-// for who does not read.
+// narrowBuffer is how much the kernel buffers at each end of a narrow connection while the
+// other end does not read.
 const narrowBuffer = 4 << 10
 
-// ServeNarrow serves over connections that are full after a few kB. Its client is
-// such that its end is, too.
+// ServeNarrow serves over connections that are full after a few kB. The server's client has
+// connections like that, too.
 func ServeNarrow(t testing.TB, handler http.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -43,7 +43,7 @@ func (l narrow) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// Happen gives a job n more events of 2 kB each.
+// Happen adds n events of 2 kB each to a job.
 func (s *Stack) Happen(t testing.TB, id models.JobID, n int) {
 	t.Helper()
 	s.Exec(t, `WITH j AS (UPDATE jobs SET event_seq = event_seq + ?0 WHERE id = ?1 RETURNING id, event_seq - ?0 AS before)

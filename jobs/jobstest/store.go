@@ -8,10 +8,10 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// BentStore is a store that a test makes old or faulty.
+// BentStore is a store that a test can age or make fail.
 type BentStore struct {
 	jobs.Objects
-	// Age is how much older its objects seem.
+	// Age is added to the age of each object.
 	Age      time.Duration
 	OnStat   func()
 	OnDelete func(key string) error

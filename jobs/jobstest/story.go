@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Secret stands for whatever a job's owner would not have others read.
+// Secret stands for text that only a job's owner may read.
 const Secret = "wombat"
 
-// SecretJob is a job full of the secret that failed for good.
+// SecretJob returns a job that contains the secret in every text and failed for good.
 func SecretJob(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s := New(t)
@@ -45,7 +45,7 @@ func SecretJob(t *testing.T) (*Stack, *models.Job) {
 	return s, job
 }
 
-// Stored lists what the store holds.
+// Stored lists the keys in the store.
 func Stored(t require.TestingT, s *Stack) []string {
 	page, err := s.Objects.List(context.Background(), "", 900)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func Stored(t require.TestingT, s *Stack) []string {
 	return keys
 }
 
-// Leased is a stack with one job, held by one worker.
+// Leased returns a stack with one job, and the worker that holds it.
 func Leased(t *testing.T) (*Stack, *models.Job, jobs.Principal, jobs.Fence) {
 	t.Helper()
 	s := New(t)
@@ -66,7 +66,7 @@ func Leased(t *testing.T) (*Stack, *models.Job, jobs.Principal, jobs.Fence) {
 	return s, job, worker, fence
 }
 
-// SubmitAs submits a job of another account or shape than the client's usual.
+// SubmitAs submits a job as another account, or of another shape than the client's usual one.
 func SubmitAs(t require.TestingT, s *Stack, p jobs.Principal, shape func(*jobs.Submission)) *models.Job {
 	in := Submission()
 	if shape != nil {
@@ -77,7 +77,7 @@ func SubmitAs(t require.TestingT, s *Stack, p jobs.Principal, shape func(*jobs.S
 	return job
 }
 
-// LeaseNext asks for a job without waiting; nil if there is none.
+// LeaseNext asks for a job without waiting. It returns nil if there is none.
 func LeaseNext(t require.TestingT, s *Stack, worker jobs.Principal) *jobs.Lease {
 	lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func FenceOf(l *jobs.Lease) jobs.Fence {
 	return jobs.Fence{AttemptID: l.Attempt.ID, Token: l.Attempt.FencingToken}
 }
 
-// Together runs a pass in n processes at once.
+// Together runs a pass n times at once, as n processes would.
 func Together(t *testing.T, n int, pass func(context.Context) (int, error)) (total int) {
 	t.Helper()
 	done := make([]int, n)
@@ -112,8 +112,7 @@ func WorkerStatus(t *testing.T, s *Stack, id models.WorkerID) models.WorkerStatu
 	return w.Status
 }
 
-// Uploads are what one attempt has uploaded and not yet committed, and one
-// checkpoint that it has.
+// Uploads holds uploads of one attempt that are not committed, and one committed checkpoint.
 type Uploads struct {
 	Checkpoint, Log, Film jobs.UploadedObject
 	Committed             models.ArtifactID
@@ -134,7 +133,7 @@ func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence) Uploads {
 	}
 }
 
-// EventTypes lists a job's history and checks that its counting has no gap.
+// EventTypes lists a job's history and checks that its numbers have no gap.
 func EventTypes(t *testing.T, s *Stack, id models.JobID) []models.JobEventType {
 	t.Helper()
 	events, err := models.ListJobEvents(t.Context(), s.DB, id, 0, 1000)
@@ -147,12 +146,12 @@ func EventTypes(t *testing.T, s *Stack, id models.JobID) []models.JobEventType {
 	return types
 }
 
-// Submission is one that is accepted.
+// Submission returns a valid submission.
 func Submission() jobs.Submission {
 	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
 }
 
-// Checkpoint uploads and commits one, and returns its artifact.
+// Checkpoint uploads and commits a checkpoint, and returns its artifact.
 func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence, step int) (models.ArtifactID, jobs.Checkpoint) {
 	t.Helper()
 	c := jobs.Checkpoint{Object: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte(fmt.Sprint("state ", step))), Step: step, Percent: 1}
@@ -163,7 +162,7 @@ func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence, step int
 	return attempt.CheckpointID, c
 }
 
-// Completed is a job with a checkpoint, a log and a film.
+// Completed returns a completed job with a checkpoint, a log and a film.
 func Completed(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s, _, worker, fence := Leased(t)
@@ -173,7 +172,7 @@ func Completed(t *testing.T) (*Stack, *models.Job) {
 	return s, end.Job
 }
 
-// Age makes everything that is known of jobs older.
+// Age makes all timestamps of jobs older.
 func Age(t *testing.T, s *Stack, by string) {
 	t.Helper()
 	s.Exec(t, "UPDATE artifacts SET created_at = created_at - ?0::interval, review_at = review_at - ?0::interval", by)

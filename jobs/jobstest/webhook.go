@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// receiver takes webhooks, and answers as a test says.
+// receiver receives webhooks, and responds as a test says.
 type receiver struct {
 	URL string
 
@@ -22,7 +22,7 @@ type receiver struct {
 	answer http.HandlerFunc
 }
 
-// Received is one webhook as it came.
+// Received is one webhook as it arrived.
 type Received struct {
 	Header http.Header
 	Body   []byte
@@ -71,7 +71,7 @@ func (r *receiver) All() []Received {
 	return append([]Received(nil), r.got...)
 }
 
-// Hook has the client's jobs' ends told to a receiver.
+// Hook creates an endpoint that sends the ends of the client's jobs to a receiver.
 func Hook(t *testing.T, s *Stack, r *receiver, events ...string) (*models.WebhookEndpoint, string) {
 	t.Helper()
 	endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, events)
@@ -79,7 +79,7 @@ func Hook(t *testing.T, s *Stack, r *receiver, events ...string) (*models.Webhoo
 	return endpoint, secret
 }
 
-// CancelledJob is a job whose end is told.
+// CancelledJob returns a job whose end causes a delivery.
 func CancelledJob(t *testing.T, s *Stack) *models.Job {
 	t.Helper()
 	job, err := s.Canceller.Cancel(t.Context(), s.Client, s.Submit(t).ID)
@@ -88,7 +88,7 @@ func CancelledJob(t *testing.T, s *Stack) *models.Job {
 	return job
 }
 
-// Deliver tries what is due now, and tells how much that was.
+// Deliver tries the deliveries that are due, and returns how many there were.
 func Deliver(t *testing.T, s *Stack) int {
 	t.Helper()
 	n, err := s.Deliverer.Pass(t.Context())
@@ -96,7 +96,7 @@ func Deliver(t *testing.T, s *Stack) int {
 	return n
 }
 
-// Deliveries are a job's, newest first.
+// Deliveries lists a job's deliveries, newest first.
 func Deliveries(t *testing.T, s *Stack, job models.JobID) []*models.WebhookDelivery {
 	t.Helper()
 	page, err := s.Reader.WebhookDeliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, paging.Request{First: 100})

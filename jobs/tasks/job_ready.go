@@ -47,7 +47,7 @@ func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) e
 	if err != nil {
 		return fmt.Errorf("%w: %w", jobs.ErrUnpublishable, err)
 	}
-	// No retry: the sweep mends sooner.
+	// No retry: the sweep finds the job sooner.
 	err = p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(laneQueue(ready.Lane)),
 		asynq.TaskID(taskID(ready)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
 	if err != nil {

@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// periodicQueue has the ticks of the passes.
+	// periodicQueue holds the ticks of the passes.
 	periodicQueue = "periodic"
-	// webhookQueue has the news that webhooks are to be sent.
+	// webhookQueue holds the messages that webhooks are due.
 	webhookQueue = "webhooks"
 )
 
-// laneQueue is the queue of a lane.
+// laneQueue returns the queue of a lane.
 func laneQueue(lane models.Tier) string { return strings.ToLower(string(lane)) }
 
-// queues are all queues and their priorities. Ticks go first: they are few, and
-// no flood of messages may hold up the reaper. A webhook's message takes no time
-// to handle.
+// queues returns all queues and their priorities. Ticks go first: they are few, and a flood of
+// other messages must not delay the reaper. Messages about webhooks take almost no time.
 func queues() map[string]int {
 	priorities := map[string]int{periodicQueue: len(models.Tiers) + 2, webhookQueue: len(models.Tiers) + 1}
 	for i, lane := range slices.Backward(models.Tiers) {
@@ -40,14 +39,14 @@ type sender struct {
 
 func newSender(opt asynq.RedisConnOpt) sender {
 	redis.SetLogger(redisLog{})
-	return sender{opt.MakeRedisClient().(redis.UniversalClient)} // as asynq itself has it
+	return sender{opt.MakeRedisClient().(redis.UniversalClient)} // as asynq does it
 }
 
-// send enqueues a message. That it has been before is no error.
+// send enqueues a message. It returns nil if the message is already queued.
 func (s sender) send(ctx context.Context, task *asynq.Task, opts ...asynq.Option) error {
-	// A client registers each queue once. After a FLUSHALL the monitor would see
-	// the queue no more, so each message has a client of its own: it is only a
-	// small struct around the connections.
+	// A client registers each queue once, so after a FLUSHALL the monitor would no longer list
+	// the queue. Each message therefore has its own client, which is only a small struct
+	// around the connections.
 	_, err := asynq.NewClientFromRedisClient(s.redis).EnqueueContext(ctx, task, opts...)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
 		return nil

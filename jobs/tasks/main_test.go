@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// database returns one of the server's databases: asynq's keys have no prefix,
-// so each test has a database of its own, which is emptied.
+// database returns one of the server's databases, emptied. asynq's keys have no prefix, so
+// each test has its own database.
 func database(t *testing.T, number int) asynq.RedisClientOpt {
 	opt, err := asynq.ParseRedisURI(server.URL())
 	require.NoError(t, err)
@@ -44,15 +44,15 @@ func database(t *testing.T, number int) asynq.RedisClientOpt {
 	return client
 }
 
-// claims shares periods out over a database of the test's own.
+// claims assigns periods through a database of the test's own.
 func claims(t *testing.T) tasks.Claim { return (&periodic.Periods{DB: modelstest.DB(t)}).Claim }
 
-// never is for tests without passes: somebody else has every period.
+// never is for tests without passes: another process has every period.
 func never(_ context.Context, _ string, every time.Duration) (bool, time.Duration, error) {
 	return false, every, nil
 }
 
-// run runs the tasks until the test ends or the function is called.
+// run runs the tasks until the test ends or stop is called.
 func run(t *testing.T, cfg tasks.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -71,7 +71,7 @@ func run(t *testing.T, cfg tasks.Config) (stop func()) {
 
 func nothing(context.Context, ...models.JobID) error { return nil }
 
-// receive waits for a value, which must come.
+// receive waits for a value, and fails the test if none arrives.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	return testrun.Receive(t, "a value", from)

@@ -60,7 +60,7 @@ func (p *ticks) handle(mux *asynq.ServeMux) {
 	for _, pass := range p.passes {
 		mux.HandleFunc(pass.message(), func(ctx context.Context, _ *asynq.Task) error {
 			pass.try(ctx)
-			return nil // what failed is logged, and done again in the next period
+			return nil // errors are logged, and the pass runs again in the next period
 		})
 	}
 }
@@ -86,8 +86,8 @@ func wait(ctx context.Context, until time.Time) {
 	}
 }
 
-// send sends the tick of the period that begins now. asynq keeps it a moment
-// longer than it takes all processes to send it. A tick that is lost is nothing.
+// send sends the tick of the period that begins now. asynq keeps it a moment longer than it
+// takes all processes to send it. A lost tick does no harm.
 func (p *ticks) send(ctx context.Context, pass *running, begin time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()

@@ -25,17 +25,17 @@ import (
 // tick is how often the passes of these tests run.
 const tick = 300 * time.Millisecond
 
-// nowhere is a Redis that is not there.
+// nowhere is the address of a Redis that does not exist.
 var nowhere = asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond}
 
-// periods are the periods, by PostgreSQL's clock, in which a pass ran.
+// periods holds the periods, by PostgreSQL's clock, in which a pass ran.
 type periods struct {
 	every time.Duration
 	mu    sync.Mutex
 	ran   []int64
 }
 
-// pass is a pass that keeps the periods in which it began.
+// pass returns a pass that records the periods in which it began.
 func (p *periods) pass(t *testing.T) tasks.Pass {
 	db := modelstest.DB(t)
 	return tasks.Pass{Name: "count", Every: p.every, Run: func(ctx context.Context) error {
@@ -60,9 +60,9 @@ func (p *periods) wait(t *testing.T, n int) {
 	testrun.Eventually(t, "the messages are seen", func() bool { return len(p.seen()) >= n })
 }
 
-// requireOnce says that every period had its run, and one only. The first run comes at
-// any time of its period, which begins a little later than the clock's own: it may look
-// like one of the next.
+// requireOnce fails the test unless the pass ran exactly once in each period. The first run is
+// not checked: it comes at any time of its period, which begins a little later than the
+// clock's own, and so may look like a run of the next.
 func (p *periods) requireOnce(t *testing.T) {
 	t.Helper()
 	ran := p.seen()
@@ -129,7 +129,7 @@ func TestPass(t *testing.T) {
 			{Name: "count", Every: 2 * time.Second, Run: func(ctx context.Context) error { ran <- ctx; return nil }},
 		}})
 
-		for range 10 { // the first is at the start, and on a busy machine a message may be late
+		for range 10 { // the first run is at the start, and on a busy machine a message may be late
 			if _, handled := asynq.GetTaskID(receive(t, ran)); handled {
 				return
 			}
@@ -205,7 +205,7 @@ func TestPass(t *testing.T) {
 			},
 		})
 		receive(t, asked)
-		for range 6 { // several periods, all but one of them quick's
+		for range 6 { // several periods, all but one of the quick pass
 			receive(t, begun)
 		}
 
@@ -239,8 +239,8 @@ func TestPass(t *testing.T) {
 	})
 }
 
-// TestReconcile is about messages that asynq holds for active though nobody
-// works on them.
+// TestReconcile is about messages that asynq lists as active although no process works on
+// them.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 
@@ -259,7 +259,7 @@ func TestReconcile(t *testing.T) {
 		require.NoError(t, client.ZAdd(t.Context(), "asynq:{pro}:lease", redis.Z{Score: float64(until.Unix()), Member: id + ":1"}).Err())
 	}
 	lease("old", time.Now().Add(-time.Hour))
-	lease("worked-on", time.Now().Add(-time.Minute)) // by a process whose clock is slow
+	lease("worked-on", time.Now().Add(-time.Minute)) // leased by a process whose clock is slow
 	require.NoError(t, client.HDel(t.Context(), "asynq:{pro}:t:evicted:1", "msg").Err())
 
 	require.NoError(t, publisher.Reconcile(t.Context()))

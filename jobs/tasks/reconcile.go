@@ -12,24 +12,24 @@ import (
 const (
 	// reconcileEvery is how often stuck messages are looked for.
 	reconcileEvery = 30 * time.Second
-	// reconcileBatch is how many active messages of a queue one look may cover.
-	// Those that are stuck are the oldest.
+	// reconcileBatch is how many active messages of a queue one pass examines. Stuck messages
+	// are the oldest.
 	reconcileBatch = 100
-	// abandonedAfter is how long after its lease's end a message is taken back
-	// that asynq itself did not: more than clocks differ.
+	// abandonedAfter is how long after its lease expired a message is requeued that asynq
+	// itself did not requeue. It exceeds the difference between clocks.
 	abandonedAfter = 5 * time.Minute
 )
 
-// reconcileScript puts messages back that are active and that nobody works on.
-// asynq takes back those whose lease ran out, by the list of leases. One that has
-// no lease at all, because Redis lost it or its worker died in the wrong moment,
-// it would leave active for ever, and refuse its id.
+// reconcileScript requeues active messages that no process works on. asynq itself finds
+// expired messages through its list of leases. A message without a lease, because Redis lost
+// it or the worker died at the wrong moment, would stay active for ever, and asynq would
+// refuse its id.
 //
-// KEYS: the queue's lists of active and pending messages, its leases.
-// ARGV: the beginning of its messages' keys, how many to look at, seconds after
-// which a lease that ran out is as good as none.
-// Returns how many were put back, or, for want of their content, dropped. What
-// needs memory comes first: a Redis that is full refuses it, and nothing changed.
+// KEYS: the queue's lists of active and pending messages, and its leases. ARGV: the prefix of
+// its messages' keys, how many to examine, and how many seconds after its end an expired lease
+// counts as none. Returns how many messages were requeued, or dropped because their content is
+// gone. The writes that need memory come first: a full Redis refuses them, and nothing has
+// changed.
 var reconcileScript = redis.NewScript(`
 local back = 0
 local now = tonumber(redis.call("TIME")[1])
@@ -49,7 +49,7 @@ for _, id in ipairs(redis.call("LRANGE", KEYS[1], -tonumber(ARGV[2]), -1)) do
 end
 return back`)
 
-// reconcile requeues stuck messages. Handlers may see a message twice anyway.
+// reconcile requeues stuck messages. Handlers may see any message twice.
 func (s sender) reconcile(ctx context.Context) error {
 	for queue := range queues() {
 		key := "asynq:{" + queue + "}:"

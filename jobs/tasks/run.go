@@ -1,9 +1,9 @@
-// Package tasks is asynq's side of the domain: message types, lanes, and thin
-// handlers that call jobs.
+// Package tasks is asynq's side of the domain: message types, lanes, and thin handlers that
+// call jobs.
 //
-// Nothing is kept in asynq that PostgreSQL does not know. A message is a hint,
-// handled at least once or, if Redis loses it, not at all: sweeps find its job
-// again. Periodic passes are claimed in PostgreSQL, and run without Redis too.
+// asynq holds nothing that PostgreSQL does not know. A message is a hint. It is handled at
+// least once or, if Redis loses it, not at all: sweeps find its job again. Periodic passes are
+// claimed in PostgreSQL, and run without Redis too.
 package tasks
 
 import (
@@ -90,8 +90,8 @@ func serverConfig(work context.Context) asynq.Config {
 	}
 }
 
-// outcome converts a handler's error for asynq. An error of the caller's would repeat, so it
-// is not retried.
+// outcome converts a handler's error for asynq. A caller's error would occur again, so it is
+// not retried.
 func outcome(err error) error {
 	var e *apierror.Error
 	if errors.As(err, &e) {
@@ -100,8 +100,8 @@ func outcome(err error) error {
 	return err
 }
 
-// redisLog has asynq and go-redis log to slog. That Redis is away ends by
-// itself, and the calls that needed it tell as well.
+// redisLog sends the logs of asynq and go-redis to slog. An outage of Redis needs no person to
+// act, and the failing calls report it as well.
 type redisLog struct{}
 
 func (redisLog) Debug(args ...any) { slog.Debug("asynq: " + fmt.Sprint(args...)) }

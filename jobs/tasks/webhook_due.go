@@ -16,7 +16,7 @@ func (p *Publisher) publishWebhookDue(ctx context.Context, m *models.OutboxMessa
 	if err := json.Unmarshal(m.Payload, &due); err != nil {
 		return fmt.Errorf("%w: read a webhook.due message: %w", jobs.ErrUnpublishable, err)
 	}
-	// No retry: every process looks by itself sooner.
+	// No retry: every process looks sooner by itself.
 	err := p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(webhookQueue),
 		asynq.TaskID(string(due.EventID)), asynq.MaxRetry(0), asynq.Timeout(readyTimeout))
 	if err != nil {
@@ -25,8 +25,8 @@ func (p *Publisher) publishWebhookDue(ctx context.Context, m *models.OutboxMessa
 	return nil
 }
 
-// webhookDue handles the message that an event is to be delivered: whoever gets
-// it looks at once for what is due.
+// webhookDue handles the message that a webhook is due: the process that receives it looks for
+// due deliveries at once.
 func webhookDue(deliver func()) asynq.HandlerFunc {
 	return func(context.Context, *asynq.Task) error {
 		deliver()
