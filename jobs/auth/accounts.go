@@ -11,23 +11,23 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Accounts is what operators do with the customers' accounts.
+// Accounts manages the customers' accounts, for operators.
 type Accounts struct {
 	DB       *bun.DB
 	Notifier *jobs.Notifier
 }
 
-// AccountInput is what an account shall be. Nil leaves a value as it is; for a
-// new account the limits are then its tier's (Policies).
+// AccountInput is the desired state of an account. A nil field keeps its value. For a new
+// account, nil limits are those of its tier (see Policies).
 type AccountInput struct {
 	Name *string
 	Tier *models.Tier
-	// MaxQueued and MaxRunning are how many of its jobs may wait and run at once,
-	// SubmitsPerMinute how many it may submit: each 0 to 1,000,000.
+	// MaxQueued and MaxRunning limit how many of its jobs may wait and run at once.
+	// SubmitsPerMinute limits its submits. Each is 0 to 1,000,000.
 	MaxQueued, MaxRunning, SubmitsPerMinute *int
 }
 
-// maxLimit bounds each of an account's limits.
+// maxLimit bounds each limit of an account.
 const maxLimit = 1_000_000
 
 // List lists the accounts, newest first.
@@ -75,11 +75,11 @@ func (a *Accounts) Create(ctx context.Context, p jobs.Principal, in AccountInput
 	return account, nil
 }
 
-// Update changes an account. With a new tier go the new tier's limits, but for
-// those that are given, or were not the old tier's. Jobs that were accepted keep
-// their tier; a cap counts from the next job on, and one below what runs now ends
-// nothing. It returns FORBIDDEN to an OPERATOR for the tier CRITICAL, which is
-// the operators' own and an ADMIN's to give.
+// Update changes an account. A new tier brings its own limits, except for limits that the
+// input sets or that differ from the old tier's. Accepted jobs keep their tier. A new limit
+// applies from the next job on: one below the current count ends no job. An OPERATOR gets
+// FORBIDDEN for the tier CRITICAL, which belongs to operators and which only an ADMIN may
+// assign.
 func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.AccountID, in AccountInput) (*models.Account, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
@@ -163,14 +163,14 @@ func set[T any](value *T, wanted *T) {
 	}
 }
 
-// limitsOf is what can be changed of an account, for the audit log.
+// limitsOf returns the fields of an account that Update can change, for the audit log.
 func limitsOf(a *models.Account) jobs.Payload {
 	return jobs.Payload{
 		"name": a.Name, "tier": a.Tier, "maxQueued": a.MaxQueued, "maxRunning": a.MaxRunning, "submitsPerMinute": a.SubmitsPerMinute,
 	}
 }
 
-// difference leaves of both what is not the same in both.
+// difference returns the entries that differ, before and after.
 func difference(before, after jobs.Payload) (was, is jobs.Payload) {
 	was, is = jobs.Payload{}, jobs.Payload{}
 	for name, value := range after {

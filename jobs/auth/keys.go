@@ -24,8 +24,8 @@ type Keys struct {
 	tokens batch.Group[*token]
 }
 
-// Authenticate returns who holds a key or a worker's token, or
-// ErrUnauthenticated. What cannot be one is refused without a look-up.
+// Authenticate returns the holder of a key or of a worker's token, or ErrUnauthenticated. It
+// refuses a malformed secret without a query.
 func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal, error) {
 	secret = strings.TrimSpace(secret)
 	hash := secrets.Hash(secret)
@@ -48,15 +48,15 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 	return jobs.Principal{}, apierror.ErrUnauthenticated
 }
 
-// token is a worker's, and who holds it.
+// token is one worker token to look up, and its holder.
 type token struct {
 	hash   []byte
 	holder jobs.Principal
 	err    error
 }
 
-// lookUpTokens looks up tokens that came together. A worker calls less often than a
-// KeyCache remembers it for, so that with thousands of them most calls come here.
+// lookUpTokens looks up tokens in one batch. A worker calls less often than KeyCache expires,
+// so with thousands of workers most calls come here.
 func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 	hashes := make([][]byte, len(all))
 	for i, t := range all {
@@ -84,7 +84,7 @@ func orUnauthenticated(err error) error {
 	return err
 }
 
-// maxKeys is how many keys one list shows.
+// maxKeys bounds how many keys a list shows.
 const maxKeys = 1_000
 
 // List returns the keys of an account (of all, if it is ""), newest first, at
@@ -100,8 +100,7 @@ func (k *Keys) List(ctx context.Context, p jobs.Principal, account models.Accoun
 	return keys, apierror.Wrap(err, "list keys")
 }
 
-// NewKey is what a key shall be. A nil ExpiresAt means never; another is kept in
-// whole seconds.
+// NewKey describes a new key. A nil ExpiresAt means never; another is kept in whole seconds.
 type NewKey struct {
 	AccountID models.AccountID
 	Role      models.Role
@@ -181,9 +180,9 @@ func validName(name string) error {
 	return nil
 }
 
-// Revoke ends a key, and with it its sessions. Workers that it enrolled keep
-// their own tokens. Revoking it again changes nothing. It is for ADMIN, and
-// returns CONFLICT for the last valid ADMIN key: nobody could make another one.
+// Revoke ends a key and its sessions. Workers that it enrolled keep their own tokens. Revoking
+// it again changes nothing. It is for ADMIN, and returns CONFLICT for the last valid ADMIN
+// key, without which no key could be made.
 func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) error {
 	if err := p.RequireAdmin(); err != nil {
 		return err
@@ -211,7 +210,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 	return apierror.Wrap(err, "revoke key %s", id)
 }
 
-// known returns NOT_FOUND for a key that never was.
+// known returns NOT_FOUND for a key that never existed.
 func known(ctx context.Context, tx bun.Tx, id models.KeyID) error {
 	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{id})
 	if err == nil && len(keys) == 0 {
@@ -220,12 +219,12 @@ func known(ctx context.Context, tx bun.Tx, id models.KeyID) error {
 	return err
 }
 
-// bootstrapLock has first keys be made one after the other.
+// bootstrapLock is the advisory lock under which first keys are made one at a time.
 const bootstrapLock = 0x72656c6179 // "relay"
 
-// Bootstrap makes an ADMIN key for whoever has the database itself, and the
-// account of that name if there is none. It returns CONFLICT if there is a valid
-// ADMIN key already, unless another one is wanted all the same.
+// Bootstrap makes an ADMIN key for a caller who has access to the database, and the account of
+// that name if there is none. It returns CONFLICT if there is a valid ADMIN key already,
+// unless the caller explicitly wants another one.
 func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
 	if err := validName(account); err != nil {
 		return nil, "", err
@@ -251,8 +250,7 @@ func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool
 	return key, secret, apierror.Wrap(err, "make the first key")
 }
 
-// EnsureAccount returns the account of that name, which it makes if there is
-// none.
+// EnsureAccount returns the account of that name. If there is none, it creates one.
 func (k *Keys) EnsureAccount(ctx context.Context, name string, tier models.Tier) (account *models.Account, err error) {
 	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
 		account, err = ensureAccount(ctx, tx, name, tier)

@@ -19,10 +19,9 @@ const (
 	sessionIdle = 30 * time.Minute
 )
 
-// LogIn opens a session of the console under an operator's key and returns the
-// session's secret. It returns ErrUnauthenticated for an unknown key and
-// FORBIDDEN for one without that role. remote is the address that he calls from,
-// for the audit log: see Principal.From.
+// LogIn opens a console session under an operator's key and returns the session's secret. It
+// returns ErrUnauthenticated for an unknown key and FORBIDDEN for a key without an operator's
+// role. remote is the caller's address for the audit log: see Principal.From.
 func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error) {
 	p, err := k.Authenticate(ctx, secret)
 	if err != nil {
@@ -45,8 +44,8 @@ func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error)
 	return token, nil
 }
 
-// Session returns who is logged in with a session's secret, or
-// ErrUnauthenticated. A revoked key ends its sessions.
+// Session returns the principal of a session's secret, or ErrUnauthenticated. Revoking a key
+// ends its sessions.
 func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error) {
 	s, err := models.FindSession(ctx, k.DB, secrets.Hash(token), sessionIdle)
 	if err != nil {
@@ -59,14 +58,14 @@ func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error
 	return jobs.PrincipalOf(key), nil
 }
 
-// SessionLives tells whether a session would still let its holder in, without
-// being a use of it.
+// SessionLives reports whether a session is still valid. It does not count as a use of the
+// session.
 func (k *Keys) SessionLives(ctx context.Context, token string) (bool, error) {
 	lives, err := models.SessionLives(ctx, k.DB, secrets.Hash(token), sessionIdle)
 	return lives, apierror.Wrap(err, "look up the session")
 }
 
-// LogOut ends a session. That there is none is no error.
+// LogOut ends a session. It returns nil if there is none.
 func (k *Keys) LogOut(ctx context.Context, token string) error {
 	err := jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
 		session, err := models.DeleteSession(ctx, tx, secrets.Hash(token))

@@ -11,15 +11,15 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 )
 
-// KeyWatch counts what is open for long under each key in this process (sockets,
-// streams, answers that are held back), and ends it once the key is not valid any
-// more. A key is checked once for all that is open under it.
+// KeyWatch counts the long-lived connections of each key in this process (sockets, streams,
+// long polls), and ends them once the key is no longer valid. It checks a key once for all its
+// connections.
 type KeyWatch struct {
-	// Authenticate returns who holds a key, or ErrUnauthenticated.
+	// Authenticate returns the holder of a key, or ErrUnauthenticated.
 	Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
-	// Every is how often a key is checked: 3 seconds if it is 0.
+	// Every is how often a key is checked; 0 means 3 seconds.
 	Every time.Duration
-	// Most is how much may be open under one key: 1000 if it is 0.
+	// Most is how many connections one key may have; 0 means 1000.
 	Most int
 
 	mu   sync.Mutex
@@ -35,12 +35,12 @@ var errTooMuchOpen = apierror.Later(apierror.CodeRateLimited, time.Second,
 	"Too much is open under this key at once: end some streams, sockets or waits, or send more operations over one socket.")
 
 type heldKey struct {
-	open map[*func()]bool // how to end each
+	open map[*func()]bool // the functions that end each
 	stop context.CancelFunc
 }
 
-// Hold has end called once the key is not valid any more. It returns a function
-// that says that what it held is over, or RATE_LIMITED if too much is open.
+// Hold calls end once the key is no longer valid. It returns a function to call when the
+// connection is over, or RATE_LIMITED if the key has too many connections.
 func (k *KeyWatch) Hold(secret string, end func()) (release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,8 +61,8 @@ func (k *KeyWatch) Hold(secret string, end func()) (release func(), err error) {
 	return sync.OnceFunc(func() { k.release(secret, h, &end) }), nil
 }
 
-// While returns a context that ends with ErrUnauthenticated once the key is not
-// valid any more, and a function that ends it before; or RATE_LIMITED.
+// While returns a context that ends with ErrUnauthenticated once the key is no longer valid,
+// and a function that ends it earlier. It may return RATE_LIMITED.
 func (k *KeyWatch) While(ctx context.Context, secret string) (context.Context, context.CancelCauseFunc, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	release, err := k.Hold(secret, func() { cancel(apierror.ErrUnauthenticated) })
@@ -73,7 +73,7 @@ func (k *KeyWatch) While(ctx context.Context, secret string) (context.Context, c
 	return ctx, func(cause error) { cancel(cause); release() }, nil
 }
 
-// release ends the watch with the last that was open under the key.
+// release ends the watch of a key with its last connection.
 func (k *KeyWatch) release(secret string, h *heldKey, end *func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,13 +99,13 @@ func (k *KeyWatch) watch(ctx context.Context, secret string, h *heldKey) {
 			continue
 		}
 		for _, end := range k.revoke(secret, h) {
-			go end() // one that does not read must not hold up the others
+			go end() // an end that blocks must not delay the others
 		}
 		return
 	}
 }
 
-// revoke forgets the key and returns how to end what is open.
+// revoke forgets the key and returns the functions that end its connections.
 func (k *KeyWatch) revoke(secret string, h *heldKey) []func() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

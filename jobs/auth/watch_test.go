@@ -32,7 +32,7 @@ func TestKeyWatch(t *testing.T) {
 		defer other()
 
 		first()
-		first() // again means nothing
+		first() // a second call does nothing
 
 		again, err := watch.Hold("a", nil)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestKeyWatch(t *testing.T) {
 			mu.Lock()
 			require.Equal(t, 3, asked, "once for all, every 3 s")
 			mu.Unlock()
-			say(context.DeadlineExceeded) // an outage says nothing of the key
+			say(context.DeadlineExceeded) // an outage says nothing about the key
 			time.Sleep(10 * time.Second)
 			require.NoError(t, ctx.Err())
 			say(apierror.ErrUnauthenticated)

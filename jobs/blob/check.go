@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// maxKeyBytes is what Google Cloud Storage allows.
+// maxKeyBytes is the limit of Google Cloud Storage.
 const maxKeyBytes = 1024
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -33,8 +33,8 @@ func checkUpload(u jobs.Upload) error {
 	return err
 }
 
-// checkKey refuses every key that a file system, an URL or a proxy could take
-// for another one.
+// checkKey refuses every key that a file system, a URL or a proxy could confuse with another
+// key.
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKeyBytes {
 		return fmt.Errorf("an object key has 1 to %d bytes, not %d", maxKeyBytes, len(key))
@@ -56,14 +56,14 @@ func encodeChecksum(sum uint32) string {
 
 func decodeChecksum(text string) (uint32, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != crc32.Size || strings.ContainsAny(text, "\r\n") { // the decoder skips those
+	if err != nil || len(raw) != crc32.Size || strings.ContainsAny(text, "\r\n") { // the decoder skips line breaks
 		return 0, fmt.Errorf("%q is not a CRC32C in base64", text)
 	}
 	return binary.BigEndian.Uint32(raw), nil
 }
 
-// disposition is the Content-Disposition that makes a browser save an object
-// under filename.
+// disposition returns the Content-Disposition that makes a browser save an object under
+// filename.
 func disposition(filename string) string {
 	if filename == "" {
 		return "attachment"

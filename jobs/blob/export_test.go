@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// SmallUpload is how large an upload may be that the store is not asked about first.
+// SmallUpload is smallUpload.
 const SmallUpload = smallUpload
 
-// HandlerWithStallLimit is Handler with less patience.
+// HandlerWithStallLimit is Handler with that stallLimit.
 func (s *Store) HandlerWithStallLimit(limit time.Duration) http.Handler {
 	h := *s.handler.(*handler)
 	h.stallLimit = limit

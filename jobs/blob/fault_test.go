@@ -22,10 +22,10 @@ import (
 // faulty stands in front of an emulator and answers some calls in its place.
 type faulty struct {
 	inside http.Handler
-	// fault answers a call, or returns false to let the emulator do it.
+	// fault answers a call, or returns false to let the emulator answer it.
 	fault atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 	calls atomic.Int32
-	ended chan struct{} // ends what stalls
+	ended chan struct{} // ends stalled calls
 }
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -69,10 +69,10 @@ func answers(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error": {}}`, status) }
 }
 
-// cuts breaks the connection off.
+// cuts closes the connection.
 func cuts(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// stall says nothing until the caller goes away.
+// stall sends nothing until the caller disconnects.
 func (f *faulty) stall(_ http.ResponseWriter, r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -156,8 +156,8 @@ func TestStoreFault(t *testing.T) {
 	})
 }
 
-// TestUpload_IsNeverHalfStored is about a store that fails while it is written
-// to: the object is whole or not there, and the link can be used again.
+// TestUpload_IsNeverHalfStored covers a store that fails during a write: the object is stored
+// whole or not at all, and the link can be used again.
 func TestUpload_IsNeverHalfStored(t *testing.T) {
 	t.Parallel()
 
@@ -181,7 +181,7 @@ func TestUpload_IsNeverHalfStored(t *testing.T) {
 			}
 		},
 	} {
-		for _, content := range []string{content, content[:1000]} { // a small upload goes another way
+		for _, content := range []string{content, content[:1000]} { // a small upload takes another path
 			t.Run(fmt.Sprintf("%s/%dBytes", name, len(content)), func(t *testing.T) {
 				t.Parallel()
 				s, f := newFaulty(t, 500*time.Millisecond)

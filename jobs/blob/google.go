@@ -11,18 +11,18 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// googleSigner signs V4 URLs of Google Cloud Storage. It signs with the key of
-// a service account's file if the credentials are one, else by a call of IAM's
-// signBlob, for which the service account must be a token creator of itself. A link
-// ends when expires says, but states the time of this host's clock as its beginning:
-// Google refuses one that begins more than 15 minutes ahead of its own time.
+// googleSigner signs V4 URLs of Google Cloud Storage. If the credentials are a service
+// account's key file, it signs with that key. Otherwise it calls IAM's signBlob, for which the
+// service account must be a token creator of itself. A link ends at expires, but its start is
+// this host's current time: Google refuses a link that starts more than 15 minutes in its
+// future.
 type googleSigner struct {
 	bucket *storage.BucketHandle
 }
 
 func (s googleSigner) signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
-	// The store refuses a request whose headers differ from the signed ones, so
-	// each of them is a term of the link.
+	// The store refuses a request whose headers differ from the signed ones, so each header is
+	// a term of the link.
 	terms := [][2]string{
 		{"x-goog-content-length-range", fmt.Sprintf("%d,%d", u.SizeBytes, u.SizeBytes)},
 		{"x-goog-hash", "crc32c=" + u.Checksum},

@@ -16,17 +16,17 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// stallLimit is how long the store may move no byte before it is given up.
+// stallLimit is how long the store may transfer nothing before the request fails.
 const stallLimit = 30 * time.Second
 
-// handler holds the terms of the links that a linkSigner signs.
+// handler enforces the terms of the links that a linkSigner signs.
 type handler struct {
 	store      *Store
 	links      linkSigner
 	stallLimit time.Duration
 }
 
-// refusal is a fault of the request. Its message is shown as it stands.
+// refusal is an error in the request. Its message is shown unchanged.
 type refusal struct {
 	status  int
 	message string
@@ -59,8 +59,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers err. Neither the answer nor the log names the link: whoever
-// reads them could use it.
+// fail answers err. Neither the response nor the log contains the link: anyone who reads them
+// could use it.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err error) {
 	var fault *refusal
 	switch {
@@ -78,7 +78,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err e
 	}
 }
 
-// upload stores the body whole or not at all.
+// upload stores the body completely or not at all.
 func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) error {
 	if err := checkRequest(r, granted); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 		}
 	}
 
-	// An upload that is not closed is undone when its context ends, as it does
-	// when the store stalls.
+	// An upload that is not closed is undone when its context ends. The context also ends when
+	// the store stalls.
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stalled := time.AfterFunc(h.stallLimit, cancel)
@@ -99,8 +99,8 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	out := object.NewWriter(ctx)
 	out.ContentType = granted.contentType
 	out.SendCRC32C, out.CRC32C = true, granted.checksum
-	// One request to the store: in pieces, fake-gcs-server would forget the
-	// checksum after the first and keep those of an upload that was cut.
+	// A single request to the store. After the first of several, fake-gcs-server would forget
+	// the checksum, and it would keep the parts of an upload that broke off.
 	out.ChunkSize = 0
 	body := &uploadBody{
 		from: r.Body, stallLimit: h.stallLimit, storeStalled: stalled,
@@ -119,14 +119,14 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 }
 
 const (
-	// smallUpload is how many bytes are sent sooner than asked about.
+	// smallUpload is the size up to which an upload is sent without asking the store first.
 	smallUpload = 64 << 10
 	// copyBytes is how many bytes of an upload are read at once.
 	copyBytes = 32 << 10
 )
 
-// refuseStored refuses an upload of what is stored already before its bytes are
-// sent. It is only a courtesy: the write is what decides.
+// refuseStored refuses an upload to a key that is in use before its bytes are sent. This only
+// saves traffic: the write itself decides.
 func (h *handler) refuseStored(ctx context.Context, key string) error {
 	_, err := h.store.attrs(ctx, key)
 	switch {
@@ -138,7 +138,7 @@ func (h *handler) refuseStored(ctx context.Context, key string) error {
 	return err
 }
 
-// checkRequest compares what the request announces with what was granted.
+// checkRequest compares what the request announces with the granted terms.
 func checkRequest(r *http.Request, granted terms) error {
 	switch {
 	case r.ContentLength < 0:
@@ -169,7 +169,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 	header.Set("ETag", etag(attrs))
 	header.Set("X-Goog-Hash", "crc32c="+encodeChecksum(attrs.CRC32C))
 	header.Set("Cache-Control", "private, max-age=0")
-	// An object is somebody else's bytes on our own origin: nothing in it runs.
+	// An object is a customer's data on our own origin: a browser must run nothing in it.
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 
@@ -182,13 +182,13 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 	tidyRange(r, attrs.Size)
 	http.ServeContent(w, r, "", attrs.Created, content)
 	if content.err != nil && r.Context().Err() == nil {
-		// The answer has begun; its missing end tells the reader.
+		// The response has begun. Its missing end tells the client.
 		slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", granted.key, "error", content.err)
 	}
 	return nil
 }
 
-// etag changes with the object's generation: there is only ever one, unless it
+// etag changes with the object's generation. There is only one generation, unless the object
 // was deleted in between.
 func etag(attrs *storage.ObjectAttrs) string {
 	return strconv.Quote(strconv.FormatInt(attrs.Generation, 10))

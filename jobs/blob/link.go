@@ -19,12 +19,11 @@ import (
 // linkPath is where the handler is mounted.
 const linkPath = "/objects/"
 
-// signatureParam is the parameter that all others of a link are signed by.
+// signatureParam is the parameter with the signature of all others.
 const signatureParam = "signature"
 
-// linkSigner signs links to Handler: an HMAC-SHA256 over method, key and every
-// parameter. A link is a path: under which name its reader calls this server is not
-// part of it.
+// linkSigner signs links to Handler, with an HMAC-SHA256 over the method, the key and every
+// parameter. A link is a path: the name by which the client calls this server is not signed.
 type linkSigner struct {
 	linkKey []byte
 }
@@ -67,13 +66,13 @@ func (s linkSigner) mac(method, key string, params url.Values) []byte {
 	write("reelay object link")
 	write(method)
 	write(key)
-	signed := maps.Clone(params) // all there are: a link with one more is another link
+	signed := maps.Clone(params) // all of them: adding one makes another link
 	signed.Del(signatureParam)
 	write(signed.Encode())
 	return mac.Sum(nil)
 }
 
-// terms is what a link allows its holder.
+// terms is what a link allows its holder to do.
 type terms struct {
 	key string
 	// For an upload:
@@ -84,10 +83,10 @@ type terms struct {
 	filename string
 }
 
-// verify returns the terms of the link that r came by. Its errors are refusals.
+// verify returns the terms of r's link. Its errors are refusals.
 func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	method := r.Method
-	if method == http.MethodHead { // who may read may look
+	if method == http.MethodHead { // a link to read also allows HEAD
 		method = http.MethodGet
 	}
 	key := strings.TrimPrefix(r.URL.Path, linkPath)

@@ -118,7 +118,7 @@ func TestLink(t *testing.T) {
 		ahead := new(atomic.Int64)
 		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 		s.store(t, "film", "one film")
-		ahead.Store(int64(30 * 24 * time.Hour)) // a process that signs by a wrong clock
+		ahead.Store(int64(30 * 24 * time.Hour)) // a process whose clock is wrong signs this link
 		link, upload := s.linkDownload(t, "film"), s.linkUpload(t, film("next", "one film"))
 		ahead.Store(0)
 
@@ -158,8 +158,8 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// requireForbidden says that a link is refused, in words that do not help to
-// forge one.
+// requireForbidden fails the test unless a link is refused, with a message that does not help
+// to forge one.
 func requireForbidden(t *testing.T, method string, link *url.URL, query url.Values) {
 	t.Helper()
 	changed := *link
@@ -190,8 +190,7 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// TestGoogleLink checks the URLs as Google Cloud Storage does: nothing is sent
-// there.
+// TestGoogleLink checks the URLs as Google Cloud Storage does, but sends nothing there.
 func TestGoogleLink(t *testing.T) {
 	t.Parallel()
 

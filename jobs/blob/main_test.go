@@ -25,8 +25,8 @@ import (
 	"github.com/reelay/reelay/jobs/blob"
 )
 
-// emulatorRoot makes this binary an emulator instead of a test: one whose
-// memory is not ours.
+// emulatorRoot makes this binary run an emulator instead of tests, so that its memory is not
+// part of the test's process.
 const emulatorRoot = "BLOB_TEST_EMULATOR_ROOT"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func serveEmulator(root string) {
 		panic(err)
 	}
 	fmt.Println(server.URL())
-	_, _ = io.Copy(io.Discard, os.Stdin) // until our parent is gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent process ends
 	server.Stop()
 }
 
@@ -55,7 +55,7 @@ func emulator(t *testing.T) string {
 	return server.URL()
 }
 
-// emulatorProcess starts an emulator in a process of its own.
+// emulatorProcess starts an emulator in another process.
 func emulatorProcess(t *testing.T) string {
 	process := exec.CommandContext(t.Context(), os.Args[0])
 	process.Env = append(os.Environ(), emulatorRoot+"="+t.TempDir())
@@ -75,21 +75,21 @@ func emulatorProcess(t *testing.T) string {
 
 var linkKey = bytes.Repeat([]byte("k"), 32)
 
-// served is a store and the server that answers its links.
+// served is a store and the server of its links.
 type served struct {
 	*blob.Store
 	server *httptest.Server
-	// answered holds a value for each request that the handler is done with.
+	// answered receives a value for each request that the handler has finished.
 	answered chan struct{}
 }
 
-// serve opens a store on an emulator, whose handler gives a stalled connection
-// up after stallLimit.
+// serve opens a store on an emulator. Its handler gives up a stalled connection after
+// stallLimit.
 func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 	return serveAt(t, emulatorHost, stallLimit, nil)
 }
 
-// serveAt is serve with a clock; nil is this process's.
+// serveAt is serve with a clock; nil is the clock of this process.
 func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now func() time.Time) served {
 	s := served{answered: make(chan struct{}, 100)}
 	s.server = httptest.NewServer(httpguard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func film(key, content string) jobs.Upload {
 	return jobs.Upload{Key: key, ContentType: "video/mp4", SizeBytes: int64(len(content)), Checksum: checksum(content)}
 }
 
-// linkUpload signs a link for u that lives for an hour.
+// linkUpload signs a link for u that is valid for an hour.
 func (s served) linkUpload(t *testing.T, u jobs.Upload) jobs.UploadLink {
 	link, err := s.LinkUpload(t.Context(), u, time.Hour)
 	require.NoError(t, err)
@@ -133,13 +133,13 @@ func (s served) linkDownload(t *testing.T, key string) string {
 	return link.At(s.server.URL)
 }
 
-// store uploads content under key by a link of its own.
+// store uploads content under key.
 func (s served) store(t *testing.T, key, content string) {
 	status, answer := send(t, s.linkUpload(t, film(key, content)), strings.NewReader(content))
 	require.Equal(t, http.StatusOK, status, answer)
 }
 
-// send does what a link says with body.
+// send uses an upload link with body.
 func send(t *testing.T, link jobs.UploadLink, body io.Reader) (int, string) {
 	request, err := http.NewRequestWithContext(t.Context(), link.Method, string(link.Link), body)
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func send(t *testing.T, link jobs.UploadLink, body io.Reader) (int, string) {
 	return response.StatusCode, answer
 }
 
-// get reads a link with request headers in pairs.
+// get reads a link, with request headers in pairs.
 func get(t *testing.T, method, link string, headers ...string) (*http.Response, string) {
 	request, err := http.NewRequestWithContext(t.Context(), method, link, nil)
 	require.NoError(t, err)

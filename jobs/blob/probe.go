@@ -23,8 +23,8 @@ const writeTimeout = time.Minute
 // Open reads the first size bytes of the object under key, or returns
 // jobs.ErrNoObject.
 func (s *Store) Open(ctx context.Context, key string, size int64) (io.ReadCloser, error) {
-	// Of a range the client does not check the checksum: who examines wants to
-	// see what is there.
+	// The client does not verify the checksum of a range, and the caller wants to examine the
+	// bytes as they are.
 	object, err := s.bucket.Object(key).NewRangeReader(ctx, 0, size)
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		err = jobs.ErrNoObject
@@ -35,8 +35,8 @@ func (s *Store) Open(ctx context.Context, key string, size int64) (io.ReadCloser
 	return object, nil
 }
 
-// Write stores an object whole, under a key that is still free, or not at all: its
-// checksum is the store's to compare.
+// Write stores a whole object under an unused key, or nothing. The store compares its
+// checksum.
 func (s *Store) Write(ctx context.Context, u jobs.Upload, data []byte) error {
 	if err := checkUpload(u); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Store) Write(ctx context.Context, u jobs.Upload, data []byte) error {
 	return nil
 }
 
-// Put writes a small object under a key that is still free.
+// Put writes a small object under an unused key.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// oneRange is the header Range with one range of bytes, see RFC 9110, 14.1.2.
+// oneRange matches a Range header with one range of bytes, see RFC 9110, 14.1.2.
 var oneRange = regexp.MustCompile(`^(?i:bytes)=[ \t]*([0-9]*)-([0-9]*)[ \t]*$`)
 
-// tidyRange makes the request's Range one that http.ServeContent reads as RFC 9110 has it.
-// Without the header it sends the whole object: what is not valid must be ignored, and
-// several ranges may be, of which each would be fetched by itself.
+// tidyRange rewrites the request's Range so that http.ServeContent follows RFC 9110. Without
+// the header it sends the whole object: RFC 9110 requires that for an invalid header and
+// allows it for several ranges, each of which would need its own fetch.
 func tidyRange(r *http.Request, size int64) {
 	asked := r.Header.Values("Range")
 	r.Header.Del("Range")
@@ -30,8 +30,8 @@ func tidyRange(r *http.Request, size int64) {
 	}
 }
 
-// resolveRange returns the first and the last byte of a range. One that has nothing of the
-// object begins behind its end.
+// resolveRange returns the first and the last byte of a range. A range outside the object
+// begins after its end.
 func resolveRange(from, to string, size int64) (first, last int64, valid bool) {
 	switch {
 	case from == "" && to == "":
@@ -48,7 +48,7 @@ func resolveRange(from, to string, size int64) (first, last int64, valid bool) {
 	return position(from), max(position(from), min(position(to), size-1)), true
 }
 
-// position reads digits. More than an int64 holds is the largest one.
+// position parses digits. A number too large for an int64 becomes the largest int64.
 func position(digits string) int64 {
 	n, _ := strconv.ParseInt(digits, 10, 64)
 	return n

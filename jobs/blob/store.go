@@ -19,29 +19,27 @@ import (
 )
 
 const (
-	// callTimeout bounds one call to the store with all its tries, and tryTimeout
-	// one of them.
+	// callTimeout bounds one call to the store with all its tries, and tryTimeout one try.
 	callTimeout = 10 * time.Second
 	tryTimeout  = 3 * time.Second
-	// firstPause is the longest pause after the first try. Each next one may be
-	// twice as long.
+	// firstPause is the maximum pause after the first try. The maximum doubles with each try.
 	firstPause = 200 * time.Millisecond
-	// maxTTL is the longest that a V4 signed URL may live.
+	// maxTTL is the maximum life of a V4 signed URL.
 	maxTTL = 7 * 24 * time.Hour
 )
 
-// Config says where the objects are.
+// Config locates the object store.
 type Config struct {
 	// Bucket is the bucket that holds every object.
 	Bucket string
-	// EmulatorHost is the emulator to use in place of Google Cloud Storage, as
-	// host:port or URL, which may hold a user and a password. LinkKey is for its links only.
+	// EmulatorHost is the emulator to use instead of Google Cloud Storage, as host:port or a
+	// URL, which may contain a user and a password. LinkKey is for its links only.
 	EmulatorHost string
 	// LinkKey signs the links: 32 random bytes, the same in every process.
 	LinkKey []byte
 
-	// Now is the clock by which links are signed and judged, the same in every
-	// process; nil is this process's own.
+	// Now is the clock by which links are signed and checked. It must be the same in every
+	// process. Nil means the clock of this process.
 	Now func() time.Time
 }
 
@@ -54,9 +52,9 @@ type Store struct {
 	now     func() time.Time
 }
 
-// signer makes links whose terms somebody will hold: the store, or Handler.
+// signer makes links whose terms are enforced by the store or by Handler.
 type signer interface {
-	// signUpload returns the link and the headers that must be sent with it.
+	// signUpload returns the link and the headers that the upload must send.
 	signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error)
 	signDownload(key, filename string, expires time.Time) (jobs.Link, error)
 }
@@ -82,8 +80,7 @@ func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store,
 	return store, nil
 }
 
-// withoutTelemetry spares what the library measures of each call for an exporter, of
-// which there is none.
+// withoutTelemetry turns off the library's measurements: nothing exports them.
 var withoutTelemetry = option.WithTelemetryDisabled()
 
 func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
@@ -106,7 +103,7 @@ func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (
 	}
 	endpoint, err := url.Parse(host)
 	if err != nil || endpoint.Host == "" {
-		return nil, errors.New("STORAGE_EMULATOR_HOST is not the address of an emulator") // it may hold a password
+		return nil, errors.New("STORAGE_EMULATOR_HOST is not the address of an emulator") // it may contain a password
 	}
 	user := endpoint.User
 	endpoint.User = nil
@@ -136,8 +133,8 @@ func emulatorTransport(user *url.Userinfo) http.RoundTripper {
 	return authenticated{transport, user}
 }
 
-// maxIdleEmulator is how many connections to an emulator are kept, as the library
-// keeps them to Google.
+// maxIdleEmulator is how many idle connections to an emulator are kept, as many as the library
+// keeps to Google.
 const maxIdleEmulator = 100
 
 type authenticated struct {
@@ -168,12 +165,12 @@ func (s *Store) createBucket(ctx context.Context) error {
 // Close ends the connections to the store.
 func (s *Store) Close() error { return s.client.Close() }
 
-// Handler answers the links of a store on an emulator. Mount it at /objects/.
-// Links into Google Cloud Storage do not lead here: then it only answers 404.
+// Handler serves the links of a store on an emulator. Mount it at /objects/. For a store on
+// Google Cloud Storage it only answers 404, because links do not lead here.
 func (s *Store) Handler() http.Handler { return s.handler }
 
-// LinkUpload signs a link that stores u once, if its key is still free, and
-// only with the size, type and checksum that u announces.
+// LinkUpload signs a link that stores u once, if its key is unused, and only with the size,
+// type and checksum of u.
 func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) (jobs.UploadLink, error) {
 	if err := checkUpload(u); err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %q: %w", u.Key, err)
@@ -189,8 +186,8 @@ func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) 
 	return jobs.UploadLink{Link: link, Method: http.MethodPut, Headers: headers, ExpiresAt: expires}, nil
 }
 
-// LinkDownload signs a link to read an object, whole or in ranges. Whether the
-// object exists is seen when the link is used.
+// LinkDownload signs a link to read an object, whole or in ranges. It does not check that the
+// object exists.
 func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.Duration) (jobs.Link, error) {
 	if err := checkKey(key); err != nil {
 		return "", fmt.Errorf("link the download of %q: %w", key, err)
@@ -206,8 +203,8 @@ func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.D
 	return link, nil
 }
 
-// Stat returns what the store holds under key, or jobs.ErrNoObject. An object
-// is seen only once it is whole.
+// Stat returns the attributes of the object under key, or jobs.ErrNoObject. An object is
+// visible only once it is complete.
 func (s *Store) Stat(ctx context.Context, key string) (jobs.Object, error) {
 	attrs, err := s.attrs(ctx, key)
 	if err != nil {
@@ -220,7 +217,7 @@ func (s *Store) Stat(ctx context.Context, key string) (jobs.Object, error) {
 	}, nil
 }
 
-// Delete removes the object under key. One that is gone already is no error.
+// Delete removes the object under key. It returns nil if there is none.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	err := s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
 		return bucket.Object(key).Delete(ctx)
@@ -231,10 +228,10 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// List returns at most limit objects, from 1 to 999, whose keys come after the
-// given one, in the order of their keys. Uploads under way are not among them.
+// List returns at most limit objects, from 1 to 999, whose keys come after the given one,
+// ordered by key. It omits uploads in progress.
 func (s *Store) List(ctx context.Context, after string, limit int) ([]jobs.StoredObject, error) {
-	query := &storage.Query{StartOffset: after} // which the store counts in
+	query := &storage.Query{StartOffset: after} // the store includes this key
 	err := query.SetAttrSelection([]string{"Name", "Size", "Created"})
 	var found []jobs.StoredObject
 	if err == nil {
@@ -278,9 +275,8 @@ func (s *Store) attrs(ctx context.Context, key string) (attrs *storage.ObjectAtt
 	return attrs, err
 }
 
-// try makes a call that may be repeated until the store answers it: a store that
-// is overloaded, away or silent is tried again after a pause. It returns the last
-// try's error.
+// try makes a repeatable call until the store answers it. If the store is overloaded,
+// unreachable or silent, it tries again after a pause. It returns the error of the last try.
 func (s *Store) try(ctx context.Context, call func(context.Context, *storage.BucketHandle) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -304,7 +300,7 @@ func callOnce(ctx context.Context, bucket *storage.BucketHandle, call func(conte
 	return call(ctx, bucket)
 }
 
-// expiry counts in whole seconds, as both kinds of links do.
+// expiry returns the end of a link in whole seconds, which both kinds of links use.
 func expiry(now time.Time, ttl time.Duration) (time.Time, error) {
 	if ttl <= 0 || ttl > maxTTL {
 		return time.Time{}, fmt.Errorf("a link lives up to %s, not %s", maxTTL, ttl)

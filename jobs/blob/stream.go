@@ -13,18 +13,18 @@ import (
 	"cloud.google.com/go/storage"
 )
 
-// uploadBody reads an upload and ends in io.EOF only if it is whole and has the
-// announced checksum; every other end is a refusal.
+// uploadBody reads an upload. It ends with io.EOF only if the upload is complete and has the
+// announced checksum. Every other end is a refusal.
 type uploadBody struct {
 	from         io.Reader
 	stallLimit   time.Duration // for the store
-	storeStalled *time.Timer   // runs while the store has the word
+	storeStalled *time.Timer   // runs while the store must act
 
 	size, received int64
 	checksum, sum  uint32
 }
 
-// Read fails with 408 once the sender has stalled: the server sets a deadline for each read.
+// Read fails with 408 if the sender stalls: the server sets a deadline for each read.
 func (b *uploadBody) Read(p []byte) (int, error) {
 	b.storeStalled.Stop()
 	defer b.storeStalled.Reset(b.stallLimit)
@@ -46,8 +46,8 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// objectContent is an object as http.ServeContent reads it: nothing is fetched
-// before the first Read after a Seek.
+// objectContent is an object for http.ServeContent. It fetches nothing before the first Read
+// after a Seek.
 type objectContent struct {
 	ctx        context.Context
 	cancel     func()
@@ -57,10 +57,10 @@ type objectContent struct {
 
 	offset int64
 	reader *storage.Reader
-	err    error // what went wrong at the store
+	err    error // the store's error
 }
 
-// Read gives the store stallLimit for the next bytes.
+// Read waits up to stallLimit for the store's next bytes.
 func (c *objectContent) Read(p []byte) (int, error) {
 	defer time.AfterFunc(c.stallLimit, c.cancel).Stop()
 	if c.reader == nil {
@@ -77,7 +77,7 @@ func (c *objectContent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek moves the place of the next Read.
+// Seek sets the position of the next Read.
 func (c *objectContent) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -95,7 +95,7 @@ func (c *objectContent) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close ends the fetch under way, if there is one.
+// Close ends the running fetch, if there is one.
 func (c *objectContent) Close() {
 	if c.reader != nil {
 		_ = c.reader.Close()

@@ -104,7 +104,7 @@ func TestUpload(t *testing.T) {
 		for i := range racers {
 			content := fmt.Sprintf("film %2d%*s", i, blob.SmallUpload, "")
 			link := s.linkUpload(t, film("film", content))
-			// The body is asked for once the handler has found the key free.
+			// The server asks for the body once it has found the key unused.
 			link.Headers["Expect"] = "100-continue"
 			body := &lateBody{Reader: strings.NewReader(content), ready: &ready}
 			done.Go(func() {
@@ -131,7 +131,7 @@ func TestUpload(t *testing.T) {
 	})
 }
 
-// lateBody gives its first byte when everybody is ready to.
+// lateBody delivers its first byte when all uploads are ready to.
 type lateBody struct {
 	io.Reader
 	ready *sync.WaitGroup
@@ -215,7 +215,7 @@ func TestUpload_Refuses(t *testing.T) {
 	}
 }
 
-// dial sends the head of an upload by hand, and what there is of its body.
+// dial sends the head of an upload over a raw connection, and the given part of its body.
 func dial(t *testing.T, link jobs.UploadLink, size int, part string) *net.TCPConn {
 	target, err := url.Parse(string(link.Link))
 	require.NoError(t, err)

@@ -16,23 +16,22 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Bulk does one thing to many jobs, at a pace, in the name of whoever started
-// it.
+// Bulk applies one action to many jobs, at a pace, on behalf of its creator.
 //
-// What the filter matched is written down when an operation starts, one item for
-// each job. Any number of processes then work off the items: one holds an item's
-// row while it acts, so that an item whose process died is free again at once.
-// It is then done again, which every action bears.
+// When an operation starts, the jobs that its filter matches are recorded, one item for each.
+// Any number of processes then work off the items. A process holds the lock on an item's row
+// while it acts, so that the item is free again if the process dies. The action then runs
+// again: every action may be repeated.
 type Bulk struct {
 	DB    *bun.DB
 	Verbs map[models.BulkAction]Verb
 }
 
-// Verb does its action to one job, which is in the run in which it was
-// matched. It may be called again for what it did already.
+// Verb applies its action to one job, which is still in the run in which it was matched. It
+// may be called again after it succeeded.
 type Verb func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error
 
-// Roles are what the actions are done by.
+// Roles holds the roles that perform the actions.
 type Roles struct {
 	Canceller *jobs.Canceller
 	Retrier   *jobs.Retrier
@@ -41,7 +40,7 @@ type Roles struct {
 	Operator  *jobs.Operator
 }
 
-// Verbs are the actions that there are.
+// Verbs returns all actions.
 func (r Roles) Verbs() map[models.BulkAction]Verb {
 	return map[models.BulkAction]Verb{
 		models.BulkDelete: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
@@ -66,11 +65,11 @@ func (r Roles) Verbs() map[models.BulkAction]Verb {
 	}
 }
 
-// operatorsAlone are the actions that clients may not do to their own jobs.
+// operatorsAlone holds the actions that only operators may perform.
 var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true, models.BulkSetTier: true}
 
 const (
-	// MaxBulkJobs is how many jobs one operation may be about.
+	// MaxBulkJobs is the maximum number of jobs of one operation.
 	MaxBulkJobs = 100_000
 	// maxOpenBulk is how many unfinished operations an account may have.
 	maxOpenBulk  = 20
@@ -78,8 +77,8 @@ const (
 	maxCanary    = 1_000
 )
 
-// defaultPace is how many items a minute an operation does if nobody says: those
-// that make work for GPUs go gently.
+// defaultPace is the default pace of an operation, in items per minute. Actions that cause GPU
+// work are slow.
 func defaultPace(action models.BulkAction) int {
 	if action.Reopens() {
 		return 600
@@ -87,7 +86,7 @@ func defaultPace(action models.BulkAction) int {
 	return 6_000
 }
 
-// Request is what to do to which jobs. Pointers mean the default.
+// Request says what to do to which jobs. A nil pointer means the default.
 type Request struct {
 	Action models.BulkAction
 	Filter models.JobFilter
@@ -96,14 +95,14 @@ type Request struct {
 	DryRun bool
 	// PerMinute is the pace, 1 to 60,000.
 	PerMinute *int
-	// Canary jobs come first, and the others only if all went well with them.
+	// Canary is how many jobs to do first. The others follow only if all of these succeeded.
 	Canary *int
 }
 
-// Start begins an operation on what the filter matches now, of what the caller
-// may see. It returns FORBIDDEN for an action that is not the caller's,
-// INVALID_INPUT for a filter that matches more than MaxBulkJobs, and
-// QUOTA_EXCEEDED if too many operations are unfinished.
+// Start begins an operation on the jobs that the filter matches now and that the caller may
+// see. It returns FORBIDDEN for an action that the caller may not perform, INVALID_INPUT for a
+// filter that matches more than MaxBulkJobs, and QUOTA_EXCEEDED if too many operations are
+// unfinished.
 func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.BulkOperation, error) {
 	filter, err := query.Narrow(ctx, b.DB, p, r.Filter)
 	if err != nil {
@@ -125,19 +124,18 @@ func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.
 // maxRedrives is how many dead letters one call may redrive.
 const maxRedrives = 10_000
 
-// RedriveRequest is which dead letters to redrive, and how. Pointers mean the
-// default.
+// RedriveRequest says which dead letters to redrive, and how. A nil pointer means the default.
 type RedriveRequest struct {
 	Filter models.DeadLetterFilter
-	// Limit is how many at most, 1 to 10,000.
+	// Limit is the maximum number to redrive, 1 to 10,000.
 	Limit int
-	// PerMinute and Canary are as in a BulkRequest.
+	// PerMinute and Canary are as in Request.
 	PerMinute, Canary *int
 }
 
-// Redrive begins an operation that redrives the open dead letters that the
-// filter matches, oldest jobs first: the operators' only, unless it names an audience or
-// a cause.
+// Redrive begins an operation that redrives the open dead letters that the filter matches,
+// oldest jobs first. Unless the filter names an audience or a cause, these are only the
+// operators' dead letters.
 func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) (*models.BulkOperation, error) {
 	if err := query.ValidDeadLetterFilter(r.Filter); err != nil {
 		return nil, err
@@ -186,7 +184,7 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 	return op, nil
 }
 
-// count is a dry run: an operation that is over, and of which nothing is kept.
+// count performs a dry run. It returns a finished operation, which is not stored.
 func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
 	var err error
 	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
@@ -211,8 +209,8 @@ func (b *Bulk) start(
 		return fmt.Errorf("encode a filter: %w", err)
 	}
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
-		// Calls that come at once may go a little over: this is about nobody
-		// filling the table, not about a number.
+		// Concurrent calls may exceed the limit a little. It only prevents one account from
+		// filling the table.
 		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
 		if err != nil {
 			return err
@@ -238,8 +236,8 @@ func (b *Bulk) start(
 	return apierror.Wrap(err, "start bulk operation %s", op.ID)
 }
 
-// Get returns an operation, or NOT_FOUND. An operator's are operators' to see,
-// whatever his account: they tell of everybody's jobs.
+// Get returns an operation, or NOT_FOUND. Operators see all operators' operations, of any
+// account, because these concern every account's jobs.
 func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("bulk operation")
@@ -254,8 +252,8 @@ func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*mo
 	return op, nil
 }
 
-// List lists the operations that the caller may see, newest first; or those of
-// them that are not finished.
+// List lists the operations that the caller may see, newest first. With open it lists only
+// unfinished ones.
 func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.Request) (*paging.Page[*models.BulkOperation], error) {
 	all := paging.ListOf("bulk", p.Scope(), open)
 	mark, err := all.Begin(of)
@@ -277,8 +275,7 @@ func seesBulk(p jobs.Principal, op *models.BulkOperation) bool {
 	return p.May(models.RoleOperator) || op.Role == models.RoleClient && p.Sees(op.AccountID)
 }
 
-// Pause stops an operation after the jobs that it is at. It returns CONFLICT for
-// one that is finished.
+// Pause stops an operation after the jobs in progress. It returns CONFLICT for a finished one.
 func (b *Bulk) Pause(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
 	return b.steer(ctx, p, "pauseBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
 		op.Paused = true
@@ -286,8 +283,8 @@ func (b *Bulk) Pause(ctx context.Context, p jobs.Principal, id models.BulkID) (*
 	})
 }
 
-// Resume lets a paused operation go on, also one that its canary has paused. It
-// returns CONFLICT for one that is finished.
+// Resume continues a paused operation, also one that its canary paused. It returns CONFLICT
+// for a finished one.
 func (b *Bulk) Resume(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
 	return b.steer(ctx, p, "resumeBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
 		op.Paused = false
@@ -295,8 +292,8 @@ func (b *Bulk) Resume(ctx context.Context, p jobs.Principal, id models.BulkID) (
 	})
 }
 
-// Cancel ends an operation after the jobs that it is at; the others stay as they
-// are. It returns CONFLICT for one that is finished.
+// Cancel ends an operation after the jobs in progress; the others stay as they are. It returns
+// CONFLICT for a finished one.
 func (b *Bulk) Cancel(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
 	return b.steer(ctx, p, "cancelBulkOperation", id, models.EndBulkOperation)
 }
@@ -325,8 +322,8 @@ func (b *Bulk) steer(
 	return op, nil
 }
 
-// auditBulk writes down what operators do with operations; clients do it to
-// their own jobs.
+// auditBulk adds an operator's action on an operation to the audit log. Clients act on their
+// own jobs, which is not logged.
 func auditBulk(ctx context.Context, p jobs.Principal, tx bun.Tx, as string, op *models.BulkOperation, more jobs.Payload) error {
 	if !p.May(models.RoleOperator) {
 		return nil

@@ -31,7 +31,7 @@ func cancelling(t *testing.T, n int, r bulk.Request) (*jobstest.Stack, []models.
 	return s, ids, op
 }
 
-// verb makes a Bulk that does something else to cancel a job.
+// verb returns a Bulk whose CANCEL calls act.
 func verb(s *jobstest.Stack, act func(ctx context.Context, item *models.BulkItem) error) *bulk.Bulk {
 	return &bulk.Bulk{DB: s.DB, Verbs: map[models.BulkAction]bulk.Verb{
 		models.BulkCancel: func(ctx context.Context, _ jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {

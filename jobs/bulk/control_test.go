@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBulkControl covers what pauses, cancels and resumes an operation.
+// TestBulkControl covers pausing, cancelling and resuming an operation.
 func TestBulkControl(t *testing.T) {
 	t.Parallel()
 
@@ -43,7 +43,7 @@ func TestBulkControl(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 3, bulk.Request{PerMinute: new(60)})
-		b := verb(s, func(ctx context.Context, item *models.BulkItem) error { // while it is at the first
+		b := verb(s, func(ctx context.Context, item *models.BulkItem) error { // during the first item
 			_, err := s.Bulk.Cancel(ctx, s.Client, op.ID)
 			return err
 		})

@@ -206,7 +206,7 @@ func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
 	return b.Verbs[t.op.Action](ctx, t.p, t.op, item)
 }
 
-// over ends an item, well if refused is nil.
+// over ends an item, successfully if refused is nil.
 func over(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
 	item.State = models.BulkDone
 	var why *models.BulkError

@@ -21,22 +21,22 @@ import (
 // Post is one signed POST.
 type Post struct {
 	URL string
-	// ID is the event's: the same at every try.
+	// ID is the event's id, the same at every try.
 	ID models.WebhookEventID
-	// At is when it is sent, by PostgreSQL's clock.
+	// At is the time of sending, by PostgreSQL's clock.
 	At   time.Time
 	Body []byte
-	// Secrets sign it, each by itself.
+	// Secrets are the keys of the signatures, one signature for each.
 	Secrets [][]byte
 }
 
-// Answer is what came of it.
+// Answer is the result of one try.
 type Answer struct {
 	// StatusCode is 0 if there was no answer.
 	StatusCode int
-	// Error says for the receiver's owner what went wrong; empty if nothing did.
+	// Error tells the receiver's owner what went wrong. It is empty if nothing did.
 	Error string
-	// RetryAfter is what the receiver asked for, from 0 to 24 hours.
+	// RetryAfter is what the receiver requested, from 0 to 24 hours.
 	RetryAfter time.Duration
 	Duration   time.Duration
 }
@@ -49,19 +49,19 @@ func (a Answer) status() *int {
 	return &a.StatusCode
 }
 
-// Poster sends what may lead anywhere.
+// Poster sends a POST to a URL that a customer chose.
 type Poster interface {
 	Send(ctx context.Context, post Post) Answer
 }
 
-// Deliverer sends webhooks. Any number of processes do: a delivery is claimed in
-// PostgreSQL, and one whose process died is due again when its claim runs out.
+// Deliverer sends webhooks. Any number of processes may deliver at once: a process claims each
+// delivery in PostgreSQL, and if it dies, the delivery is due again when the claim expires.
 type Deliverer struct {
 	DB     *bun.DB
 	Reader *query.Reader
 	Sender Poster
-	// PublicURL is where the receivers of webhooks reach this server: the links in
-	// them lead there.
+	// PublicURL is the address at which receivers reach this server. Links in webhooks start
+	// with it.
 	PublicURL string
 
 	wake chan struct{}
@@ -73,22 +73,22 @@ func NewDeliverer(db *bun.DB, reader *query.Reader, sender Poster, publicURL str
 }
 
 const (
-	// deliverySlots is how many tries a process has under way. They wait most of
-	// the time, and hold no connection to PostgreSQL meanwhile.
+	// deliverySlots is how many tries a process has in progress. They wait most of the time,
+	// and hold no connection to PostgreSQL meanwhile.
 	deliverySlots = 128
 	// deliveryClaim is longer than a try takes.
 	deliveryClaim = 45 * time.Second
-	// deliverEvery is how often a process looks for what is due.
+	// deliverEvery is how often a process looks for due deliveries.
 	deliverEvery = time.Second
-	// deliverDrain is how long tries may take to end when the process does.
+	// deliverDrain is how long tries may take to finish when the process ends.
 	deliverDrain = 5 * time.Second
 )
 
-// An endpoint that fails is tried by one at a time, so that its timeouts hold up
-// few slots; and all of an account's have no more than a part of them.
+// Only one try at a time goes to a failing endpoint, so that its timeouts occupy few slots.
+// All endpoints of one account together have only a part of the slots.
 var webhookBounds = models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}
 
-// Wake has Run look for what is due now.
+// Wake makes Run look for due deliveries now.
 func (d *Deliverer) Wake() {
 	select {
 	case d.wake <- struct{}{}:
@@ -96,7 +96,7 @@ func (d *Deliverer) Wake() {
 	}
 }
 
-// Run delivers what is due until ctx ends; then it lets tries finish.
+// Run delivers what is due until ctx ends. It then lets running tries finish.
 func (d *Deliverer) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -125,7 +125,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Pass delivers what is due now, once, and returns how many deliveries it tried.
+// Pass makes one try of each delivery that is due now, and returns how many there were.
 func (d *Deliverer) Pass(ctx context.Context) (int, error) {
 	claimed, err := d.claim(ctx, deliverySlots)
 	if err != nil {
@@ -148,15 +148,14 @@ func (d *Deliverer) claim(ctx context.Context, slots int) ([]*models.ClaimedDeli
 	return claimed, apierror.Wrap(err, "claim webhook deliveries")
 }
 
-// report logs what failed of ours. The delivery is due again when its claim runs
-// out.
+// report logs an internal error. The delivery is due again when its claim expires.
 func (d *Deliverer) report(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		slog.ErrorContext(ctx, "webhook delivery could not be tried", "error", err)
 	}
 }
 
-// deliver tries a claimed delivery once, and writes what came of it.
+// deliver makes one try of a claimed delivery, and records the result.
 func (d *Deliverer) deliver(ctx context.Context, c *models.ClaimedDelivery) error {
 	err := d.try(ctx, c)
 	return apierror.Wrap(err, "deliver %s", c.ID)
@@ -210,8 +209,7 @@ func (d *Deliverer) giveUp(ctx context.Context, c *models.ClaimedDelivery, why s
 	})
 }
 
-// end makes a delivery be over: one that was sent again after it had been
-// delivered stays so.
+// end ends a delivery. A redelivery of a delivered event stays DELIVERED.
 func end(delivery *models.WebhookDelivery) {
 	delivery.State, delivery.Once, delivery.ClaimedUntil = models.DeliveryGivenUp, false, time.Time{}
 	if delivery.Delivered() {
@@ -219,7 +217,7 @@ func end(delivery *models.WebhookDelivery) {
 	}
 }
 
-// orGone makes nothing of a row that went with its job.
+// orGone ignores that a row was deleted with its job.
 func orGone(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -227,7 +225,7 @@ func orGone(err error) error {
 	return err
 }
 
-// settle writes a try, and what it means for its delivery and its endpoint.
+// settle records a try and updates its delivery and its endpoint.
 func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answer Answer) error {
 	disabled := ""
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -263,9 +261,9 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 	return err
 }
 
-// tried counts a try on its locked delivery, and returns how long to wait for the
-// next if there is one. A process whose claim ran out may still bring the news
-// that it was delivered, but decides nothing else.
+// tried counts a try on its locked delivery, and returns how long to wait before the next try,
+// if there is one. A process whose claim expired may still report success, but decides nothing
+// else.
 func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer Answer, now time.Time, last bool) (wait time.Duration) {
 	mine := delivery.ClaimedUntil.Equal(c.ClaimedUntil) && delivery.State == models.DeliveryPending
 	delivery.Tries++
@@ -292,15 +290,15 @@ func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer A
 	return wait
 }
 
-// judgeEndpoint keeps account of how an endpoint is doing, and disables one that is gone
-// or has failed for long; it returns why.
+// judgeEndpoint records the result for the endpoint. It disables an endpoint that answered 410
+// Gone or has failed for too long, and returns the reason.
 func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, answer Answer) (why string, err error) {
 	if answer.Error == "" {
 		return "", models.PraiseWebhookEndpoint(ctx, tx, id)
 	}
 	endpoint, failing, err := models.BlameWebhookEndpoint(ctx, tx, id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil // it is the account's own, for callbacks
+		return "", nil // it is the account's callback endpoint
 	}
 	if err != nil {
 		return "", err
@@ -315,7 +313,7 @@ func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, 
 	}
 	err = models.DisableWebhookEndpoint(ctx, tx, id, why)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil // somebody else did
+		return "", nil // another process disabled it first
 	}
 	return why, err
 }

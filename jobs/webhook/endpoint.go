@@ -18,26 +18,26 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Endpoints is what an account says about where it wants to hear of its jobs'
-// ends. Reader has what came of it.
+// Endpoints manages the URLs to which an account's webhooks go. query.Reader reads the
+// deliveries.
 type Endpoints struct {
 	DB     *bun.DB
 	Sealer *seal.Sealer
-	// Outbound is which URLs may be called.
+	// Outbound decides which URLs may be called.
 	Outbound outbound.Policy
 }
 
 const (
-	// webhookOverlap is how long a secret signs after another took its place.
+	// webhookOverlap is how long a replaced secret still signs.
 	webhookOverlap = 24 * time.Hour
 	// maxWebhookEndpoints bounds what each end of a job has to write.
 	maxWebhookEndpoints = 20
 )
 
-// CreateEndpoint has the account's jobs' ends be told to a URL, and returns the
-// endpoint with its secret, which is shown only now. No events are all of the
-// format's. It returns INVALID_INPUT (url, events), or CONFLICT if the account
-// has as many as it may have.
+// CreateEndpoint makes an endpoint that receives the ends of the account's jobs, and returns
+// it with its secret, which is shown only now. Without events the endpoint receives all events
+// of its format. It returns INVALID_INPUT (url, events), or CONFLICT if the account has as
+// many endpoints as it may have.
 func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
 	if err := jobs.ValidCallback(w.Outbound, "url", url); err != nil {
 		return nil, "", err
@@ -82,7 +82,7 @@ func validEvents(format models.WebhookFormat, events []string) ([]string, error)
 	return slices.Compact(slices.Sorted(slices.Values(events))), nil
 }
 
-// openSecrets returns what signs for an endpoint now, the newest first.
+// openSecrets returns the secrets that sign for an endpoint now, newest first.
 func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) ([][]byte, error) {
 	secret, err := sealer.Open(seal.Sealed{Ciphertext: e.Secret, WrappedKey: e.SecretKey}, []byte(e.ID))
 	if err != nil {
@@ -95,8 +95,8 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 	return [][]byte{secret, old}, err
 }
 
-// RotateSecret gives an endpoint a new secret, which is shown only now; the old
-// one signs too for 24 hours. Only the endpoint's own account may.
+// RotateSecret gives an endpoint a new secret, which is shown only now. The old secret also
+// signs for 24 hours. Only the endpoint's own account may rotate it.
 func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string, error) {
 	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
@@ -115,8 +115,8 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 	return endpoint, secret, apierror.Wrap(err, "rotate the secret of %s", id)
 }
 
-// RotateAccountSecret makes the secret that signs the callbacks of the account's
-// jobs anew, and returns it; the old one signs too for 24 hours.
+// RotateAccountSecret replaces the secret that signs the callbacks of the account's jobs, and
+// returns the new one. The old secret also signs for 24 hours.
 func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (secret string, err error) {
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
@@ -143,8 +143,7 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 	return secret, apierror.Wrap(err, "rotate the secret of callbacks")
 }
 
-// DeleteEndpoint ends that an endpoint is told anything, and forgets its secrets.
-// What was on its way is given up.
+// DeleteEndpoint deletes an endpoint and its secrets. Its open deliveries are given up.
 func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) error {
 	seen, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
@@ -163,7 +162,7 @@ func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id mod
 	return apierror.Wrap(err, "delete webhook endpoint %s", id)
 }
 
-// EnableEndpoint has an endpoint be told again that was disabled.
+// EnableEndpoint enables a disabled endpoint again.
 func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
 	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
@@ -183,8 +182,8 @@ func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id mod
 	return endpoint, apierror.Wrap(err, "enable webhook endpoint %s", id)
 }
 
-// Redeliver sends a delivery once more, whatever came of it before. It returns
-// CONFLICT if its endpoint is deleted or disabled, or its job deleted.
+// Redeliver sends a delivery once more, whatever its status. It returns CONFLICT if its
+// endpoint is deleted or disabled, or its job deleted.
 func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
 	seen, err := query.VisibleDelivery(ctx, w.DB, p, id)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// resultLinkTTL is how long the links in a webhook's body are good.
+// resultLinkTTL is how long the links in a webhook's body are valid.
 const resultLinkTTL = 24 * time.Hour
 
-// webhookBody is what a delivery sends. It is the same at each try, but for the
-// signatures of its links, which are good from then on.
+// webhookBody returns the body of a delivery. It is the same at each try, except for the
+// signatures of its links, which are valid from then on.
 func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
 	if event.Type == models.WebhookTest {
 		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
@@ -40,7 +40,7 @@ type standardEvent struct {
 	Data      endedJob  `json:"data"`
 }
 
-// testEvent is the body of a test, in either format.
+// testEvent is the body of a test in either format.
 type testEvent struct {
 	Type      string         `json:"type"`
 	Timestamp time.Time      `json:"timestamp"`
@@ -52,14 +52,14 @@ type testedEndpoint struct {
 	Account models.AccountID         `json:"account"`
 }
 
-// endedJob is a job as REST shows it, and whose run it was.
+// endedJob is a job as REST shows it, with the account that it belongs to.
 type endedJob struct {
 	*query.Summary
 	Account models.AccountID `json:"account"`
 	Run     int              `json:"run"`
 }
 
-// openAIEvent is the body of one of OpenAI's webhooks.
+// openAIEvent is the body of a webhook in OpenAI's format.
 type openAIEvent struct {
 	ID        models.WebhookEventID `json:"id"`
 	Object    string                `json:"object"`

@@ -1,4 +1,4 @@
 package webhook
 
-// PlanRetry is when to try a delivery again.
+// PlanRetry is planRetry.
 var PlanRetry = planRetry

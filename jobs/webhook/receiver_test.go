@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// speak answers a request on each connection with these bytes, often, until the
-// other side hangs up.
+// speak starts a server that answers a request on each connection with these bytes, that many
+// times, until the client hangs up.
 func speak(t *testing.T, answer string, often int) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func speak(t *testing.T, answer string, often int) string {
 	return "http://" + listener.Addr().String()
 }
 
-// secured receives over TLS as config has it.
+// secured starts a receiver with that TLS configuration.
 func secured(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
@@ -60,7 +60,7 @@ func secured(t *testing.T, config *tls.Config) string {
 	return server.URL
 }
 
-// certificate is self-signed, for this machine.
+// certificate returns a self-signed certificate for this machine.
 func certificate(t *testing.T, from, until time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -71,14 +71,14 @@ func certificate(t *testing.T, from, until time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Whatever a receiver does, a try ends in time, with a sentence for its owner and
-// little of what was sent.
+// Whatever a receiver does, a try ends in time, with a message for its owner and with little
+// of the response.
 func TestSend_ToReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
 
 	now := time.Now()
 	with := func(c tls.Certificate) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c}} }
-	// drip begins an answer of that status and never ends it.
+	// drip starts a receiver whose response has that status and never ends.
 	drip := func(status int) string {
 		return receive(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
@@ -121,7 +121,7 @@ func TestSend_ToReceiversThatMisbehave(t *testing.T) {
 		"it says nothing":             {speak(t, "", 0), 0, "The call failed: no whole answer came in time."},
 		"it sends a packed bomb":      {bomb, 500, "It answered 500 Internal Server Error."},
 		"it is slow with a refusal":   {drip(503), 503, "It answered 503 Service Unavailable."},
-		"it is slow with its thanks":  {drip(200), 200, ""}, // it has heard
+		"it is slow with its thanks":  {drip(200), 200, ""}, // it has received the event
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,22 +2,23 @@ package webhook
 
 import "time"
 
-// webhookLife is for how long a delivery is tried, from its first try on.
+// webhookLife is how long a delivery is tried, from its first try on.
 const webhookLife = 24 * time.Hour
 
-// webhookDelays are the waits after the first try, the second …: together just
-// below webhookLife.
+// webhookDelays are the waits after the first try, the second and so on. Together they are
+// just below webhookLife.
 var webhookDelays = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 10 * time.Hour,
 }
 
-// webhookJitter is how far a wait may be from the table's, as a part of it.
+// webhookJitter is how much a wait may differ from the table's, as a fraction of it.
 const webhookJitter = 0.1
 
-// planRetry is when to try a delivery again that failed for the tries-th
-// time, age after its first try: not before retryAfter, which its receiver asked
-// for, and at the latest at the end of its life. jitter is from -1 to 1.
+// planRetry returns how long to wait before the next try of a delivery that has failed tries
+// times and was first tried age ago. The next try comes no earlier than retryAfter, which the
+// receiver requested, and at the latest at the end of the delivery's life. jitter is from -1
+// to 1.
 func planRetry(tries int, age, retryAfter time.Duration, jitter float64) (wait time.Duration, more bool) {
 	left := webhookLife - age
 	if tries > len(webhookDelays) || left <= 0 {
@@ -28,15 +29,15 @@ func planRetry(tries int, age, retryAfter time.Duration, jitter float64) (wait t
 }
 
 const (
-	// An endpoint is disabled once every try has failed for so long, and there
-	// were so many.
+	// An endpoint is disabled once all of its last webhookDeadAfter or more tries failed, over
+	// at least webhookPatience.
 	webhookPatience   = 24 * time.Hour
 	webhookDeadAfter  = 10
 	statusGone        = 410
 	webhookGiveUpMost = 1000
 )
 
-// exhausted tells whether an endpoint is to be disabled.
+// exhausted reports whether an endpoint should be disabled.
 func exhausted(failedTries int, failing time.Duration) bool {
 	return failedTries >= webhookDeadAfter && failing >= webhookPatience
 }

@@ -1,4 +1,4 @@
-// Package webhook signs and sends webhooks, as Standard Webhooks 1.0 has them.
+// Package webhook signs and sends webhooks according to Standard Webhooks 1.0.
 package webhook
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 )
 
-// UserAgent is how a webhook names its sender.
+// UserAgent is the User-Agent of all webhooks.
 const UserAgent = "Reelay-Webhooks"
 
 const (
-	// sendTimeout bounds one try, from looking up the name to the answer's end.
+	// sendTimeout bounds one try, from the DNS lookup to the end of the response.
 	sendTimeout = 15 * time.Second
-	// maxAnswer is as much of an answer as is read, so that its connection can be
-	// used again. Nothing of it is kept.
+	// maxAnswer is how much of a response is read so that its connection can be reused. The
+	// content is discarded.
 	maxAnswer     = 64 << 10
 	maxRetryAfter = 24 * time.Hour
-	// minSecret and maxSecret are how many bytes Standard Webhooks has a secret be.
+	// minSecret and maxSecret bound the bytes of a secret, as Standard Webhooks requires.
 	minSecret, maxSecret = 24, 64
 )
 
-// Sender sends webhooks to whatever the policy lets it reach.
+// Sender sends webhooks to the addresses that the policy allows.
 type Sender struct {
 	client interface {
 		Do(*http.Request) (*http.Response, error)
@@ -43,8 +43,8 @@ type Sender struct {
 // NewSender makes a sender.
 func NewSender(policy outbound.Policy) *Sender { return &Sender{policy.Client(sendTimeout)} }
 
-// Send implements webhook.WebhookSender: an answer of 2xx is a success, anything
-// else, a redirect too, is a failure.
+// Send implements Poster. Only a 2xx response is a success. Anything else is a failure,
+// including a redirect.
 func (s *Sender) Send(ctx context.Context, post Post) Answer {
 	begin := time.Now()
 	answer := s.send(ctx, post)
@@ -73,20 +73,21 @@ func (s *Sender) send(ctx context.Context, post Post) Answer {
 		return Answer{Error: "The call failed: " + outbound.Reason(err) + "."}
 	}
 	defer response.Body.Close()
-	// The status decides: whatever is wrong with the rest, the receiver has heard.
+	// The status decides: even if the rest of the response is broken, the receiver has the
+	// event.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	return judge(response)
 }
 
-// signable tells whether these are secrets to sign with: by an empty one anybody
-// could sign.
+// signable reports whether all secrets may sign: anyone could forge a signature by an empty
+// one.
 func signable(secrets [][]byte) bool {
 	return len(secrets) > 0 && !slices.ContainsFunc(secrets, func(secret []byte) bool {
 		return len(secret) < minSecret || len(secret) > maxSecret
 	})
 }
 
-// sign makes the list of signatures, one for each secret.
+// sign returns the list of signatures, one for each secret.
 func sign(id, at string, body []byte, secrets [][]byte) string {
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {
@@ -114,8 +115,8 @@ func judge(response *http.Response) Answer {
 	return answer
 }
 
-// retryAfter reads a Retry-After, seconds or a date: from 0 to 24 hours, and 0 if
-// it cannot be read.
+// retryAfter parses a Retry-After in seconds or as a date. It returns 0 to 24 hours, and 0 if
+// the value is malformed.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	wait := time.Duration(0)

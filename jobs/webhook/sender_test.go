@@ -137,8 +137,8 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// TestSign_AsReceiversVerify holds what is signed against the official library, by
-// a clock that stands still.
+// TestSign_AsReceiversVerify compares the signatures with the official library's, at a fixed
+// time.
 func TestSign_AsReceiversVerify(t *testing.T) {
 	t.Parallel()
 

@@ -44,7 +44,7 @@ func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.Webhoo
 	return delivery, nil
 }
 
-// writeTest writes a test's event and delivery, and who is to hear of them.
+// writeTest inserts the event, the delivery and the outbox message of a test.
 func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint) (*models.WebhookDelivery, error) {
 	now, err := models.Now(ctx, tx)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ageWebhooks makes all that is known of webhooks older.
+// ageWebhooks makes all timestamps of webhooks older.
 func ageWebhooks(t *testing.T, s *jobstest.Stack, by time.Duration) {
 	t.Helper()
 	s.Exec(t, `UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - i, first_try_at = first_try_at - i,
@@ -37,7 +37,7 @@ func verify(t *testing.T, secret string, w jobstest.Received) {
 	require.NoError(t, verifier.Verify(w.Body, w.Header))
 }
 
-// fieldNames are the names in a document, in its order.
+// fieldNames returns the names in a document, in order.
 func fieldNames(t *testing.T, document []byte) (names []string) {
 	t.Helper()
 	require.True(t, json.Valid(document), string(document))
