@@ -54,10 +54,10 @@ func TestExamine(t *testing.T) {
 	})
 
 	for check, c := range map[string]struct {
-		// free drops what forbids the damage.
+		// free drops the constraint that prevents the damage.
 		free string
 		harm func(w *ward) (string, []any)
-		// also are checks that this damage cannot but set off, too.
+		// also lists the other checks that this damage necessarily triggers.
 		also []string
 		id   func(w *ward) string
 	}{
@@ -87,7 +87,7 @@ func TestExamine(t *testing.T) {
 					FROM job_attempts WHERE id = ?`, []any{w.queued, w.fence.AttemptID}
 			},
 			id:   func(w *ward) string { return string(w.worker.WorkerID) },
-			also: []string{"current-attempt BROKEN", "attempt-gap BROKEN"}, // the second one is nobody's
+			also: []string{"current-attempt BROKEN", "attempt-gap BROKEN"}, // the second attempt belongs to no job
 		},
 		"current-attempt": {
 			harm: func(w *ward) (string, []any) {
@@ -112,14 +112,14 @@ func TestExamine(t *testing.T) {
 				return "UPDATE job_attempts SET attempt_no = 5 WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
 			},
 			id:   func(w *ward) string { return string(w.lost) },
-			also: []string{"stale-write BROKEN"}, // what is now the first wrote after the second
+			also: []string{"stale-write BROKEN"}, // the attempt that is now first wrote after the second
 		},
 		"run-order": {
 			harm: func(w *ward) (string, []any) {
 				return "UPDATE job_events SET run = 2 WHERE job_id = ? AND type = 'LOST'", []any{w.lost}
 			},
 			id:   func(w *ward) string { return string(w.lost) },
-			also: []string{"one-end BROKEN"}, // a run that the job has not opened
+			also: []string{"one-end BROKEN"}, // a run that the job has not begun
 		},
 		"phantom-event": {
 			harm: func(w *ward) (string, []any) {
@@ -320,7 +320,7 @@ func TestExamine(t *testing.T) {
 			}, "not AAAAAA=="},
 		} {
 			w := newWard(t)
-			w.Exec(t, "DELETE FROM uploads") // as after a while
+			w.Exec(t, "DELETE FROM uploads") // as ForgetUploads does after a while
 			c.harm(w)
 
 			all, checks := w.examine(t, doctor.Checkup{})
@@ -340,7 +340,7 @@ func TestExamine(t *testing.T) {
 		film, err := os.ReadFile(file)
 		require.NoError(t, err)
 		film[0] ^= 1
-		writer, err := os.OpenFile(file, os.O_WRONLY, 0) // the file's attributes stay
+		writer, err := os.OpenFile(file, os.O_WRONLY, 0) // the file's attributes stay unchanged
 		require.NoError(t, err)
 		_, err = writer.Write(film)
 		require.NoError(t, errors.Join(err, writer.Close()))

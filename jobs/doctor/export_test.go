@@ -1,7 +1,7 @@
 package doctor
 
-// Settings is what a doctor says of PostgreSQL's settings.
+// Settings is settings.
 var Settings = settings
 
-// Drift is how far PostgreSQL's clock is from this machine's.
+// Drift is drift.
 var Drift = drift

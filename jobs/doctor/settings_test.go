@@ -45,7 +45,7 @@ func TestDrift(t *testing.T) {
 	t.Parallel()
 
 	before := time.Now()
-	after := before.Add(10 * time.Second) // a slow answer is no drift
+	after := before.Add(10 * time.Second) // a slow answer is not drift
 
 	require.Zero(t, doctor.Drift(before.Add(time.Second), before, after))
 	require.Equal(t, time.Minute, doctor.Drift(before.Add(-time.Minute), before, after))

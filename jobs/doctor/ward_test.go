@@ -54,7 +54,7 @@ func newWard(t *testing.T) *ward {
 	return w
 }
 
-// examine returns all findings by check, and those that have something to say.
+// examine returns all findings by check, and those that are not in order.
 func (w *ward) examine(t *testing.T, c doctor.Checkup) (map[string]doctor.Finding, []string) {
 	t.Helper()
 	all, err := w.doctor.Examine(t.Context(), c)
@@ -64,7 +64,7 @@ func (w *ward) examine(t *testing.T, c doctor.Checkup) (map[string]doctor.Findin
 	for _, f := range all {
 		byCheck[f.Check] = f
 		if f.Check == "durability" || f.Check == "connections" {
-			continue // the tests' PostgreSQL keeps nothing, and many tests use it
+			continue // the tests' PostgreSQL does not sync to disk, and many tests use it at once
 		}
 		require.NotEmpty(t, f.Check)
 		require.NotEmpty(t, f.Holds, f.Check)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scaled is a stack with a pool and its scaler.
+// scaled returns a stack with a pool, its provider and its scaler.
 func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *jobstest.FakeProvider, *models.Pool) {
 	t.Helper()
 	s := jobstest.New(t)
@@ -22,7 +22,7 @@ func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *job
 	return s, scaler, provider, jobstest.AddPool(t, s, least, most)
 }
 
-// enrol registers the agents of all machines that run.
+// enrol registers the agents of all running machines.
 func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, pool *models.Pool) []jobs.Principal {
 	t.Helper()
 	var workers []jobs.Principal
@@ -39,7 +39,7 @@ func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, poo
 	return workers
 }
 
-// scalingHistory is a pool's newest decisions.
+// scalingHistory returns a pool's newest decisions.
 func scalingHistory(t *testing.T, s *jobstest.Stack, pool *models.Pool, first int) []*models.ScalingDecision {
 	t.Helper()
 	found, err := s.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
@@ -82,7 +82,7 @@ func TestScale(t *testing.T) {
 
 		s, scaler, provider, pool := scaled(t, 1, 4)
 		for range 9 {
-			jobstest.SubmitAs(t, s, s.Admin, nil) // CRITICAL: each wants a worker at once
+			jobstest.SubmitAs(t, s, s.Admin, nil) // CRITICAL: each needs a worker at once
 		}
 
 		require.NoError(t, scaler.Scale(t.Context()))
@@ -101,7 +101,7 @@ func TestScale(t *testing.T) {
 		s, scaler, provider, _ := scaled(t, 0, 9)
 		s.Exec(t, "UPDATE accounts SET tier = 'ENTERPRISE'")
 		for range 9 {
-			s.Submit(t) // a second by the catalogue, and ENTERPRISE has 30
+			s.Submit(t) // a second by the catalogue, and ENTERPRISE jobs may wait 30
 		}
 		s.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples)
 			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 10, 0, 1)`)

@@ -23,8 +23,8 @@ func (r *Reader) DeadLetter(ctx context.Context, p jobs.Principal, id models.Dea
 	return letter, nil
 }
 
-// ForAudience fills in whose dead letters a filter is of, if it does not say: the
-// operators', unless it names a cause.
+// ForAudience fills in the audience of a filter that names neither an audience nor a cause:
+// the operators'.
 func ForAudience(f models.DeadLetterFilter) models.DeadLetterFilter {
 	if len(f.Audience) == 0 && f.Fingerprint == "" && f.FailureClass == "" {
 		f.Audience = []models.Audience{models.AudienceOperator}
@@ -32,8 +32,8 @@ func ForAudience(f models.DeadLetterFilter) models.DeadLetterFilter {
 	return f
 }
 
-// DeadLetters lists dead letters, newest first: the operators' only, unless the filter
-// names an audience or a cause.
+// DeadLetters lists dead letters, newest first. Unless the filter names an audience or a
+// cause, it lists only the operators'.
 func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of paging.Request) (*paging.Page[*models.DeadLetter], error) {
 	f = ForAudience(f)
 	all := paging.ListOf("dead", f)
@@ -51,31 +51,31 @@ func (r *Reader) DeadLetters(ctx context.Context, f models.DeadLetterFilter, of 
 	return paging.NewPage(all, found, of.First, func(d *models.DeadLetter) string { return string(d.ID) }), nil
 }
 
-// CountDeadLetters counts up to CountLimit dead letters; one more means more.
+// CountDeadLetters counts dead letters up to CountLimit. CountLimit+1 means more.
 func (r *Reader) CountDeadLetters(ctx context.Context, f models.DeadLetterFilter) (int, error) {
 	n, err := models.CountDeadLetters(ctx, r.DB, ForAudience(f), CountLimit+1)
 	return n, apierror.Wrap(err, "count dead letters")
 }
 
-// maxDeadLetterGroups is more causes than anybody looks at.
+// maxDeadLetterGroups is more causes than anyone reads.
 const maxDeadLetterGroups = 500
 
-// DeadLetterGroups counts dead letters by their cause, the most frequent first,
-// at most 500. Of the filter only Resolved and Audience narrow them.
+// DeadLetterGroups counts dead letters by cause, the most frequent first, at most 500. It
+// applies only Resolved and Audience of the filter.
 func (r *Reader) DeadLetterGroups(ctx context.Context, f models.DeadLetterFilter) ([]*models.DeadLetterGroup, error) {
 	groups, err := models.GroupDeadLetters(ctx, r.DB, ForAudience(f), maxDeadLetterGroups)
 	return groups, apierror.Wrap(err, "group dead letters")
 }
 
-// DeadLetterStats returns the open dead letters of an audience in figures; none is the
-// operators.
+// DeadLetterStats returns figures of an audience's open dead letters. An empty audience means
+// the operators.
 func (r *Reader) DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error) {
 	f := ForAudience(models.DeadLetterFilter{Audience: audience})
 	stats, err := models.CountOpenDeadLetters(ctx, r.DB, f.Audience)
 	return stats, apierror.Wrap(err, "count open dead letters")
 }
 
-// JobsByID returns jobs by their ids, in no order.
+// JobsByID returns jobs by their ids, in any order.
 func (r *Reader) JobsByID(ctx context.Context, ids []models.JobID) ([]*models.Job, error) {
 	found, err := models.GetJobs(ctx, r.DB, ids)
 	return found, apierror.Wrap(err, "read jobs")

@@ -12,13 +12,12 @@ import (
 	"github.com/samber/lo"
 )
 
-// countOwn bounds how many jobs are counted between two of one account that are
-// asked for.
+// countOwn bounds how many of an account's jobs are counted between two requested ones.
 const countOwn = 10_000
 
-// EstimateJobs guesses for each of these jobs when it starts and is done. Those
-// that are over, or of which nothing can be said, are not in the answer. It takes
-// the same few statements for one job as for many, and none if nothing is known.
+// EstimateJobs forecasts the start and the completion of each of these jobs. It omits ended
+// jobs, and jobs without a forecast. It takes the same few statements for one job as for many,
+// and none if the outlook is unknown.
 func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
 	found := map[models.JobID]estimate.JobEstimate{}
 	accounts := map[models.AccountID]*models.Account{}
@@ -63,8 +62,8 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 	return found, nil
 }
 
-// QueueWaits tells how long jobs waited that were started lately, by lane and
-// model; those of a lane whole are under no model.
+// QueueWaits returns how long recently started jobs waited, by lane and model. An empty model
+// stands for the whole lane.
 func (r *Reader) QueueWaits(ctx context.Context) ([]models.QueueWait, error) {
 	waits, err := models.ListQueueWaits(ctx, r.DB)
 	return waits, apierror.Wrap(err, "read how long jobs waited")

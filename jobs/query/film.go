@@ -8,9 +8,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Film returns the film of a COMPLETED job. It returns CONFLICT for a job that
-// has not come to that, and NOT_FOUND for one whose film was deleted or that made
-// none.
+// Film returns the film of a COMPLETED job. It returns CONFLICT for a job that has not
+// completed, and NOT_FOUND if the film was deleted or the job made none.
 func (r *Reader) Film(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Artifact, error) {
 	job, err := r.Job(ctx, p, id)
 	if err != nil {

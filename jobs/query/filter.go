@@ -14,9 +14,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Narrow reads a filter's search, and keeps the filter within what the caller may
-// see. It returns INVALID_INPUT, or NOT_FOUND for an account that is not there or
-// not the caller's.
+// Narrow parses a filter's search, and restricts the filter to what the caller may see. It
+// returns INVALID_INPUT, or NOT_FOUND for an account that does not exist or that the caller
+// may not see.
 func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilter) (models.JobFilter, error) {
 	for name, value := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
 		if !text.Valid(value, 0, jobs.MaxUserIDBytes) {
@@ -58,14 +58,13 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 	return f, nil
 }
 
-// namedAccount returns the account of that id or name, if it is the caller's to
-// see, or NOT_FOUND.
+// namedAccount returns the account of that id or name if the caller may see it, or NOT_FOUND.
 func namedAccount(ctx context.Context, db bun.IDB, p jobs.Principal, name string) (models.AccountID, error) {
 	if id := models.AccountID(name); id.Valid() {
 		return id, nil
 	}
 	if !p.May(models.RoleOperator) {
-		// Names are not unique: only his own is his.
+		// Names are not unique: a client's search can only match the client's own account.
 		accounts, err := models.GetAccounts(ctx, db, []models.AccountID{p.AccountID})
 		if err == nil && (len(accounts) == 0 || accounts[0].Name != name) {
 			return "", apierror.NotFound("account")

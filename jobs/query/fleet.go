@@ -27,7 +27,7 @@ func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of paging.R
 	return paging.NewPage(all, found, of.First, func(w *models.Worker) string { return string(w.ID) }), nil
 }
 
-// CountWorkers counts up to CountLimit workers; one more means more.
+// CountWorkers counts workers up to CountLimit. CountLimit+1 means more.
 func (r *Reader) CountWorkers(ctx context.Context, f models.WorkerFilter) (int, error) {
 	n, err := models.CountWorkers(ctx, r.DB, f, CountLimit+1)
 	return n, apierror.Wrap(err, "count workers")
@@ -41,8 +41,8 @@ func (r *Reader) Worker(ctx context.Context, id models.WorkerID) (*models.Worker
 	return jobs.GetWorker(ctx, r.DB, id)
 }
 
-// SeesWorker tells whether a client may know of a worker: one that has worked on
-// a job of his.
+// SeesWorker reports whether a client may see a worker: one that has worked on a job of the
+// client.
 func (r *Reader) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
 	if p.May(models.RoleOperator) {
 		return true, nil
@@ -51,13 +51,13 @@ func (r *Reader) SeesWorker(ctx context.Context, p jobs.Principal, id models.Wor
 	return seen, apierror.Wrap(err, "read worker %s", id)
 }
 
-// Queues lists what waits and runs, by lane and model.
+// Queues counts waiting and running jobs by lane and model.
 func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
 	counts, err := models.CountQueues(ctx, r.DB)
 	return counts, apierror.Wrap(err, "count queues")
 }
 
-// PoolStatus is a pool and how its workers stand.
+// PoolStatus is a pool with the numbers of its workers by state.
 type PoolStatus struct {
 	*models.Pool
 	Booting, Idle, Busy, Draining int
@@ -72,7 +72,7 @@ func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
 	return r.poolStatus(ctx, pools)
 }
 
-// PoolsByID returns pools by their ids, in no order.
+// PoolsByID returns pools by their ids, in any order.
 func (r *Reader) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
 	pools, err := models.GetPools(ctx, r.DB, ids)
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 	return found[0], nil
 }
 
-// ScalingHistories returns the newest decisions of each of these pools, newest
-// first, up to first (1 to 200) of each.
+// ScalingHistories returns the newest decisions of each of these pools, newest first, at most
+// first (1 to 200) of each.
 func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision, error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err

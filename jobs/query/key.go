@@ -8,11 +8,11 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// anOperator is how a key is called to those whom its name is not for.
+// anOperator replaces the name of an operator's key for clients.
 const anOperator = "an operator"
 
-// KeyNames returns what keys are called, for what tells who did something: by
-// their names, but to clients those of other accounts just as an operator.
+// KeyNames returns the names of keys that did something. A client sees keys of other accounts
+// only as "an operator".
 func (r *Reader) KeyNames(ctx context.Context, p jobs.Principal, ids []models.KeyID) (map[models.KeyID]string, error) {
 	keys, err := models.GetAPIKeys(ctx, r.DB, ids)
 	if err != nil {

@@ -130,7 +130,7 @@ func TestCursors(t *testing.T) {
 	})
 }
 
-// Who comes back to a job that has ended asks for what comes after its last event.
+// A client that returns to an ended job asks for the events after the last one.
 func TestEventsAfterTheLast(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)

@@ -8,22 +8,22 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// QueueStats is how the whole queue stands.
+// QueueStats counts all jobs by their state.
 type QueueStats struct {
-	Waiting   int // QUEUED, those in paused queues too
+	Waiting   int // QUEUED, including those in paused queues
 	Active    int // held by a worker
-	Completed int // of the jobs that are kept
-	Failed    int // of the jobs that are kept
+	Completed int // of the jobs that are still stored
+	Failed    int // of the jobs that are still stored
 	Delayed   int // SCHEDULED for later, or BLOCKED by other jobs
-	// Pauses are the lanes, and models of lanes, that are paused.
+	// Pauses are the paused lanes, and the paused models of lanes.
 	Pauses []models.Pause
 }
 
-// exactStats is up to how many jobs of a status are counted one by one.
+// exactStats is up to how many jobs of a status are counted exactly.
 const exactStats = 100_000
 
-// QueueStats counts the jobs of all accounts, for operators only. Beyond 100,000
-// jobs of a status the number is PostgreSQL's estimate.
+// QueueStats counts the jobs of all accounts, for operators only. Beyond 100,000 jobs of a
+// status the number is PostgreSQL's estimate.
 func (r *Reader) QueueStats(ctx context.Context, p jobs.Principal) (*QueueStats, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
@@ -51,8 +51,7 @@ func (r *Reader) QueueStats(ctx context.Context, p jobs.Principal) (*QueueStats,
 	return s, err
 }
 
-// Pauses lists the lanes, and models of lanes, that operators paused. It is for
-// operators.
+// Pauses lists the paused lanes, and the paused models of lanes. It is for operators.
 func (r *Reader) Pauses(ctx context.Context) ([]models.Pause, error) {
 	pauses, err := models.ListPauses(ctx, r.DB)
 	return pauses, apierror.Wrap(err, "list pauses")

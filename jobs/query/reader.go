@@ -22,36 +22,35 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Reader answers questions. What a caller may not see does not exist for him.
-// The methods that take ids in the plural are for the parts of rows that the
-// caller was shown before.
+// Reader reads jobs and everything around them. Rows that the caller may not see are
+// NOT_FOUND. Methods with ids in the plural do not check this: they are for parts of rows that
+// the caller was shown before.
 type Reader struct {
 	DB        *bun.DB
 	Sealer    *seal.Sealer
 	Objects   jobs.Objects
 	Catalogue *catalogue.Catalogue
 	Estimates *estimate.Estimator
-	// Clock tells how long what is under way has lasted.
+	// Clock tells how long unfinished work has lasted.
 	Clock *jobs.Clock
-	// Shares divides what lists may cost: whoever reads a list asks it first.
+	// Shares limits the cost of lists: a caller that reads a list calls it first.
 	Shares *Shares
 
 	reads batch.Group[*jobRead]
 }
 
-// Many clients poll the states of their jobs: where more than a few ask at once, the
-// read waits a moment for more of them.
+// Many clients poll the states of their jobs. If more than a few reads come at once, a read
+// waits a moment so that more of them can share a statement.
 const (
 	readLinger   = 10 * time.Millisecond
 	readSiblings = 4
 )
 
-// defaultReads is how many small and large reads run at once unless the caller of
-// NewReader decides otherwise.
+// defaultReads is how many small and large reads run at once unless the caller of NewReader
+// changes Shares.
 const defaultReads = 4
 
-// NewReader returns a reader. What it estimates by, and the shares, may be set before
-// its first use.
+// NewReader returns a reader. Estimates and Shares may be set before its first use.
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
 	return &Reader{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
@@ -59,24 +58,24 @@ func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue 
 	}
 }
 
-// CountLimit is where counting stops: one more means more.
+// CountLimit is where counting stops. A count of CountLimit+1 means more.
 const CountLimit = 10_000
 
-// jobRead is a job that somebody asks for, and what was found.
+// jobRead is one requested job and its result.
 type jobRead struct {
 	id models.JobID
-	// state tells that no more is asked for than models.GetJobStates reads.
+	// state means that the columns of models.GetJobStates are enough.
 	state bool
 	job   *models.Job
 }
 
-// Job returns a job, or NOT_FOUND. It reads together what is asked for at the same
-// time: a job's state is what is asked for most.
+// Job returns a job, or NOT_FOUND. Concurrent calls share a statement, because a job's state
+// is the most frequent read.
 func (r *Reader) Job(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
 	return r.job(ctx, p, &jobRead{id: id})
 }
 
-// JobState is Job for who asks for no more than what models.GetJobStates reads.
+// JobState is Job for callers that need only the columns of models.GetJobStates.
 func (r *Reader) JobState(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
 	return r.job(ctx, p, &jobRead{id: id, state: true})
 }
@@ -85,7 +84,7 @@ func (r *Reader) job(ctx context.Context, p jobs.Principal, read *jobRead) (*mod
 	if !read.id.Valid() {
 		return nil, apierror.NotFound("job")
 	}
-	// A batch may be others' too: it must not wait for the statements of one read.
+	// The batch may contain reads of other callers: it must not wait for one caller's read.
 	if err := r.reads.Do(models.WithoutRead(ctx), read, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", read.id, err)
 	}
@@ -108,14 +107,14 @@ func (r *Reader) readJobs(ctx context.Context, all []*jobRead) error {
 	found := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	for _, read := range all {
 		if job := found[read.id]; job != nil {
-			read.job = new(*job) // two who ask for one job have each their own
+			read.job = new(*job) // callers of the same job each get their own copy
 		}
 	}
 	return nil
 }
 
-// Jobs lists jobs, newest first. A page may be shorter than asked for, or empty,
-// though there are more: End is then how far it has looked.
+// Jobs lists jobs, newest first. A page may be shorter than requested, or empty, although
+// there are more jobs. Its End then marks how far it has searched.
 func (r *Reader) Jobs(ctx context.Context, p jobs.Principal, f models.JobFilter, of paging.Request) (*paging.Page[*models.Job], error) {
 	jobs := paging.ListOf("job", p.Scope(), f)
 	mark, err := jobs.Begin(of)
@@ -136,8 +135,8 @@ func (r *Reader) Jobs(ctx context.Context, p jobs.Principal, f models.JobFilter,
 	return some, nil
 }
 
-// CountJobs counts up to CountLimit jobs; one more means more, or that too many
-// had to be looked at to tell.
+// CountJobs counts jobs up to CountLimit. CountLimit+1 means more, or that the count would
+// have to examine too many rows.
 func (r *Reader) CountJobs(ctx context.Context, p jobs.Principal, f models.JobFilter) (int, error) {
 	f, err := Narrow(ctx, r.DB, p, f)
 	if err != nil {
@@ -147,8 +146,7 @@ func (r *Reader) CountJobs(ctx context.Context, p jobs.Principal, f models.JobFi
 	return n, apierror.Wrap(err, "count jobs")
 }
 
-// Events lists up to first of a job's events, oldest first: those after one of
-// that number.
+// Events lists a job's events, oldest first, at most first of those after that number.
 func (r *Reader) Events(ctx context.Context, job models.JobID, after, first int) (*paging.Page[*models.JobEvent], error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
@@ -193,14 +191,14 @@ func (r *Reader) eventPages(ctx context.Context, jobs []models.JobID, after, fir
 	return pages, nil
 }
 
-// Prompt is a job's prompt, or why it cannot be read.
+// Prompt is a job's prompt, or the reason why it cannot be read.
 type Prompt struct {
 	Text string
 	Err  error
 }
 
-// Prompts returns the prompts of jobs. A job without one, or whose prompt was
-// purged, is not in the answer; one that cannot be read spoils no other.
+// Prompts returns the prompts of jobs. It omits jobs without a prompt or with a purged one. An
+// unreadable prompt does not affect the others.
 func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]Prompt, error) {
 	inputs, err := models.GetJobInputs(ctx, r.DB, ids)
 	if err != nil {
@@ -220,8 +218,8 @@ func (r *Reader) open(in *models.JobInput) Prompt {
 	return Prompt{string(text), apierror.Wrap(err, "open the prompt of job %s", in.JobID)}
 }
 
-// CheckKeyset returns an error if this process's keyset is not the one that the
-// newest prompt was sealed with.
+// CheckKeyset returns an error if this process's keyset is not the one that sealed the newest
+// prompt.
 func (r *Reader) CheckKeyset(ctx context.Context) error {
 	in, err := models.GetNewestJobInput(ctx, r.DB)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -236,7 +234,7 @@ func (r *Reader) CheckKeyset(ctx context.Context) error {
 	return nil
 }
 
-// Parents returns the jobs that these depend on, by the one that does.
+// Parents returns the parents of these jobs, by child.
 func (r *Reader) Parents(ctx context.Context, ids []models.JobID) (map[models.JobID][]*models.Job, error) {
 	edges, err := models.ListDependencies(ctx, r.DB, ids)
 	if err != nil || len(edges) == 0 {
@@ -267,8 +265,7 @@ func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.At
 	return found, apierror.Wrap(err, "list attempts")
 }
 
-// JobArtifacts returns the artifacts of jobs, oldest first, after the inputs that
-// they begin from.
+// JobArtifacts returns the artifacts of jobs, oldest first, after the jobs' inputs.
 func (r *Reader) JobArtifacts(ctx context.Context, ids []models.JobID) ([]*models.Artifact, error) {
 	inputs, err := models.ListInputs(ctx, r.DB, ids)
 	if err != nil {
@@ -278,19 +275,19 @@ func (r *Reader) JobArtifacts(ctx context.Context, ids []models.JobID) ([]*model
 	return append(inputs, found...), apierror.Wrap(err, "list artifacts")
 }
 
-// Artifacts returns artifacts by their ids, in no order.
+// Artifacts returns artifacts by their ids, in any order.
 func (r *Reader) Artifacts(ctx context.Context, ids []models.ArtifactID) ([]*models.Artifact, error) {
 	found, err := models.GetArtifacts(ctx, r.DB, ids)
 	return found, apierror.Wrap(err, "read artifacts")
 }
 
-// Accounts returns accounts by their ids, in no order.
+// Accounts returns accounts by their ids, in any order.
 func (r *Reader) Accounts(ctx context.Context, ids []models.AccountID) ([]*models.Account, error) {
 	found, err := models.GetAccounts(ctx, r.DB, ids)
 	return found, apierror.Wrap(err, "read accounts")
 }
 
-// WorkersByID returns workers by their ids, in no order.
+// WorkersByID returns workers by their ids, in any order.
 func (r *Reader) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*models.Worker, error) {
 	found, err := models.GetWorkers(ctx, r.DB, ids)
 	return found, apierror.Wrap(err, "read workers")
@@ -351,7 +348,7 @@ const (
 	maxLinkTTL = 24 * time.Hour
 )
 
-// Link signs a link to an artifact's object, good for ttl (a minute to a day).
+// Link signs a link to an artifact's object, valid for ttl (a minute to a day).
 func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (jobs.Link, error) {
 	if ttl < minLinkTTL || ttl > maxLinkTTL {
 		return "", apierror.Invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
@@ -363,7 +360,7 @@ func (r *Reader) Link(ctx context.Context, a *models.Artifact, ttl time.Duration
 	return link, nil
 }
 
-// filename is what a browser saves an artifact as.
+// filename is the name under which a browser saves an artifact.
 func filename(a *models.Artifact) string {
 	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png", "image/webp": ".webp"}[a.ContentType]
 	if strings.HasPrefix(a.ContentType, "text/plain") {
@@ -372,7 +369,7 @@ func filename(a *models.Artifact) string {
 	return fmt.Sprintf("%s-%s%s", cmp.Or(string(a.JobID), string(a.ID)), strings.ToLower(string(a.Type)), extension)
 }
 
-// ModelStatus is a model, and whether a worker that can run it is there now.
+// ModelStatus is a model, and whether a worker that can run it is present.
 type ModelStatus struct {
 	*catalogue.Model
 	Available bool

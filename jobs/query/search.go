@@ -15,8 +15,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Search is what somebody wrote into a search bar, taken apart: a job must meet
-// all of it. docs/users/search.md has the language.
+// Search is a parsed search: a job must meet all its conditions. docs/users/search.md
+// describes the language.
 type Search struct {
 	Terms models.JobTerms
 	// Account is an account's name or id.
@@ -25,8 +25,8 @@ type Search struct {
 	OlderThan, YoungerThan time.Duration
 }
 
-// Note tells a person whose search found nothing where its words were looked for. It
-// is empty for a search without words.
+// Note tells a person whose search found nothing where its words were looked up. It is empty
+// for a search without words.
 func (s *Search) Note() string {
 	if len(s.Terms.Words) == 0 {
 		return ""
@@ -39,16 +39,15 @@ const (
 	maxSearchTerms = 20
 	maxSearchAge   = 10 * 366 * 24 * time.Hour
 	maxSearchWaste = 1e9
-	// minBareID is from how many hex digits on a word may be the beginning of an id
-	// without saying so.
+	// minBareID is the minimum number of hex digits with which a plain word may be the
+	// beginning of an id.
 	minBareID = 8
 )
 
-// searchKeys are the keys that there are, as messages list them.
+// searchKeys lists the valid keys, for messages.
 const searchKeys = "status, type, model, tier, class, user, account, worker, age and waste"
 
-// ParseSearch reads a search, or returns INVALID_INPUT, which says what is wrong
-// and where.
+// ParseSearch parses a search. It returns INVALID_INPUT with the problem and its place.
 func ParseSearch(text string) (*Search, error) {
 	if n := utf8.RuneCountInString(text); n > maxSearchRunes {
 		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", maxSearchRunes, n)
@@ -78,7 +77,7 @@ func badSearch(text string, at int, problem string) *apierror.Error {
 	return err
 }
 
-// searchTerm is key:value,value or a word, which has no key.
+// searchTerm is key:value,value or a word. A word has no key.
 type searchTerm struct {
 	at     int
 	not    bool
@@ -86,7 +85,7 @@ type searchTerm struct {
 	values []string
 }
 
-// searchReader reads terms from the left to the right.
+// searchReader parses terms from left to right.
 type searchReader struct {
 	text string
 	at   int
@@ -131,8 +130,7 @@ func (p *searchReader) term() (t searchTerm, ok bool, err error) {
 	return t, true, nil
 }
 
-// value reads a value, which may be in quotation marks. In a list a comma ends
-// it.
+// value parses a value, which may be in quotation marks. In a list a comma ends it.
 func (p *searchReader) value(list bool) (string, error) {
 	rest := p.text[p.at:]
 	if quoted, ok := strings.CutPrefix(rest, `"`); ok {
@@ -151,7 +149,7 @@ func (p *searchReader) value(list bool) (string, error) {
 	return rest[:end], nil
 }
 
-// add takes a term in, or says what is wrong with it.
+// add adds a term's condition. It returns the problem if the term is not valid.
 func (s *Search) add(t searchTerm) (problem string) {
 	switch t.key {
 	case "status":
@@ -260,7 +258,7 @@ func (s *Search) addWaste(value string) (problem string) {
 	return ""
 }
 
-// searchWord tells what a word may be: the beginning of an id if it says so or
+// searchWord returns what a word can match: the beginning of an id if it has that prefix or
 // could be one, else a key or a value of metadata.
 func searchWord(text string) models.Word {
 	lower := strings.ToLower(text)
@@ -278,8 +276,8 @@ func searchWord(text string) models.Word {
 	return word
 }
 
-// idRange are the least and the greatest id that begin with digits: hex, with
-// the hyphens of a UUID or without any.
+// idRange returns the smallest and the largest id that begin with digits: hex, with a UUID's
+// hyphens or without.
 func idRange(digits string) (from, to models.JobID, ok bool) {
 	const hyphens = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	written := strings.Contains(digits, "-")

@@ -10,48 +10,47 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// The price of a read is how many fields its lists may have if every page is full,
-// and more for what makes PostgreSQL look at many rows. An object that is read by its
-// id costs nothing. A hundred fields take about a millisecond of processor time.
+// The price of a read is the number of fields in its lists if every page is full, plus more
+// where PostgreSQL examines many rows. Reading an object by its id is free. A hundred fields
+// take about a millisecond of processor time.
 const (
-	// FreePrice is up to what price a read is neither counted nor held up.
+	// FreePrice is the price up to which a read is neither counted nor delayed.
 	FreePrice = 100
-	// largePrice is from what price on a read is a large one.
+	// largePrice is the price from which a read counts as large.
 	largePrice = 10_000
-	// SearchPrice is what a filter of jobs costs: for a page of them up to
-	// 10,000 rows are looked at.
+	// SearchPrice is the price of filtering jobs: one page may examine up to 10,000 rows.
 	SearchPrice = 1000
-	// CountPrice is what a count of jobs costs.
+	// CountPrice is the price of counting jobs.
 	CountPrice = 1000
 )
 
-// PagePrice is what a page of so many rows costs, each with the fields of a usual list.
+// PagePrice is the price of a page of that many rows, each with the fields of a usual list.
 func PagePrice(rows int) int { return rows * rowFields }
 
 // rowFields is how many fields a row of a list has.
 const rowFields = 20
 
 const (
-	// readRate is how many fields a second an account's share grows by, and
-	// readBurst how many it holds.
+	// readRate is how many fields a second an account's budget grows, and readBurst is its
+	// maximum.
 	readRate  = 50_000
 	readBurst = 250_000
-	// operatorReads is how many times as much an operator's key may read.
+	// operatorReads is how many times more an operator's key may read.
 	operatorReads = 5
 	// readWait is how long a read waits for its turn before it is refused.
 	readWait = 2 * time.Second
-	// maxReadRetry is the longest that a refused read is told to wait.
+	// maxReadRetry is the maximum retry time of a refused read.
 	maxReadRetry = time.Minute
-	// readsAtOnce is how many reads of each size an account may have under way.
+	// readsAtOnce is how many reads of each size an account may run at once.
 	readsAtOnce = 2
-	// forgetReads is how many shares are kept before those that are full are dropped.
+	// forgetReads is the number of shares from which full ones are dropped.
 	forgetReads = 1000
 )
 
-// Shares divides what reads may cost among accounts, in one process. Each account
-// has a budget, and few reads of an account run at once; the others wait in its own
-// queue. Accounts take turns, so that no queue holds up another account. Large reads
-// wait apart from the others, and are fewer at once: see models.OpenShared.
+// Shares divides the cost of reads among accounts, in one process. Each account has a budget,
+// and only few reads of an account run at once. The others wait in its own queue. Accounts
+// take turns, so that one account's queue does not delay another account. Large reads wait
+// separately, and fewer of them run at once: see models.OpenShared.
 type Shares struct {
 	mu           sync.Mutex
 	shares       map[shareKey]*readShare
@@ -59,8 +58,7 @@ type Shares struct {
 	refill       *time.Timer
 }
 
-// NewShares returns shares of so many small and large reads at once, one at least
-// of each.
+// NewShares returns shares with that many small and large reads at once, at least one of each.
 func NewShares(small, large int) *Shares {
 	lane := func(most int) readLane {
 		most = max(most, 1)
@@ -69,30 +67,30 @@ func NewShares(small, large int) *Shares {
 	return &Shares{shares: map[shareKey]*readShare{}, small: lane(small), large: lane(large)}
 }
 
-// shareKey is whose a share is: an account's, or an operator's key's. Operators of one
+// shareKey is the holder of a share: an account, or an operator's key. Operators of one
 // account must not wait for each other's scripts.
 type shareKey struct {
 	account models.AccountID
 	key     models.KeyID
 }
 
-// readShare is what one account may still read.
+// readShare is one holder's remaining budget.
 type readShare struct {
 	balance, rate, burst float64 // fields, fields a second, fields
 	at                   time.Time
 }
 
-// grow brings the balance up to date.
+// grow adds what the balance has gained since the last call.
 func (s *readShare) grow(now time.Time) {
 	s.balance = min(s.burst, s.balance+now.Sub(s.at).Seconds()*s.rate)
 	s.at = now
 }
 
-// readLane is the reads of one size. Its queues are served in turn.
+// readLane holds the reads of one size. Its queues are served in turn.
 type readLane struct {
-	most, each int // at once: of all, and of one share
+	most, each int // maximum running at once: in total, and of one share
 	running    int
-	queues     []*readQueue // of shares that have reads here; the next turn is the first one's
+	queues     []*readQueue // of shares with reads here; the first one has the next turn
 }
 
 // readQueue is one share's reads in a lane.
@@ -104,7 +102,7 @@ type readQueue struct {
 
 type waitingRead struct {
 	price    float64
-	admitted chan struct{} // closed when it is
+	admitted chan struct{} // closed when the read is admitted
 }
 
 // queue returns the share's queue.
@@ -119,20 +117,20 @@ func (l *readLane) queue(share *readShare) *readQueue {
 	return q
 }
 
-// Admit returns a context to read with, once the caller's share allows a read of that
-// price, and the read, which the caller must end. A read that waits too long is refused
-// as RATE_LIMITED.
+// Admit waits until the caller's share allows a read of that price. It returns a context to
+// read with, and the read, which the caller must end. It refuses a read that waits too long as
+// RATE_LIMITED.
 func (s *Shares) Admit(ctx context.Context, p jobs.Principal, price int) (context.Context, *Read, error) {
 	return s.admit(ctx, p, price, readWait)
 }
 
-// Await is Admit for a stream, which waits as long as its context lives.
+// Await is Admit for a stream: it waits until its context ends.
 func (s *Shares) Await(ctx context.Context, p jobs.Principal, price int) (context.Context, *Read, error) {
 	return s.admit(ctx, p, price, 0)
 }
 
-// admit waits as long as ctx lives if patience is 0. What workers read is not
-// counted: they read little, and must not wait.
+// admit waits until ctx ends if patience is 0. Workers' reads are not counted: they are small,
+// and must not wait.
 func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patience time.Duration) (context.Context, *Read, error) {
 	if price <= FreePrice || p.Role == models.RoleWorker {
 		return models.AsRead(ctx, false), &Read{}, nil
@@ -163,9 +161,9 @@ func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patienc
 	return nil, nil, refused
 }
 
-// Read is a read that was admitted.
+// Read is an admitted read.
 type Read struct {
-	shares *Shares // nil if it is not counted
+	shares *Shares // nil if the read is not counted
 	lane   *readLane
 	queue  *readQueue
 	price  float64
@@ -174,7 +172,7 @@ type Read struct {
 // End makes room for the next read.
 func (r *Read) End() { r.EndAt(int(r.price)) }
 
-// EndAt is End of a read that was cheaper than its price: the rest is given back.
+// EndAt ends a read that was cheaper than its price, and returns the rest to the budget.
 func (r *Read) EndAt(price int) {
 	if r.shares == nil {
 		return
@@ -202,8 +200,9 @@ func (s *Shares) join(lane *readLane, p jobs.Principal, price int) (*readQueue, 
 	return q, w
 }
 
-// leave takes a read out of its queue. It returns nil for one that is admitted, and
-// else the refusal, which says when its share has enough for all that wait and for it.
+// leave removes a read from its queue. It returns nil if the read is admitted. Otherwise it
+// returns the refusal, with the time after which the share can pay for this read and those
+// that wait.
 func (s *Shares) leave(q *readQueue, w *waitingRead) *apierror.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +227,8 @@ func (s *Shares) leave(q *readQueue, w *waitingRead) *apierror.Error {
 		"This account reads too much at once: ask for shorter pages or fewer fields, or less often.")
 }
 
-// next admits what may begin now, and looks again when a budget has grown. mu is held.
+// next admits the reads that may begin now, and schedules another look when a budget has
+// grown. mu must be held.
 func (s *Shares) next(now time.Time) {
 	again := min(s.small.next(now), s.large.next(now))
 	if s.refill != nil {
@@ -247,11 +247,11 @@ func (s *Shares) next(now time.Time) {
 // never is longer than any share takes to grow.
 const never = time.Hour
 
-// next admits what may begin now, one of each queue in turn. It returns when another
-// may begin whose share has not enough yet; never if there is none.
+// next admits the reads that may begin now, one of each queue in turn. It returns when the
+// next share will have enough for its read, or never if none waits for that.
 func (l *readLane) next(now time.Time) (again time.Duration) {
 	again = never
-	passed := 0 // queues in a row of which none may begin
+	passed := 0 // consecutive queues without a read that may begin
 	for l.running < l.most && passed < len(l.queues) {
 		q := l.queues[0]
 		switch {
@@ -278,7 +278,7 @@ func (l *readLane) next(now time.Time) (again time.Duration) {
 	return again
 }
 
-// shareOf returns the caller's share. mu is held.
+// shareOf returns the caller's share. mu must be held.
 func (s *Shares) shareOf(p jobs.Principal, now time.Time) *readShare {
 	key, times := shareKey{account: p.AccountID}, 1.0
 	if p.May(models.RoleOperator) {
@@ -293,7 +293,7 @@ func (s *Shares) shareOf(p jobs.Principal, now time.Time) *readShare {
 	return share
 }
 
-// forget drops shares that are as new ones are. mu is held.
+// forget drops shares that equal new ones. mu must be held.
 func (s *Shares) forget(now time.Time) {
 	if len(s.shares) < forgetReads {
 		return

@@ -25,7 +25,7 @@ func TestReadShares(t *testing.T) {
 		return jobs.Principal{Role: models.RoleClient, AccountID: models.AccountID(account)}
 	}
 	one, other := client("one"), client("other")
-	// wait asks for a read, and returns what it is answered with.
+	// wait requests a read, and returns its result.
 	type answer struct {
 		read *query.Read
 		err  error
@@ -117,7 +117,7 @@ func TestReadShares(t *testing.T) {
 		admit(t, s, one, largeRead).End()
 		admit(t, s, one, largeRead).End()
 
-		// 50,000 of 250,000 are left, and 50,000 come each second.
+		// 50,000 of 250,000 are left, and 50,000 are added each second.
 		first, second := wait(t.Context(), s, one, largeRead), wait(t.Context(), s, one, largeRead)
 		admit(t, s, other, largeRead).End()
 

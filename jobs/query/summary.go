@@ -11,8 +11,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Summary is a job as REST and webhooks show it, flat and in their words. What
-// is not known is null.
+// Summary is a job as REST and webhooks show it: flat, and in their words. Unknown values are
+// null.
 type Summary struct {
 	JobID                models.JobID `json:"job_id" doc:"The job's id." example:"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"The job's status. completed, failed and cancelled are final."`
@@ -36,9 +36,9 @@ type Summary struct {
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
 }
 
-// Summarize describes jobs that the caller was shown before, in their order.
-// Its links are good for linkTTL (a minute to a day), and for a reader that reaches
-// this server at base. However many jobs there are, it takes a few statements at most.
+// Summarize describes jobs that the caller was shown before, in their order. Its links are
+// valid for linkTTL (a minute to a day), and begin with base, the address at which the reader
+// reaches this server. It takes the same few statements for any number of jobs.
 func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
 	results, err := r.results(ctx, rows)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl 
 	return new(link.At(base)), err
 }
 
-// result is what a job delivers: its film, and a still of it.
+// result is a job's output: its film, and a still image of it.
 type result struct{ film, still *models.Artifact }
 
 func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
@@ -122,7 +122,7 @@ func summarize(job *models.Job) *Summary {
 	return s
 }
 
-// filmSeconds is the length of a film as parameters or metadata have it.
+// filmSeconds returns the length of a film from parameters or metadata.
 func filmSeconds(raw json.RawMessage) *float64 {
 	var film struct {
 		DurationSeconds *float64 `json:"durationSeconds"`

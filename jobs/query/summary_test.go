@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// summary is the one of a job as it is now, as clients read it.
+// summary returns a job's current summary as clients read it.
 func summary(t *testing.T, s *jobstest.Stack, id models.JobID) map[string]any {
 	t.Helper()
 	all, err := s.Reader.Summarize(t.Context(), []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)

@@ -17,7 +17,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// WaitingCode is what holds a job back.
+// WaitingCode is a reason why a job waits.
 type WaitingCode string
 
 const (
@@ -32,26 +32,26 @@ const (
 	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
 )
 
-// waitingCodes lists them, most telling first.
+// waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
 	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
 }
 
-// WaitingReason is one thing that holds a job back, in a sentence for people.
-// Until is when it will be over, if that is known.
+// WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
+// ends, if that is known.
 type WaitingReason struct {
 	Code    WaitingCode
 	Message string
 	Until   time.Time
 }
 
-// NothingHolds is said of a job that waits and has no WaitingReason.
+// NothingHolds is the text for a job that waits without a WaitingReason.
 const NothingHolds = "Nothing holds it back: it is about to go on."
 
 // countAhead is up to how many jobs ahead of one are counted.
 const countAhead = 100
 
-// situation is all that is needed to say why jobs wait.
+// situation holds everything that is needed to say why jobs wait.
 type situation struct {
 	catalogue *catalogue.Catalogue
 	now       time.Time
@@ -66,13 +66,12 @@ type situation struct {
 	above     map[models.JobID]int
 }
 
-// WaitingFor tells of each of these jobs what holds it back, most telling first.
-// A job that waits no more, or that nothing holds back, is not in the answer. It
-// takes the same few statements for one job as for many.
+// WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
+// omits jobs that no longer wait or that nothing holds back. It takes the same few statements
+// for one job as for many.
 func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
 	var s *situation
-	// In one snapshot: a worker may take a job at any moment, and then it stands in no
-	// queue.
+	// In one snapshot: a worker may take a job at any moment, and then the job is in no queue.
 	err := jobs.InSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		s = &situation{catalogue: r.Catalogue}
 		return s.read(ctx, tx, ids)
@@ -138,8 +137,8 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 	return s.readAhead(ctx, db)
 }
 
-// readAhead finds how many jobs are ahead of each queued one, among those that
-// the same workers would run; more than countAhead are countAhead+1.
+// readAhead counts the jobs ahead of each queued one that the same workers would run.
+// countAhead+1 means more than countAhead.
 func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 	s.ahead, s.above = map[models.JobID]int{}, map[models.JobID]int{}
 	numbers, asked := map[string]int{}, []models.LineUp(nil)
@@ -150,7 +149,7 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 		}
 		up := models.LineUp{Lane: job.Lane, Models: s.rivals(job)}
 		if s.capped(job) {
-			up.AccountID = job.AccountID // others do not hold it up
+			up.AccountID = job.AccountID // other accounts' jobs do not delay it
 		} else {
 			up.Above = s.before(job.Lane)
 		}
@@ -182,7 +181,7 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 			own[up.Number] = append(own[up.Number], up.ID)
 		}
 	}
-	beyond := make([]int, len(asked)) // how many are ahead of a job that is not among the first
+	beyond := make([]int, len(asked)) // the number of jobs ahead of a job that is not among the first
 	for i, up := range asked {
 		order := fairqueue.Merge(own[i], promoted[i], s.lanes[up.Lane].SincePromoted)
 		beyond[i] = min(len(order), countAhead+1)
@@ -204,14 +203,14 @@ func (s *situation) before(lane models.Tier) []models.Tier {
 	return slices.DeleteFunc(slices.Clone(first), func(t models.Tier) bool { return s.lanes[t].Paused })
 }
 
-// capacityFor returns what can run the job.
+// capacityFor returns the capacity that can run the job.
 func (s *situation) capacityFor(job *models.Job) []models.Capacity {
 	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
 		return !s.catalogue.CapabilityOf(c.Models, c.GPUType, c.Region).Serves(job.Queue())
 	})
 }
 
-// rivals are the models whose jobs the same workers would run, in order.
+// rivals returns the models whose jobs the same workers would run, in order.
 func (s *situation) rivals(job *models.Job) []string {
 	names := []string{job.Model}
 	for _, c := range s.capacityFor(job) {
@@ -226,7 +225,7 @@ func (s *situation) capped(job *models.Job) bool {
 	return account.Running >= account.MaxRunning
 }
 
-// why lists what holds a job back.
+// why lists the reasons why a job waits.
 func (s *situation) why(job *models.Job) []WaitingReason {
 	var reasons []WaitingReason
 	add := func(code WaitingCode, until time.Time, format string, args ...any) {
@@ -279,15 +278,15 @@ func whereAhead(lane string, above int) string {
 	return fmt.Sprintf(" in the %s lane and those that come before it", lane)
 }
 
-// avoids tells whether a worker is idle that the job is not given to for now,
-// because it has just failed it.
+// avoids reports whether a worker is idle that the job avoids for now, because the worker has
+// just failed it.
 func (s *situation) avoids(job *models.Job) bool {
 	w := s.avoided[job.AvoidWorkerID]
 	return w != nil && w.Status == models.WorkerIdle && job.AvoidUntil.After(s.now) &&
 		s.catalogue.CapabilityOf(w.Models, w.GPUType, w.Region).Serves(job.Queue())
 }
 
-// whyNoCapacity tells why no worker is free for the job, if none is.
+// whyNoCapacity returns the reason why no worker is free for the job, if none is.
 func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	var total models.Capacity
 	var ready time.Time
@@ -329,7 +328,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 }
 
-// needs says what a job asks of a worker.
+// needs describes what a job requires of a worker.
 func needs(job *models.Job) string {
 	text := ": it needs " + job.Model
 	if job.GPURank > 0 {

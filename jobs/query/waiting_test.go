@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// waitingFor returns what holds a job back.
+// waitingFor returns the reasons why a job waits.
 func waitingFor(t *testing.T, s *jobstest.Stack, id models.JobID) []query.WaitingReason {
 	t.Helper()
 	all, err := s.Reader.WaitingFor(t.Context(), []models.JobID{id})
@@ -249,7 +249,7 @@ func TestWaitingFor(t *testing.T) {
 	})
 }
 
-// afterFirst does something once, after the first statement that reads jobs.
+// afterFirst calls a function once, after the first statement that reads jobs.
 type afterFirst struct {
 	done atomic.Bool
 	do   func()

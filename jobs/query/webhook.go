@@ -62,8 +62,8 @@ func (r *Reader) WebhookDelivery(ctx context.Context, p jobs.Principal, id model
 	return VisibleDelivery(ctx, r.DB, p, id)
 }
 
-// WebhookDeliveries lists deliveries, newest first; a client sees its own, an
-// operator all.
+// WebhookDeliveries lists deliveries, newest first. A client sees its own, an operator sees
+// all.
 func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter, of paging.Request) (*paging.Page[*models.WebhookDelivery], error) {
 	all := paging.ListOf("whd", p.Scope(), f)
 	mark, err := all.Begin(of)
@@ -86,8 +86,7 @@ func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f mode
 	return paging.NewPage(all, found, of.First, func(d *models.WebhookDelivery) string { return string(d.ID) }), nil
 }
 
-// WebhookTries returns the tries of deliveries that the caller was shown before,
-// oldest first.
+// WebhookTries returns the tries of deliveries that the caller was shown before, oldest first.
 func (r *Reader) WebhookTries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*models.WebhookTry, error) {
 	found, err := models.ListWebhookTries(ctx, r.DB, ids)
 	return found, apierror.Wrap(err, "list webhook tries")

@@ -52,7 +52,7 @@ func (b *breaker) Allow() error {
 		return errSilent
 	}
 	if !b.until.IsZero() {
-		b.until = now.Add(silencePause) // the others wait for how this one ends
+		b.until = now.Add(silencePause) // the other calls wait for the result of this one
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (b *breaker) Allow() error {
 // ReportResult implements redis.Limiter.
 func (b *breaker) ReportResult(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // by the caller, and says nothing of Redis
+		return // the caller cancelled, which says nothing about Redis
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -53,7 +53,7 @@ func (x *Index) access() doctor.Finding {
 		"Set requirepass or an ACL user, and TLS; then REDIS_URL=rediss://user:password@host:port.")
 }
 
-// reached is where a client leads, and how.
+// reached returns the addresses that a client uses, and how it connects.
 func reached(client redis.UniversalClient) (addresses []string, password string, encrypted *tls.Config) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -132,7 +132,7 @@ func (x *Index) strangers(ctx context.Context) doctor.Finding {
 	return f
 }
 
-// clipped bounds what is shown of a key that may be anything.
+// clipped shortens a key of unknown content for display.
 func clipped(key string) string {
 	if runes := []rune(strings.ToValidUTF8(key, "\uFFFD")); len(runes) > 40 {
 		return string(runes[:40]) + "…"

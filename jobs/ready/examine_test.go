@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// advised are the checks that have something to say.
+// advised returns the checks that have something to say.
 func advised(found []doctor.Finding) []string {
 	var checks []string
 	for _, f := range found {
@@ -32,7 +32,7 @@ func TestExamine(t *testing.T) {
 		index := ready.New(client, "reelay")
 		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("1", "PRO", "a", 1, 0)}))
 		require.NoError(t, client.Set(t.Context(), "asynq:x", 1, 0).Err())
-		// The tests' Redis keeps nothing on disk.
+		// The tests' Redis does not persist to disk.
 		require.Equal(t, []string{"redis-persistence"}, advised(index.Examine(t.Context())))
 
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())

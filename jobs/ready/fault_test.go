@@ -20,7 +20,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// broken is a stack over a Redis of its own, whose way there a test may break.
+// broken is a stack with its own Redis, whose connection a test may break.
 type broken struct {
 	*jobstest.Stack
 	server *localstack.Redis
@@ -42,7 +42,7 @@ func newBroken(t *testing.T) *broken {
 	return b
 }
 
-// restart puts an empty Redis in the place of the one that there is.
+// restart replaces Redis by an empty one.
 func (b *broken) restart(t *testing.T) {
 	t.Helper()
 	old, err := url.Parse(b.server.URL())
@@ -57,7 +57,7 @@ func (b *broken) restart(t *testing.T) {
 	b.proxy.Lead("tcp", address.Host)
 }
 
-// round submits a job and has it leased, which must work at any time.
+// round submits a job and leases it, which must work at any time.
 func (b *broken) round(t *testing.T) (submit, lease time.Duration) {
 	t.Helper()
 	worker := b.Worker(t, "one")
@@ -73,7 +73,7 @@ func (b *broken) round(t *testing.T) (submit, lease time.Duration) {
 	return submit, lease
 }
 
-// requireIndexed says that leases flow from the index within the promised time.
+// requireIndexed fails the test unless leases use the index again within the promised time.
 func (b *broken) requireIndexed(t *testing.T) {
 	t.Helper()
 	clock := testrun.StartQuietClock()
@@ -86,8 +86,8 @@ func (b *broken) requireIndexed(t *testing.T) {
 	b.round(t)
 }
 
-// TestFault is that Redis may fail in any way: submits and leases go on from
-// PostgreSQL, and from the index again soon after.
+// TestFault breaks Redis in several ways: submits and leases continue from PostgreSQL, and
+// soon after from the index again.
 func TestFault(t *testing.T) {
 	t.Parallel()
 

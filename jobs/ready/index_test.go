@@ -212,7 +212,7 @@ func TestRebuild(t *testing.T) {
 		require.NoError(t, ready.New(client, own).Rebuild(t.Context(), nil))
 		want := make([]jobs.ReadyJob, 40)
 		var group errgroup.Group
-		group.SetLimit(8) // as many connections as calls do not wait long for
+		group.SetLimit(8) // as many calls as connections, so that none waits long for one
 		for i := range want {
 			want[i] = job(strconv.Itoa(i), models.TierPro, strconv.Itoa(i), int64(i), 0)
 			group.Go(func() error {

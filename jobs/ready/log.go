@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// redisLog has go-redis log to slog. It writes of each connection that it loses,
-// which the calls that needed it tell us as well.
+// redisLog sends go-redis's log to slog at the debug level: go-redis logs each lost
+// connection, which the failed calls report as well.
 type redisLog struct{}
 
 func (redisLog) Printf(ctx context.Context, format string, args ...any) {

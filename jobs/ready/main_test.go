@@ -42,7 +42,7 @@ func ownRedis(t *testing.T) *localstack.Redis {
 	return server
 }
 
-// connect returns a client as the control plane has it.
+// connect returns a client like the control plane's.
 func connect(t *testing.T, server *localstack.Redis) *redis.Client {
 	return connectTo(t, server.URL())
 }
@@ -54,12 +54,12 @@ func connectTo(t *testing.T, url string) *redis.Client {
 	return client
 }
 
-// prefix is one that no test has used before, not even in an earlier run.
+// prefix returns a prefix that no test has used before, not even in an earlier run.
 func prefix(t *testing.T) string { return t.Name() + rand.Text() }
 
 func clientName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }
 
-// newIndex returns an index of the test's own, empty but there.
+// newIndex returns an index of the test's own, which is empty but not lost.
 func newIndex(t *testing.T) *ready.Index {
 	index := ready.New(connect(t, shared), prefix(t))
 	require.NoError(t, index.Rebuild(t.Context(), nil))
@@ -73,8 +73,8 @@ func job(id string, lane models.Tier, account string, order int64, time float64)
 	}
 }
 
-// queuesOf lists the queues of all lanes, each with its promoted jobs behind its
-// own, for these models.
+// queuesOf lists the queues of all lanes for these models. Each lane's queue comes before that
+// of its promoted jobs.
 func queuesOf(names ...string) []models.Queue {
 	var queues []models.Queue
 	for _, lane := range models.Tiers {
@@ -87,7 +87,7 @@ func queuesOf(names ...string) []models.Queue {
 	return queues
 }
 
-// requireFirst looks into the index of whose jobs come first, lane by lane.
+// requireFirst compares the accounts that come first in the index, lane by lane.
 func requireFirst(t *testing.T, index *ready.Index, want ...string) {
 	t.Helper()
 	var got []string
@@ -101,7 +101,7 @@ func requireFirst(t *testing.T, index *ready.Index, want ...string) {
 	require.Equal(t, want, got)
 }
 
-// receive waits for a value, which must come.
+// receive waits for a value, and fails the test if none arrives.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	return testrun.Receive(t, "a value", from)

@@ -18,20 +18,20 @@ type News struct {
 	client redis.UniversalClient
 	prefix string
 
-	mu     sync.Mutex // also orders what is sent on the connection
+	mu     sync.Mutex // also orders the messages sent on the connection
 	conn   *redis.PubSub
 	topics map[string]*topic // by channel
 }
 
 // topic is one row with subscribers in this process.
 type topic struct {
-	followers map[*func()]bool // whom to tell
-	confirmed chan struct{}    // closed when Redis says that news will come
+	followers map[*func()]bool // the functions to call
+	confirmed chan struct{}    // closed when Redis has confirmed the subscription
 }
 
 var _ jobs.News = (*News)(nil)
 
-// NewNews returns the news under that prefix. The client shall be from [NewClient].
+// NewNews returns the news under that prefix. The client must come from [NewClient].
 func NewNews(client redis.UniversalClient, prefix string) *News {
 	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
 }
@@ -87,7 +87,7 @@ func (n *News) follow(ctx context.Context, channel string, follower *func()) *to
 }
 
 func (n *News) leave(channel string, followed *topic, follower *func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout) // of the wait for others, too
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout) // also bounds the wait for the others
 	defer cancel()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,15 +111,15 @@ func (n *News) Close() {
 	n.hangUp()
 }
 
-// hangUp ends the connection and with it receive.
+// hangUp closes the connection, which ends receive.
 func (n *News) hangUp() {
 	if n.conn != nil {
-		_ = n.conn.Close() // nothing is lost with it
+		_ = n.conn.Close() // nothing is lost
 		n.conn = nil
 	}
 }
 
-// receive hands out what comes on a connection until it is closed.
+// receive handles the messages of a connection until it is closed.
 func (n *News) receive(messages <-chan any) {
 	for message := range messages {
 		switch message := message.(type) {

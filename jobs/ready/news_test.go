@@ -18,7 +18,7 @@ func newNews(t *testing.T, server *localstack.Redis) *ready.News {
 	return news
 }
 
-// follow subscribes until the test ends or the function is called.
+// follow subscribes until the test ends or stop is called.
 func follow(t *testing.T, news *ready.News, id string) (<-chan struct{}, func()) {
 	follower := make(chan struct{}, 1)
 	stop := news.Subscribe(t.Context(), id, func() {
@@ -89,7 +89,7 @@ func TestNews(t *testing.T) {
 
 		require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 
-		receive(t, follower) // what came meanwhile is lost: look
+		receive(t, follower) // news during the outage is lost: look
 		news.Publish(t.Context(), "job_1")
 		receive(t, follower)
 	})

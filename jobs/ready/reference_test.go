@@ -35,14 +35,14 @@ func newReference() *reference {
 	return &reference{times: map[place]float64{}, capped: map[models.AccountID]bool{}}
 }
 
-// step adds some jobs or removes one, in the index and here.
+// step adds some jobs or removes one, in the index and in the reference.
 func (r *reference) step(ctx context.Context, rt *rapid.T, index *ready.Index) {
 	if len(r.queued) > 0 && rapid.Bool().Draw(rt, "remove") {
 		i := rapid.IntRange(0, len(r.queued)-1).Draw(rt, "which")
 		gone := r.queued[i]
 		gone.VirtualTime = r.advance(rt, gone)
 		if rapid.Bool().Draw(rt, "stale") {
-			gone.VirtualTime = -1 // not known
+			gone.VirtualTime = -1 // unknown
 		} else {
 			r.times[place{gone.Line, gone.Account}] = gone.VirtualTime
 		}
@@ -122,7 +122,7 @@ func (r *reference) first(queues []models.Queue, n int) []jobs.ReadyJob {
 	return nil
 }
 
-// placeOf is where a job stands in the fair order.
+// placeOf returns a job's place in the fair order.
 func placeOf(j jobs.ReadyJob) fairqueue.Place {
 	return fairqueue.Place{Line: j.Line, VirtualTime: j.VirtualTime, Order: j.Order}
 }

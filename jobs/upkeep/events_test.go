@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// oldMonth makes the partition of a month that began months ago, and returns its
+// oldMonth makes the partition of a month that began that many months ago, and returns its
 // name and a job of it with an event.
 func oldMonth(t *testing.T, s *jobstest.Stack, months int) (name string, job models.JobID) {
 	t.Helper()
@@ -24,7 +24,7 @@ func oldMonth(t *testing.T, s *jobstest.Stack, months int) (name string, job mod
 	return name, oldJob(t, s, low)
 }
 
-// oldJob is a job that ended within an hour of a UUIDv7's time, with an event.
+// oldJob makes a job with an event that ended within an hour of the time in its UUIDv7.
 func oldJob(t *testing.T, s *jobstest.Stack, at string) models.JobID {
 	t.Helper()
 	var id models.JobID

@@ -24,20 +24,20 @@ import (
 // as that takes.
 
 const (
-	// supersededFor is how long a checkpoint stays after the second newer one
-	// came: somebody may still be reading it.
+	// supersededFor is how long a checkpoint stays after the second newer one was committed: a
+	// worker may still be reading it.
 	supersededFor = 15 * time.Minute
-	// failedFor is how long a retry finds the checkpoints of a job that failed or
-	// was cancelled.
+	// failedFor is how long a retry can use the checkpoints of a failed or cancelled job.
 	failedFor = day
-	// reviewEvery is when to look again at an artifact that has no end yet.
+	// reviewEvery is how long until the next look at an artifact whose expiry is not known
+	// yet.
 	reviewEvery = 20 * time.Minute
 )
 
-// ReviewArtifacts removes what has expired: checkpoints but the newest two of
-// each job and those that were rejected, all of a COMPLETED job, those of a
-// FAILED or CANCELLED one after a day, and films, pictures and logs after the
-// time that they are kept for. It writes on the others when they expire.
+// ReviewArtifacts removes expired artifacts: checkpoints except the newest two accepted ones
+// of each job, all checkpoints of a COMPLETED job, those of a FAILED or CANCELLED job after a
+// day, and films, pictures and logs after their retention. It records on the others when they
+// expire.
 func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 	keep := models.KeepArtifacts{Superseded: supersededFor, Checkpoints: failedFor, Others: u.Keep.Films, Review: reviewEvery}
 	removed := 0
@@ -59,9 +59,8 @@ func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 // inputsFor is how long an input waits for a job to use it.
 const inputsFor = day
 
-// ReviewInputs removes the inputs that no job uses after a day, and the others
-// when the films of the last job go that does. It writes on them when they
-// expire.
+// ReviewInputs removes inputs that no job uses after a day, and the others when the films of
+// the last job that uses them are removed. It records on the others when they expire.
 func (u *Upkeep) ReviewInputs(ctx context.Context) (int, error) {
 	keep := models.KeepInputs{Unused: inputsFor, Used: u.Keep.Films, Review: reviewEvery}
 	removed := 0
@@ -80,13 +79,13 @@ func (u *Upkeep) ReviewInputs(ctx context.Context) (int, error) {
 	return removed, err
 }
 
-// uploadsFor is how long issued keys outlive their attempt. No link to upload to
-// lives as long.
+// uploadsFor is how long an issued key outlives its attempt. It is longer than any upload link
+// lives.
 const uploadsFor = day
 
-// ForgetUploads removes the keys that were issued to attempts that are long
-// over, and those of inputs that no job used for as long, and the objects of those
-// that never became an artifact.
+// ForgetUploads removes keys that were issued to attempts that ended long ago, and keys of
+// inputs that no job has used for as long. It also removes the objects of those that never
+// became an artifact.
 func (u *Upkeep) ForgetUploads(ctx context.Context) (int, error) {
 	inputs, err := u.transactions(ctx, "forget inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.DoomInputUploads(ctx, tx, inputsFor, rowBatch)
@@ -102,14 +101,14 @@ func (u *Upkeep) ForgetUploads(ctx context.Context) (int, error) {
 
 const (
 	deleteBatch = 200
-	// deletesAtOnce is how many deletes are under way at the store, and deletePace
-	// from when to when one begins: a quick store has others to serve.
+	// deletesAtOnce is how many deletes run at once. deletePace is the minimum time between
+	// the starts of two: a fast store has other requests to serve.
 	deletesAtOnce = 8
 	deletePace    = 4 * time.Millisecond
 )
 
-// DeleteObjects deletes doomed objects from the store. What the store refuses is
-// tried again, later each time, for ever.
+// DeleteObjects deletes doomed objects from the store. A failed delete is retried for ever,
+// after longer and longer waits.
 func (u *Upkeep) DeleteObjects(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTime)
 	defer cancel()
@@ -123,7 +122,7 @@ func (u *Upkeep) DeleteObjects(ctx context.Context) (int, error) {
 			return total, nil
 		}
 		gone, failed := u.deleteAll(ctx, keys)
-		// What is gone is noted even if the time is up.
+		// Record completed deletes even if the time is up.
 		if err := models.ForgetDoomedObjects(context.WithoutCancel(ctx), u.DB, gone); err != nil {
 			return total, fmt.Errorf("forget deleted objects: %w", err)
 		}
@@ -132,10 +131,10 @@ func (u *Upkeep) DeleteObjects(ctx context.Context) (int, error) {
 			return total, fmt.Errorf("delete %d of %d objects: %w", len(keys)-len(gone), len(keys), failed)
 		}
 	}
-	return total, nil // there may be more: the next pass goes on
+	return total, nil // there may be more: the next pass continues
 }
 
-// deleteAll returns the keys whose objects are gone, and why one is not.
+// deleteAll returns the keys whose objects are deleted, and the error of one that is not.
 func (u *Upkeep) deleteAll(ctx context.Context, keys []string) (gone []string, failed error) {
 	var mu sync.Mutex
 	var deletes errgroup.Group
@@ -145,7 +144,7 @@ func (u *Upkeep) deleteAll(ctx context.Context, keys []string) (gone []string, f
 	for _, key := range keys {
 		select {
 		case <-pace.C:
-		case <-ctx.Done(): // each fails by itself
+		case <-ctx.Done(): // each delete fails by itself
 		}
 		deletes.Go(func() error {
 			err := u.Objects.Delete(ctx, key)
@@ -162,26 +161,25 @@ func (u *Upkeep) deleteAll(ctx context.Context, keys []string) (gone []string, f
 }
 
 const (
-	// orphanAge is how old an object is, by the store's clock, before the search
-	// for orphans minds it.
+	// orphanAge is the minimum age of an orphan, by the store's clock.
 	orphanAge  = day
 	orphanPage = 500
-	// orphanClaim is for how long a page is one process's, orphanRest how long
-	// the search rests once it was through the bucket.
+	// orphanClaim is how long one process owns a page. orphanRest is the pause after the
+	// search has covered the whole bucket.
 	orphanClaim = time.Minute
 	orphanRest  = 6 * time.Hour
 )
 
-// ourFolders are searched for orphans, in the order of their names.
+// ourFolders are searched for orphans, in this order.
 var ourFolders = []string{jobs.ArtifactsFolder, jobs.CheckpointsFolder, jobs.InputsFolder}
 
-// ourKey is what objectKey and inputKey make.
+// ourKey matches the keys that objectKey and inputKey make.
 var ourKey = regexp.MustCompile(`^((artifacts|checkpoints)/[0-9a-f]{2}/job_[0-9a-f-]{36}/att_[0-9a-f-]{36}/[a-z_]+-[0-9a-f-]{36}` +
 	`|inputs/[0-9a-f]{2}/acc_[0-9a-f-]{36}/art_[0-9a-f-]{36})$`)
 
-// FindOrphans looks at the next page of the bucket and dooms objects of ours
-// that no row names, a day after they were stored. It returns how many there
-// were. One process searches at a time.
+// FindOrphans examines the next page of the bucket, and dooms objects of ours that are older
+// than a day and that no row names. It returns how many it found. Only one process searches at
+// a time.
 func (u *Upkeep) FindOrphans(ctx context.Context) (int, error) {
 	after, err := models.ClaimOrphanSearch(ctx, u.DB, orphanClaim)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -218,7 +216,7 @@ func (u *Upkeep) FindOrphans(ctx context.Context) (int, error) {
 	return orphans, apierror.Wrap(models.AdvanceOrphanSearch(ctx, u.DB, after, next, rest), "advance the search for orphans")
 }
 
-// folderOf is the folder of ours in which the search is.
+// folderOf returns the folder of ours that the search is in.
 func folderOf(after string) string {
 	for _, folder := range ourFolders {
 		if after < folder || strings.HasPrefix(after, folder) {
@@ -228,8 +226,8 @@ func folderOf(after string) string {
 	return ourFolders[0]
 }
 
-// nextPage is where the search goes on after a page that began in a folder, and
-// how long it rests before.
+// nextPage returns where the search continues after a page that began in a folder, and the
+// pause before that.
 func nextPage(folder string, page []jobs.StoredObject) (after string, rest time.Duration) {
 	if len(page) > 0 {
 		if last := page[len(page)-1].Key; strings.HasPrefix(last, folder) {

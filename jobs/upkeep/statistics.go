@@ -7,9 +7,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Analyze renews the statistics of the tables that have doubled since they were last
-// renewed, and returns how many those are. Autovacuum looks once a minute; until then
-// connections keep the plans that they made while a table was empty.
+// Analyze renews the statistics of tables that have doubled since their last ANALYZE, and
+// returns how many. Autovacuum checks only once a minute; until then connections keep the
+// plans that they made for an empty table.
 func (u *Upkeep) Analyze(ctx context.Context) (int, error) {
 	tables, err := models.ListGrownTables(ctx, u.DB)
 	if err != nil {

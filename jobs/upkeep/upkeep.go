@@ -13,39 +13,40 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Upkeep removes what nobody needs any more. Each of its passes is safe in every
-// process at once, works in short transactions that pass over what others hold,
-// and returns how much it removed; what it has no time for waits for the next.
+// Upkeep removes data that is no longer needed. Its passes are safe in every process at once.
+// They work in short transactions that skip locked rows, and return how much they removed.
+// What a pass has no time for waits for the next one.
 type Upkeep struct {
 	DB      *bun.DB
 	Objects jobs.Objects
 	Keep    Retention
 }
 
-// Retention is for how long things are kept.
+// Retention says how long data is kept.
 type Retention struct {
-	// Jobs is from a job's end until its row goes, with all that hangs on it.
+	// Jobs counts from a job's end until its row and everything that belongs to it are
+	// removed.
 	Jobs time.Duration
-	// Events is from a job's end until its events go; at most Jobs.
+	// Events counts from a job's end until its events are removed; at most Jobs.
 	Events time.Duration
-	// Films is from a job's end until its films, pictures and logs go; at most
+	// Films counts from a job's end until its films, pictures and logs are removed; at most
 	// Jobs.
 	Films time.Duration
 }
 
 const day = 24 * time.Hour
 
-// DefaultRetention is what is kept if nobody said otherwise.
+// DefaultRetention is used unless the configuration says otherwise.
 var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}
 
 const (
-	// upkeepTime is how long a pass goes on while there is more to do. In its first half
-	// it leaves the stores, for upkeepRest times as long as each transaction took, to
-	// those who wait for an answer; in the second it hurries.
+	// upkeepTime is how long a pass continues while there is more to do. In its first half it
+	// pauses after each transaction, for upkeepRest times the transaction's duration, to leave
+	// the stores to requests. In its second half it does not.
 	upkeepTime = 20 * time.Second
 	upkeepRest = 9
-	// statementLimit bounds a statement of the upkeep, lockLimit how long it may
-	// wait for a lock, and have others wait behind it.
+	// statementLimit bounds a statement of the upkeep. lockLimit bounds how long it may wait
+	// for a lock, because other transactions then wait behind it.
 	statementLimit = 5 * time.Second
 	lockLimit      = 100 * time.Millisecond
 
@@ -54,8 +55,7 @@ const (
 	rowBatch      = 500
 )
 
-// transactions runs one transaction after the other, with rests between them, until
-// one finds nothing to do.
+// transactions runs one transaction after another, with pauses, until one finds nothing to do.
 func (u *Upkeep) transactions(ctx context.Context, what string, batch func(context.Context, bun.Tx) (int, error)) (int, error) {
 	hurry := time.Now().Add(upkeepTime / 2)
 	ctx, cancel := context.WithTimeout(ctx, upkeepTime)
@@ -73,9 +73,9 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 		})
 		switch {
 		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return total, nil // there is more: the next pass goes on
+			return total, nil // there is more: the next pass continues
 		case models.IsLockTimeout(err):
-			return total, nil // others were busy with it
+			return total, nil // other transactions hold the rows
 		case err != nil:
 			return total, fmt.Errorf("%s: %w", what, err)
 		case n == 0:
@@ -86,8 +86,8 @@ func (u *Upkeep) transactions(ctx context.Context, what string, batch func(conte
 	}
 }
 
-// ForgetJobs removes the jobs that ended long ago and all that hangs on them:
-// prompts, attempts, artifacts, events, dead letters, also open ones.
+// ForgetJobs removes jobs that ended long ago and everything that belongs to them: prompts,
+// attempts, artifacts, events, dead letters, also open ones.
 func (u *Upkeep) ForgetJobs(ctx context.Context) (int, error) {
 	return u.transactions(ctx, "forget jobs", func(ctx context.Context, tx bun.Tx) (int, error) {
 		ids, err := models.LockJobsOver(ctx, tx, u.Keep.Jobs, jobBatch)
@@ -101,9 +101,9 @@ func (u *Upkeep) ForgetJobs(ctx context.Context) (int, error) {
 	})
 }
 
-// KeepEvents makes the partitions of the months to come, drops those whose jobs
-// all ended long ago, and removes such events from the default partition. It
-// returns how many partitions and events it removed.
+// KeepEvents creates the partitions of the coming months, drops those whose jobs all ended
+// long ago, and removes events as old from the default partition. It returns how many
+// partitions and events it removed.
 func (u *Upkeep) KeepEvents(ctx context.Context) (int, error) {
 	_, err := u.transactions(ctx, "make partitions of events", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, models.MakeEventPartitions(ctx, tx)
@@ -121,12 +121,11 @@ func (u *Upkeep) KeepEvents(ctx context.Context) (int, error) {
 	return dropped + stray, err
 }
 
-// partitionsLock is the advisory lock that lets one process drop partitions at a
-// time.
+// partitionsLock is the advisory lock under which one process at a time drops partitions.
 const partitionsLock = 0x6576656e7473
 
-// dropPartition drops the oldest partition that may go. A retry may have opened
-// one of its jobs again, so it looks again when nobody can write.
+// dropPartition drops the oldest partition that may go. A retry may have reopened one of its
+// jobs, so it checks again once it holds the lock that stops writers.
 func (u *Upkeep) dropPartition(ctx context.Context, tx bun.Tx) (int, error) {
 	mine, err := models.TryLock(ctx, tx, partitionsLock)
 	if err != nil || !mine {
@@ -148,18 +147,18 @@ func (u *Upkeep) dropPartition(ctx context.Context, tx bun.Tx) (int, error) {
 }
 
 const (
-	// hintAge is after how long a hint that could not be published is of no use:
-	// sweeps have long since done what it was for.
+	// hintAge is the age at which a hint that could not be published is useless: sweeps have
+	// done its work long before.
 	hintAge = day
-	// A pool's newest decisions are kept, and those of this time.
+	// A pool keeps its newest decisions, and all decisions within this time.
 	newestDecisions = 1000
 	decisionAge     = 30 * day
-	// webhookAge is how long it is kept who was told of what, and can be again.
+	// webhookAge is how long deliveries are kept, for display and redelivery.
 	webhookAge = 30 * day
 )
 
-// ForgetRest removes hints that could not be published, old scaling decisions
-// and webhooks, and workers that are over and of which no attempt tells.
+// ForgetRest removes hints that could not be published, old scaling decisions and webhooks,
+// and terminated workers that no attempt refers to.
 func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
 		gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// review has the upkeep look at all artifacts.
+// review runs the review of all artifacts.
 func review(t *testing.T, s *jobstest.Stack) int {
 	t.Helper()
 	s.Exec(t, "UPDATE artifacts SET review_at = '-infinity'")
@@ -175,7 +175,7 @@ func TestReviewArtifacts(t *testing.T) {
 		jobstest.Checkpoint(t, s, worker, fence, 2)
 		jobstest.Checkpoint(t, s, worker, fence, 3)
 		jobstest.Age(t, s, "1 hour")
-		// The removal comes between the look at the store and the commit.
+		// The removal happens between the check of the store and the commit.
 		bent := &jobstest.BentStore{Objects: s.Objects}
 		bent.OnStat = func() {
 			bent.OnStat = nil

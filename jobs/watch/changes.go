@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// changePause is how long changes gather before they are looked for.
+	// changePause is how long changes are collected before a look.
 	changePause = 50 * time.Millisecond
-	// changeOverlap is how far back each look goes behind the one before: a
-	// transaction may be seen that much later than it wrote.
+	// changeOverlap is how far each look overlaps the one before: a transaction may become
+	// visible that much later than it wrote.
 	changeOverlap = 10 * time.Second
-	// maxChanges bounds the changes that are held for those who are slow.
+	// maxChanges bounds the changes that are held for slow followers.
 	maxChanges = 4096
 )
 
-// errTooSlow ends a stream of what is not kept for later.
+// errTooSlow ends a stream whose follower missed changes: they are not stored for later.
 var errTooSlow = &apierror.Error{
 	Code: apierror.CodeUnavailable, RetryAfterSeconds: 1,
 	Message: "Changes were not read as fast as they came, and some are gone: read the list of jobs again, and subscribe anew.",
 }
 
-// Changes follows the jobs whose status changed that the caller may see and the
-// filter matches: each comes as its row is read then, with the status that it had
-// come to. It begins with what changes after the call, is never over, and fails
-// with UNAVAILABLE for one who is so slow that changes were lost to him. It
-// returns NOT_FOUND for an account that the caller may not see.
+// Changes follows the status changes of jobs that the caller may see and that the filter
+// matches. Each comes as the job's row at that time, with the new status. The stream begins
+// with changes after the call and does not end. It fails with UNAVAILABLE for a follower so
+// slow that changes were lost. Changes returns NOT_FOUND for an account that the caller may
+// not see.
 func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f models.JobFilter) (Stream[*models.Job], error) {
 	f, err := query.Narrow(ctx, w.Reader.DB, p, f)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f models.JobFil
 	return &changeStream{w: w, feed: feed, changes: changes, at: at, filter: f}, nil
 }
 
-// changeStream is one who follows changes.
+// changeStream is one follower of changes.
 type changeStream struct {
 	w       *Watcher
 	feed    *changeFeed
@@ -87,7 +87,7 @@ func (s *changeStream) Next(context.Context) ([]*models.Job, error) {
 // Wake implements Stream.
 func (s *changeStream) Wake(f func()) {
 	s.changes.wake(s, s.at, f)
-	if s.closed.Load() { // meanwhile
+	if s.closed.Load() { // a change came meanwhile
 		s.changes.forget(s)
 	}
 }
@@ -100,32 +100,31 @@ func (s *changeStream) Close() {
 	}
 }
 
-// jobChange is one change, by its number in this process.
+// jobChange is one change, with its number in this process.
 type jobChange struct {
 	n   int
 	job *models.Job
 }
 
-// changeFeed reads the changes of all jobs for all who follow some in this
-// process.
+// changeFeed reads the changes of all jobs for all followers in this process.
 type changeFeed struct {
 	shared
 	db    bun.IDB
 	from  jobs.News
-	quit  func()                    // ends its news; nil before the first look
-	since time.Time                 // what was written before was read
+	quit  func()                    // ends its subscription to news; nil before the first look
+	since time.Time                 // all changes before it were read
 	seen  map[models.JobID]lastSeen // of the jobs that changed since then
 	n     int
 
 	mu       sync.Mutex
-	accounts map[models.AccountID]*accountChanges // "" has those of all
+	accounts map[models.AccountID]*accountChanges // "" has those of all accounts
 }
 
-// lastSeen is what is known of a job that changed of late.
+// lastSeen is the last known state of a job that changed recently.
 type lastSeen struct {
 	seq        int
 	status     models.JobStatus
-	completing int // the attempt whose COMPLETING was told of
+	completing int // the attempt whose COMPLETING was sent
 }
 
 type accountChanges struct {
@@ -133,8 +132,8 @@ type accountChanges struct {
 	followers int
 }
 
-// joinChanges follows the changes of an account's jobs, or of all, that come
-// after a number.
+// joinChanges follows the changes of an account's jobs, or of all jobs, from now on. after is the
+// number of the newest change.
 func (w *Watcher) joinChanges(account models.AccountID) (f *changeFeed, changes *ring[jobChange], after int) {
 	w.mu.Lock()
 	if f = w.changes; f == nil {
@@ -180,14 +179,14 @@ func (w *Watcher) leaveChanges(f *changeFeed, account models.AccountID) {
 	}
 }
 
-// forgetChanges has the next follower begin a new feed. The watcher's mu is held.
+// forgetChanges makes the next follower begin a new feed. The watcher's mu must be held.
 func (w *Watcher) forgetChanges(f *changeFeed) {
 	if w.changes == f {
 		w.changes = nil
 	}
 }
 
-// of returns an account's changes, which begin with its first follower.
+// of returns an account's changes since its first follower.
 func (f *changeFeed) of(account models.AccountID) *ring[jobChange] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,8 +216,8 @@ func (f *changeFeed) each(do func(*ring[jobChange])) {
 	}
 }
 
-// read tells of the changes since the last look. The first look only notes those
-// that were there before; news of what changes after it must not be missed.
+// read sends the changes since the last look. The first look only records the existing ones,
+// so that no later change is missed.
 func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.quit == nil {
 		f.quit = f.from.Subscribe(ctx, jobs.TopicChanges, f.heard)
@@ -253,8 +252,8 @@ func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	return nil
 }
 
-// next returns what a change adds to what is known of its job. COMPLETING has no
-// event of its own, but nothing is COMPLETED without it.
+// next returns what a change adds to the known state of its job. COMPLETING has no event of
+// its own, but every COMPLETED job has passed it.
 func (l *lastSeen) next(c models.JobChange) []models.JobChange {
 	before := *l
 	if c.Status == models.JobCompleting {
@@ -276,7 +275,7 @@ func (l *lastSeen) next(c models.JobChange) []models.JobChange {
 	return []models.JobChange{c}
 }
 
-// tell reads the rows of jobs that changed, once for all followers.
+// tell reads the rows of changed jobs, once for all followers.
 func (f *changeFeed) tell(ctx context.Context, news []models.JobChange) error {
 	if len(news) == 0 {
 		return nil
@@ -297,7 +296,7 @@ func (f *changeFeed) tell(ctx context.Context, news []models.JobChange) error {
 	for _, c := range news {
 		job := byID[c.JobID]
 		if job == nil {
-			continue // it was removed
+			continue // the row was removed
 		}
 		if job.Status != c.Status {
 			then := *job

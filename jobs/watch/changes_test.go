@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changes notes what it is sent.
+// changes records what the stream sends.
 type changes struct {
 	told chan *models.Job
 }
@@ -50,7 +50,7 @@ func TestChanges(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		worker := s.Worker(t, "w")
-		s.Submit(t) // before anybody follows
+		s.Submit(t) // before anyone follows
 		lease, fence := s.Lease(t, worker)
 		lost := &watch.Watcher{Reader: s.Reader, News: quiet{}}
 		own := follow(t, s, s.Watcher, s.Client, models.JobFilter{})
@@ -129,7 +129,7 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// The list in PostgreSQL and the filter of the stream must mean the same.
+// The filter in PostgreSQL and the filter of the stream must agree.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 12, reflect.TypeFor[models.JobFilter]().NumField(),

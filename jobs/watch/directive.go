@@ -10,17 +10,17 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Directives calls send with what is wanted of the calling worker now, be it
-// only CONTINUE, and then with each new wish. It returns nil after a TERMINATE,
-// NOT_FOUND for a worker that is not the caller, and send's error if it fails.
+// Directives calls send with the current directive for the calling worker, even if it is only
+// CONTINUE, and then with each new one. It returns nil after a TERMINATE, NOT_FOUND for a
+// worker that is not the caller, and send's error if it fails.
 //
-// It makes a wish quick and nothing else: the answer to each heartbeat says the
-// same. Sending a CANCEL counts as its delivery.
+// It only makes a directive arrive sooner: the answer to each heartbeat has the same one.
+// Sending a CANCEL counts as its delivery.
 func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.WorkerID, send func(*jobs.Directive) error) error {
 	if err := p.RequireWorker(id); err != nil {
 		return err
 	}
-	// News of what is wanted after the first look must not be missed.
+	// News of changes after the first look must not be missed.
 	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
 	var sent []jobs.Directive
@@ -44,7 +44,7 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 	}
 }
 
-// wanted is never empty.
+// wanted returns the current directives, at least one.
 func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Directive, error) {
 	row, err := models.GetWanted(ctx, w.Reader.DB, id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Direct
 	return wanted, nil
 }
 
-// direct sends one directive and notes that a cancel was delivered.
+// direct sends one directive, and records that a cancel was delivered.
 func (w *Watcher) direct(ctx context.Context, d jobs.Directive, send func(*jobs.Directive) error) error {
 	if err := send(&d); err != nil || d.Action != jobs.DirectCancel {
 		return err

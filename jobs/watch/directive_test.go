@@ -37,7 +37,7 @@ func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 	return h
 }
 
-// next is sooner than the look that needs no news.
+// next returns the next directive, which must come sooner than a look without news.
 func (h *hearing) next(t *testing.T) jobs.Directive {
 	t.Helper()
 	clock := testrun.StartQuietClock()
@@ -150,7 +150,7 @@ func TestDirectives(t *testing.T) {
 	})
 }
 
-// obedient is a provider whose machines take a notice.
+// obedient is a provider whose machines accept a notice.
 type obedient struct{ fleet.Provider }
 
 func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }

@@ -14,24 +14,23 @@ import (
 const (
 	// eventPage is how many events are read at once.
 	eventPage = 200
-	// maxEvents bounds the events of a job that are held for those who are slow.
+	// maxEvents bounds the events of a job that are held for slow followers.
 	maxEvents = 256
 	// maxLook bounds the jobs that one look reads.
 	maxLook = 1000
 )
 
-// Events follows the events of a job after afterSeq: first come those of the
-// past, then live ones, in order, each once. The stream is over after the newest
-// event if that one ended the job. Events that retention removed do not come.
+// Events follows the events of a job after afterSeq: first the past ones, then live ones, in
+// order, each once. The stream ends after the newest event if that event ended the job. It
+// omits events that retention removed.
 //
-// It returns NOT_FOUND for a job that the caller may not see, and INVALID_INPUT
-// for an afterSeq below 0 or beyond the newest event.
+// It returns NOT_FOUND for a job that the caller may not see, and INVALID_INPUT for an
+// afterSeq below 0 or beyond the newest event.
 //
-// PostgreSQL alone says what comes next: news only tell when to look, so it does
-// not matter which of them are lost, or through which process the caller came
-// before. All followers in one process share one reader, which looks at all jobs
-// that there was news of at once; whoever cannot keep up with it reads his pages
-// himself.
+// PostgreSQL alone decides what comes next. News only says when to look, so it does not matter
+// whether news is lost, or which process the caller used before. All followers in one process
+// share one reader, which reads all jobs with news at once. A follower that cannot keep up
+// with it reads its own pages.
 func (w *Watcher) Events(ctx context.Context, p jobs.Principal, id models.JobID, afterSeq int64) (Stream[*models.JobEvent], error) {
 	job, err := w.Reader.Job(ctx, p, id)
 	if err != nil {
@@ -43,7 +42,7 @@ func (w *Watcher) Events(ctx context.Context, p jobs.Principal, id models.JobID,
 	return &eventStream{w: w, feed: w.join(ctx, job), at: int(afterSeq)}, nil
 }
 
-// eventStream is one who follows a job.
+// eventStream is one follower of a job.
 type eventStream struct {
 	w      *Watcher
 	feed   *feed
@@ -81,7 +80,7 @@ func (s *eventStream) Next(ctx context.Context) ([]*models.JobEvent, error) {
 // Wake implements Stream.
 func (s *eventStream) Wake(f func()) {
 	s.feed.events.wake(s, s.at, f)
-	if s.closed.Load() { // meanwhile
+	if s.closed.Load() { // an event came meanwhile
 		s.feed.events.forget(s)
 	}
 }
@@ -94,7 +93,7 @@ func (s *eventStream) Close() {
 	}
 }
 
-// feed is one job whose events somebody in this process follows.
+// feed holds the newest events of one job that has followers in this process.
 type feed struct {
 	reader *eventReader
 	id     models.JobID
@@ -102,11 +101,11 @@ type feed struct {
 
 	// guarded by the watcher's mu
 	followers int
-	quit      func() // ends its news; nil before they are heard
-	due       bool   // it is among those that the next look reads
+	quit      func() // ends the subscription to news; nil before it began
+	due       bool   // the next look reads this feed
 }
 
-// join follows a job from how it was just read.
+// join follows a job from the state that was just read.
 func (w *Watcher) join(ctx context.Context, job *models.Job) *feed {
 	w.mu.Lock()
 	if w.events == nil {
@@ -129,8 +128,8 @@ func (w *Watcher) join(ctx context.Context, job *models.Job) *feed {
 	return f
 }
 
-// listen has the feed read whenever there is news of its job, and once before:
-// nothing that happened since the job was read may be missed.
+// listen subscribes to news of the job, and reads the feed once at the start, so that nothing
+// since the job was read is missed.
 func (w *Watcher) listen(ctx context.Context, f *feed) {
 	told := func() { f.reader.isDue(f) }
 	quit := w.News.Subscribe(ctx, string(f.id), told)
@@ -147,7 +146,7 @@ func (w *Watcher) listen(ctx context.Context, f *feed) {
 	told()
 }
 
-// leave ends what nobody follows any more.
+// leave ends a feed without followers.
 func (w *Watcher) leave(f *feed) {
 	w.mu.Lock()
 	r, quit := f.reader, func() {}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listener notes the seqs that it is sent.
+// listener records the seqs that it receives.
 type listener struct {
 	seqs chan int
 	done chan error
@@ -37,7 +37,7 @@ func listen(t *testing.T, w *watch.Watcher, p jobs.Principal, id models.JobID, a
 	return l
 }
 
-// next takes the events of the seqs from one to another, and no others.
+// next receives exactly the events of the seqs from one to another.
 func (l *listener) next(t *testing.T, from, to int) {
 	t.Helper()
 	for want := from; want <= to; want++ {
@@ -54,7 +54,7 @@ func (l *listener) ended(t *testing.T) {
 	require.NoError(t, <-l.done)
 }
 
-// quiet is news that nobody ever gets.
+// quiet is news that never arrives.
 type quiet struct{}
 
 func (quiet) Publish(context.Context, ...string) {}
@@ -135,7 +135,7 @@ func TestEvents(t *testing.T) {
 			s.Exec(t, `WITH j AS (UPDATE jobs SET event_seq = event_seq + 1 WHERE id = ? RETURNING id, event_seq)
 				INSERT INTO job_events (job_id, seq, run, type) SELECT id, event_seq, 1, 'PROGRESS' FROM j`, job.ID)
 			s.Notifier.News.Publish(t.Context(), string(job.ID))
-			if n%100 == 0 { // late ones, who find the beginning in PostgreSQL only
+			if n%100 == 0 { // late ones find the beginning only in PostgreSQL
 				listeners = append(listeners, listen(t, s.Watcher, s.Client, job.ID, 0))
 			}
 		}

@@ -1,6 +1,6 @@
 package watch
 
-// Feeds is how many jobs' events are followed in this process.
+// Feeds returns how many jobs' events are followed in this process.
 func Feeds(w *Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -10,13 +10,13 @@ func Feeds(w *Watcher) int {
 	return len(w.events.feeds)
 }
 
-// MaxChanges bounds the changes that are held for those who are slow.
+// MaxChanges is maxChanges.
 const MaxChanges = maxChanges
 
-// MaxRing bounds a Ring.
+// MaxRing is the size of a Ring.
 const MaxRing = maxEvents
 
-// Ring is a ring of its items' own numbers.
+// Ring is a ring whose items are their own numbers.
 type Ring struct{ inside *ring[int] }
 
 // NewRing makes an empty ring.
@@ -26,7 +26,7 @@ func (r Ring) Add(n int) { r.inside.add(n) }
 
 func (r Ring) Age() { r.inside.age() }
 
-// Wait waits, under some name, until there is something after n.
+// Wait waits, as subscriber who, until there is something after n.
 func (r Ring) Wait(who any, n int) {
 	more := make(chan struct{})
 	r.inside.wake(who, n, func() { close(more) })
@@ -38,8 +38,7 @@ func (r Ring) After(n int) (held []int, behind bool) {
 	return h.items, h.behind
 }
 
-// ChangeFollowers is how many follow changes in this process, and are told of
-// those to come.
+// ChangeFollowers returns the number of followers of changes in this process.
 func ChangeFollowers(w *Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

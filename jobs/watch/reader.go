@@ -8,8 +8,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// eventReader reads the events of all jobs that are followed in this process, of
-// many jobs at once. The watcher's mu guards it.
+// eventReader reads the events of all followed jobs in this process, of many jobs at once. The
+// watcher's mu guards it.
 type eventReader struct {
 	shared
 	w     *Watcher
@@ -17,14 +17,14 @@ type eventReader struct {
 	due   []*feed
 }
 
-// newEventReader makes the reader. The watcher's mu is held.
+// newEventReader makes the reader. The watcher's mu must be held.
 func (w *Watcher) newEventReader() *eventReader {
 	r := &eventReader{w: w, feeds: map[models.JobID]*feed{}}
 	r.shared = shared{look: r.read, age: r.ageAll, fail: r.failAll}
 	return r
 }
 
-// isDue has the next look read a feed.
+// isDue makes the next look read a feed.
 func (r *eventReader) isDue(f *feed) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -35,16 +35,15 @@ func (r *eventReader) isDue(f *feed) {
 	}
 }
 
-// forget has the next follower of the job begin a new feed. The watcher's mu is
-// held.
+// forget makes the next follower of the job begin a new feed. The watcher's mu must be held.
 func (r *eventReader) forget(f *feed) {
 	if r.feeds[f.id] == f {
 		delete(r.feeds, f.id)
 	}
 }
 
-// read reads what is new of the jobs that there was news of, or of all, up to
-// their own counters, which no lost news can change.
+// read reads the new events of the jobs with news, or of all jobs. It compares with the jobs'
+// own counters, so lost news does not matter.
 func (r *eventReader) read(ctx context.Context, all bool) error {
 	if all {
 		for _, f := range r.all() {
@@ -77,7 +76,7 @@ func (r *eventReader) takeDue() map[models.JobID]*feed {
 	return taken
 }
 
-// readFeeds adds what is new of some jobs, page by page.
+// readFeeds adds the new events of some jobs, page by page.
 func (r *eventReader) readFeeds(ctx context.Context, feeds map[models.JobID]*feed) error {
 	ids := make([]models.JobID, 0, len(feeds))
 	for id := range feeds {
@@ -100,8 +99,8 @@ func (r *eventReader) readFeeds(ctx context.Context, feeds map[models.JobID]*fee
 	return nil
 }
 
-// readPage reads the next events of each job that has more than its feed, and
-// returns those that may have still more.
+// readPage reads the next events of each job that has more than its feed, and returns the jobs
+// that may have still more.
 func (r *eventReader) readPage(ctx context.Context, feeds map[models.JobID]*feed, heads map[models.JobID]models.JobHead) (more []models.JobID, err error) {
 	var behind []models.JobHead
 	for id, head := range heads {
@@ -143,7 +142,7 @@ func (r *eventReader) ageAll() {
 	}
 }
 
-// failAll ends all streams; whoever follows a job next begins anew.
+// failAll ends all streams. The next follower of a job begins a new feed.
 func (r *eventReader) failAll(err error) {
 	r.w.mu.Lock()
 	if r.w.events == r {

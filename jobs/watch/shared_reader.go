@@ -8,14 +8,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// shared is one reader for all who follow things of one kind in this process. It
-// begins with the first of them and ends with the last, who waits for that.
+// shared is one reader for all followers of one kind in this process. It starts with the first
+// follower and ends with the last, which waits for that.
 type shared struct {
-	pause time.Duration // how long news gather before a look
-	// look reads what is new: of what there was news of, or of all.
+	pause time.Duration // how long news is collected before a look
+	// look reads the new items of the jobs with news, or of all.
 	look func(ctx context.Context, all bool) error
-	age  func()      // is called every ageLooks looks
-	fail func(error) // is called when it cannot go on
+	age  func()      // called every ageLooks looks
+	fail func(error) // called when the reader cannot continue
 
 	followers int // guarded by the watcher's mu
 	news      chan struct{}
@@ -24,12 +24,12 @@ type shared struct {
 	done      chan struct{}
 }
 
-// outagePause is how long a reader waits for a PostgreSQL that is away.
+// outagePause is how long a reader waits before it tries PostgreSQL again after an outage.
 const outagePause = time.Second
 
-// ageLooks is for how many looks without news what was read is kept at least.
-// Thousands of followers take seconds to hear of one thing on a busy machine; were
-// it dropped before, each of them would read it from PostgreSQL.
+// ageLooks is how many looks without news keep the items that were read. Thousands of
+// followers take seconds to handle one item on a busy machine. If it were dropped sooner, each
+// of them would read it from PostgreSQL.
 const ageLooks = 6
 
 // enter adds a follower. The watcher's mu is held.
@@ -48,15 +48,15 @@ func (s *shared) enter() {
 	}()
 }
 
-// heard has the reader look. It waits for nothing.
+// heard requests a look. It does not block.
 func (s *shared) heard() {
 	select {
 	case s.news <- struct{}{}:
-	default: // it has news already
+	default: // a look is already requested
 	}
 }
 
-// run reads until ctx ends, or look fails for a reason that does not pass.
+// run reads until ctx ends, or look fails permanently.
 func (s *shared) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -73,9 +73,9 @@ func (s *shared) run(ctx context.Context) error {
 		all = true
 		select {
 		case <-s.news:
-			all = again != nil // what the outage kept from being read is not forgotten
+			all = again != nil // after an outage, read everything
 			if s.pause > 0 {
-				time.Sleep(s.pause) // short: nobody who ends it minds
+				time.Sleep(s.pause) // short: it need not be interruptible
 			}
 		case <-tick.C:
 			if looks++; looks%ageLooks == 0 {
@@ -88,7 +88,7 @@ func (s *shared) run(ctx context.Context) error {
 	}
 }
 
-// begun lets the followers in.
+// begun lets the waiting followers in.
 func (s *shared) begun() {
 	if !s.hasBegun() {
 		close(s.ready)

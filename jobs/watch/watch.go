@@ -11,14 +11,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Watcher follows jobs, and what is wanted of workers, live.
+// Watcher follows jobs, and directives for workers, live.
 type Watcher struct {
 	Reader *query.Reader
 	News   jobs.News
 
 	mu      sync.Mutex
-	events  *eventReader // there while somebody follows a job's events
-	changes *changeFeed  // there while somebody follows changes
+	events  *eventReader // set while a job's events have followers
+	changes *changeFeed  // set while changes have followers
 }
 
 const (
@@ -29,15 +29,14 @@ const (
 	lookEvery = 5 * time.Second
 )
 
-// Job calls send with the job as it is now, then whenever it changed, at most
-// once in every interval (50 ms to a minute), and returns nil after it was sent
-// in a terminal status. It returns NOT_FOUND for a job that the caller may not
-// see, and send's error if it fails.
+// Job calls send with the job's current state, then after changes, at most once per interval
+// (50 ms to a minute). It returns nil after it has sent a terminal status, NOT_FOUND for a job
+// that the caller may not see, and send's error if it fails.
 func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, every time.Duration, send func(*models.Job) error) error {
 	if every < minWatchEvery || every > maxWatchEvery {
 		return apierror.Invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
 	}
-	// News of what changes after the first look must not be missed.
+	// News of changes after the first look must not be missed.
 	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
 	var sent *models.Job
@@ -61,14 +60,14 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 	}
 }
 
-// newsOf returns a channel that holds a value whenever there was news since it was
-// last read, and a function that ends it.
+// newsOf returns a channel that holds a value if there was news since it was last read, and a
+// function that ends the subscription.
 func newsOf(ctx context.Context, from jobs.News, id string) (news <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	return c, from.Subscribe(ctx, id, func() {
 		select {
 		case c <- struct{}{}:
-		default: // there is news to read already
+		default: // the channel already holds a value
 		}
 	})
 }
@@ -78,7 +77,7 @@ func changed(a, b *models.Job) bool {
 		!a.CancelDeliveredAt.Equal(b.CancelDeliveredAt)
 }
 
-// pause waits out the interval and then for news.
+// pause waits for the interval to pass and then for news.
 func pause(ctx context.Context, every time.Duration, news <-chan struct{}) error {
 	for _, event := range []struct {
 		news  <-chan struct{}
