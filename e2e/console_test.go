@@ -22,25 +22,25 @@ const (
 			const now = document.querySelector("#percent").textContent;
 			if (now !== percents.at(-1)) percents.push(now);
 		}).observe(document.querySelector("#live"), {subtree: true, childList: true, characterData: true})`
-	playFilm = `(async () => {
-		const film = document.querySelector("#film");
-		await film.play();
+	playVideo = `(async () => {
+		const video = document.querySelector("#video");
+		await video.play();
 		return new Promise((done) => {
-			film.addEventListener("timeupdate", () => { if (film.currentTime > 0.5) done(film.currentTime); });
+			video.addEventListener("timeupdate", () => { if (video.currentTime > 0.5) done(video.currentTime); });
 		});
 	})()`
 	showsPoster = `new Promise((done) => {
 		const poster = new Image();
 		poster.onload = () => done(true);
 		poster.onerror = () => done(false);
-		poster.src = document.querySelector("#film").poster;
+		poster.src = document.querySelector("#video").poster;
 	})`
 )
 
 func TestConsole(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ShowsAJobFromItsPromptToItsFilm", func(t *testing.T) {
+	t.Run("ShowsAJobFromItsPromptToItsVideo", func(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
@@ -62,7 +62,7 @@ func TestConsole(t *testing.T) {
 		var title, heading string
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.Evaluate(watchPercents, nil),
-			chromedp.WaitVisible("#film"),
+			chromedp.WaitVisible("#video"),
 			chromedp.Evaluate("window.percents", &percents),
 			chromedp.Title(&title),
 			chromedp.Text("h1", &heading),
@@ -75,10 +75,10 @@ func TestConsole(t *testing.T) {
 		var first, events string
 		var played float64
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Evaluate(playFilm, &played, promised),
+			chromedp.Evaluate(playVideo, &played, promised),
 			chromedp.Text("#event-rows tr:first-child", &first),
 			chromedp.Text("#event-rows", &events),
-		), "play the film")
+		), "play the video")
 		require.Greater(t, played, 0.5)
 		require.Contains(t, first, "completed")
 		require.Equal(t, 1, strings.Count(events, "queued"), "an event is shown once")
@@ -108,8 +108,8 @@ func TestConsole(t *testing.T) {
 			require.NoError(t, chromedp.Run(ctx,
 				chromedp.Navigate(address+"/jobs/"+id),
 				chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
-				chromedp.WaitVisible("#film"),
-				chromedp.Evaluate(playFilm, &played, promised),
+				chromedp.WaitVisible("#video"),
+				chromedp.Evaluate(playVideo, &played, promised),
 				chromedp.Evaluate(showsPoster, &poster, promised),
 			))
 

@@ -31,6 +31,9 @@ const (
 	// short, so that the worker soon gets another job if that one ends meanwhile, and long
 	// enough that a worker that asks in a loop does not use up a processor.
 	heldPause = time.Second
+	// SignEvery is the longest time between two signs of life of a healthy worker. One without
+	// a job gives a sign with each lease call, which waits up to MaxLeaseWait.
+	SignEvery = MaxLeaseWait + 5*time.Second
 )
 
 // Lease is a worker's exclusive, time-limited right to a job.

@@ -164,6 +164,16 @@ func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.
 	return ids, err
 }
 
+// FilterSilentWorkers returns those of these workers that should give signs of life and gave none
+// for longer than silence.
+func FilterSilentWorkers(ctx context.Context, db bun.IDB, ids []WorkerID, silence time.Duration) (silent []WorkerID, err error) {
+	err = db.NewRaw(`
+		SELECT id FROM workers
+		WHERE id IN (?) AND status IN ('IDLE', 'BUSY', 'DRAINING')
+			AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?)`, bun.List(ids), silence.Seconds()).Scan(ctx, &silent)
+	return silent, err
+}
+
 // AvailableModels lists the models that workers can run, without lost and ended workers.
 func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
 	var names []string

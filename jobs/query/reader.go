@@ -293,6 +293,13 @@ func (r *Reader) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*mod
 	return found, apierror.Wrap(err, "read workers")
 }
 
+// SilentWorkers returns those of these workers whose next sign of life is overdue, by
+// PostgreSQL's clock.
+func (r *Reader) SilentWorkers(ctx context.Context, ids []models.WorkerID) ([]models.WorkerID, error) {
+	silent, err := models.FilterSilentWorkers(ctx, r.DB, ids, jobs.SignEvery)
+	return silent, apierror.Wrap(err, "find silent workers")
+}
+
 // CurrentJobs returns the jobs that workers hold, by worker.
 func (r *Reader) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
 	held, err := models.ListHeldJobs(ctx, r.DB, ids)

@@ -199,7 +199,14 @@ func (v *jobView) find(id models.ArtifactID) *models.Artifact {
 	return v.Artifacts[i]
 }
 
-func (v *jobView) film() *models.Artifact { return v.find(v.ResultID) }
+// attemptOf returns the attempt that made an artifact, or nil.
+func (v *jobView) attemptOf(a *models.Artifact) *models.Attempt {
+	i := slices.IndexFunc(v.Attempts, func(made *models.Attempt) bool { return made.ID == a.AttemptID })
+	if i < 0 {
+		return nil
+	}
+	return v.Attempts[i]
+}
 
 func (v *jobView) poster() string {
 	for _, a := range slices.Backward(v.Artifacts) {

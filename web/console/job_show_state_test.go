@@ -52,19 +52,19 @@ func TestJobShow_State(t *testing.T) {
 		page := "/jobs/" + string(job.ID)
 		_, err := b.Canceller.Cancel(t.Context(), b.Client, job.ID)
 		require.NoError(t, err)
-		require.Regexp(t, `notifying the worker(.|\n)*<dt>Worker told</dt>\s*<dd>\s*not yet`, b.get(t, page).Body)
+		require.Regexp(t, `notifying the worker(.|\n)*<dt>Worker notified</dt>\s*<dd>\s*not yet`, b.get(t, page).Body)
 
 		b.Exec(t, "UPDATE jobs SET cancel_delivered_at = cancel_requested_at + interval '200 ms' WHERE id = ?", job.ID)
 		told := b.get(t, page).Body
 		require.Regexp(t, `the worker was notified(.|\n)*<dd>\s*after 0.2 s(.|\n)*<dt>Stopped</dt>\s*<dd>\s*not yet`, told)
-		require.NotContains(t, told, "being told")
+		require.NotContains(t, told, "notifying")
 
 		_, err = b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		b.Exec(t, "UPDATE jobs SET cancel_stopped_at = cancel_requested_at + interval '500 ms' WHERE id = ?", job.ID)
 
 		over := b.get(t, page).Body
-		require.Regexp(t, `<dt>Worker told</dt>\s*<dd>\s*after 0.2 s(.|\n)*<dt>Stopped</dt>\s*<dd>\s*after 0.5 s`, over)
+		require.Regexp(t, `<dt>Worker notified</dt>\s*<dd>\s*after 0.2 s(.|\n)*<dt>Stopped</dt>\s*<dd>\s*after 0.5 s`, over)
 		require.Contains(t, over, "when it was cancelled")
 		require.NotContains(t, over, "ancelling")
 	})

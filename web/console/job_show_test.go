@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -88,8 +89,8 @@ func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal,
 
 func (b *browser) complete(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
 	t.Helper()
-	film := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-	_, err := b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+	_, err := b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 	require.NoError(t, err)
 }
 
@@ -111,7 +112,7 @@ func TestJobShow(t *testing.T) {
 		require.NotContains(t, got.Body, "<video")
 	})
 
-	t.Run("PlaysTheFilm", func(t *testing.T) {
+	t.Run("PlaysTheVideo", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
@@ -130,6 +131,35 @@ func TestJobShow(t *testing.T) {
 		defer res.Body.Close()
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		require.Equal(t, "video/mp4", res.Header.Get("Content-Type"))
+	})
+
+	t.Run("ShowsWhatTheClientNotedOnTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{
+			Prompt: "noted", Model: "testcard", UserID: "customer-4711", IdempotencyKey: new("order-7"), Metadata: json.RawMessage(`{"campaign": "<autumn>"}`),
+		})
+		require.NoError(t, err)
+
+		got := b.get(t, "/jobs/"+string(job.ID)).Body
+
+		for name, value := range map[string]string{"User id": "customer-4711", "Idempotency key": "order-7", "campaign": "&lt;autumn&gt;"} {
+			require.Regexp(t, "<dt>"+name+`</dt><dd>\s*`+value, got)
+		}
+		require.NotContains(t, b.get(t, "/jobs/"+string(b.Submit(t).ID)).Body, "Metadata")
+	})
+
+	t.Run("TellsTheArtifactsOfAttemptsApart", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, fence := b.resumed(t)
+		require.Regexp(t, `checkpoint</a> <span class="quiet">40 %</span> <span class="quiet">attempt 1</span>`, b.get(t, "/jobs/"+string(job.ID)).Body)
+
+		b.complete(t, worker, fence)
+
+		require.Regexp(t, `final video</a> <span class="quiet">attempt 2</span>`, b.get(t, "/jobs/"+string(job.ID)).Body)
 	})
 
 	t.Run("PagesThroughEvents", func(t *testing.T) {

@@ -34,6 +34,7 @@ func TestQueueList(t *testing.T) {
 		require.Contains(t, got.Body, "1 → 3")
 		require.Contains(t, got.Body, "two &lt;jobs&gt; wait")
 		require.Contains(t, got.Body, "0 to 4")
+		require.Contains(t, got.Body, "Provider static, region local, GPU any, spot. Models: testcard.")
 	})
 }
 

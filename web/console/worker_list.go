@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/a-h/templ"
@@ -35,6 +36,8 @@ type workerRow struct {
 	Job  *models.Job
 	// Hosted is true if the provider can stop the machine.
 	Hosted bool
+	// Silent is true if the worker's next heartbeat is overdue.
+	Silent bool
 }
 
 // present are the states of workers that are not terminated.
@@ -104,6 +107,10 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	if err != nil {
 		return nil, err
 	}
+	silent, err := c.Reader.SilentWorkers(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	pools, err := c.Reader.Pools(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +121,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Fleet.Hosts(w)})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Fleet.Hosts(w), slices.Contains(silent, w.ID)})
 	}
 	return rows, nil
 }

@@ -25,6 +25,20 @@ func TestWorkerList(t *testing.T) {
 		require.Contains(t, got.Body, "first")
 	})
 
+	t.Run("SaysThatAWorkerIsSilentOnceItsHeartbeatIsOverdue", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		quiet, lost := b.Worker(t, "quiet-one"), b.Worker(t, "lost-one")
+		b.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '20 seconds' WHERE id = ?", quiet.WorkerID)
+		b.Exec(t, "UPDATE workers SET status = 'LOST', idle_since = NULL, lost_at = clock_timestamp(), last_heartbeat_at = '2026-11-25 13:05:02Z' WHERE id = ?", lost.WorkerID)
+		require.NotContains(t, b.get(t, "/workers").Body, "silent", "it is in time, and a lost worker is more than silent")
+
+		b.Exec(t, "UPDATE workers SET last_heartbeat_at = '2026-11-25 13:05:02Z' WHERE id = ?", quiet.WorkerID)
+
+		require.Regexp(t, `silent</span> since <time[^>]*>13:05:02.0</time> UTC`, b.get(t, "/workers").Body)
+	})
+
 	t.Run("HidesThoseThatAreGone", func(t *testing.T) {
 		t.Parallel()
 
