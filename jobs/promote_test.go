@@ -48,4 +48,29 @@ func TestPromote(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})
+
+	for name, model := range map[string]string{"Lane": "", "ModelInALane": "testcard"} {
+		t.Run("KeepsJobsInAPaused"+name, func(t *testing.T) {
+			t.Parallel()
+
+			s := jobstest.New(t)
+			worker := s.Worker(t, "one")
+			job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierPro })
+			_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, model, "")
+			require.NoError(t, err)
+			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 hour'")
+
+			n, err := s.Promoter.Promote(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.Nil(t, jobstest.LeaseNext(t, s, worker))
+
+			_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierPro, model)
+			require.NoError(t, err)
+			n, err = s.Promoter.Promote(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Equal(t, models.TierEnterprise, s.Reload(t, job.ID).Lane)
+		})
+	}
 }
