@@ -273,7 +273,7 @@ func TestJobWebhooks(t *testing.T) {
 		require.Contains(t, page, nobody.URL+"/hook")
 		require.NotContains(t, page, "hook?<script>")
 		require.Contains(t, page, "retrying")
-		require.Regexp(t, `</time> <span class="quiet">\d+ ms</span> <span>The call failed: this machine gave no HTTP answer.</span>`, page)
+		require.Regexp(t, `</time>\s+<span class="quiet">\d+ ms</span> <span>The call failed: this machine gave no HTTP answer.</span>`, page)
 		require.Contains(t, page, `/live?after=`, "the page follows a webhook on its way")
 	})
 
