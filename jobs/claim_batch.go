@@ -96,8 +96,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 
 // most returns how many jobs of a line may start before it is another line's turn.
 func (b *claimBatch) most(line models.Line) int {
-	turns := fairqueue.Turns{line.Lane: b.lane.SincePromoted}
-	if n := turns.Left(line); n > 0 {
+	if n := fairqueue.TurnsOf(b.lane).Left(line); n > 0 {
 		return n
 	}
 	return math.MaxInt // the other line has the turn, but no job
@@ -136,7 +135,8 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return assignAll(ctx, tx, b.now, all, models.Starts{Line: b.claims[0].head.Line, Jobs: len(all), Turn: b.lane.Turn()})
+	starts := models.Starts{Line: b.claims[0].head.Line, Jobs: len(all), Turn: fairqueue.TurnsOf(b.lane).Promoted(b.lane.Lane)}
+	return assignAll(ctx, tx, b.now, all, starts)
 }
 
 func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {

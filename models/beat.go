@@ -48,15 +48,7 @@ var extendLeasesSQL string
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
 // event of the progress if thin allows one. Rows are locked in the usual order.
 func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.Duration, thin Thinning) (map[Hold]*Beat, error) {
-	type placed struct {
-		Place int `json:"place"`
-		LeaseBeat
-	}
-	asked := make([]placed, len(beats))
-	for i, b := range beats {
-		asked[i] = placed{i, b}
-	}
-	arg, err := rowsArg(asked)
+	arg, err := placedArg(beats)
 	if err != nil {
 		return nil, err
 	}

@@ -38,15 +38,7 @@ var lockPicksSQL string
 // with the time of PostgreSQL's clock after the locks were taken. It reads accounts without a
 // lock: Write checks whether there is room.
 func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all []Picked, err error) {
-	type placed struct {
-		Place int `json:"place"`
-		Pick
-	}
-	asked := make([]placed, len(picks))
-	for i, p := range picks {
-		asked[i] = placed{i, p}
-	}
-	arg, err := rowsArg(asked)
+	arg, err := placedArg(picks)
 	if err != nil {
 		return now, nil, err
 	}

@@ -88,9 +88,6 @@ type LaneState struct {
 	PausedModels []string `bun:"paused_models,array"`
 }
 
-// Turn reports whether a promoted job is next.
-func (s LaneState) Turn() bool { return s.SincePromoted >= PromotedEvery-1 }
-
 // ReadLanes returns the state of all lanes, in no particular order.
 func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) {
 	err = db.NewRaw(`

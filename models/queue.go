@@ -85,11 +85,11 @@ func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, pas
 	if len(queues) == 0 { // every lane is paused
 		return nil, nil
 	}
-	args, err := pickArgs(queues, passed, limit)
+	asked, err := placedArg(queues)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, db, statement, args)
+	rows, err := run(ctx, db, statement, pgx.NamedArgs{"queues": asked, "passed": column(passed, uuidOf), "most": limit})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
@@ -97,19 +97,6 @@ func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, pas
 		return err
 	})
 	return found, err
-}
-
-func pickArgs(queues []Queue, passed []JobID, limit int) (pgx.NamedArgs, error) {
-	type placed struct {
-		Place int `json:"place"`
-		Queue
-	}
-	asked := make([]placed, len(queues))
-	for i, q := range queues {
-		asked[i] = placed{i, q}
-	}
-	arg, err := rowsArg(asked)
-	return pgx.NamedArgs{"queues": arg, "passed": column(passed, uuidOf), "most": limit}, err
 }
 
 // ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the

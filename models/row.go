@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -103,6 +104,15 @@ func readText(from *jsontext.Decoder) (string, error) {
 func rowsArg(rows any) (string, error) {
 	text, err := json.Marshal(rows, rowFormat)
 	return string(text), err
+}
+
+// placedArg is rowsArg with the index of each row as its place.
+func placedArg[T any](rows []T) (string, error) {
+	type placed struct {
+		Place int `json:"place"`
+		Row   T   `json:",inline"`
+	}
+	return rowsArg(lo.Map(rows, func(row T, place int) placed { return placed{place, row} }))
 }
 
 // rowScan scans a row that a statement returns as JSON. The row stays nil for NULL.

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"slices"
 
+	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 )
 
@@ -48,12 +49,13 @@ func (r Capability) Serves(q models.Queue) bool {
 // it is their turn. Paused lanes and models are left out.
 func (r Capability) Queues(lanes []models.LaneState) []models.Queue {
 	var all []models.Queue
+	turns := fairqueue.TurnsOf(lanes...)
 	for _, tier := range models.Tiers {
 		i := slices.IndexFunc(lanes, func(l models.LaneState) bool { return l.Lane == tier })
 		if i < 0 || lanes[i].Paused {
 			continue
 		}
-		for _, promoted := range []bool{lanes[i].Turn(), !lanes[i].Turn()} {
+		for _, promoted := range []bool{turns.Promoted(tier), !turns.Promoted(tier)} {
 			all = append(all, r.line(models.Line{Lane: tier, Promoted: promoted}, lanes[i].PausedModels)...)
 		}
 	}

@@ -270,10 +270,10 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 		switch {
 		case l.account == q.account && l.Line == q.Line:
 			n = q.ownAhead
-		case l.Lane.Above(q.Lane) || l.Lane == q.Lane && !l.Promoted && q.Promoted:
-			n = l.queued
 		case l.Line == q.Line:
 			n = l.before(tag)
+		case fairqueue.CompareLines(l.Line, q.Line, false) < 0: // seldom is it the promoted jobs' turn
+			n = l.queued
 		}
 		if n == 0 {
 			continue

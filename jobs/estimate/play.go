@@ -3,6 +3,7 @@ package estimate
 import (
 	"cmp"
 	"container/heap"
+	"maps"
 	"math"
 	"slices"
 
@@ -24,7 +25,6 @@ type start struct {
 	// idle means that the worker found no job. Otherwise the fields below describe the job.
 	idle bool
 	models.Line
-	lane    models.Tier
 	tag     float64
 	account models.AccountID
 	place   int // among the account's jobs in the line
@@ -41,12 +41,10 @@ type start struct {
 // its place.
 func (s start) after(q query, tag float64) bool {
 	switch {
-	case s.idle || q.Lane.Above(s.lane):
+	case s.idle:
 		return true
-	case s.lane != q.Lane:
-		return false
-	case s.Promoted != q.Promoted:
-		return s.turn == q.Promoted
+	case s.Line != q.Line:
+		return fairqueue.CompareLines(q.Line, s.Line, s.turn) < 0
 	case s.account == q.account && s.account != "":
 		return s.place >= q.ownAhead
 	}
@@ -161,10 +159,7 @@ func (m *moments) Pop() any {
 // play fills starts. It ends when every queued job has started and each class has had an idle
 // worker, when nothing more can start, or after playStarts.
 func (o *Outlook) play() {
-	p := &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.Turns{}}
-	for lane, state := range o.lanes {
-		p.turns[lane] = state.SincePromoted
-	}
+	p := &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.TurnsOf(slices.Collect(maps.Values(o.lanes))...)}
 	o.course = course{}
 	p.enlist()
 	p.employ()
@@ -322,7 +317,7 @@ func (p *player) work(h *playedHand) bool {
 	job := l.job(place)
 	seconds := p.times.Ratio(job.kind, h.class.gpuType) * job.gpuSeconds
 	p.starts = append(p.starts, start{
-		at: p.now, class: h.class, Line: l.Line, lane: l.Lane, tag: l.VirtualTime, account: l.account, end: p.now + seconds, turn: turn,
+		at: p.now, class: h.class, Line: l.Line, tag: l.VirtualTime, account: l.account, end: p.now + seconds, turn: turn,
 		place: place, fresh: place >= l.queued, alone: l.alone,
 	})
 	if place < l.queued {

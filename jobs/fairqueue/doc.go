@@ -7,7 +7,7 @@
 //
 //  1. Lanes. A job in a higher lane starts before any job in a lower lane.
 //  2. Turns. A lane has two lines: its own jobs, and jobs that were promoted into it from
-//     a lower tier. One start in PromotedEvery is the turn of the promoted line. A line
+//     a lower tier. One start in models.PromotedEvery is the turn of the promoted line. A line
 //     that has its turn but no job gives way to the other.
 //  3. Virtual time. In a line the account with the least virtual time is first. Each job
 //     that starts advances its account's virtual time by the job's GPU seconds divided by

@@ -23,7 +23,7 @@ func TestTurns(t *testing.T) {
 	t.Run("PutHigherLanesFirst", func(t *testing.T) {
 		t.Parallel()
 
-		turns := fairqueue.Turns{models.TierPro: fairqueue.PromotedEvery - 1}
+		turns := fairqueue.Turns{models.TierPro: models.PromotedEvery - 1}
 
 		require.Negative(t, turns.CompareLines(above, promoted))
 		require.Positive(t, turns.CompareLines(own, above))

@@ -6,23 +6,28 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// PromotedEvery is of how many starts in a lane one is a promoted job's, while both of
-// its lines have jobs.
-const PromotedEvery = models.PromotedEvery
-
 // Turns counts, for each lane, how many of its own jobs have started since its last
 // promoted one.
 type Turns map[models.Tier]int
 
+// TurnsOf returns the turns of these lanes.
+func TurnsOf(lanes ...models.LaneState) Turns {
+	turns := Turns{}
+	for _, lane := range lanes {
+		turns[lane.Lane] = lane.SincePromoted
+	}
+	return turns
+}
+
 // Promoted tells whether the next start in a lane is the turn of its promoted line.
-func (t Turns) Promoted(lane models.Tier) bool { return t[lane] >= PromotedEvery-1 }
+func (t Turns) Promoted(lane models.Tier) bool { return t[lane] >= models.PromotedEvery-1 }
 
 // Start counts a start in a line.
 func (t Turns) Start(line models.Line) {
 	if line.Promoted {
 		t[line.Lane] = 0
 	} else {
-		t[line.Lane] = min(t[line.Lane]+1, PromotedEvery-1)
+		t[line.Lane] = min(t[line.Lane]+1, models.PromotedEvery-1)
 	}
 }
 
@@ -35,11 +40,15 @@ func (t Turns) Left(line models.Line) int {
 	case line.Promoted:
 		return 1
 	}
-	return PromotedEvery - 1 - t[line.Lane]
+	return models.PromotedEvery - 1 - t[line.Lane]
 }
 
 // CompareLines orders two lines by rules 1 and 2.
-func (t Turns) CompareLines(a, b models.Line) int {
+func (t Turns) CompareLines(a, b models.Line) int { return CompareLines(a, b, t.Promoted(a.Lane)) }
+
+// CompareLines is Turns.CompareLines, where promoted says whether it is the turn of the
+// promoted line of a's lane.
+func CompareLines(a, b models.Line, promoted bool) int {
 	switch {
 	case a.Lane != b.Lane && a.Lane.Above(b.Lane):
 		return -1
@@ -47,7 +56,7 @@ func (t Turns) CompareLines(a, b models.Line) int {
 		return 1
 	case a.Promoted == b.Promoted:
 		return 0
-	case a.Promoted == t.Promoted(a.Lane):
+	case a.Promoted == promoted:
 		return -1
 	}
 	return 1
