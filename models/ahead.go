@@ -79,9 +79,12 @@ func ListLinedUp(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]
 		CROSS JOIN LATERAL (
 			SELECT tagged.id, tagged.start, tagged.queue_order
 			FROM (
-				SELECT account_id, virtual_time FROM account_lanes
-				WHERE lane = asked.lane AND promoted = line.promoted AND queued > 0 AND NOT capped AND asked.account IS NULL
-				ORDER BY virtual_time LIMIT ?1) l
+				SELECT l.account_id, l.virtual_time FROM account_lanes l CROSS JOIN LATERAL (
+					SELECT queue_order FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+						AND model = ANY (asked.models) ORDER BY queue_order LIMIT 1) head
+				WHERE l.lane = asked.lane AND l.promoted = line.promoted AND l.queued > 0 AND NOT l.capped AND asked.account IS NULL
+				ORDER BY l.virtual_time, head.queue_order LIMIT ?1) l
 			CROSS JOIN LATERAL lined_up(l.account_id, l.virtual_time, asked.lane, line.promoted, asked.models, ?1) tagged
 			UNION ALL
 			SELECT tagged.id, tagged.start, tagged.queue_order

@@ -109,7 +109,7 @@ func TestHotQueries(t *testing.T) {
 					{Lane: models.TierPro, Models: []string{"testcard"}, AccountID: one},
 				}, 101)
 				return err
-			}, queued},
+			}, queued + accounts}, // and the first of each account
 			"ListExpiredAttempts": {func() error {
 				_, err := models.ListExpiredAttempts(t.Context(), watched, 200)
 				return err

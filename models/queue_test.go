@@ -1,65 +1,12 @@
 package models_test
 
 import (
-	"cmp"
-	"slices"
 	"testing"
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 )
-
-// contender is a queued job, by how much it advances its account, and how many jobs the
-// account may start.
-type contender struct {
-	ID          models.JobID     `bun:"id"`
-	AccountID   models.AccountID `bun:"account_id"`
-	QueueOrder  int64            `bun:"queue_order"`
-	VirtualTime float64          `bun:"virtual_time"`
-	Takes       float64          `bun:"takes"`
-	Room        int              `bun:"room"`
-}
-
-type given struct {
-	ID          models.JobID
-	VirtualTime float64
-}
-
-// oneByOne returns the order in which jobs start if they are leased one at a time: always the
-// first job of the account with the least virtual time, which the job advances.
-func oneByOne(waiting []contender, limit int) []given {
-	at, room := map[models.AccountID]float64{}, map[models.AccountID]int{}
-	for _, j := range waiting {
-		at[j.AccountID], room[j.AccountID] = j.VirtualTime, j.Room
-	}
-	slices.SortFunc(waiting, func(a, b contender) int { return cmp.Compare(a.QueueOrder, b.QueueOrder) })
-	var order []given
-	for len(order) < limit && len(waiting) > 0 {
-		next := slices.MinFunc(waiting, func(a, b contender) int {
-			return cmp.Or(cmp.Compare(at[a.AccountID], at[b.AccountID]), cmp.Compare(a.QueueOrder, b.QueueOrder))
-		})
-		order = append(order, given{next.ID, at[next.AccountID]})
-		at[next.AccountID] += next.Takes
-		room[next.AccountID]--
-		waiting = slices.DeleteFunc(waiting, func(j contender) bool {
-			return j.ID == next.ID || j.AccountID == next.AccountID && room[j.AccountID] == 0
-		})
-	}
-	return order
-}
-
-// contenders returns all waiting jobs of all lines.
-func contenders(t *testing.T, db *bun.DB) []contender {
-	t.Helper()
-	var all []contender
-	require.NoError(t, db.NewRaw(`
-		SELECT j.id, j.account_id, j.queue_order, l.virtual_time, j.estimated_gpu_seconds / a.weight AS takes, a.max_running - a.running AS room
-		FROM jobs j JOIN accounts a ON a.id = j.account_id JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane
-		WHERE j.status = 'QUEUED'`).Scan(t.Context(), &all))
-	return all
-}
 
 func TestNextInOrder(t *testing.T) {
 	t.Parallel()
@@ -87,7 +34,7 @@ func TestNextInOrder(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for _, limit := range []int{2, 10, 50} {
-			expected := oneByOne(contenders(t, db), limit)
+			expected := inOrder(contenders(t, db), limit)
 
 			found, err := models.NextInOrder(t.Context(), db, bothModels, nil, limit)
 
@@ -127,7 +74,7 @@ func TestNextInOrder(t *testing.T) {
 			_, err := db.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		expected := oneByOne(contenders(t, db), 50)
+		expected := inOrder(contenders(t, db), 50)
 
 		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 50)
 
