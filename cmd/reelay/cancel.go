@@ -9,8 +9,9 @@ import (
 
 func cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel JOB",
-		Short: "Cancel a job",
+		Use:        "cancel JOB",
+		SuggestFor: []string{"rm", "delete", "kill", "stop"},
+		Short:      "Cancel a job",
 		Long: "Cancels a job. A waiting job is cancelled at once. If the job is running, its worker is asked to stop, and\n" +
 			"the job is cancelled when the worker has stopped.",
 		Args: jobArg,

@@ -12,10 +12,11 @@ import (
 func workersCommand() *cobra.Command {
 	var status []string
 	cmd := &cobra.Command{
-		Use:     "workers",
-		Short:   "List workers (for operators)",
-		Example: "  reelay workers --status idle,busy",
-		Args:    cobra.NoArgs,
+		Use:        "workers",
+		SuggestFor: []string{"top", "agents", "nodes"},
+		Short:      "List workers (for operators)",
+		Example:    "  reelay workers --status idle,busy",
+		Args:       cobra.NoArgs,
 	}
 	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
 	var states []client.WorkerStatus

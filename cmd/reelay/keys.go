@@ -173,8 +173,9 @@ func keyState(key client.ApiKey, now time.Time) string {
 
 func keysRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "revoke KEY",
-		Short: "Revoke a key; it stops working everywhere within 5 seconds",
+		Use:        "revoke KEY",
+		SuggestFor: []string{"rm", "delete"},
+		Short:      "Revoke a key; it stops working everywhere within 5 seconds",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !strings.HasPrefix(args[0], "key_") {
 				return errors.New("give the id of one key, such as key_0195…: `reelay keys list` shows them")

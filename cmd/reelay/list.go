@@ -21,8 +21,9 @@ type listOptions struct {
 func listCommand() *cobra.Command {
 	var o listOptions
 	cmd := &cobra.Command{
-		Use:   "list [SEARCH]",
-		Short: "List jobs, newest first",
+		Use:        "list [SEARCH]",
+		SuggestFor: []string{"ls", "ps", "jobs"},
+		Short:      "List jobs, newest first",
 		Long: "Lists jobs, newest first. SEARCH consists of words and key:value terms; a job must match all of them. A word\n" +
 			"matches the beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
 			"class, user, account, worker, age and waste. Prompts are not searched. See docs/users/search.md.",

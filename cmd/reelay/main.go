@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -90,7 +91,7 @@ func rootCommand() *cobra.Command {
 			"credentials that a running `reelay up` wrote to --data.",
 		Example: "  reelay demo\n" +
 			"  reelay up\n" +
-			"  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4",
+			"  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4",
 		Version:       version.Current().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -131,9 +132,15 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// nearest returns the subcommand of cmd that is closest to a mistyped name, or "" if
-// none is close: a third of the letters may be wrong, and at most two.
+// nearest returns the subcommand of cmd that other tools call by the typed name, or else the
+// one that is closest to it, or "" if none is close: a third of the letters may be wrong, and
+// at most two.
 func nearest(cmd *cobra.Command, typed string) (name string) {
+	for _, sub := range cmd.Commands() {
+		if slices.Contains(sub.SuggestFor, strings.ToLower(typed)) {
+			return sub.Name()
+		}
+	}
 	least := min(2, len(typed)/3) + 1
 	for _, sub := range cmd.Commands() {
 		if d := distance(strings.ToLower(typed), sub.Name()); d < least && sub.IsAvailableCommand() {

@@ -11,8 +11,9 @@ func watchCommand() *cobra.Command {
 	var t target
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "watch JOB",
-		Short: "Show a job's progress until it ends",
+		Use:        "watch JOB",
+		SuggestFor: []string{"follow", "logs", "tail"},
+		Short:      "Show a job's progress until it ends",
 		Long: "Shows a job's progress until the job ends. If the connection breaks, it reconnects.\n" +
 			"The exit status is 1 if the job failed or was cancelled.",
 		Example: "  reelay watch job_01937d3e-…\n  reelay watch job_01937d3e-… --json | jq .progress.percent",
