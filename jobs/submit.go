@@ -254,7 +254,7 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 func validPrompt(prompt string, model *catalogue.Model) error {
 	switch {
 	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
-		return apierror.Invalid("prompt", "The prompt is empty: say what the film shall show.")
+		return apierror.Invalid("prompt", "The prompt is empty: describe what the video should show.")
 	case !utf8.ValidString(prompt):
 		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
 	case strings.ContainsRune(prompt, 0):

@@ -36,7 +36,7 @@ type uploadRule struct {
 var uploadRules = map[models.ArtifactType]uploadRule{
 	models.ArtifactCheckpoint:  {"application/", 64 << 30, "checkpoint"},
 	models.ArtifactPreview:     {"image/", 32 << 20, "preview"},
-	models.ArtifactFinalVideo:  {"video/", 64 << 30, "film"},
+	models.ArtifactFinalVideo:  {"video/", 64 << 30, "video"},
 	models.ArtifactThumbnail:   {"image/", 32 << 20, "thumbnail"},
 	models.ArtifactSpritesheet: {"image/", 256 << 20, "spritesheet"},
 	models.ArtifactLog:         {"text/plain", 64 << 10, "log"},
@@ -219,7 +219,7 @@ func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
 		return known.Artifact, nil
 	}
 	if !known.Issued {
-		return nil, mismatch("This %s was deleted: it is of no use any more.", uploadRules[a.Type].name)
+		return nil, mismatch("This %s was deleted because nothing uses it any more.", uploadRules[a.Type].name)
 	}
 	a.AccountID, a.CreatedAt = l.job.AccountID, l.change.now
 	l.kept = append(l.kept, a)

@@ -34,7 +34,7 @@ func demoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
-	f.StringVarP(&o.output, "output", "o", "film.mp4", "file to store the video in; replaced if it exists")
+	f.StringVarP(&o.output, "output", "o", "video.mp4", "file to store the video in; replaced if it exists")
 	return cmd
 }
 
@@ -218,15 +218,15 @@ func (d *demo) finale(ctx context.Context, job *client.Job, output string) error
 	if err != nil {
 		return err
 	}
-	film, err := probe(ctx, output)
+	video, err := probe(ctx, output)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(film.check(demoSeconds, demoFPS), d.check(history)); err != nil {
+	if err := errors.Join(video.check(demoSeconds, demoFPS), d.check(history)); err != nil {
 		return fmt.Errorf("the demo failed: %w", err)
 	}
-	d.display.note(fmt.Sprintf("\nFilm:      %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",
-		file.Path, film.Seconds, film.Frames, film.Width, film.Height, file.SizeBytes, file.Checksum))
+	d.display.note(fmt.Sprintf("\nVideo:     %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",
+		file.Path, video.Seconds, video.Frames, video.Width, video.Height, file.SizeBytes, file.Checksum))
 	d.display.note(fmt.Sprintf("Preempted: it cost %.2f s from the notice until the job ran on the other worker, %.1f s until that one showed\n           progress, and %.1f s of GPU work that had to be done again",
 		d.since(history, client.JobEventTypeStarted), d.since(history, client.JobEventTypeResumed), history.WastedGpuSeconds))
 	return d.display.err

@@ -12,11 +12,12 @@ func downloadCommand() *cobra.Command {
 	var output string
 	var force, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "download JOB",
-		Short: "Download a finished video and verify it",
+		Use:        "download JOB",
+		SuggestFor: []string{"dl", "fetch"},
+		Short:      "Download a finished video and verify it",
 		Long: "Downloads a finished video. The file appears when it is complete and its checksum is right. An interrupted\n" +
 			"download resumes where it stopped.",
-		Example: "  reelay download job_01937d3e-… --output film.mp4",
+		Example: "  reelay download job_01937d3e-… --output video.mp4",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "" {

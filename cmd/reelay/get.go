@@ -16,10 +16,11 @@ func getCommand() *cobra.Command {
 	var t target
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "get JOB",
-		Short:   "Show a job, why it waits, and its attempts",
-		Example: "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
-		Args:    jobArg,
+		Use:        "get JOB",
+		SuggestFor: []string{"show", "describe", "status"},
+		Short:      "Show a job, why it waits, and its attempts",
+		Example:    "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
+		Args:       jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := t.client(cmd.ErrOrStderr())
 			if err != nil {
@@ -74,7 +75,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		field("deleted", "%s, with its prompt and artifacts", job.DeletedAt.Local().Format(time.RFC3339))
 	}
 	if job.Result != nil {
-		field("film", "%s, crc32c %s; fetch it with `reelay download %s`", formatSize(job.Result.SizeBytes), job.Result.Checksum, job.Id)
+		field("video", "%s, crc32c %s; fetch it with `reelay download %s`", formatSize(job.Result.SizeBytes), job.Result.Checksum, job.Id)
 	}
 	if len(job.Attempts) > 0 {
 		fmt.Fprintln(out)

@@ -37,8 +37,9 @@ type submitOptions struct {
 func submitCommand() *cobra.Command {
 	var o submitOptions
 	cmd := &cobra.Command{
-		Use:   "submit --prompt TEXT | --file FILE",
-		Short: "Submit a video job, or many",
+		Use:        "submit --prompt TEXT | --file FILE",
+		SuggestFor: []string{"create", "new", "run"},
+		Short:      "Submit a video job, or many",
 		Long: "Submits a video job. Without --wait it prints the job's id and exits.\n\n" +
 			"Each command submits one job, even if the connection breaks and it retries: it sends an idempotency key.\n" +
 			"A --param value is read as JSON if it is valid JSON, else as text; `reelay models` lists the parameters.\n\n" +
@@ -47,7 +48,7 @@ func submitCommand() *cobra.Command {
 			"then 1. The idempotency keys are derived from the content: if you run the same command again, after an\n" +
 			"interruption or with lines fixed or added, it submits only what was not accepted. With another\n" +
 			"--idempotency-key it submits everything again.",
-		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output film.mp4\n" +
+		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
 			"  reelay submit --file shots.jsonl --json\n" +

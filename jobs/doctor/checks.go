@@ -124,9 +124,9 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		"result-pointer",
-		"A film belongs to a COMPLETED job and comes from the attempt that succeeded.",
-		"The films of these jobs do not.",
-		"The client may be shown another job's film, or one of a worker that had lost the job.",
+		"A video belongs to a COMPLETED job and comes from the attempt that succeeded.",
+		"The videos of these jobs do not.",
+		"The client may be shown another job's video, or one of a worker that had lost the job.",
 		report,
 	}, {
 		"checkpoint-pointer",
@@ -138,11 +138,11 @@ var invariantChecks = []invariantCheck{
 		"doomed-object",
 		"No object that a row names is to be deleted.",
 		"These objects are to be deleted, and rows name them.",
-		"A film or a checkpoint that somebody still counts on goes with the next upkeep.",
+		"The next upkeep deletes a video or a checkpoint that is still needed.",
 		"Stop control, delete these keys from object_deletions, and report it.",
 	}, {
 		"deleted-job",
-		"A deleted job keeps neither its prompt nor its parameters nor its films.",
+		"A deleted job keeps neither its prompt nor its parameters nor its videos.",
 		"Something is left of these deleted jobs.",
 		"A customer was told that it is gone.",
 		report,

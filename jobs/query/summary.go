@@ -52,9 +52,9 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	for _, job := range rows {
 		s := summarize(job)
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
-		if film := results[job.ID].film; film != nil {
-			s.DurationSec = orElse(filmSeconds(film.Metadata), s.DurationSec)
-			if s.ResultURL, err = r.link(ctx, film, base, linkTTL); err != nil {
+		if video := results[job.ID].video; video != nil {
+			s.DurationSec = orElse(videoSeconds(video.Metadata), s.DurationSec)
+			if s.ResultURL, err = r.link(ctx, video, base, linkTTL); err != nil {
 				return nil, err
 			}
 		}
@@ -73,8 +73,8 @@ func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl 
 	return new(link.At(base)), err
 }
 
-// result is a job's output: its film, and a still image of it.
-type result struct{ film, still *models.Artifact }
+// result is a job's output: its video, and a still image of it.
+type result struct{ video, still *models.Artifact }
 
 func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
 	var ids []models.JobID
@@ -95,7 +95,7 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 		of := results[a.JobID]
 		switch a.Type {
 		case models.ArtifactFinalVideo:
-			of.film = a
+			of.video = a
 		case models.ArtifactThumbnail:
 			of.still = a
 		}
@@ -108,7 +108,7 @@ func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
 		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts,
-		DurationSec: filmSeconds(job.Params), FailureReason: knownText(job.FailureReason),
+		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 	}
 	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
@@ -122,15 +122,15 @@ func summarize(job *models.Job) *Summary {
 	return s
 }
 
-// filmSeconds returns the length of a film from parameters or metadata.
-func filmSeconds(raw json.RawMessage) *float64 {
-	var film struct {
+// videoSeconds returns the length of a video from parameters or metadata.
+func videoSeconds(raw json.RawMessage) *float64 {
+	var video struct {
 		DurationSeconds *float64 `json:"durationSeconds"`
 	}
-	if json.Unmarshal(raw, &film) != nil {
+	if json.Unmarshal(raw, &video) != nil {
 		return nil
 	}
-	return film.DurationSeconds
+	return video.DurationSeconds
 }
 
 func orElse[T any](value, otherwise *T) *T {

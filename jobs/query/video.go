@@ -8,24 +8,24 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Film returns the film of a COMPLETED job. It returns CONFLICT for a job that has not
-// completed, and NOT_FOUND if the film was deleted or the job made none.
-func (r *Reader) Film(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Artifact, error) {
+// Video returns the video of a COMPLETED job. It returns CONFLICT for a job that has not
+// completed, and NOT_FOUND if the video was deleted or the job made none.
+func (r *Reader) Video(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Artifact, error) {
 	job, err := r.Job(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !job.DeletedAt.IsZero():
-		return nil, apierror.NotFound("film: it was deleted")
+		return nil, apierror.NotFound("video: it was deleted")
 	case job.Status != models.JobCompleted:
-		return nil, apierror.Conflict("This job is %s: only a COMPLETED one has a film.", job.Status)
+		return nil, apierror.Conflict("This job is %s: only a COMPLETED one has a video.", job.Status)
 	case job.ResultID == "":
-		return nil, apierror.NotFound("film: it was deleted, or the job made none")
+		return nil, apierror.NotFound("video: it was deleted, or the job made none")
 	}
 	found, err := r.Artifacts(ctx, []models.ArtifactID{job.ResultID})
 	if err == nil && len(found) == 0 {
-		return nil, apierror.NotFound("film: it was deleted")
+		return nil, apierror.NotFound("video: it was deleted")
 	}
 	if err != nil {
 		return nil, err

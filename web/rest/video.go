@@ -303,7 +303,7 @@ type linkOutput struct {
 }
 
 func (s *service) linkVideo(ctx context.Context, in *JobInput) (*linkOutput, error) {
-	video, err := s.Reader.Film(ctx, callerOf(ctx).Principal, in.ID)
+	video, err := s.Reader.Video(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}

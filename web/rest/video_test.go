@@ -382,5 +382,5 @@ func TestVideoLink(t *testing.T) {
 	after := a.get(t, videos+"/"+string(done.ID))
 	require.Equal(t, http.StatusOK, after.status)
 	require.Nil(t, after.body["result_url"])
-	jobstest.RequireCode(t, func() error { _, err := a.Reader.Film(t.Context(), a.Client, done.ID); return err }(), "NOT_FOUND")
+	jobstest.RequireCode(t, func() error { _, err := a.Reader.Video(t.Context(), a.Client, done.ID); return err }(), "NOT_FOUND")
 }

@@ -134,7 +134,7 @@ func TestDrill(t *testing.T) {
 
 		rejected := until[*runtime.CheckpointRejected](t, p)
 
-		require.Contains(t, rejected.Reason, "another film")
+		require.Contains(t, rejected.Reason, "another video")
 		require.Equal(t, drill.Film("a calm sea", 8, 50), readFilm(t, p))
 	})
 

@@ -125,7 +125,7 @@ func readCheckpoint(path string, first state, steps int) (state, error) {
 	}
 	body = body[len(checkpointMagic):]
 	if !bytes.Equal(body[:sha256.Size], first.link[:]) {
-		return state{}, errors.New("it belongs to another film: the prompt or the params differ")
+		return state{}, errors.New("it belongs to another video: the prompt or the params differ")
 	}
 	body = body[sha256.Size:]
 	s := state{step: int(binary.BigEndian.Uint64(body)), link: [sha256.Size]byte(body[8 : 8+sha256.Size])}

@@ -112,7 +112,7 @@ func (l *latents) decode(f film, content []byte, size int) error {
 		return fmt.Errorf("it has version %d; this runtime reads %d", h.Version, checkpointVersion)
 	}
 	if h.Fingerprint != f.fingerprint() {
-		return errors.New("it belongs to another film: the prompt or the params differ")
+		return errors.New("it belongs to another video: the prompt or the params differ")
 	}
 	if len(content) != size || int(h.Cells) != len(l.cells) {
 		return errors.New("its size is wrong")

@@ -79,5 +79,5 @@ func (e *encoder) finish() error {
 	if len(said) > 1000 {
 		said = "…" + strings.ToValidUTF8(said[len(said)-1000:], "")
 	}
-	return runtime.Failf(runtime.ModelCrash, "ffmpeg ended before the film was encoded (%v): %s", err, said)
+	return runtime.Failf(runtime.ModelCrash, "ffmpeg ended before the video was encoded (%v): %s", err, said)
 }

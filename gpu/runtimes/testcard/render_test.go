@@ -142,7 +142,7 @@ func TestFFmpeg(t *testing.T) {
 
 		failure := one[*runtime.Failure](t, until(t, p, isEnd))
 
-		require.Equal(t, "ffmpeg ended before the film was encoded (exit status 28): No space left on device", failure.Message)
+		require.Equal(t, "ffmpeg ended before the video was encoded (exit status 28): No space left on device", failure.Message)
 	})
 
 	t.Run("MakesAJPEGWhereItHasNoWebP", func(t *testing.T) {

@@ -120,7 +120,7 @@ func TestResume(t *testing.T) {
 			}
 		}
 		require.Len(t, reasons, 3)
-		require.Contains(t, reasons[1], "another film")
+		require.Contains(t, reasons[1], "another video")
 		require.Equal(t, want, frames(t, one[*runtime.Result](t, messages).Video))
 	})
 
