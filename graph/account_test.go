@@ -23,7 +23,7 @@ const (
 func TestApiKeys(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreMadeListedAndRevoked", func(t *testing.T) {
+	t.Run("AreCreatedListedAndRevoked", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -49,7 +49,7 @@ func TestApiKeys(t *testing.T) {
 		require.NotNil(t, at[any](t, a.as(t, models.RoleAdmin, listKeys, nil), "apiKeys", 0, "revokedAt"))
 	})
 
-	t.Run("AreForAdminsAlone", func(t *testing.T) {
+	t.Run("AreForAdminsOnly", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -117,7 +117,7 @@ func TestAccounts(t *testing.T) {
 
 	const update = `mutation ($id: ID!, $i: AccountInput!) { updateAccount(id: $id, input: $i) { id name tier maxQueued maxRunning submitsPerMinute } }`
 
-	t.Run("AreMadeChangedAndListed", func(t *testing.T) {
+	t.Run("AreCreatedChangedAndListed", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -136,7 +136,7 @@ func TestAccounts(t *testing.T) {
 		require.EqualValues(t, 3, at[float64](t, node, "node", "maxRunning"))
 	})
 
-	t.Run("RefuseWhatTheyCannotBe", func(t *testing.T) {
+	t.Run("RefuseInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -173,7 +173,7 @@ func TestAccounts(t *testing.T) {
 func TestCancellation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("NamesWhoAskedForIt", func(t *testing.T) {
+	t.Run("NamesTheCaller", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

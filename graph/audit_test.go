@@ -150,7 +150,7 @@ func TestAuditLog(t *testing.T) {
 		}
 	})
 
-	t.Run("HasNoRowOfWhatClientsDoToTheirOwnJobs", func(t *testing.T) {
+	t.Run("HasNoRowForClientsActionsOnTheirOwnJobs", func(t *testing.T) {
 		t.Parallel()
 
 		for _, mutation := range []string{"cancelJob", "retryJob", "deleteJob", "startBulkOperation"} {
@@ -164,7 +164,7 @@ func TestAuditLog(t *testing.T) {
 		}
 	})
 
-	t.Run("IsPagedAndSearchedByAdminsAlone", func(t *testing.T) {
+	t.Run("IsReadableByAdminsOnly", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

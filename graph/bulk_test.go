@@ -16,7 +16,7 @@ const startBulk = `mutation ($a: BulkAction!, $f: JobFilter!, $dry: Boolean, $ti
 func TestBulkOperation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsStartedWatchedAndSteered", func(t *testing.T) {
+	t.Run("IsStartedWatchedAndControlled", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -40,7 +40,7 @@ func TestBulkOperation(t *testing.T) {
 		require.Equal(t, id["id"], at[string](t, read, "node", "id"))
 	})
 
-	t.Run("IsFoundAgainWithoutItsID", func(t *testing.T) {
+	t.Run("IsListedForItsAccount", func(t *testing.T) {
 		t.Parallel()
 
 		const list = `query ($open: Boolean, $after: String) { bulkOperations(open: $open, first: 1, after: $after) { edges { node { id action } } pageInfo { hasNextPage endCursor } } }`
@@ -67,7 +67,7 @@ func TestBulkOperation(t *testing.T) {
 		require.Equal(t, []string{theirs}, ids(a.as(t, models.RoleOperator, list, nil)))
 	})
 
-	t.Run("IsItsAccountsOwn", func(t *testing.T) {
+	t.Run("IsHiddenFromOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

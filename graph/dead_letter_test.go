@@ -98,7 +98,7 @@ func TestDeadLetters(t *testing.T) {
 		require.EqualValues(t, 2, data["redriveDeadLetters"])
 	})
 
-	t.Run("AreNobodyElses", func(t *testing.T) {
+	t.Run("AreHiddenFromOtherCallers", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

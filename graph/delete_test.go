@@ -14,7 +14,7 @@ func TestDeleteJob(t *testing.T) {
 	const deleteJob = `mutation ($id: ID!) { deleteJob(id: $id) { id status deletedAt prompt params metadata result { id } artifacts { id }
 		attempts { status failureReason log { id } } events { edges { node { type payload } } } } }`
 
-	t.Run("LeavesTheRowWithoutItsPromptAndFilm", func(t *testing.T) {
+	t.Run("KeepsTheRowWithoutPromptAndFilm", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -38,7 +38,7 @@ func TestDeleteJob(t *testing.T) {
 		require.Nil(t, video.Data["node"])
 	})
 
-	t.Run("IsForTheOwnerOnceTheJobIsOver", func(t *testing.T) {
+	t.Run("IsForTheOwnerOnceTheJobHasEnded", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -27,7 +27,7 @@ func TestWorkerDirectives(t *testing.T) {
 		return s
 	}
 
-	t.Run("CarryACancelInLessThanASecond", func(t *testing.T) {
+	t.Run("DeliverACancelWithinASecond", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -64,7 +64,7 @@ func TestWorkerDirectives(t *testing.T) {
 		require.Equal(t, frame{ID: "1", Type: "complete"}, s.next())
 	})
 
-	t.Run("AreNobodyElses", func(t *testing.T) {
+	t.Run("AreHiddenFromOtherCallers", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

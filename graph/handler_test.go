@@ -151,7 +151,7 @@ func TestServeHTTP(t *testing.T) {
 		})
 	}
 
-	t.Run("NamesTheArgumentThatIsWrong", func(t *testing.T) {
+	t.Run("NamesTheInvalidArgument", func(t *testing.T) {
 		t.Parallel()
 
 		got := ask(t, address, "client", `query ($f: JobFilter) { jobs(filter: $f) { totalCount } }`,
@@ -173,7 +173,7 @@ func TestServeHTTP(t *testing.T) {
 		}
 	})
 
-	t.Run("NamesTheKeyThatIsThereTwice", func(t *testing.T) {
+	t.Run("NamesADuplicateKey", func(t *testing.T) {
 		t.Parallel()
 
 		got := send(t, http.MethodPost, address, "client", "application/json",
@@ -242,7 +242,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	address := serveAlone(t)
 
-	t.Run("LetIntrospectionThrough", func(t *testing.T) {
+	t.Run("AllowIntrospection", func(t *testing.T) {
 		t.Parallel()
 
 		got := ask(t, address, "client", introspection.Query, nil)
@@ -260,7 +260,7 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, got.codes())
 	})
 
-	t.Run("RefuseAnswersWithoutEnd", func(t *testing.T) {
+	t.Run("RefuseOversizedAnswers", func(t *testing.T) {
 		t.Parallel()
 
 		const page = "edges { node { seq type payload createdAt } }"
@@ -273,7 +273,7 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, []string{"QUERY_TOO_COMPLEX"}, variable.codes())
 	})
 
-	t.Run("RefuseFragmentBombsAtOnce", func(t *testing.T) {
+	t.Run("RefuseFragmentBombsQuickly", func(t *testing.T) {
 		t.Parallel()
 
 		var query strings.Builder

@@ -35,7 +35,7 @@ func link(t *testing.T, target map[string]any) jobs.UploadLink {
 func TestInput(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GoesFromItsOwnerToTheWorkerAndToNobodyElse", func(t *testing.T) {
+	t.Run("IsReadableByTheOwnerAndTheWorkerOnly", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -73,7 +73,7 @@ func TestInput(t *testing.T) {
 		require.Nil(t, stranger.Data["node"])
 	})
 
-	t.Run("IsRefusedToWorkersAndBeyondItsBounds", func(t *testing.T) {
+	t.Run("IsRefusedToWorkersAndBeyondItsLimits", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -22,7 +22,7 @@ const submit = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplic
 func TestSubmitJob(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AnswersWithTheJobAndItsPrompt", func(t *testing.T) {
+	t.Run("ReturnsTheJobAndItsPrompt", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -44,7 +44,7 @@ func TestSubmitJob(t *testing.T) {
 		}
 	})
 
-	t.Run("AnswersWithTheTimesThatWereGiven", func(t *testing.T) {
+	t.Run("ReturnsTheSubmittedTimes", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -59,7 +59,7 @@ func TestSubmitJob(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsWhatIsWrongAndWithWhichField", func(t *testing.T) {
+	t.Run("NamesTheErrorAndTheField", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -81,7 +81,7 @@ func TestSubmitJob(t *testing.T) {
 func TestJobs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ComeInPagesAndAreCounted", func(t *testing.T) {
+	t.Run("ArePagedAndCounted", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -99,7 +99,7 @@ func TestJobs(t *testing.T) {
 		require.Equal(t, string(oldest.ID), at[string](t, second, "jobs", "edges", 0, "node", "id"))
 	})
 
-	t.Run("RefuseImpossiblePages", func(t *testing.T) {
+	t.Run("RefuseInvalidPages", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -119,7 +119,7 @@ func TestJobs(t *testing.T) {
 		}
 	})
 
-	t.Run("ReadTheirEdgesTogether", func(t *testing.T) {
+	t.Run("ReadTheirEdgesInOneBatch", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -156,7 +156,7 @@ func (c *queryCount) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AnotherAccountsRowsDoNotExist", func(t *testing.T) {
+	t.Run("HidesRowsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -187,7 +187,7 @@ func TestTenancy(t *testing.T) {
 		require.Zero(t, at[float64](t, mine.Data, "jobs", "totalCount"))
 	})
 
-	t.Run("NodeFindsWhatTheCallerMaySee", func(t *testing.T) {
+	t.Run("LetsNodeFindOnlyVisibleRows", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -201,7 +201,7 @@ func TestTenancy(t *testing.T) {
 		}
 	})
 
-	t.Run("AClientIsShownLittleOfAWorker", func(t *testing.T) {
+	t.Run("ShowsClientsLittleOfAWorker", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -229,7 +229,7 @@ func TestTenancy(t *testing.T) {
 func TestReads(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellWhoseKeyItIs", func(t *testing.T) {
+	t.Run("ReturnTheKeysAccountAndRole", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -243,7 +243,7 @@ func TestReads(t *testing.T) {
 		require.Equal(t, map[string]any{"role": "WORKER", "account": nil}, worker.Data["viewer"])
 	})
 
-	t.Run("TellOfAJobsStateWhatTheyTellOfTheWholeJob", func(t *testing.T) {
+	t.Run("ReturnTheSameStateAloneAndWithTheWholeJob", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -287,7 +287,7 @@ func TestReads(t *testing.T) {
 		require.Equal(t, alone, mixed)
 	})
 
-	t.Run("ShowTheFleetToOperatorsOnly", func(t *testing.T) {
+	t.Run("ShowTheFleetOnlyToOperators", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

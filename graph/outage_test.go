@@ -14,7 +14,7 @@ import (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsARefusalWhileKeysCannotBeChecked", func(t *testing.T) {
+	t.Run("RefusesRequestsWhileKeysCannotBeChecked", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		db, done, err := models.Open(t.Context(), dsn, 4)

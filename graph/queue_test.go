@@ -10,7 +10,7 @@ import (
 func TestPauseQueue(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ShowsInTheQueueAndInItsJobs", func(t *testing.T) {
+	t.Run("IsShownInTheQueueAndItsJobs", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -49,7 +49,7 @@ func TestReadShares(t *testing.T) {
 		require.EqualValues(t, 1, got.Errors[0].Extensions["retryAfterSeconds"])
 	})
 
-	t.Run("RefuseAMutationThatAnswersWithLists", func(t *testing.T) {
+	t.Run("RefuseAMutationThatReturnsLists", func(t *testing.T) {
 		t.Parallel()
 		a := usedUp(t)
 		job := a.Submit(t)
@@ -61,7 +61,7 @@ func TestReadShares(t *testing.T) {
 		require.Equal(t, models.JobQueued, a.Reload(t, job.ID).Status, "nothing ran")
 	})
 
-	t.Run("CountNoObjectThatIsAskedForByItsID", func(t *testing.T) {
+	t.Run("DoNotCountObjectsReadByID", func(t *testing.T) {
 		t.Parallel()
 		a := usedUp(t)
 		job := a.Submit(t)
@@ -70,14 +70,14 @@ func TestReadShares(t *testing.T) {
 		a.client(t, `mutation ($id: ID!) { cancelJob(id: $id) { id status } }`, map[string]any{"id": job.ID})
 	})
 
-	t.Run("CountOthersApart", func(t *testing.T) {
+	t.Run("CountAccountsSeparately", func(t *testing.T) {
 		t.Parallel()
 		a := usedUp(t)
 
 		a.as(t, models.RoleOperator, list, nil)
 	})
 
-	t.Run("HoldUpAMessageThatReadsMuch", func(t *testing.T) {
+	t.Run("DelayAnExpensiveMessage", func(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 		job := a.Submit(t)

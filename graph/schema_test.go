@@ -16,7 +16,7 @@ import (
 func TestSchema(t *testing.T) {
 	t.Parallel()
 
-	t.Run("EveryRootFieldSaysWhoMayCallIt", func(t *testing.T) {
+	t.Run("HasAnAuthDirectiveOnEveryRootField", func(t *testing.T) {
 		t.Parallel()
 
 		schema := graph.NewExecutableSchema(graph.Config{}).Schema()
@@ -34,7 +34,7 @@ func TestSchema(t *testing.T) {
 	})
 
 	// Programs are written against the schema, and are not there to be asked.
-	t.Run("IsTheOneThatIsListed", func(t *testing.T) {
+	t.Run("MatchesTheList", func(t *testing.T) {
 		t.Parallel()
 
 		const file = "testdata/schema.txt"

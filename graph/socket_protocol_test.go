@@ -334,7 +334,7 @@ func TestJobEvents(t *testing.T) {
 		}
 	}
 
-	t.Run("GoOnInAnotherProcess", func(t *testing.T) {
+	t.Run("ContinueInAnotherProcess", func(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 		elsewhere := serve(t, a.Stack)
@@ -355,7 +355,7 @@ func TestJobEvents(t *testing.T) {
 		require.Equal(t, []int{3}, seqs(t, second, 3))
 	})
 
-	t.Run("RefuseAPlaceThatIsNotThere", func(t *testing.T) {
+	t.Run("RefuseAnUnknownSeq", func(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 		job := a.Submit(t)

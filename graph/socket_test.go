@@ -87,7 +87,7 @@ func TestSocket(t *testing.T) {
 		require.Equal(t, frame{ID: "1", Type: "complete"}, s.next())
 	})
 
-	t.Run("TellsWhyAStreamFailed", func(t *testing.T) {
+	t.Run("ReportsWhyAStreamFailed", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -100,7 +100,7 @@ func TestSocket(t *testing.T) {
 		require.Equal(t, frame{ID: "1", Type: "complete"}, s.next())
 	})
 
-	t.Run("ClosesOnAWrongKey", func(t *testing.T) {
+	t.Run("ClosesForAnInvalidKey", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -124,7 +124,7 @@ func TestSocket(t *testing.T) {
 		require.EqualValues(t, 4401, s.closed())
 	})
 
-	t.Run("SaysGoodbyeWhenTheProcessEnds", func(t *testing.T) {
+	t.Run("AsksToReconnectWhenTheProcessEnds", func(t *testing.T) {
 		t.Parallel()
 
 		a, restart := newEndingAPI(t)
@@ -144,7 +144,7 @@ func TestSocket(t *testing.T) {
 		require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
 	})
 
-	t.Run("ClosesOnHalfACharacter", func(t *testing.T) {
+	t.Run("ClosesOnInvalidUTF8", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -156,7 +156,7 @@ func TestSocket(t *testing.T) {
 		require.EqualValues(t, 4400, s.closed())
 	})
 
-	t.Run("RunsSoManyOperationsAtOnce", func(t *testing.T) {
+	t.Run("LimitsConcurrentOperations", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -172,7 +172,7 @@ func TestSocket(t *testing.T) {
 		}
 	})
 
-	t.Run("OpensForPagesOfKnownOriginsOnly", func(t *testing.T) {
+	t.Run("OpensOnlyForPagesOfAllowedOrigins", func(t *testing.T) {
 		t.Parallel()
 
 		address := serveAlone(t)
@@ -234,7 +234,7 @@ func TestSSE(t *testing.T) {
 		until(t, lines, "event: complete")
 	})
 
-	t.Run("TellsWhyAStreamFailed", func(t *testing.T) {
+	t.Run("ReportsWhyAStreamFailed", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -244,7 +244,7 @@ func TestSSE(t *testing.T) {
 		until(t, lines, "event: complete")
 	})
 
-	t.Run("RefusesWhatIsNotOneStream", func(t *testing.T) {
+	t.Run("RefusesOperationsThatAreNotOneStream", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -270,7 +270,7 @@ func TestSSE(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysGoodbyeWhenTheProcessEnds", func(t *testing.T) {
+	t.Run("AsksToReconnectWhenTheProcessEnds", func(t *testing.T) {
 		t.Parallel()
 
 		a, restart := newEndingAPI(t)

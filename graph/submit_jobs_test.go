@@ -16,7 +16,7 @@ func TestSubmitJobs(t *testing.T) {
 		results { deduplicated job { id status prompt } error { code message field } } } }`
 	input := func(model string) map[string]any { return map[string]any{"model": model, "prompt": "fog"} }
 
-	t.Run("AnswersInTheOrderOfTheInputs", func(t *testing.T) {
+	t.Run("ReturnsPayloadsInTheOrderOfTheInputs", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -31,7 +31,7 @@ func TestSubmitJobs(t *testing.T) {
 		require.Nil(t, at[map[string]any](t, data, "submitJobs", "results", 1)["job"])
 	})
 
-	t.Run("TakesAThousandInOneCall", func(t *testing.T) {
+	t.Run("AcceptsAThousandInOneCall", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -57,7 +57,7 @@ func TestSubmitJobs(t *testing.T) {
 		require.Equal(t, 1000, a.Count(t, "jobs"))
 	})
 
-	t.Run("CountsEachInputsAnswer", func(t *testing.T) {
+	t.Run("CountsTheFieldsOfEachInput", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -21,7 +21,7 @@ const submitCalledBack = `mutation ($u: String) { submitJob(input: {model: "test
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreMadeToldListedAndSentAgain", func(t *testing.T) {
+	t.Run("AreCreatedDeliveredListedAndRedelivered", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -85,7 +85,7 @@ func TestWebhooks(t *testing.T) {
 		require.Equal(t, []string{"CONFLICT"}, ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($id: ID!) { redeliverWebhook(deliveryId: $id) { id } }`, id).codes())
 	})
 
-	t.Run("AreTheirAccountsOwn", func(t *testing.T) {
+	t.Run("AreHiddenFromOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -119,7 +119,7 @@ func TestWebhooks(t *testing.T) {
 		require.Len(t, a.as(t, models.RoleOperator, `query ($a: ID) { webhookEndpoints(accountId: $a) { id } }`, of)["webhookEndpoints"], 1)
 	})
 
-	t.Run("RefuseWhatCannotBe", func(t *testing.T) {
+	t.Run("RefuseInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -30,7 +30,7 @@ func fence(lease map[string]any, more map[string]any) map[string]any {
 func TestWorker(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesAJobFromLeaseToFilm", func(t *testing.T) {
+	t.Run("RunsAJobFromLeaseToFilm", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -85,7 +85,7 @@ func TestWorker(t *testing.T) {
 		require.EqualValues(t, 1, at[float64](t, gpus, "worker", "jobsCompleted"))
 	})
 
-	t.Run("IsShownNothingButItsWork", func(t *testing.T) {
+	t.Run("SeesOnlyItsOwnWork", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -106,7 +106,7 @@ func TestRate(t *testing.T) {
 		return s, bucket, meter
 	}
 
-	t.Run("RefusesWhatComesTooFast", func(t *testing.T) {
+	t.Run("RefusesSubmitsThatComeTooFast", func(t *testing.T) {
 		t.Parallel()
 		s, _, meter := setup(t, 1)
 		s.Submit(t)
@@ -124,7 +124,7 @@ func TestRate(t *testing.T) {
 		require.Equal(t, 1, n, "nothing half-written")
 	})
 
-	t.Run("LetsARepeatedKeyPassAndTakesNothingForIt", func(t *testing.T) {
+	t.Run("AcceptsARepeatedKeyWithoutTakingAToken", func(t *testing.T) {
 		t.Parallel()
 		s, bucket, _ := setup(t, 1)
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("k", "0"))
@@ -140,7 +140,7 @@ func TestRate(t *testing.T) {
 		require.Zero(t, bucket.left)
 	})
 
-	t.Run("GivesEveryCallerOfAKeyItsJobWhileTheFirstIsBeingWritten", func(t *testing.T) {
+	t.Run("ReturnsTheSameJobToConcurrentCallsWithOneKey", func(t *testing.T) {
 		t.Parallel()
 		s, bucket, meter := setup(t, 1)
 		processes := []*jobs.Submitter{s.Submitter, s.AnotherSubmitter()}
@@ -164,7 +164,7 @@ func TestRate(t *testing.T) {
 		require.Empty(t, meter.refused)
 	})
 
-	t.Run("WaitsForAKeyThatAnotherProcessHoldsUntilItIsGivenBack", func(t *testing.T) {
+	t.Run("WaitsUntilAnotherProcessReleasesTheKey", func(t *testing.T) {
 		t.Parallel()
 		s, bucket, _ := setup(t, 1)
 		bucket.Take(t.Context(), "", []string{"k"}, 1)
@@ -182,7 +182,7 @@ func TestRate(t *testing.T) {
 		require.Zero(t, bucket.left)
 	})
 
-	t.Run("TakesOneTokenForTwoOfAKeyInOneCall", func(t *testing.T) {
+	t.Run("TakesOneTokenForTwoJobsWithTheSameKeyInOneCall", func(t *testing.T) {
 		t.Parallel()
 		s, bucket, _ := setup(t, 2)
 
@@ -199,7 +199,7 @@ func TestRate(t *testing.T) {
 		require.Zero(t, bucket.left)
 	})
 
-	t.Run("GivesTheTokensOfLosersAndRefusedOnesBack", func(t *testing.T) {
+	t.Run("ReturnsTheTokensOfDuplicatesAndRefusedSubmits", func(t *testing.T) {
 		t.Parallel()
 		s, bucket, meter := setup(t, 10)
 		var racing sync.WaitGroup
@@ -220,7 +220,7 @@ func TestRate(t *testing.T) {
 		require.Equal(t, map[apierror.Code]int{apierror.CodeQuotaExceeded: 1}, meter.refused)
 	})
 
-	t.Run("CountsNothingForWhoHasNoLimit", func(t *testing.T) {
+	t.Run("DoesNotCountSubmitsOfAnAccountWithoutALimit", func(t *testing.T) {
 		t.Parallel()
 		s, _, _ := setup(t, 0)
 		_, _, err := s.Submitter.Submit(t.Context(), s.Admin, submission("", "0"))
@@ -241,7 +241,7 @@ func TestOverload(t *testing.T) {
 		return s, meter
 	}
 
-	t.Run("RefusesWhatWouldWaitFarTooLong", func(t *testing.T) {
+	t.Run("RefusesAJobThatWouldWaitTooLong", func(t *testing.T) {
 		t.Parallel()
 		s, meter := setup(t)
 		s.Worker(t, "one")
@@ -267,7 +267,7 @@ func TestOverload(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AcceptsWhereNobodyCanTell", func(t *testing.T) {
+	t.Run("AcceptsIfTheWaitIsUnknown", func(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)
 		for range 3 {
@@ -277,7 +277,7 @@ func TestOverload(t *testing.T) {
 		}
 	})
 
-	t.Run("PredictsAndCompares", func(t *testing.T) {
+	t.Run("ComparesPredictionsWithResults", func(t *testing.T) {
 		t.Parallel()
 		s, meter := setup(t)
 		s.Notifier.Observer = meter

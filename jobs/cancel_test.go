@@ -96,7 +96,7 @@ func TestCancel(t *testing.T) {
 			s.Worker(t, "one")
 		},
 	} {
-		t.Run("EndsTheJobCancelledHoweverItsAttemptEndsBy"+name, func(t *testing.T) {
+		t.Run("EndsTheJobAsCancelledIfItsAttemptEndsBy"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s, job, worker, fence := jobstest.Leased(t)
@@ -117,7 +117,7 @@ func TestCancel(t *testing.T) {
 		})
 	}
 
-	t.Run("IsTheSameTwice", func(t *testing.T) {
+	t.Run("CanBeRepeated", func(t *testing.T) {
 		t.Parallel()
 
 		s, held, _, _ := jobstest.Leased(t)
@@ -136,7 +136,7 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("HidesAnotherAccountsJob", func(t *testing.T) {
+	t.Run("HidesJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

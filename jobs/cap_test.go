@@ -11,7 +11,7 @@ import (
 func TestCap(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HoldsAgainstHintsThatKnowNothingOfIt", func(t *testing.T) {
+	t.Run("HoldsThoughTheIndexDoesNotKnowIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -32,7 +32,7 @@ func dumpJobs(t *testing.T, s *jobstest.Stack) map[string]string {
 func TestChange(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesNothingIfItsCommitFails", func(t *testing.T) {
+	t.Run("LeavesNoTraceIfTheCommitFails", func(t *testing.T) {
 		t.Parallel()
 
 		s, held, worker, fence := jobstest.Leased(t)
@@ -84,7 +84,7 @@ func TestChange(t *testing.T) {
 		require.Equal(t, before, dumpJobs(t, s), "reap")
 	})
 
-	t.Run("IsOfTheTimeAtWhichItsJobWasLocked", func(t *testing.T) {
+	t.Run("HasTheTimeAtWhichTheJobWasLocked", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

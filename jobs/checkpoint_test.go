@@ -13,7 +13,7 @@ import (
 func TestCommitCheckpoint(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
+	t.Run("RefusesAnObjectThatDiffersFromTheStore", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -56,7 +56,7 @@ func TestCommitCheckpoint(t *testing.T) {
 		require.Equal(t, 2, s.Count(t, "artifacts"))
 	})
 
-	t.Run("IsWhatTheNextAttemptIsHandedNewestFirst", func(t *testing.T) {
+	t.Run("GivesTheNextAttemptTheNewestCheckpointsFirst", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)

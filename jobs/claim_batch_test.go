@@ -58,7 +58,7 @@ func TestLeaseTogether(t *testing.T) {
 		return s, names, fleet
 	}
 
-	t.Run("GivesTheJobsThatWouldComeOneByOne", func(t *testing.T) {
+	t.Run("GivesTheSameJobsAsSingleCalls", func(t *testing.T) {
 		t.Parallel()
 		one, names, fleet := line(t)
 		var expected []string
@@ -75,7 +75,7 @@ func TestLeaseTogether(t *testing.T) {
 		require.ElementsMatch(t, expected, given)
 	})
 
-	t.Run("TakesFewTransactions", func(t *testing.T) {
+	t.Run("UsesFewTransactions", func(t *testing.T) {
 		t.Parallel()
 		s, _, fleet := line(t)
 
@@ -86,7 +86,7 @@ func TestLeaseTogether(t *testing.T) {
 		require.Less(t, commits, 6, "the first comes alone, and its lane's first turns end early")
 	})
 
-	t.Run("LeavesTheLastWithNothing", func(t *testing.T) {
+	t.Run("ServesAsManyWorkersAsThereAreJobs", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		for range 3 {

@@ -69,7 +69,7 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, "the frame 1 shows a face", resolved[0].Reason)
 	})
 
-	t.Run("OfCustomersAreShownOnRequest", func(t *testing.T) {
+	t.Run("OfCustomersAreListedOnRequest", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -199,7 +199,7 @@ func TestDeadLetters(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 
-	t.Run("SettlesADeadLetterOnce", func(t *testing.T) {
+	t.Run("ResolvesADeadLetterOnce", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

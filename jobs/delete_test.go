@@ -14,7 +14,7 @@ import (
 func TestDelete(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesNothingOfWhatWasSaidOrMade", func(t *testing.T) {
+	t.Run("RemovesThePromptAndAllArtifacts", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.SecretJob(t)
@@ -73,7 +73,7 @@ func TestDelete(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("RefusesWhatWaitsOrRunsOrIsNotTheCallers", func(t *testing.T) {
+	t.Run("RefusesUnfinishedJobsAndJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		s, running, worker, _ := jobstest.Leased(t)

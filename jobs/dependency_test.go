@@ -67,7 +67,7 @@ func TestDependsOn(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("CountsParentsThatAreOver", func(t *testing.T) {
+	t.Run("CountsParentsThatHaveEnded", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -106,7 +106,7 @@ func TestDependsOn(t *testing.T) {
 			require.Equal(t, 1, n)
 		},
 	} {
-		t.Run("FailsAllThatFollowsAParentThat"+name, func(t *testing.T) {
+		t.Run("FailsAllDescendantsOfAParentThat"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -138,7 +138,7 @@ func TestDependsOn(t *testing.T) {
 		},
 		"Completes": func(t *testing.T, s *jobstest.Stack, _ models.JobID) { complete(t, s, s.Worker(t, "one")) },
 	} {
-		t.Run("IsToldOfTogetherWithThousandsWhenTheirParent"+name, func(t *testing.T) {
+		t.Run("NotifiesThousandsOfChildrenTogetherWhenTheirParent"+name, func(t *testing.T) {
 			t.Parallel()
 
 			const children = 2_000
@@ -172,7 +172,7 @@ func TestDependsOn(t *testing.T) {
 		})
 	}
 
-	t.Run("WaitsForItsTimeToo", func(t *testing.T) {
+	t.Run("AlsoWaitsForRunAt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -195,7 +195,7 @@ func TestDependsOn(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("ReleasesAChildThatIsSubmittedWhileItsParentEnds", func(t *testing.T) {
+	t.Run("ReleasesAChildSubmittedWhileItsParentEnds", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -230,7 +230,7 @@ func TestDependsOn(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("KnowsNoJobOfAnotherAccount", func(t *testing.T) {
+	t.Run("RefusesParentsOfAnotherAccount", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -254,7 +254,7 @@ func TestDependsOn(t *testing.T) {
 func TestSubmitConditions(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefuseTimesThatMakeNoSense", func(t *testing.T) {
+	t.Run("RefuseInvalidTimes", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -288,7 +288,7 @@ func TestSubmitConditions(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("ScheduleAJobAndStartItInTime", func(t *testing.T) {
+	t.Run("ScheduleAJobAndQueueItOnTime", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -313,7 +313,7 @@ func TestSubmitConditions(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AreAPartOfTheRequestThatAKeyNames", func(t *testing.T) {
+	t.Run("AreComparedForARepeatedKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -337,7 +337,7 @@ func TestSubmitConditions(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 	})
 
-	t.Run("DoNotForgetAKeyWhenTheirTimeIsPast", func(t *testing.T) {
+	t.Run("StillDeduplicateAKeyAfterTheirTimeHasPassed", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -357,7 +357,7 @@ func TestSubmitConditions(t *testing.T) {
 		require.Equal(t, first.ID, again.ID)
 	})
 
-	t.Run("FailAJobThatNobodyStartedInTime", func(t *testing.T) {
+	t.Run("FailAJobThatDidNotStartInTime", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

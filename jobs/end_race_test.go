@@ -12,9 +12,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// TestCompleteBehind has a job end while its account is locked, behind a call that
+// TestComplete_AfterAnEarlierChange has a job end while its account is locked, behind a call that
 // waits for the account, too: who is to hear of the end came before it.
-func TestCompleteBehind(t *testing.T) {
+func TestComplete_AfterAnEarlierChange(t *testing.T) {
 	t.Parallel()
 
 	for what, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestCompleteBehind(t *testing.T) {
 	}
 }
 
-func TestCompleteBeside(t *testing.T) {
+func TestComplete_BesideOtherTransactions(t *testing.T) {
 	t.Parallel()
 
 	// ending is a job that is about to end: end ends it.
@@ -89,7 +89,7 @@ func TestCompleteBeside(t *testing.T) {
 		}
 	}
 
-	t.Run("LeavesItsAccountToOthersWhileItWaits", func(t *testing.T) {
+	t.Run("DoesNotLockItsAccountWhileItWaits", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, end := ending(t)
@@ -107,7 +107,7 @@ func TestCompleteBeside(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("MakesRoomForWhoHasItsAccountAndWaitsForItsJob", func(t *testing.T) {
+	t.Run("AvoidsADeadlockWithATransactionThatHoldsTheAccount", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, end := ending(t)
@@ -127,10 +127,10 @@ func TestCompleteBeside(t *testing.T) {
 	})
 }
 
-func TestCancelBeside(t *testing.T) {
+func TestCancel_BesideOtherTransactions(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesItsAccountToOthersWhileItWaits", func(t *testing.T) {
+	t.Run("DoesNotLockItsAccountWhileItWaits", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

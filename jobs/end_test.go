@@ -80,7 +80,7 @@ func badObjects(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence jo
 func TestComplete(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesAnObjectThatTheStoreDoesNotHoldSo", func(t *testing.T) {
+	t.Run("RefusesAnObjectThatDiffersFromTheStore", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -110,7 +110,7 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("BelievesTheStoreAndNotTheWorker", func(t *testing.T) {
+	t.Run("RecordsWhatTheStoreReports", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -132,7 +132,7 @@ func TestComplete(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("PublishesEverythingWithTheJob", func(t *testing.T) {
+	t.Run("PublishesAllArtifactsWithTheJob", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -162,7 +162,7 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GivesTheSameAnswerToConcurrentCalls", func(t *testing.T) {
+	t.Run("ReturnsTheSameResultToConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -185,7 +185,7 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("LeasesTheSameNextJobAgain", func(t *testing.T) {
+	t.Run("ReturnsTheSameNextLeaseToARepeatedCall", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -204,7 +204,7 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("LeasesNoJobForALateDuplicate", func(t *testing.T) {
+	t.Run("ReturnsNoNextLeaseToALateDuplicate", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -233,7 +233,7 @@ func TestComplete(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("EndsACancelledJobCancelled", func(t *testing.T) {
+	t.Run("EndsAJobWithACancelRequestAsCancelled", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -257,7 +257,7 @@ func TestComplete(t *testing.T) {
 func TestFail(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TriesAgainAfterItsBackoffUntilTheAttemptsAreUsedUp", func(t *testing.T) {
+	t.Run("RetriesAfterABackoffUntilNoAttemptIsLeft", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -289,7 +289,7 @@ func TestFail(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("QueuesADueJobOnceFromManyProcesses", func(t *testing.T) {
+	t.Run("QueuesADueJobOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -315,7 +315,7 @@ func TestFail(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("NeverTriesWhatCannotSucceed", func(t *testing.T) {
+	t.Run("DoesNotRetryPermanentFailures", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -329,7 +329,7 @@ func TestFail(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("RefusesABadRetryAfter", func(t *testing.T) {
+	t.Run("RefusesAnInvalidRetryAfter", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -343,7 +343,7 @@ func TestFail(t *testing.T) {
 func TestRelease(t *testing.T) {
 	t.Parallel()
 
-	t.Run("CountsNothingAgainstTheJob", func(t *testing.T) {
+	t.Run("DoesNotCountAsAFailedAttempt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -364,7 +364,7 @@ func TestRelease(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsOnlyForWhatIsNotTheJobsFault", func(t *testing.T) {
+	t.Run("AcceptsOnlyClassesThatAreNotTheJobsFault", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)

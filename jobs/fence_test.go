@@ -13,7 +13,7 @@ import (
 func TestFence(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesWhoeverDoesNotHoldTheLease", func(t *testing.T) {
+	t.Run("RefusesCallersThatDoNotHoldTheLease", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -77,7 +77,7 @@ func TestFence(t *testing.T) {
 		}
 	})
 
-	t.Run("KeepsALeaseThatRanOutButWasNotReaped", func(t *testing.T) {
+	t.Run("AcceptsAnExpiredLeaseThatWasNotReaped", func(t *testing.T) {
 		t.Parallel()
 
 		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint"} {

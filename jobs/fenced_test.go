@@ -63,7 +63,7 @@ func requesting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence)
 func TestCallsInOneBatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GiveTheSameAnswerToWhoEndsAnAttemptTwice", func(t *testing.T) {
+	t.Run("ReturnTheSameResultIfAnAttemptIsEndedTwice", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -89,7 +89,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GiveTheSameAnswerToWhoHandsACancelledJobBackTwice", func(t *testing.T) {
+	t.Run("ReturnTheSameResultIfACancelledJobIsReleasedTwice", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -110,7 +110,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AreRefusedOneByOne", func(t *testing.T) {
+	t.Run("AreRefusedIndividually", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -136,7 +136,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AreCarriedOutOnceEvenIfTheRefusedCannotBeToldWhy", func(t *testing.T) {
+	t.Run("RunOnceEvenIfTheReasonOfARefusalCannotBeRead", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -182,7 +182,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AreIssuedKeysUpToTheAttemptsLimit", func(t *testing.T) {
+	t.Run("GetUploadKeysUpToTheAttemptsLimit", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -202,7 +202,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.Equal(t, 4000, attempt.Uploads)
 	})
 
-	t.Run("KeepNothingThatWasDeletedMeanwhile", func(t *testing.T) {
+	t.Run("DoNotCommitObjectsThatWereDeletedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -221,7 +221,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("WaitForTheKeyThatSomebodyDeletes", func(t *testing.T) {
+	t.Run("WaitForAKeyThatAnotherTransactionDeletes", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -243,7 +243,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.Zero(t, s.Count(t, "artifacts"))
 	})
 
-	t.Run("DoNotFailForOneThatDoes", func(t *testing.T) {
+	t.Run("DoNotFailIfOneOfThemFails", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -266,7 +266,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.Equal(t, 1, s.Count(t, "uploads"))
 	})
 
-	t.Run("OfManyWorkersAreAllKept", func(t *testing.T) {
+	t.Run("OfManyWorkersAreAllWritten", func(t *testing.T) {
 		t.Parallel()
 
 		const workers, steps = 8, 4

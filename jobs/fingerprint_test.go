@@ -61,7 +61,7 @@ func TestFingerprint(t *testing.T) {
 		})
 	}
 
-	t.Run("HoldsClassAndModel", func(t *testing.T) {
+	t.Run("ContainsClassAndModel", func(t *testing.T) {
 		t.Parallel()
 
 		print := fingerprint(models.FailModelCrash, "ltx", "killed")
@@ -70,7 +70,7 @@ func TestFingerprint(t *testing.T) {
 		require.NotEqual(t, print, fingerprint(models.FailModelCrash, "wan", "killed"))
 	})
 
-	t.Run("IsSixteenHexadecimalCharactersThatStay", func(t *testing.T) {
+	t.Run("IsSixteenStableHexadecimalDigits", func(t *testing.T) {
 		t.Parallel()
 
 		print := fingerprint(models.FailOutOfMemory, "ltx", "CUDA out of memory: tried to allocate 2 GiB")

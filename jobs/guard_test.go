@@ -15,7 +15,7 @@ import (
 func TestSchema(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesWhatBreaksAnInvariant", func(t *testing.T) {
+	t.Run("RefusesRowsThatBreakAnInvariant", func(t *testing.T) {
 		t.Parallel()
 
 		s, held, worker, fence := jobstest.Leased(t)
@@ -90,7 +90,7 @@ func jwt(algorithm, signature string) string {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OpenNothingOnceRevokedOrExpired", func(t *testing.T) {
+	t.Run("AreRefusedOnceRevokedOrExpired", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -126,7 +126,7 @@ func TestKeys(t *testing.T) {
 		require.Zero(t, secrets, "the secret itself is not kept")
 	})
 
-	t.Run("EndASessionThatIsOverOrLoggedOut", func(t *testing.T) {
+	t.Run("EndSessionsThatExpiredOrLoggedOut", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -19,9 +19,9 @@ type told struct {
 	err          error
 }
 
-// TestSubmit_WhileItsEqualIsUnderWay is about a submit, in another process, of an
+// TestSubmit_DuringAnotherWithItsKey is about a submit, in another process, of an
 // idempotency key whose first job is written but not committed.
-func TestSubmit_WhileItsEqualIsUnderWay(t *testing.T) {
+func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 	t.Parallel()
 
 	submit := func(t *testing.T, s *jobs.Submitter, p jobs.Principal, in jobs.Submission) <-chan told {
@@ -58,7 +58,7 @@ func TestSubmit_WhileItsEqualIsUnderWay(t *testing.T) {
 		in := jobstest.Submission()
 		in.IdempotencyKey, in.ExpiresAt = new("order 7"), expires
 
-		t.Run("IsGivenItsJobOnceThatIsThere"+way, func(t *testing.T) {
+		t.Run("GetsTheFirstCallsJobOnceItIsCommitted"+way, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -78,7 +78,7 @@ func TestSubmit_WhileItsEqualIsUnderWay(t *testing.T) {
 			s.RequireInvariants(t)
 		})
 
-		t.Run("IsGivenAJobOfItsOwnIfThatIsUndone"+way, func(t *testing.T) {
+		t.Run("GetsItsOwnJobIfTheFirstCallIsRolledBack"+way, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -97,7 +97,7 @@ func TestSubmit_WhileItsEqualIsUnderWay(t *testing.T) {
 			s.RequireInvariants(t)
 		})
 
-		t.Run("IsToComeAgainIfThatTakesLong"+way, func(t *testing.T) {
+		t.Run("IsAskedToRetryIfTheFirstCallTakesLong"+way, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)

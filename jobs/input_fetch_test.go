@@ -63,7 +63,7 @@ func fetch(t *testing.T, s *jobstest.Stack) int {
 func TestInputFetch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HappensOnceBeforeTheJobIsQueued", func(t *testing.T) {
+	t.Run("RunsOnceBeforeTheJobIsQueued", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))
@@ -84,7 +84,7 @@ func TestInputFetch(t *testing.T) {
 		require.Equal(t, "image/png", lease.Inputs[0].ContentType)
 	})
 
-	t.Run("HoldsTheJobBesideItsParentsAndItsTime", func(t *testing.T) {
+	t.Run("BlocksTheJobInAdditionToItsParentsAndRunAt", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))
@@ -108,7 +108,7 @@ func TestInputFetch(t *testing.T) {
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 	})
 
-	t.Run("FailsTheJobWithWhatIsWrongWithItsImage", func(t *testing.T) {
+	t.Run("FailsTheJobWithTheReasonTheImageIsInvalid", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -139,7 +139,7 @@ func TestInputFetch(t *testing.T) {
 		}
 	})
 
-	t.Run("IsTriedAgainAFewTimesWhileTheSiteIsAway", func(t *testing.T) {
+	t.Run("IsRetriedAFewTimesWhileTheSiteIsUnreachable", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, answering(http.StatusServiceUnavailable))
@@ -162,7 +162,7 @@ func TestInputFetch(t *testing.T) {
 		require.Equal(t, models.JobQueued, s.Reload(t, found.ID).Status)
 	})
 
-	t.Run("GoesOnInAnotherProcessIfItsOwnDies", func(t *testing.T) {
+	t.Run("ContinuesInAnotherProcessAfterACrash", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -200,7 +200,7 @@ func TestInputFetch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsGivenBackByAProcessThatEnds", func(t *testing.T) {
+	t.Run("IsReleasedByAProcessThatShutsDown", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -221,7 +221,7 @@ func TestInputFetch(t *testing.T) {
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 	})
 
-	t.Run("IsOfNoUseToAJobThatIsOver", func(t *testing.T) {
+	t.Run("DoesNotChangeAJobThatHasEnded", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))
@@ -258,7 +258,7 @@ func TestInputFetch(t *testing.T) {
 		require.EqualValues(t, 1, from.calls.Load())
 	})
 
-	t.Run("IsEditedByARedrive", func(t *testing.T) {
+	t.Run("CanBeReplacedByARedrive", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, answering(http.StatusNotFound))
@@ -277,7 +277,7 @@ func TestInputFetch(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("OfOneAccountHoldsUpNoOther", func(t *testing.T) {
+	t.Run("OfOneAccountDoesNotDelayOthers", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))
@@ -297,7 +297,7 @@ func TestInputFetch(t *testing.T) {
 		require.Empty(t, second)
 	})
 
-	t.Run("GoesNowhereThatIsNotPublic", func(t *testing.T) {
+	t.Run("ReachesOnlyPublicAddresses", func(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))

@@ -45,7 +45,7 @@ func inputs(t *testing.T, s *jobstest.Stack, job models.JobID) []*models.Artifac
 func TestInput(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsUploadedAndGivenToTheWorkerOfEachJobThatNamesIt", func(t *testing.T) {
+	t.Run("IsGivenToTheWorkersOfAllJobsThatNameIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -72,7 +72,7 @@ func TestInput(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsStoredForARequestThatBringsIt", func(t *testing.T) {
+	t.Run("IsStoredForARequestThatContainsIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -90,7 +90,7 @@ func TestInput(t *testing.T) {
 		require.Len(t, jobstest.Stored(t, s), 1)
 	})
 
-	t.Run("IsOfItsAccountOnly", func(t *testing.T) {
+	t.Run("BelongsToItsAccountOnly", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -121,7 +121,7 @@ func TestInput(t *testing.T) {
 		require.Equal(t, before, s.Count(t, "jobs"))
 	})
 
-	t.Run("IsRefusedUnlessItIsWholeAndAnImage", func(t *testing.T) {
+	t.Run("IsRefusedUnlessItIsACompleteImage", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -149,7 +149,7 @@ func TestInput(t *testing.T) {
 		submitFrom(t, s, string(notYet.ArtifactID))
 	})
 
-	t.Run("IsRefusedIfTheStoreHoldsSomethingElse", func(t *testing.T) {
+	t.Run("IsRefusedIfTheStoredObjectDiffers", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -161,7 +161,7 @@ func TestInput(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 	})
 
-	t.Run("IsAnnouncedWithinBounds", func(t *testing.T) {
+	t.Run("IsAcceptedWithinItsLimits", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -193,7 +193,7 @@ func TestInput(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
-	t.Run("IsAPartOfWhatAnIdempotencyKeyNames", func(t *testing.T) {
+	t.Run("IsComparedForARepeatedIdempotencyKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -217,7 +217,7 @@ func TestInput(t *testing.T) {
 		require.Equal(t, first.ID, afterwards.ID)
 	})
 
-	t.Run("GoesWithTheLastJobThatUsesIt", func(t *testing.T) {
+	t.Run("IsDeletedWithTheLastJobThatUsesIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -244,7 +244,7 @@ func TestInput(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GoesAfterADayUnlessAJobUsesIt", func(t *testing.T) {
+	t.Run("IsDeletedAfterADayUnlessAJobUsesIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -279,7 +279,7 @@ func TestInput(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	})
 
-	t.Run("IsNoOrphanWhileARowNamesIt", func(t *testing.T) {
+	t.Run("IsNotAnOrphanWhileARowNamesIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

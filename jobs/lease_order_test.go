@@ -14,7 +14,7 @@ func TestLeaseOrder(t *testing.T) {
 	t.Parallel()
 
 	for name, lose := range lost {
-		t.Run("TakesLanesStrictlyAndThenPriorityAndAge"+name, func(t *testing.T) {
+		t.Run("OrdersByLaneThenPriorityThenAge"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -59,7 +59,7 @@ func TestLeaseOrder(t *testing.T) {
 			require.InDelta(t, 9, given[heavy.ID], 1)
 		})
 
-		t.Run("PassesOverAnAccountAtItsCap"+name, func(t *testing.T) {
+		t.Run("SkipsAnAccountAtItsRunningLimit"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -79,7 +79,7 @@ func TestLeaseOrder(t *testing.T) {
 			require.Equal(t, second.ID, jobstest.LeaseNext(t, s, three).Job.ID)
 		})
 
-		t.Run("GivesARequeuedJobFirst"+name, func(t *testing.T) {
+		t.Run("GivesARequeuedJobItsOldPlace"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -102,7 +102,7 @@ func TestLeaseOrder(t *testing.T) {
 		})
 	}
 
-	t.Run("StartsANewAccountAtTheLanesOwnTime", func(t *testing.T) {
+	t.Run("StartsANewAccountAtTheLanesVirtualTime", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -126,7 +126,7 @@ func TestLeaseOrder(t *testing.T) {
 		require.InDelta(t, 5, given[late.ID], 1, "it neither waits its turn out nor makes up for its absence")
 	})
 
-	t.Run("GivesAnAccountNoCreditForItsAbsence", func(t *testing.T) {
+	t.Run("GivesAnAccountNoCreditForIdleTime", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

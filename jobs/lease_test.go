@@ -64,7 +64,7 @@ func TestLease(t *testing.T) {
 		})
 	}
 
-	t.Run("AsksPostgreSQLBeforeItTellsWhoDoesNotWaitThatThereIsNone", func(t *testing.T) {
+	t.Run("AsksPostgreSQLBeforeItReturnsNothingToANonWaitingCall", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -75,7 +75,7 @@ func TestLease(t *testing.T) {
 		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, worker).Job.ID, "the index does not know it yet")
 	})
 
-	t.Run("GivesTheSameLeaseToTheSameRequest", func(t *testing.T) {
+	t.Run("ReturnsTheSameLeaseToARepeatedRequest", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -101,7 +101,7 @@ func TestLease(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GivesARequestOneLease", func(t *testing.T) {
+	t.Run("GivesOneRequestNoSecondLease", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -143,7 +143,7 @@ func TestLease(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GivesARequestOneLeaseThatBeginsAndEndsMeanwhile", func(t *testing.T) {
+	t.Run("GivesNoSecondLeaseIfTheFirstBeganAndEndedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -175,7 +175,7 @@ func TestLease(t *testing.T) {
 		require.NotNil(t, jobstest.LeaseNext(t, s, worker))
 	})
 
-	t.Run("KeepsABusyWorkerThatAsksForAnother", func(t *testing.T) {
+	t.Run("GivesABusyWorkerNothingAndKeepsItsLease", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -193,7 +193,7 @@ func TestLease(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(begun), wait, "one that asks in a loop would cost a processor")
 	})
 
-	t.Run("GivesOneJobToConcurrentCallsOfOneWorker", func(t *testing.T) {
+	t.Run("GivesConcurrentCallsOfOneWorkerOneJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -221,7 +221,7 @@ func TestLease(t *testing.T) {
 		require.Equal(t, 1, s.Count(t, "job_attempts"))
 	})
 
-	t.Run("WakesOneWaitingCallPerJob", func(t *testing.T) {
+	t.Run("WakesOneWaitingCallForEachJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -267,7 +267,7 @@ func TestLease(t *testing.T) {
 		require.Nil(t, jobstest.LeaseNext(t, s, worker), "a draining worker takes no job")
 	})
 
-	t.Run("AnswersAtOnceWhenTheProcessEnds", func(t *testing.T) {
+	t.Run("ReturnsAtOnceWhenTheProcessEnds", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -291,7 +291,7 @@ func TestLease(t *testing.T) {
 		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, worker).Job.ID, "work that is there is given until the end")
 	})
 
-	t.Run("PassesOnAWakeThatItsCallCannotUse", func(t *testing.T) {
+	t.Run("ForwardsAWakeThatItsCallCannotUse", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -318,7 +318,7 @@ func TestLease(t *testing.T) {
 		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
 	})
 
-	t.Run("LooksBehindStaleHintsAndDropsThem", func(t *testing.T) {
+	t.Run("SkipsStaleHintsAndRemovesThem", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -351,7 +351,7 @@ func TestLease(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GivesNoJobOfAnotherModel", func(t *testing.T) {
+	t.Run("GivesOnlyJobsOfTheWorkersModels", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -362,7 +362,7 @@ func TestLease(t *testing.T) {
 		require.Nil(t, jobstest.LeaseNext(t, s, s.Worker(t, "one")))
 	})
 
-	t.Run("RefusesBadCalls", func(t *testing.T) {
+	t.Run("RefusesInvalidCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

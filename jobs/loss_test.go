@@ -43,7 +43,7 @@ func TestPoison(t *testing.T) {
 	t.Parallel()
 
 	for name, take := range map[string]func(*testing.T, *jobstest.Stack, jobs.Principal){"Losses": lose, "Crashes": crash} {
-		t.Run("IsAJobThatCausedThree"+name, func(t *testing.T) {
+		t.Run("IsAJobThatCausedThreeLosses"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -64,7 +64,7 @@ func TestPoison(t *testing.T) {
 		})
 	}
 
-	t.Run("IsNotAJobThatGetsOn", func(t *testing.T) {
+	t.Run("IsNotAJobThatMakesProgress", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -87,7 +87,7 @@ func TestPoison(t *testing.T) {
 		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status)
 	})
 
-	t.Run("IsNotWhatAnOperatorOrAProviderDid", func(t *testing.T) {
+	t.Run("IsNotAJobWhoseWorkersAnOperatorOrProviderEnded", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -103,7 +103,7 @@ func TestPoison(t *testing.T) {
 		require.Zero(t, s.Reload(t, job.ID).Crashes)
 	})
 
-	t.Run("IsNotWhatBefellAFifthOfTheFleet", func(t *testing.T) {
+	t.Run("IsNotAJobLostWithAFifthOfTheFleet", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -122,7 +122,7 @@ func TestPoison(t *testing.T) {
 		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status, "that was a minute ago")
 	})
 
-	t.Run("IsNotWhatHappenedWhileWeWereAway", func(t *testing.T) {
+	t.Run("IsNotAJobLostWhileTheAPIWasDown", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -179,7 +179,7 @@ func TestSilentAPI(t *testing.T) {
 		})
 	}
 
-	t.Run("IsNoneThatEndedInGoodOrder", func(t *testing.T) {
+	t.Run("IsNotOneThatShutDownNormally", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		ended, killed := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}, &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}
@@ -192,7 +192,7 @@ func TestSilentAPI(t *testing.T) {
 		require.Equal(t, 1, s.Count(t, "api_processes"))
 	})
 
-	t.Run("NotesWhenItFellSilent", func(t *testing.T) {
+	t.Run("RecordsWhenItBecameSilent", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		process := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI}
@@ -266,7 +266,7 @@ func TestGap(t *testing.T) {
 		})
 	}
 
-	t.Run("IsFoundByTheFirstWhoIsBack", func(t *testing.T) {
+	t.Run("IsFoundByTheFirstProcessThatReturns", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, _, _ := overdue(t)
@@ -292,7 +292,7 @@ func TestGap(t *testing.T) {
 		require.Equal(t, 1, n)
 	})
 
-	t.Run("LosesNoIdleWorker", func(t *testing.T) {
+	t.Run("DoesNotLoseIdleWorkers", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

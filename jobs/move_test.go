@@ -11,7 +11,7 @@ import (
 func TestMove(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GoesAlongAnEdgeOrNowhere", func(t *testing.T) {
+	t.Run("FollowsAnEdgeOrChangesNothing", func(t *testing.T) {
 		t.Parallel()
 
 		for _, from := range models.JobStatuses {

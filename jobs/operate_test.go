@@ -16,7 +16,7 @@ func TestPauseQueue(t *testing.T) {
 	t.Parallel()
 
 	for name, lose := range lost {
-		t.Run("GivesNoJobOfItToAnybody"+name, func(t *testing.T) {
+		t.Run("GivesNoJobOfThePausedQueue"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -69,7 +69,7 @@ func TestPauseQueue(t *testing.T) {
 		require.Equal(t, string(s.Admin.KeyID), by)
 	})
 
-	t.Run("ShowsWhoPausedAQueueWhenAndWhy", func(t *testing.T) {
+	t.Run("ShowsWhoPausedItWhenAndWhy", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -100,7 +100,7 @@ func TestPauseQueue(t *testing.T) {
 		require.Len(t, pauses, 4)
 	})
 
-	t.Run("RefusesWhatMayNotBe", func(t *testing.T) {
+	t.Run("RefusesInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

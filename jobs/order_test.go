@@ -103,7 +103,7 @@ func withGPUs(t testing.TB, s *jobstest.Stack, types ...string) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsTheSameWithTheIndexAndWithout", func(t *testing.T) {
+	t.Run("IsTheSameWithAndWithoutTheIndex", func(t *testing.T) {
 		t.Parallel()
 
 		steps, leases := 0, 0
@@ -239,7 +239,7 @@ func TestOrder(t *testing.T) {
 		})
 	}
 
-	t.Run("GivesNoMoreToPromotedJobsWhenManyAsk", func(t *testing.T) {
+	t.Run("GivesConcurrentCallsNoMorePromotedJobs", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -266,7 +266,7 @@ func TestOrder(t *testing.T) {
 		require.Len(t, slices.DeleteFunc(tiers, func(tier models.Tier) bool { return tier != models.TierFree }), 3)
 	})
 
-	t.Run("ForgetsWhatACappedAccountCouldNotUse", func(t *testing.T) {
+	t.Run("GivesACappedAccountNoCredit", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -296,7 +296,7 @@ func TestClaim(t *testing.T) {
 	t.Parallel()
 
 	for name, lose := range lost {
-		t.Run("PrefersAnotherWorkerForAWhile"+name, func(t *testing.T) {
+		t.Run("AvoidsTheWorkerThatFailedTheJobForAWhile"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -312,7 +312,7 @@ func TestClaim(t *testing.T) {
 			require.Equal(t, job.ID, jobstest.LeaseNext(t, s, two).Job.ID)
 		})
 
-		t.Run("TakesItsOwnFailureIfNobodyElseCan"+name, func(t *testing.T) {
+		t.Run("GivesAFailedJobToItsWorkerIfNoOtherCanRunIt"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -326,7 +326,7 @@ func TestClaim(t *testing.T) {
 			require.Equal(t, job.ID, jobstest.LeaseNext(t, s, one).Job.ID)
 		})
 
-		t.Run("GivesARaisedJobToALargerGPUOnly"+name, func(t *testing.T) {
+		t.Run("GivesAJobThatRanOutOfMemoryOnlyToALargerGPU"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -346,7 +346,7 @@ func TestClaim(t *testing.T) {
 		})
 	}
 
-	t.Run("PassesOnAWakeForAJobThatItsWorkerFailed", func(t *testing.T) {
+	t.Run("ForwardsAWakeForAJobThatItsWorkerFailed", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

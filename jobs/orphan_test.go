@@ -62,7 +62,7 @@ func walk(t require.TestingT, s *jobstest.Stack) (found int) {
 func TestFindOrphans(t *testing.T) {
 	t.Parallel()
 
-	t.Run("DoomsObjectsOfOursThatNoRowNames", func(t *testing.T) {
+	t.Run("DoomsOurObjectsThatNoRowNames", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -88,7 +88,7 @@ func TestFindOrphans(t *testing.T) {
 		require.Len(t, left, len(foreign)+4)
 	})
 
-	t.Run("IsDoneByOneProcessAtATimeAndGoesOnAfterACrash", func(t *testing.T) {
+	t.Run("RunsInOneProcessAtATimeAndContinuesAfterACrash", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -105,7 +105,7 @@ func TestFindOrphans(t *testing.T) {
 		require.Equal(t, 1, found)
 	})
 
-	t.Run("NeverFindsWhatIsUploadedAndCommittedMeanwhile", func(t *testing.T) {
+	t.Run("NeverFindsObjectsCommittedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -137,7 +137,7 @@ func TestFindOrphans(t *testing.T) {
 		require.Len(t, jobstest.Stored(t, s), 25)
 	})
 
-	t.Run("NeverDeletesWhatARowNamesOrMayYetName", func(t *testing.T) {
+	t.Run("NeverDeletesObjectsThatARowNamesOrMayStillName", func(t *testing.T) {
 		t.Parallel()
 
 		steps, removed := 0, int64(0)
@@ -219,7 +219,7 @@ func TestDeleteObjects(t *testing.T) {
 		return keys
 	}
 
-	t.Run("TriesAgainLaterWhatTheStoreRefuses", func(t *testing.T) {
+	t.Run("RetriesLaterWhenTheStoreRefuses", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

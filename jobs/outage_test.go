@@ -79,7 +79,7 @@ func TestCommit(t *testing.T) {
 		})
 	}
 
-	t.Run("OfALeaseIsFoundByItsRequest", func(t *testing.T) {
+	t.Run("OfALeaseIsFoundByItsRequestID", func(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
 		job, worker := s.Submit(t), s.Worker(t, "one")
@@ -94,7 +94,7 @@ func TestCommit(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("OfAWorkersLastWordIsFoundByItsToken", func(t *testing.T) {
+	t.Run("OfAnAttemptsEndIsFoundByItsToken", func(t *testing.T) {
 		t.Parallel()
 		for name, c := range map[string]struct {
 			call func(*jobstest.Stack, jobs.Principal, jobs.Fence, *jobs.UploadedObject) error
@@ -152,7 +152,7 @@ func TestCommit(t *testing.T) {
 func TestPostgreSQLAway(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesNothingHalfWritten", func(t *testing.T) {
+	t.Run("LeavesNoPartialWrites", func(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
 		reads, later := jobstest.Submission(), time.Now().Add(time.Hour)
@@ -174,7 +174,7 @@ func TestPostgreSQLAway(t *testing.T) {
 		}
 	})
 
-	t.Run("KeepsTheLeaseForWhoComesBack", func(t *testing.T) {
+	t.Run("KeepsTheLeaseOfAWorkerThatReturns", func(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
 		s.Submit(t)

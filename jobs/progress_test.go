@@ -17,7 +17,7 @@ import (
 func TestReportProgress(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KeepsTheNewestAndTellsOfItNowAndThen", func(t *testing.T) {
+	t.Run("KeepsTheNewestAndPublishesItPeriodically", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -64,7 +64,7 @@ func TestReportProgress(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("OfOneBatchKeepsTheLastOfEachJobBesideTheHeartbeats", func(t *testing.T) {
+	t.Run("OfOneBatchKeepsEachJobsLastReportAndTheHeartbeats", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -102,7 +102,7 @@ func TestReportProgress(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsKeptWhileTheFilmIsUploaded", func(t *testing.T) {
+	t.Run("IsKeptDuringTheUploadOfTheFilm", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -120,7 +120,7 @@ func TestReportProgress(t *testing.T) {
 		require.Equal(t, models.PhaseRendering, after.Progress.Phase)
 	})
 
-	t.Run("GoesOnFromHowItFoundTheJobOnceItHadIt", func(t *testing.T) {
+	t.Run("ReadsTheJobAgainAfterWaitingForItsLock", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -146,7 +146,7 @@ func TestReportProgress(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("KeepsNothingOfALeaseThatWasLostWhileItWaited", func(t *testing.T) {
+	t.Run("WritesNothingForALeaseLostWhileItWaited", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -161,7 +161,7 @@ func TestReportProgress(t *testing.T) {
 		require.Equal(t, 1.0, s.Reload(t, job.ID).Progress.Percent)
 	})
 
-	t.Run("ThatCannotBeKeptSpoilsNobodysHeartbeat", func(t *testing.T) {
+	t.Run("ThatCannotBeWrittenDoesNotAffectHeartbeats", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -181,7 +181,7 @@ func TestReportProgress(t *testing.T) {
 		require.NoError(t, errs[1])
 	})
 
-	t.Run("IsNewsToWhoFollowsTheJobAndToWhoFollowsAll", func(t *testing.T) {
+	t.Run("NotifiesFollowersOfTheJobAndOfAllJobs", func(t *testing.T) {
 		t.Parallel()
 
 		const reports = 5

@@ -55,7 +55,7 @@ func TestReap(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("TakesEachLeaseOnceFromManyProcesses", func(t *testing.T) {
+	t.Run("TakesEachLeaseBackOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -85,7 +85,7 @@ func TestReap(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("LeavesALeaseThatWasRenewedWhileItLooked", func(t *testing.T) {
+	t.Run("KeepsALeaseThatWasRenewedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -121,7 +121,7 @@ func TestReap(t *testing.T) {
 func TestSilent(t *testing.T) {
 	t.Parallel()
 
-	t.Run("EndsTheWaitForWorkersThatSayNothing", func(t *testing.T) {
+	t.Run("EndsWorkersThatDoNotReport", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, busy, _ := jobstest.Leased(t)
@@ -149,7 +149,7 @@ func TestSilent(t *testing.T) {
 		require.NotNil(t, jobstest.LeaseNext(t, s, idle), "it comes back with its own next call")
 	})
 
-	t.Run("PassesOverAWorkerThatFailsToSave", func(t *testing.T) {
+	t.Run("SkipsAWorkerThatFailsToSave", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -176,7 +176,7 @@ func TestRegister(t *testing.T) {
 		}
 	}
 
-	t.Run("ReplacesTheWorkerAtTheSamePlace", func(t *testing.T) {
+	t.Run("ReplacesTheWorkerInTheSameSlot", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, old, fence := jobstest.Leased(t)
@@ -221,7 +221,7 @@ func TestRegister(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("KeepsOneWorkerPerPlaceOfConcurrentCalls", func(t *testing.T) {
+	t.Run("KeepsOneWorkerPerSlotOfConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -242,7 +242,7 @@ func TestRegister(t *testing.T) {
 		require.Equal(t, 1, live)
 	})
 
-	t.Run("RefusesBadInput", func(t *testing.T) {
+	t.Run("RefusesInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

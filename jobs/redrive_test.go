@@ -16,7 +16,7 @@ import (
 func TestRedrive(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsInCriticalWithAllAttemptsAnew", func(t *testing.T) {
+	t.Run("RunsInCriticalWithAllItsAttempts", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -43,7 +43,7 @@ func TestRedrive(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("GivesTheSameJobWhenRepeated", func(t *testing.T) {
+	t.Run("ReturnsTheSameJobWhenRepeated", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -63,7 +63,7 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("OpensOneRunForManyCallers", func(t *testing.T) {
+	t.Run("StartsOneRunForConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -83,7 +83,7 @@ func TestRedrive(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("TakesEditsAndThenStartsFromScratch", func(t *testing.T) {
+	t.Run("AppliesEditsAndThenStartsFromScratch", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker := failedJob(t)
@@ -110,7 +110,7 @@ func TestRedrive(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("KeepsATimeoutThatItsOwnerChose", func(t *testing.T) {
+	t.Run("KeepsTheTimeoutOfTheSubmit", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, _ := failedJob(t)
@@ -124,7 +124,7 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, 77, again.TimeoutSeconds)
 	})
 
-	t.Run("ChecksEditsAsASubmitDoes", func(t *testing.T) {
+	t.Run("ValidatesEditsLikeASubmit", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -143,7 +143,7 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("RefusesWhatItsOwnerHasRetried", func(t *testing.T) {
+	t.Run("RefusesAJobThatItsOwnerHasRetried", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -162,7 +162,7 @@ func TestRedrive(t *testing.T) {
 func TestBulkRedrive(t *testing.T) {
 	t.Parallel()
 
-	t.Run("SendsAGroupBackAtAPace", func(t *testing.T) {
+	t.Run("RedrivesAGroupAtItsPace", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -218,7 +218,7 @@ func TestBulkRedrive(t *testing.T) {
 	})
 
 	for _, action := range []models.BulkAction{models.BulkRedrive, models.BulkRetry} {
-		t.Run("WaitsForTheRunsOfItsCanary"+string(action), func(t *testing.T) {
+		t.Run("WaitsForTheRunsOfItsCanaries"+string(action), func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -250,7 +250,7 @@ func TestBulkRedrive(t *testing.T) {
 			s.RequireInvariants(t)
 		})
 
-		t.Run("GoesOnWhenItsCanaryHasRun"+string(action), func(t *testing.T) {
+		t.Run("ContinuesAfterItsCanariesSucceeded"+string(action), func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)

@@ -38,7 +38,7 @@ func (q *queue) publish(_ context.Context, m *models.OutboxMessage) error {
 func TestRelay(t *testing.T) {
 	t.Parallel()
 
-	t.Run("CarriesEachMessageOnceFromManyProcesses", func(t *testing.T) {
+	t.Run("PublishesEachMessageOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -90,7 +90,7 @@ func TestRelay(t *testing.T) {
 		require.Zero(t, s.Count(t, "outbox"))
 	})
 
-	t.Run("TriesAgainWhatTheQueueRefused", func(t *testing.T) {
+	t.Run("RetriesMessagesThatTheQueueRefused", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -109,7 +109,7 @@ func TestRelay(t *testing.T) {
 		require.Equal(t, []models.JobID{job.ID}, q.got)
 	})
 
-	t.Run("GoesOnBehindAMessageThatNobodyHandles", func(t *testing.T) {
+	t.Run("ContinuesAfterAMessageWithoutAHandler", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -141,7 +141,7 @@ func TestRelay(t *testing.T) {
 		require.InDelta(t, 3600, wait, 60, "the older it is, the later it comes again")
 	})
 
-	t.Run("TellsOnlyOfWhatWasCommitted", func(t *testing.T) {
+	t.Run("PublishesOnlyCommittedMessages", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -157,7 +157,7 @@ func TestRelay(t *testing.T) {
 func TestReady(t *testing.T) {
 	t.Parallel()
 
-	t.Run("PutsAQueuedJobIntoTheIndex", func(t *testing.T) {
+	t.Run("AddsAQueuedJobToTheIndex", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -27,7 +27,7 @@ func failedJob(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OpensANewRunFromTheNewestCheckpoint", func(t *testing.T) {
+	t.Run("StartsANewRunFromTheNewestCheckpoint", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker := failedJob(t)
@@ -59,7 +59,7 @@ func TestRetry(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("StartsFromScratchIfToldTo", func(t *testing.T) {
+	t.Run("StartsFromScratchOnRequest", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker := failedJob(t)
@@ -72,7 +72,7 @@ func TestRetry(t *testing.T) {
 		require.Empty(t, lease.Checkpoints)
 	})
 
-	t.Run("RevivesACancelledJob", func(t *testing.T) {
+	t.Run("RunsACancelledJobAgain", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -89,7 +89,7 @@ func TestRetry(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("RefusesWhatIsNotOverOrNotTheCallers", func(t *testing.T) {
+	t.Run("RefusesUnfinishedJobsAndJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker := failedJob(t)
@@ -114,7 +114,7 @@ func TestRetry(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
-	t.Run("OpensOneRunForManyCallers", func(t *testing.T) {
+	t.Run("StartsOneRunForConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, _ := failedJob(t)
@@ -138,7 +138,7 @@ func TestRetry(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("BlocksAgainOnWhatItDependsOn", func(t *testing.T) {
+	t.Run("WaitsForItsParentsAgain", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -166,7 +166,7 @@ func TestRetry(t *testing.T) {
 func TestFailure(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KeepsToTheClientsRetryPolicy", func(t *testing.T) {
+	t.Run("FollowsTheClientsRetryPolicy", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -187,7 +187,7 @@ func TestFailure(t *testing.T) {
 		require.Equal(t, worker.WorkerID, stored.AvoidWorkerID)
 	})
 
-	t.Run("SuspectsTheCheckpointThatACrashFollowed", func(t *testing.T) {
+	t.Run("AvoidsACheckpointAfterWhichTheRuntimeCrashed", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -214,7 +214,7 @@ func TestFailure(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("KeepsADrainingWorkerDrainingAfterItWasLost", func(t *testing.T) {
+	t.Run("KeepsALostWorkerDraining", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)

@@ -30,7 +30,7 @@ func TestSetJobTier(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("ShowsInAHeldJobWhenItIsQueuedAgain", func(t *testing.T) {
+	t.Run("MovesALeasedJobWhenItIsRequeued", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -49,7 +49,7 @@ func TestSetJobTier(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("RefusesWhatMayNotBe", func(t *testing.T) {
+	t.Run("RefusesInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -16,7 +16,7 @@ import (
 func TestCanMove(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsWhatTheDiagramShows", func(t *testing.T) {
+	t.Run("MatchesTheDiagram", func(t *testing.T) {
 		t.Parallel()
 
 		drawn := diagram(t, "## Job")
@@ -33,7 +33,7 @@ func TestCanMove(t *testing.T) {
 func TestCanWorkerMove(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsWhatTheDiagramShows", func(t *testing.T) {
+	t.Run("MatchesTheDiagram", func(t *testing.T) {
 		t.Parallel()
 
 		drawn := diagram(t, "## Worker")
@@ -154,7 +154,7 @@ func TestVerb(t *testing.T) {
 			return err
 		}, models.JobCancelled, all(map[string]apierror.Code{"Complete": apierror.CodeConflict, "Fail": "", "Release": ""}), ""},
 	} {
-		t.Run("ChangesNothingOnceTheJobIs"+name, func(t *testing.T) {
+		t.Run("ChangesNothingIfTheJobIs"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)

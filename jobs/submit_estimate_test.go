@@ -15,7 +15,7 @@ import (
 func TestEstimateJobs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsOfEachJobWhenItStartsAndIsDone", func(t *testing.T) {
+	t.Run("ForecastsStartAndCompletionOfEachJob", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
@@ -69,7 +69,7 @@ func TestEstimateJobs(t *testing.T) {
 		require.InDelta(t, 3600, *estimate.WaitSecondsP90, 60)
 	})
 
-	t.Run("RefusesTimesThatASubmitRefuses", func(t *testing.T) {
+	t.Run("RefusesTheTimesThatSubmitRefuses", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		for field, in := range map[string]jobs.Submission{
@@ -81,7 +81,7 @@ func TestEstimateJobs(t *testing.T) {
 		}
 	})
 
-	t.Run("KnowsThatAnAccountCameToItsCapAMomentAgo", func(t *testing.T) {
+	t.Run("KnowsThatAnAccountHasJustReachedItsLimit", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
@@ -106,7 +106,7 @@ func TestEstimateJobs(t *testing.T) {
 		require.InDelta(t, 20, wait(2), 3)
 	})
 
-	t.Run("KnowsOfAJobThatStartedAfterItsAccountWasRead", func(t *testing.T) {
+	t.Run("CountsAJobThatStartedAfterItsAccountWasRead", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)

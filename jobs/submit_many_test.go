@@ -25,7 +25,7 @@ func films(n int) []jobs.Submission {
 func TestSubmitMany(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AcceptsAThousandAtOnce", func(t *testing.T) {
+	t.Run("AcceptsAThousandJobsInOneCall", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -47,7 +47,7 @@ func TestSubmitMany(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AnswersEachAsSubmitWould", func(t *testing.T) {
+	t.Run("AnswersEachJobLikeSubmit", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -95,7 +95,7 @@ func TestSubmitMany(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("TakesWhatFitsAndKnowsTheRestAgain", func(t *testing.T) {
+	t.Run("AcceptsWhatFitsAndDeduplicatesItOnRetry", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -140,7 +140,7 @@ func TestSubmitMany(t *testing.T) {
 		require.Equal(t, 5, s.Count(t, "jobs"))
 	})
 
-	t.Run("MakesOneJobOfAKeyHoweverManyCall", func(t *testing.T) {
+	t.Run("MakesOneJobForAKeyOfConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -158,7 +158,7 @@ func TestSubmitMany(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("RefusesNoneAndTooMany", func(t *testing.T) {
+	t.Run("RefusesZeroAndTooManyJobs", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -193,7 +193,7 @@ func TestSubmits(t *testing.T) {
 		return commits
 	}
 
-	t.Run("AreAnsweredEachByItself", func(t *testing.T) {
+	t.Run("AreAnsweredIndividually", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -231,7 +231,7 @@ func TestSubmits(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
-	t.Run("DoNotWaitForAStrangersAccount", func(t *testing.T) {
+	t.Run("DoNotWaitForAnotherAccountsLock", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -270,7 +270,7 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("StayOneStatementWhenTheirAccountIsHeld", func(t *testing.T) {
+	t.Run("ShareOneStatementWhileTheirAccountIsLocked", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -293,7 +293,7 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("MakeOneVideoOfARequestAndItsRetries", func(t *testing.T) {
+	t.Run("MakeOneVideoForARequestAndItsRetries", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -321,7 +321,7 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("AreSpoiltByNoOther", func(t *testing.T) {
+	t.Run("DoNotFailBecauseOfEachOther", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -20,7 +20,7 @@ import (
 func TestSubmit(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesBadInputAndLeavesNothing", func(t *testing.T) {
+	t.Run("RefusesInvalidInputAndStoresNothing", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -114,7 +114,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("TakesTheDearestFilmAndNoDearer", func(t *testing.T) {
+	t.Run("AcceptsParametersUpToTheirMaximum", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -151,7 +151,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, 2, s.Count(t, "jobs"))
 	})
 
-	t.Run("SaysNumbersAsTheyAreWritten", func(t *testing.T) {
+	t.Run("KeepsNumbersAsTheyAreWritten", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -171,7 +171,7 @@ func TestSubmit(t *testing.T) {
 		}
 	})
 
-	t.Run("TakesWhatIsOddButRight", func(t *testing.T) {
+	t.Run("AcceptsUnusualButValidInput", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -211,7 +211,7 @@ func TestSubmit(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("KeepsThePromptEncrypted", func(t *testing.T) {
+	t.Run("StoresThePromptEncrypted", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -237,7 +237,7 @@ func TestSubmit(t *testing.T) {
 		require.Empty(t, prompts)
 	})
 
-	t.Run("GivesOneJobToOneKey", func(t *testing.T) {
+	t.Run("ReturnsOneJobForOneKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -273,7 +273,7 @@ func TestSubmit(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("ComparesRequestsWithTheirDefaults", func(t *testing.T) {
+	t.Run("ComparesRequestsIncludingDefaults", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -311,7 +311,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("KeepsAKeySpacePerAccount", func(t *testing.T) {
+	t.Run("KeepsKeysSeparateByAccount", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -347,7 +347,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, 3, job.MaxAttempts)
 	})
 
-	t.Run("HoldsTheQuotaButNotAgainstARepeatedKey", func(t *testing.T) {
+	t.Run("EnforcesTheQuotaButAcceptsARepeatedKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -56,7 +56,7 @@ func letIn(t *testing.T, all []jobs.Submitted) string {
 func TestSubmitOfUsers(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesRoomForOthers", func(t *testing.T) {
+	t.Run("LeavesRoomForOtherUsers", func(t *testing.T) {
 		t.Parallel()
 
 		s := shared(t)
@@ -72,7 +72,7 @@ func TestSubmitOfUsers(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("CountsWhatWaitsAndNothingElse", func(t *testing.T) {
+	t.Run("CountsOnlyWaitingJobs", func(t *testing.T) {
 		t.Parallel()
 
 		s := shared(t)
@@ -97,7 +97,7 @@ func TestSubmitOfUsers(t *testing.T) {
 		require.True(t, again)
 	})
 
-	t.Run("HoldsHoweverManyCome", func(t *testing.T) {
+	t.Run("HoldsForConcurrentCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := shared(t)
@@ -118,7 +118,7 @@ func TestSubmitOfUsers(t *testing.T) {
 		require.Equal(t, 10, s.Count(t, "jobs"))
 	})
 
-	t.Run("HasNoLimitWhereThereIsNone", func(t *testing.T) {
+	t.Run("HasNoLimitUnlessOneIsSet", func(t *testing.T) {
 		t.Parallel()
 
 		s := shared(t)

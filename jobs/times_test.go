@@ -30,7 +30,7 @@ func TestTimes(t *testing.T) {
 	}
 	const slack = 30 // seconds that the test itself may take
 
-	t.Run("AddUpOverEveryWaitAndEveryAttempt", func(t *testing.T) {
+	t.Run("SumAllWaitsAndAllAttempts", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -64,7 +64,7 @@ func TestTimes(t *testing.T) {
 		require.Equal(t, []float64{waited, ran}, []float64{again, ranAgain}, "they stand still once the job is over")
 	})
 
-	t.Run("LeaveOutTheTimeBeforeAJobIsDueAndBetweenItsTries", func(t *testing.T) {
+	t.Run("ExcludeTheTimeBeforeRunAtAndBetweenRetries", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -87,7 +87,7 @@ func TestTimes(t *testing.T) {
 		require.Less(t, ran, float64(slack))
 	})
 
-	t.Run("BeginAgainWithANewRun", func(t *testing.T) {
+	t.Run("RestartWithANewRun", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -105,7 +105,7 @@ func TestTimes(t *testing.T) {
 		require.Less(t, waited, float64(slack))
 	})
 
-	t.Run("AreUnknownOfARunThatBeganBeforeTheyWereCounted", func(t *testing.T) {
+	t.Run("AreUnknownForARunFromBeforeTheyWereCounted", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -126,7 +126,7 @@ func TestTimes(t *testing.T) {
 func TestProcessClock(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsPostgreSQLsHoweverFarTheProcesssIsFromIt", func(t *testing.T) {
+	t.Run("FollowsPostgreSQLThoughTheProcesssClockIsWrong", func(t *testing.T) {
 		t.Parallel()
 
 		s := newClocked(t)

@@ -30,7 +30,7 @@ func TestTransaction(t *testing.T) {
 	t.Parallel()
 
 	for name, code := range map[string]string{"Serialization": "40001", "Deadlock": "40P01"} {
-		t.Run("IsBegunAnewAfter"+name, func(t *testing.T) {
+		t.Run("IsRetriedAfter"+name, func(t *testing.T) {
 			t.Parallel()
 			s := jobstest.New(t)
 			worker := s.Worker(t, "one")
@@ -55,7 +55,7 @@ func TestTransaction(t *testing.T) {
 		})
 	}
 
-	t.Run("IsGivenUpInTheEnd", func(t *testing.T) {
+	t.Run("GivesUpAfterSeveralTries", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		loseRaces(t, s, "40001", 100)

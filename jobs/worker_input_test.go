@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWorkersInput(t *testing.T) {
+func TestWorkerInput(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsRefusedByItsField", func(t *testing.T) {
+	t.Run("NamesTheInvalidField", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -97,7 +97,7 @@ func TestWorkersInput(t *testing.T) {
 		require.Equal(t, before, s.Dump(t), "what was refused changed nothing")
 	})
 
-	t.Run("IsTakenAtItsBounds", func(t *testing.T) {
+	t.Run("IsAcceptedAtItsLimits", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)

@@ -102,7 +102,7 @@ func TestTransaction(t *testing.T) {
 			},
 		},
 	} {
-		t.Run("LeavesNothingIf"+what, func(t *testing.T) {
+		t.Run("LeavesNoTraceIf"+what, func(t *testing.T) {
 			t.Parallel()
 			db := lone(t, modelstest.DSN(t))
 
@@ -118,7 +118,7 @@ func TestTransaction(t *testing.T) {
 		})
 	}
 
-	t.Run("IsNotKnownToBeCommittedIfTheAnswerIsLost", func(t *testing.T) {
+	t.Run("ReportsAnUnknownResultIfTheResponseIsLost", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		db := lone(t, dsn)
@@ -132,7 +132,7 @@ func TestTransaction(t *testing.T) {
 		requirePhase(t, db, id, "WAITING!")
 	})
 
-	t.Run("IsOfTheKindThatWasAskedFor", func(t *testing.T) {
+	t.Run("HasTheRequestedIsolation", func(t *testing.T) {
 		t.Parallel()
 		db := lone(t, modelstest.DSN(t))
 		var level, readOnly string

@@ -43,7 +43,7 @@ func fillDeep(t testing.TB, db *bun.DB) {
 func TestDeepQueues(t *testing.T) {
 	t.Parallel()
 
-	t.Run("CostWhatIsAskedOfThemAndNoMore", func(t *testing.T) {
+	t.Run("CostOnlyTheRequestedRows", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

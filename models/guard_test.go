@@ -14,7 +14,7 @@ import (
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FindsOnlyTheRowThatIsWhereItShouldBe", func(t *testing.T) {
+	t.Run("MatchesOnlyTheExpectedState", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

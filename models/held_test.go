@@ -35,7 +35,7 @@ func free(t *testing.T, db *bun.DB, table string) (n int) {
 func TestLockHeld(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LocksTheRowsOfThoseThatHoldALeaseAndNoOthers", func(t *testing.T) {
+	t.Run("LocksOnlyTheRowsOfValidLeases", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -80,7 +80,7 @@ func TestLockHeld(t *testing.T) {
 		}))
 	})
 
-	t.Run("FindsRowsAsTheyAreOnceTheyAreHad", func(t *testing.T) {
+	t.Run("ReturnsRowsAsOfTheirLock", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -145,7 +145,7 @@ func waitForLock(t *testing.T, db *bun.DB) {
 func TestLockPicks(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesEachPickItsRowsOrNone", func(t *testing.T) {
+	t.Run("ReturnsEachPicksRowsOrNone", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

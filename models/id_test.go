@@ -31,7 +31,7 @@ func FuzzIDKind(f *testing.F) {
 func TestID(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ExplainsItself", func(t *testing.T) {
+	t.Run("HasItsKindAsAPrefix", func(t *testing.T) {
 		t.Parallel()
 
 		for kind, id := range map[string]string{

@@ -69,7 +69,7 @@ func someFilter(r *rand.Rand) models.JobFilter {
 func TestListJobs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FindsWhatTheFilterSaysWhicheverWayItReads", func(t *testing.T) {
+	t.Run("AppliesTheFilterWithEveryPlan", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -122,7 +122,7 @@ func (e *everyQuery) AfterQuery(_ context.Context, q *bun.QueryEvent) {
 func TestListPlans(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LookAtAFewRowsWhateverIsAskedFor", func(t *testing.T) {
+	t.Run("ReadFewRowsForEveryFilter", func(t *testing.T) {
 		t.Parallel()
 
 		const n = 30_000

@@ -53,7 +53,7 @@ func requireBack(t *testing.T, db *bun.DB) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ServesAgainSoonAfterPostgreSQLWasKilled", func(t *testing.T) {
+	t.Run("RecoversAfterPostgreSQLWasKilled", func(t *testing.T) {
 		t.Parallel()
 		dir, err := os.MkdirTemp("", "reelay-pg-")
 		require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestOpen(t *testing.T) {
 		requireBack(t, db)
 	})
 
-	t.Run("ServesAgainAfterTheWayToPostgreSQLWasCut", func(t *testing.T) {
+	t.Run("RecoversAfterTheConnectionToPostgreSQLWasCut", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		db := open(t, dsn, 4)
@@ -90,7 +90,7 @@ func TestOpen(t *testing.T) {
 		requireBack(t, db)
 	})
 
-	t.Run("GivesUpOnAPostgreSQLThatHangs", func(t *testing.T) {
+	t.Run("GivesUpOnAHungPostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		db := open(t, dsn, 2)
@@ -121,7 +121,7 @@ func TestOpen(t *testing.T) {
 		requireOutage(t, 3*time.Second, ask(db))
 	})
 
-	t.Run("LeavesAServerThatBecameReadOnly", func(t *testing.T) {
+	t.Run("LeavesAServerThatBecomesReadOnly", func(t *testing.T) {
 		t.Parallel()
 		dsn := modelstest.DSN(t)
 		db := open(t, dsn, 1)
@@ -137,7 +137,7 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, write(), "a new connection may lead to the new primary")
 	})
 
-	t.Run("EndsATransactionWhoseProcessWentSilent", func(t *testing.T) {
+	t.Run("EndsTheTransactionOfASilentProcess", func(t *testing.T) {
 		t.Parallel()
 		db := open(t, modelstest.DSN(t)+"&idle_in_transaction_session_timeout=50", 1)
 		tx, err := db.BeginTx(t.Context(), nil)
@@ -148,7 +148,7 @@ func TestOpen(t *testing.T) {
 		require.True(t, models.IsOutage(err), "%v", err)
 	})
 
-	t.Run("GivesAStatementUpThatTakesTooLong", func(t *testing.T) {
+	t.Run("CancelsASlowStatement", func(t *testing.T) {
 		t.Parallel()
 		dsn := modelstest.DSN(t)
 		db, holder := open(t, dsn+"&statement_timeout=50", 1), open(t, dsn, 1)

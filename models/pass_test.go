@@ -14,7 +14,7 @@ import (
 func TestClaimPass(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesAPeriodToOne", func(t *testing.T) {
+	t.Run("GivesAPeriodToOneCaller", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
 		var claims sync.WaitGroup
@@ -38,7 +38,7 @@ func TestClaimPass(t *testing.T) {
 		require.True(t, other)
 	})
 
-	t.Run("GivesTheNextPeriodAgain", func(t *testing.T) {
+	t.Run("GivesLaterPeriodsAndOnesAfterAClockSetBack", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
 		const every = 24 * time.Hour

@@ -73,7 +73,7 @@ func (l *lastQuery) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 func TestHotQueries(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReadOnlyWhatTheyAnswerWith", func(t *testing.T) {
+	t.Run("ReadOnlyTheRowsOfTheirResult", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -165,7 +165,7 @@ func TestHotQueries(t *testing.T) {
 		}
 	})
 
-	t.Run("DoNotLookAtAccountsAtTheirCap", func(t *testing.T) {
+	t.Run("SkipAccountsAtTheirLimit", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

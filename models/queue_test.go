@@ -17,7 +17,7 @@ func TestNextInOrder(t *testing.T) {
 		bothModels = append(bothModels, queue)
 	}
 
-	t.Run("GivesJobsAsIfTheyCameOneByOne", func(t *testing.T) {
+	t.Run("ReturnsTheSameJobsAsSingleCalls", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -48,7 +48,7 @@ func TestNextInOrder(t *testing.T) {
 		}
 	})
 
-	t.Run("ListsAllOfAnAccountThatIsBehind", func(t *testing.T) {
+	t.Run("ListsAllJobsOfAnAccountThatIsBehind", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -62,7 +62,7 @@ func TestNextInOrder(t *testing.T) {
 		require.Len(t, found, 50)
 	})
 
-	t.Run("ListsNothingBehindWhatItDidNotRead", func(t *testing.T) {
+	t.Run("StopsWhereItHasReadTooLittle", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -108,7 +108,7 @@ func TestNextInOrder(t *testing.T) {
 		require.Equal(t, 1+1+8, plan.rows, "one finds the line, one the account:\n%s", plan.text)
 	})
 
-	t.Run("ListsNothingOfNoQueues", func(t *testing.T) {
+	t.Run("ReturnsNothingForNoQueues", func(t *testing.T) {
 		t.Parallel()
 
 		found, err := models.NextInOrder(t.Context(), modelstest.DB(t), nil, nil, 8)

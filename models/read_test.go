@@ -12,7 +12,7 @@ import (
 func TestAsRead(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LetsStatementsTakeTurns", func(t *testing.T) {
+	t.Run("RunsOneStatementAtATime", func(t *testing.T) {
 		t.Parallel()
 		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 2)
 		require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestAsRead(t *testing.T) {
 		require.NoError(t, <-second)
 	})
 
-	t.Run("KeepsLargeReadsOffTheOrdinaryConnections", func(t *testing.T) {
+	t.Run("KeepsLargeReadsOffOrdinaryConnections", func(t *testing.T) {
 		t.Parallel()
 		db, done, err := models.OpenShared(t.Context(), modelstest.DSN(t), 1, 1)
 		require.NoError(t, err)

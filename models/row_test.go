@@ -60,7 +60,7 @@ func TestWrites(t *testing.T) {
 		}
 	})
 
-	t.Run("LeavesNoColumnOutThatMayChange", func(t *testing.T) {
+	t.Run("CoversEveryColumnThatMayChange", func(t *testing.T) {
 		t.Parallel()
 		text, err := os.ReadFile("sql/write.sql")
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestWrites(t *testing.T) {
 		}
 	})
 
-	t.Run("ReadsARowAsAnyOtherQueryDoes", func(t *testing.T) {
+	t.Run("ReadsARowLikeOtherQueries", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
 		fill(t, db)

@@ -40,7 +40,7 @@ const workersOver = `INSERT INTO workers (id, provider, provider_instance_id, re
 func TestUpkeepQueries(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReadNothingWhereThereIsNothingToDo", func(t *testing.T) {
+	t.Run("ReadNoRowsIfThereIsNothingToDo", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -121,7 +121,7 @@ func TestUpkeepQueries(t *testing.T) {
 		}
 	})
 
-	t.Run("LeaveOutTheWorkersThatAreOver", func(t *testing.T) {
+	t.Run("SkipTerminatedWorkers", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

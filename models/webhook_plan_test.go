@@ -30,7 +30,7 @@ var told = []string{
 func TestClaimDeliveries(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LooksAtNoBacklog", func(t *testing.T) {
+	t.Run("DoesNotReadTheBacklog", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

@@ -49,7 +49,7 @@ func leasable(t *testing.T, db *bun.DB) (*models.Job, models.WorkerID) {
 func TestWritesAtOnce(t *testing.T) {
 	t.Parallel()
 
-	t.Run("WriteEveryPart", func(t *testing.T) {
+	t.Run("WriteEverything", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -102,7 +102,7 @@ func TestWritesAtOnce(t *testing.T) {
 		require.Equal(t, plain(t, *bare), plain(t, *events[1]))
 	})
 
-	t.Run("KeepNothingUnderAKeyThatWasNotIssuedOrIsTaken", func(t *testing.T) {
+	t.Run("RefuseObjectKeysThatWereNotIssuedOrAreUsed", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -128,7 +128,7 @@ func TestWritesAtOnce(t *testing.T) {
 		}
 	})
 
-	t.Run("LeaveFewPlansHoweverManySetsOfColumnsChange", func(t *testing.T) {
+	t.Run("UseFewPlansForManySetsOfColumns", func(t *testing.T) {
 		t.Parallel()
 
 		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
@@ -152,7 +152,7 @@ func TestWritesAtOnce(t *testing.T) {
 		require.LessOrEqual(t, plans, 130)
 	})
 
-	t.Run("GiveAnAccountNoMoreRunningJobsThanItMayHave", func(t *testing.T) {
+	t.Run("KeepTheAccountsRunningLimit", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -171,7 +171,7 @@ func TestWritesAtOnce(t *testing.T) {
 		require.NoError(t, written(t, db, more(-1)), "those that run end, whatever the cap is by now")
 	})
 
-	t.Run("PutNoMoreJobsIntoABoundedQueueThanItMayHave", func(t *testing.T) {
+	t.Run("KeepTheAccountsQueueLimit", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -187,7 +187,7 @@ func TestWritesAtOnce(t *testing.T) {
 		require.NoError(t, written(t, db, more(false)), "a job that was queued before comes back")
 	})
 
-	t.Run("TakeAccountsInTheirOrder", func(t *testing.T) {
+	t.Run("LockAccountsInOrder", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
@@ -223,7 +223,7 @@ func TestWritesAtOnce(t *testing.T) {
 		require.NoError(t, <-wrote)
 	})
 
-	t.Run("DoNothingOfNothing", func(t *testing.T) {
+	t.Run("DoNothingWithoutWrites", func(t *testing.T) {
 		t.Parallel()
 		require.NoError(t, written(t, modelstest.DB(t), models.Writes{}))
 	})
@@ -232,7 +232,7 @@ func TestWritesAtOnce(t *testing.T) {
 func TestLookUpObjects(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsWhatIsIssuedAndKeptAndHoldsTheKeys", func(t *testing.T) {
+	t.Run("ReturnsIssuedAndCommittedObjectsAndLocksTheKeys", func(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)

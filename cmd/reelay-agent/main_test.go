@@ -29,7 +29,7 @@ func TestAgent(t *testing.T) {
 		}
 	})
 
-	t.Run("HasItsBuiltInRuntime", func(t *testing.T) {
+	t.Run("IncludesTheBuiltInRuntime", func(t *testing.T) {
 		t.Parallel()
 
 		found, _, err := newCommand().Find([]string{"runtime", "testcard"})

@@ -33,7 +33,7 @@ func TestAccountsCreate(t *testing.T) {
 		require.Len(t, server.received(), 1, "it asked for no other")
 	})
 
-	t.Run("MakesOneOfAnotherNameOrByForce", func(t *testing.T) {
+	t.Run("CreatesAnotherNameOrForcesADuplicate", func(t *testing.T) {
 		t.Parallel()
 		for name, answers := range map[string][]http.HandlerFunc{"--name=apex": {listed, made}, "--name=acme --force": {made}} {
 			_, url := serveFaulty(t, answers...)

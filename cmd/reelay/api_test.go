@@ -38,7 +38,7 @@ func TestHandler(t *testing.T) {
 		return answer.Result()
 	}
 
-	t.Run("ServesMetricsToOperatorsUnlessTheyAreOpen", func(t *testing.T) {
+	t.Run("ServesMetricsOnlyToOperatorsUnlessTheyAreOpen", func(t *testing.T) {
 		for key, status := range map[string]int{
 			"": http.StatusUnauthorized, "rl_live_x": http.StatusUnauthorized,
 			keys[models.RoleClient]: http.StatusForbidden, keys[models.RoleWorker]: http.StatusForbidden, keys[models.RoleOperator]: http.StatusOK,
@@ -59,7 +59,7 @@ func TestHandler(t *testing.T) {
 	})
 
 	// Programs read no pages, and follow no redirect with their key.
-	t.Run("AnswersUncleanPathsInTheWordsOfTheirAPI", func(t *testing.T) {
+	t.Run("AnswersUncleanPathsInTheirAPIsFormat", func(t *testing.T) {
 		for path, media := range map[string]string{
 			"//api/v1/jobs": "application/problem+json", "/api/v1/../x": "application/problem+json", "/api//v1/jobs": "application/problem+json",
 			"/api/../healthz": "application/problem+json", "/api/v1/%2e%2e/%2e%2e/healthz": "application/problem+json", "/api": "application/problem+json",
@@ -74,7 +74,7 @@ func TestHandler(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsPeopleWhatProgramsReadOfTheRESTAPI", func(t *testing.T) {
+	t.Run("ServesTheRESTAPIsDocumentation", func(t *testing.T) {
 		page, document := get("/api/docs", ""), get("/api/openapi.json", "")
 
 		require.Equal(t, http.StatusOK, page.StatusCode)
@@ -83,7 +83,7 @@ func TestHandler(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, get("/api/docs/", "").StatusCode)
 	})
 
-	t.Run("AnswersToItsOwnNameOnlyIfSoConfigured", func(t *testing.T) {
+	t.Run("AnswersOnlyToItsConfiguredHosts", func(t *testing.T) {
 		named := *s.stack
 		named.cfg.hosts = hosts{"reelay.example"}
 		handler := named.handler("http://127.0.0.1:8080")
@@ -99,7 +99,7 @@ func TestHandler(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesWebhooksOfItsOwn", func(t *testing.T) {
+	t.Run("RefusesWebhooksToItself", func(t *testing.T) {
 		for _, path := range []string{"/graphql", "/api/v1/videos", "/v1/videos"} {
 			request := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
 			request.Header.Set("User-Agent", webhook.UserAgent)
@@ -111,7 +111,7 @@ func TestHandler(t *testing.T) {
 		}
 	})
 
-	t.Run("IsNotToCallItself", func(t *testing.T) {
+	t.Run("DoesNotCallItself", func(t *testing.T) {
 		cfg := s.cfg
 		cfg.outbound.AllowLoopback = true
 		cfg.own = []string{"[::]:9998"}

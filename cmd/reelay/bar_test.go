@@ -61,7 +61,7 @@ func TestLine(t *testing.T) {
 		Message: new("resuming from checkpoint at 62 %\x1b[2J\nnow"), EtaSeconds: new(75.2),
 	}
 
-	t.Run("TellsPercentPhaseMessageAndTimeLeft", func(t *testing.T) {
+	t.Run("ShowsPercentPhaseMessageAndTimeLeft", func(t *testing.T) {
 		t.Parallel()
 
 		line := view{width: 160}.line(progress, trail{})
@@ -87,7 +87,7 @@ func TestLine(t *testing.T) {
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 
-	t.Run("PrintsPlainLinesWhereSomethingChangedIfThereIsNoTerminal", func(t *testing.T) {
+	t.Run("PrintsOnlyChangesWithoutATerminal", func(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder
@@ -99,7 +99,7 @@ func TestDisplay(t *testing.T) {
 
 		require.Equal(t, "  1 %  RENDERING\n 11 %  RENDERING\n  5 %  RENDERING\n", out.String())
 	})
-	t.Run("ShowsNoProgressOfAJobThatEndedBadly", func(t *testing.T) {
+	t.Run("ShowsNoProgressOfAFailedJob", func(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder

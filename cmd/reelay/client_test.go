@@ -51,7 +51,7 @@ func TestResolveTarget(t *testing.T) {
 			require.Equal(t, []string{test.endpoint, test.key}, []string{endpoint, key})
 		})
 	}
-	t.Run("RefusesAFileThatOthersMayRead", func(t *testing.T) {
+	t.Run("RefusesAFileThatOtherUsersCanRead", func(t *testing.T) {
 		t.Parallel()
 
 		shared := target{data: t.TempDir()}

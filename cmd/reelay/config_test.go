@@ -11,7 +11,7 @@ import (
 func TestRetention(t *testing.T) {
 	const jobsDays, eventsDays, filmsDays = "REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS"
 
-	t.Run("IsReadInDays", func(t *testing.T) {
+	t.Run("IsParsedInDays", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			env  map[string]string
 			want upkeep.Retention
@@ -30,7 +30,7 @@ func TestRetention(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesTheAbsurd", func(t *testing.T) {
+	t.Run("RefusesInvalidValues", func(t *testing.T) {
 		for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
 			for _, value := range []string{"0", "-1", "3651", "1.5", "30d", "99999999999999999999"} {
 				t.Setenv(setting, value)
@@ -49,7 +49,7 @@ func TestRetention(t *testing.T) {
 func TestUserQueuePercent(t *testing.T) {
 	const setting = "REELAY_USER_QUEUE_PERCENT"
 
-	t.Run("IsHalfUnlessSet", func(t *testing.T) {
+	t.Run("DefaultsToHalf", func(t *testing.T) {
 		for value, want := range map[string]int{"": 50, "1": 1, "100": 100} {
 			t.Setenv(setting, value)
 			cfg := readConfig()
@@ -59,7 +59,7 @@ func TestUserQueuePercent(t *testing.T) {
 		}
 	})
 
-	t.Run("IsAPart", func(t *testing.T) {
+	t.Run("IsAPercentage", func(t *testing.T) {
 		for _, value := range []string{"0", "101", "-1", "50%", "half"} {
 			t.Setenv(setting, value)
 			cfg := readConfig()
@@ -72,7 +72,7 @@ func TestUserQueuePercent(t *testing.T) {
 func TestModels(t *testing.T) {
 	const setting = "REELAY_MODELS"
 
-	t.Run("AreReadFromAFolderToo", func(t *testing.T) {
+	t.Run("AreAlsoReadFromAFolder", func(t *testing.T) {
 		t.Setenv(setting, "../../bench/models")
 		cfg := readConfig()
 		require.NoError(t, cfg.check())
@@ -92,7 +92,7 @@ func TestModels(t *testing.T) {
 	})
 }
 
-func TestConfig_NamesAllThatIsWrongAtOnce(t *testing.T) {
+func TestConfig_ReportsAllErrorsAtOnce(t *testing.T) {
 	for name, value := range map[string]string{
 		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0", "REELAY_INTROSPECTION": "maybe",
 		"REELAY_LOG": "xml", "REELAY_METRICS_OPEN": "yes", "REELAY_HOSTS": "a b", "REELAY_ORIGINS": "https://app.example", "REELAY_TLS_CERT": "/nowhere.pem", "REELAY_VIDEO_MODELS": "sora-2",

@@ -13,7 +13,7 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsByItsStatusWhatItFound", func(t *testing.T) {
+	t.Run("ReportsItsFindingsByItsExitStatus", func(t *testing.T) {
 		t.Parallel()
 
 		for level, status := range map[doctor.Level]int{doctor.LevelOK: 0, doctor.LevelAdvice: 0, doctor.LevelBroken: 1, doctor.LevelUnknown: 2} {
@@ -24,7 +24,7 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, 1, report(&strings.Builder{}, verdict([]doctor.Finding{{Level: doctor.LevelBroken}, {Level: doctor.LevelUnknown}})))
 	})
 
-	t.Run("ShowsTheWorstLastAndNoColourInAFile", func(t *testing.T) {
+	t.Run("ShowsTheWorstLastWithoutColorInAFile", func(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder
@@ -48,7 +48,7 @@ func TestDoctor(t *testing.T) {
 		}, "\n"), out.String())
 	})
 
-	t.Run("OnlyCountsWhatPassedUnlessAsked", func(t *testing.T) {
+	t.Run("OnlyCountsPassedChecksByDefault", func(t *testing.T) {
 		t.Parallel()
 
 		passed := doctor.Finding{Check: "two", Level: doctor.LevelOK, Holds: "Such."}
@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 		}
 	})
 
-	t.Run("CannotLookWhereNothingIs", func(t *testing.T) {
+	t.Run("FailsWithoutAStack", func(t *testing.T) {
 		t.Parallel()
 
 		for name, c := range map[string]struct{ file, says string }{

@@ -32,7 +32,7 @@ func (s *strained) houseKey(t *testing.T, role models.Role) string {
 }
 
 // No door waits for a body that its answer does not need.
-func TestServe_WaitsForNoBodyThatNothingReads(t *testing.T) {
+func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
 	address, _, _ := serving(t, s.handler("http://127.0.0.1:8080").ServeHTTP)
@@ -76,7 +76,7 @@ func TestServe_WaitsForNoBodyThatNothingReads(t *testing.T) {
 }
 
 // A connection on which a valid key, login or link was shown does not count as a stranger's.
-func TestHandler_KnowsItsCallers(t *testing.T) {
+func TestHandler_IdentifiesCallers(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
 	server := httptest.NewUnstartedServer(nil)
@@ -182,7 +182,7 @@ func TestLimitsOf(t *testing.T) {
 }
 
 // Strangers take only each other's places.
-func TestServe_BoundsConnectionsOfStrangers(t *testing.T) {
+func TestServe_LimitsConnectionsWithoutAKey(t *testing.T) {
 	t.Parallel()
 	address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/known" {
@@ -220,7 +220,7 @@ func TestServe_BoundsConnectionsOfStrangers(t *testing.T) {
 	ask(dial())
 }
 
-func TestServe_EndsAHandshakeThatNeverComes(t *testing.T) {
+func TestServe_TimesOutATLSHandshake(t *testing.T) {
 	t.Parallel()
 	files, err := selfSigned(t.TempDir(), "")
 	require.NoError(t, err)

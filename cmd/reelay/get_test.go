@@ -61,7 +61,7 @@ func TestPrintJob(t *testing.T) {
 			job:   client.JobHistory{Job: client.Job{AttemptNo: 4, Run: 3, MaxAttempts: 2}},
 			shows: []string{"attempts   4, in run 3 (most failures of a run: 2)\n"},
 		},
-		"SaysWhyItFailed": {
+		"ReportsWhyItFailed": {
 			job: client.JobHistory{Job: client.Job{Id: "job_1", Status: client.JobStatusFailed, Progress: over,
 				FailureClass: new(client.FailureClassPoison), FailureReason: new("three workers crashed")}},
 			shows: []string{"why        POISON: three workers crashed\n", "progress   17 % when it failed\n"},

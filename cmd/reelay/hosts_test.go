@@ -13,7 +13,7 @@ import (
 func TestHosts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreReadWithoutCaseAndPort", func(t *testing.T) {
+	t.Run("IgnoreCaseAndPort", func(t *testing.T) {
 		t.Parallel()
 
 		read, err := readHosts(" Reelay.example. , api.internal,::1,10.0.0.1,")
@@ -26,7 +26,7 @@ func TestHosts(t *testing.T) {
 		}
 	})
 
-	t.Run("AreAllThatIsAnswered", func(t *testing.T) {
+	t.Run("AreTheOnlyOnesAnswered", func(t *testing.T) {
 		t.Parallel()
 
 		page := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }
@@ -48,7 +48,7 @@ func TestHosts(t *testing.T) {
 		}
 	})
 
-	t.Run("AreAnyIfNoneIsNamed", func(t *testing.T) {
+	t.Run("AreAllAnsweredIfNoneIsSet", func(t *testing.T) {
 		t.Parallel()
 
 		address, _, _ := serving(t, hosts(nil).only("https://films.example", http.NotFoundHandler()).ServeHTTP)

@@ -124,7 +124,7 @@ func TestExecute(t *testing.T) {
 		"RefusesAParameterThatIsNoNumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},
 		"FailsWhereNoReelayIsKnown":       {[]string{"list", "--data", "/nowhere", "--endpoint", ""}, 1, "`reelay up`"},
 		"FailsWhereNothingAnswers":        {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "is `reelay up` running?"},
-		"WarnsOfAKeyThatOthersSee":        {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "REELAY_API_KEY"},
+		"WarnsOfAKeyThatOtherUsersCanSee": {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "REELAY_API_KEY"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestExecute(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 
-	t.Run("CountsAReaderThatHadEnoughAsSuccess", func(t *testing.T) {
+	t.Run("SucceedsIfTheReaderClosesThePipe", func(t *testing.T) {
 		t.Parallel()
 
 		require.Zero(t, report(os.Stderr, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}))
@@ -185,7 +185,7 @@ func TestSubmit(t *testing.T) {
 	submit := func(t *testing.T, ctx context.Context, url string, more ...string) (int, string, string) {
 		return call(t, ctx, append([]string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, more...)...)
 	}
-	t.Run("AsksOnceThoughTheConnectionBreaks", func(t *testing.T) {
+	t.Run("SubmitsOnceThoughTheConnectionBreaks", func(t *testing.T) {
 		t.Parallel()
 
 		server, url := serveFaulty(t, broken, accepted)
@@ -198,7 +198,7 @@ func TestSubmit(t *testing.T) {
 		require.NotEmpty(t, server.received()[0])
 		require.Equal(t, server.received()[0], server.received()[1])
 	})
-	t.Run("NamesTheIdempotencyKeyIfItMayHaveBeenAccepted", func(t *testing.T) {
+	t.Run("ShowsTheIdempotencyKeyIfTheResultIsUnknown", func(t *testing.T) {
 		t.Parallel()
 
 		server, url := serveFaulty(t, broken)
@@ -208,7 +208,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
 	})
-	t.Run("NamesTheIdempotencyKeyWhenItIsInterrupted", func(t *testing.T) {
+	t.Run("ShowsTheIdempotencyKeyWhenInterrupted", func(t *testing.T) {
 		t.Parallel()
 
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -223,7 +223,7 @@ func TestSubmit(t *testing.T) {
 		require.Contains(t, errs, "stopped before an answer came\nThe job may have been accepted.")
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
 	})
-	t.Run("SaysWhatItWaitsForAndWhatCameOfIt", func(t *testing.T) {
+	t.Run("ShowsTheProgressAndTheResult", func(t *testing.T) {
 		t.Parallel()
 
 		_, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -238,7 +238,7 @@ func TestSubmit(t *testing.T) {
 		require.Contains(t, errs.String(), "waiting for 20s, then trying again: It may submit 5 jobs a minute, and has.\n")
 		require.Contains(t, errs.String(), "reelay: stopped before a retry: It may submit 5 jobs a minute, and has.\nThe job was not accepted\n")
 	})
-	t.Run("RepeatsNoRefusal", func(t *testing.T) {
+	t.Run("DoesNotRetryARefusal", func(t *testing.T) {
 		t.Parallel()
 
 		server, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -268,7 +268,7 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, "job_1", answer.Job.ID)
 		require.Equal(t, "mine", answer.IdempotencyKey)
 	})
-	t.Run("ReplacesNoFileAndAsksForNothingThen", func(t *testing.T) {
+	t.Run("RefusesToReplaceAFileBeforeItSubmits", func(t *testing.T) {
 		t.Parallel()
 
 		server, url := serveFaulty(t, accepted)

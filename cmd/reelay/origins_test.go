@@ -17,7 +17,7 @@ import (
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreReadWithoutCase", func(t *testing.T) {
+	t.Run("IgnoreCase", func(t *testing.T) {
 		t.Parallel()
 
 		read, err := readOrigins(" App.example , *.studio.example,localhost:5173,127.0.0.1:*,*,")
@@ -50,8 +50,8 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// TestHandler_SharesItsAPIsWithOrigins is about what browsers are told.
-func TestHandler_SharesItsAPIsWithOrigins(t *testing.T) {
+// TestHandler_AllowsOrigins is about what browsers are told.
+func TestHandler_AllowsOrigins(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
 	account := jobs.NewAccount("pages", models.TierPro)
@@ -86,7 +86,7 @@ func TestHandler_SharesItsAPIsWithOrigins(t *testing.T) {
 	paths := map[string]string{"/graphql": http.MethodPost, "/api/v1/jobs/job_1": http.MethodDelete, "/v1/videos": http.MethodGet}
 	programs := http.Header{"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"}}
 
-	t.Run("ThatAskFirst", func(t *testing.T) {
+	t.Run("ThatSendAPreflight", func(t *testing.T) {
 		t.Parallel()
 
 		address := serve(t, "app.example")
@@ -156,7 +156,7 @@ func TestHandler_SharesItsAPIsWithOrigins(t *testing.T) {
 		}
 	})
 
-	t.Run("ButNothingElseNorUnasked", func(t *testing.T) {
+	t.Run("ButNothingElse", func(t *testing.T) {
 		t.Parallel()
 
 		address, closed := serve(t, "*"), serve(t)

@@ -64,14 +64,14 @@ func TestSetField(t *testing.T) {
 func TestReadText(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReadsNoMoreThanItsLimit", func(t *testing.T) {
+	t.Run("StopsAtItsLimit", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := readText("/dev/zero", nil)
 
 		require.ErrorContains(t, err, "longer than")
 	})
-	t.Run("RefusesWhatIsNoUTF8", func(t *testing.T) {
+	t.Run("RefusesInvalidUTF8", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := readText("-", strings.NewReader("a\xff"))

@@ -39,7 +39,7 @@ func TestProgram(t *testing.T) {
 		return cmd, errs
 	}
 
-	t.Run("SaysWhenItIsInterruptedHowToFindItsJob", func(t *testing.T) {
+	t.Run("ShowsHowToFindTheJobWhenInterrupted", func(t *testing.T) {
 		t.Parallel()
 
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -62,7 +62,7 @@ func TestProgram(t *testing.T) {
 		}
 	})
 
-	t.Run("IsContentWithAReaderThatHasGone", func(t *testing.T) {
+	t.Run("SucceedsIfTheReaderHasGone", func(t *testing.T) {
 		t.Parallel()
 
 		_, url := serveFaulty(t, accepted)
@@ -97,7 +97,7 @@ func TestProgram(t *testing.T) {
 		require.Contains(t, errs.String(), "no space left on device")
 	})
 
-	t.Run("WarnsOfAKeyThatOthersSee", func(t *testing.T) {
+	t.Run("WarnsOfAKeyThatOtherUsersCanSee", func(t *testing.T) {
 		t.Parallel()
 
 		_, url := serveFaulty(t, accepted)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHandler_TellsWhoSubmitsTooFast is about an account that has submitted what it
+// TestHandler_RefusesFastSubmits is about an account that has submitted what it
 // may in a minute: every door refuses the next one, and says when to come back.
-func TestHandler_TellsWhoSubmitsTooFast(t *testing.T) {
+func TestHandler_RefusesFastSubmits(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
 	handler := s.handler("http://127.0.0.1:8080")

@@ -51,7 +51,7 @@ func raw(t *testing.T, address, request string) string {
 	return string(answer)
 }
 
-func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
+func TestServe_RefusesMalformedRequests(t *testing.T) {
 	t.Parallel()
 	address, _, _ := serving(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s came through", r.Method, r.URL) })
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
@@ -83,7 +83,7 @@ func TestServe_RefusesRequestsThatAreNone(t *testing.T) {
 	})
 }
 
-func TestServe_TakesHeadersOf31KB(t *testing.T) {
+func TestServe_AcceptsHeadersOf31KB(t *testing.T) {
 	t.Parallel()
 	address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("X"))) })
 
@@ -94,7 +94,7 @@ func TestServe_TakesHeadersOf31KB(t *testing.T) {
 
 // A request whose length two servers may read in two ways is the last on its
 // connection: what follows it, one of them took for its body.
-func TestServe_TakesNothingBehindAChunkedRequest(t *testing.T) {
+func TestServe_IgnoresBytesAfterAChunkedRequest(t *testing.T) {
 	t.Parallel()
 
 	for name, length := range map[string]string{"that has a length too": "Content-Length: 6\r\n", "that has none": ""} {
@@ -121,7 +121,7 @@ func TestServe_TakesNothingBehindAChunkedRequest(t *testing.T) {
 
 // A client that gives up each request as soon as it has made it (rapid reset) has
 // no more of them worked on at once than one that waits, and is hung up on.
-func TestServe_BoundsWhatAResettingClientHasDone(t *testing.T) {
+func TestServe_LimitsHTTP2Resets(t *testing.T) {
 	t.Parallel()
 
 	const requests, most = 5_000, 250
@@ -199,7 +199,7 @@ func TestServe_BoundsWhatAResettingClientHasDone(t *testing.T) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FinishesTheRequestsThatItHas", func(t *testing.T) {
+	t.Run("FinishesItsRequests", func(t *testing.T) {
 		t.Parallel()
 
 		arrived, release := make(chan struct{}), make(chan struct{})
@@ -230,7 +230,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, <-ended)
 	})
 
-	t.Run("SendsWhoStillComesElsewhere", func(t *testing.T) {
+	t.Run("SendsLateRequestsElsewhere", func(t *testing.T) {
 		t.Parallel()
 
 		address, end, ended := serving(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "served") })
@@ -296,7 +296,7 @@ func TestIsStream(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesASocketThatItIsGiven", func(t *testing.T) {
+	t.Run("UsesAnInheritedSocket", func(t *testing.T) {
 		t.Parallel()
 
 		first, err := net.Listen("tcp", "127.0.0.1:0")
@@ -318,7 +318,7 @@ func TestListen(t *testing.T) {
 		require.NoError(t, taken.Close())
 	})
 
-	t.Run("LeavesAHandedDownSocketAsItIs", func(t *testing.T) {
+	t.Run("LeavesAnInheritedSocketUnchanged", func(t *testing.T) {
 		t.Parallel()
 
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -343,7 +343,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysThatTheAddressIsTaken", func(t *testing.T) {
+	t.Run("ReportsThatTheAddressIsInUse", func(t *testing.T) {
 		t.Parallel()
 
 		first, err := net.Listen("tcp", "127.0.0.1:0")
@@ -357,7 +357,7 @@ func TestListen(t *testing.T) {
 		require.ErrorContains(t, err, "choose another address with --listen")
 	})
 
-	t.Run("SaysThatItWasGivenNone", func(t *testing.T) {
+	t.Run("ReportsAMissingInheritedSocket", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := listen("fd:60000")

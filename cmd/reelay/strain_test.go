@@ -200,7 +200,7 @@ func (s *strained) beat(t *testing.T, in client.HeartbeatInput, within time.Dura
 func TestStrain(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OnTheConnectionsLeavesTheWorkersTheirs", func(t *testing.T) {
+	t.Run("OnConnectionsDoesNotAffectWorkers", func(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		lease := s.lease(t)
@@ -227,7 +227,7 @@ func TestStrain(t *testing.T) {
 		floods.Wait()
 	})
 
-	t.Run("OfReadsHoldsUpNoSubmitOfAnotherAccount", func(t *testing.T) {
+	t.Run("OfReadsDoesNotDelaySubmitsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		reader := s.account(t, "reader", models.TierEnterprise)
@@ -267,7 +267,7 @@ func TestStrain(t *testing.T) {
 		require.Less(t, loaded, 25*max(quiet, 4*time.Millisecond))
 	})
 
-	t.Run("OnTheDiskHoldsUpNoLease", func(t *testing.T) {
+	t.Run("OnTheDiskDoesNotDelayLeases", func(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		lease := s.lease(t)
@@ -327,7 +327,7 @@ func TestOpenStack(t *testing.T) {
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 
-	t.Run("SaysThatItIsNotReadyUntilPostgreSQLIsThere", func(t *testing.T) {
+	t.Run("IsNotReadyUntilPostgreSQLIsReachable", func(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		late := s.cfg
@@ -361,7 +361,7 @@ func TestOpenAPI(t *testing.T) {
 func TestAwaitDatabase(t *testing.T) {
 	t.Parallel()
 
-	t.Run("WaitsUntilItIsThere", func(t *testing.T) {
+	t.Run("WaitsUntilItIsReachable", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		proxy.Cut()
@@ -380,7 +380,7 @@ func TestAwaitDatabase(t *testing.T) {
 		require.NoError(t, <-opened)
 	})
 
-	t.Run("EndsWhenItIsToldTo", func(t *testing.T) {
+	t.Run("StopsWhenCancelled", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
 		proxy.Cut()
@@ -392,7 +392,7 @@ func TestAwaitDatabase(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 
-	t.Run("SaysAtOnceWhatCannotWork", func(t *testing.T) {
+	t.Run("FailsAtOnceForInvalidSettings", func(t *testing.T) {
 		t.Parallel()
 		dsn, err := url.Parse(modelstest.DSN(t))
 		require.NoError(t, err)

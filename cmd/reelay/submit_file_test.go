@@ -67,7 +67,7 @@ func shots(t *testing.T, text string) string {
 func TestSubmitFile(t *testing.T) {
 	t.Parallel()
 
-	t.Run("SendsPagesOfAThousandAndOfAMebibyte", func(t *testing.T) {
+	t.Run("SendsPagesUpToAThousandJobsOrAMebibyte", func(t *testing.T) {
 		t.Parallel()
 		c, args := serveCounter(t)
 		many := strings.Repeat(`{"prompt":"a fox"}`+"\n", 2500) + strings.Repeat(`{"prompt":"`+strings.Repeat("x", 40_000)+`"}`+"\n", 50)
@@ -87,7 +87,7 @@ func TestSubmitFile(t *testing.T) {
 		require.Contains(t, errs, "1000 accepted, 0 refused")
 	})
 
-	t.Run("GivesTheSameKeysToTheSameSubmissions", func(t *testing.T) {
+	t.Run("DerivesTheSameKeysForTheSameSubmissions", func(t *testing.T) {
 		t.Parallel()
 		c, args := serveCounter(t)
 		lines := shots(t, "{\"prompt\": \"a fox\"}\n\n{\"prompt\":\"an owl\",\"idempotencyKey\":\"mine\"}\n")
@@ -102,7 +102,7 @@ func TestSubmitFile(t *testing.T) {
 		require.Equal(t, []string{"mine", "mine"}, []string{c.calls[0][1], c.calls[1][0]})
 	})
 
-	t.Run("IsStoppedByNoBadLineAndTellsOfEach", func(t *testing.T) {
+	t.Run("ReportsEachInvalidLineAndContinues", func(t *testing.T) {
 		t.Parallel()
 		_, args := serveCounter(t)
 		file := shots(t, `{"prompt":"a fox"}
@@ -129,7 +129,7 @@ func TestSubmitFile(t *testing.T) {
 		require.NotContains(t, errs, "json:")
 	})
 
-	t.Run("SaysInPlainWordsWhatIsWrongWithALine", func(t *testing.T) {
+	t.Run("ExplainsWhatIsWrongWithALine", func(t *testing.T) {
 		t.Parallel()
 		_, args := serveCounter(t)
 		for line, says := range map[string]string{
@@ -156,7 +156,7 @@ func TestSubmitFile(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysHowToGoOnAfterAnInterruption", func(t *testing.T) {
+	t.Run("ShowsHowToContinueAfterAnInterruption", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -175,7 +175,7 @@ func TestSubmitFile(t *testing.T) {
 		require.Contains(t, errs, "The submissions from line 1001 on may have been accepted. Run the same command again")
 	})
 
-	t.Run("RefusesWhatItCannotRead", func(t *testing.T) {
+	t.Run("RefusesMalformedInput", func(t *testing.T) {
 		t.Parallel()
 		c, args := serveCounter(t)
 		for text, says := range map[string]string{

@@ -14,7 +14,7 @@ import (
 func TestTLSFiles(t *testing.T) {
 	t.Parallel()
 
-	t.Run("NameTheSettingThatIsWrong", func(t *testing.T) {
+	t.Run("NameTheInvalidSetting", func(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestTLSFiles(t *testing.T) {
 		}
 	})
 
-	t.Run("AreMadeOnceAndAgainForAnotherHost", func(t *testing.T) {
+	t.Run("AreCreatedOnceAndAgainForAnotherHost", func(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
@@ -64,7 +64,7 @@ func TestTLSFiles(t *testing.T) {
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	})
 
-	t.Run("AreReadAgainWhenTheyChange", func(t *testing.T) {
+	t.Run("AreReloadedWhenTheyChange", func(t *testing.T) {
 		t.Parallel()
 
 		files, err := selfSigned(t.TempDir(), "")

@@ -28,7 +28,7 @@ func TestLoader(t *testing.T) {
 		})
 	}
 
-	t.Run("ReadsKeysOfAMomentTogetherAndOnce", func(t *testing.T) {
+	t.Run("ReadsConcurrentKeysTogetherAndOnce", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var batches [][]string
@@ -50,7 +50,7 @@ func TestLoader(t *testing.T) {
 		})
 	})
 
-	t.Run("ReturnsTheZeroValueOfAKeyThatHasNone", func(t *testing.T) {
+	t.Run("ReturnsTheZeroValueForAMissingKey", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var batches [][]string

@@ -21,7 +21,7 @@ func written(m graphql.Marshaler) string {
 func TestTime(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsWrittenInUTC", func(t *testing.T) {
+	t.Run("IsFormattedInUTC", func(t *testing.T) {
 		t.Parallel()
 
 		at := time.Date(2026, 1, 31, 12, 0, 0, 5000, time.FixedZone("", 3600))
@@ -30,7 +30,7 @@ func TestTime(t *testing.T) {
 		require.Equal(t, "null", written(scalar.MarshalTime(time.Time{})))
 	})
 
-	t.Run("TakesAnyOffset", func(t *testing.T) {
+	t.Run("AcceptsAnyOffset", func(t *testing.T) {
 		t.Parallel()
 
 		got, err := scalar.UnmarshalTime("2026-01-31T12:00:00+01:00")
@@ -39,7 +39,7 @@ func TestTime(t *testing.T) {
 		require.Equal(t, time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), got)
 	})
 
-	t.Run("RefusesWhatIsNoTime", func(t *testing.T) {
+	t.Run("RefusesInvalidTimes", func(t *testing.T) {
 		t.Parallel()
 
 		for _, value := range []any{"yesterday", "2026-01-31", "", "2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00,5Z", "2026-01-31T9:00:00Z", "2026-01-31T12:00:00", int64(5), true} {

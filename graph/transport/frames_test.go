@@ -27,7 +27,7 @@ func TestFrameBudget(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 
-	t.Run("CountsFramesHoweverTheyAreCut", func(t *testing.T) {
+	t.Run("CountsFramesHoweverTheyAreSplit", func(t *testing.T) {
 		t.Parallel()
 		var sent []byte
 		for i := range maxFrames {
@@ -52,7 +52,7 @@ func TestFrameBudget(t *testing.T) {
 		require.True(t, b.isSpent())
 	})
 
-	t.Run("GrowsAgain", func(t *testing.T) {
+	t.Run("RecoversWithTime", func(t *testing.T) {
 		t.Parallel()
 		b := newFrameBudget()
 		for range maxFrames {
@@ -66,7 +66,7 @@ func TestFrameBudget(t *testing.T) {
 		require.InDelta(t, maxFrames, b.left, 0.001)
 	})
 
-	t.Run("CountsAFrameThatSaysItIsEndlessOnce", func(t *testing.T) {
+	t.Run("CountsAnEndlessFrameOnce", func(t *testing.T) {
 		t.Parallel()
 		b := newFrameBudget()
 		endless := append([]byte{0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 1, 2, 3, 4)

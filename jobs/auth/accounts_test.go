@@ -15,7 +15,7 @@ import (
 func TestUpdateAccount(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesTheAccountFromItsLinesAndBack", func(t *testing.T) {
+	t.Run("RemovesTheAccountFromItsLinesAndReturnsIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -43,7 +43,7 @@ func TestUpdateAccount(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("BringsTheTiersLimitsButLeavesItsOwn", func(t *testing.T) {
+	t.Run("AppliesTheNewTiersLimitsButKeepsCustomOnes", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -59,7 +59,7 @@ func TestUpdateAccount(t *testing.T) {
 		require.JSONEq(t, `{"before": {"tier": "ENTERPRISE", "maxRunning": 200}, "after": {"tier": "FREE", "maxRunning": 1}}`, string(log.Items[0].Payload))
 	})
 
-	t.Run("LeavesTheOperatorsTierToAdmins", func(t *testing.T) {
+	t.Run("LetsOnlyAdminsAssignCritical", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -73,7 +73,7 @@ func TestUpdateAccount(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	t.Run("MakesNoOtherRequestOfARepeatedOne", func(t *testing.T) {
+	t.Run("StillDeduplicatesARepeatedSubmit", func(t *testing.T) {
 		t.Parallel()
 
 		for name, change := range map[string]struct{ from, to models.Tier }{
@@ -105,7 +105,7 @@ func TestUpdateAccount(t *testing.T) {
 		}
 	})
 
-	t.Run("KnowsARequestByTheDigestOfOlderRows", func(t *testing.T) {
+	t.Run("RecognizesTheDigestsOfOlderRows", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -21,7 +21,7 @@ import (
 func TestCreateKey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesWhatCannotBeOne", func(t *testing.T) {
+	t.Run("RefusesAnInvalidKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -54,7 +54,7 @@ func TestCreateKey(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("KeepsAndTellsOfAnExpiryInWholeSeconds", func(t *testing.T) {
+	t.Run("StoresAndReturnsTheExpiryInWholeSeconds", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -69,7 +69,7 @@ func TestCreateKey(t *testing.T) {
 		require.Contains(t, string(log.Items[0].Payload), `"2100-01-02T03:04:05Z"`)
 	})
 
-	t.Run("KeepsKeysOfTheOlderFormGood", func(t *testing.T) {
+	t.Run("AcceptsKeysOfTheOlderForm", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -86,7 +86,7 @@ func TestCreateKey(t *testing.T) {
 func TestRevokeKey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesAnAdminKey", func(t *testing.T) {
+	t.Run("KeepsTheLastAdminKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -101,7 +101,7 @@ func TestRevokeKey(t *testing.T) {
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Admin.KeyID))
 	})
 
-	t.Run("LeavesAnAdminKeyIfTwoAreRevokedAtOnce", func(t *testing.T) {
+	t.Run("KeepsOneAdminKeyIfTwoAreRevokedAtOnce", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -126,7 +126,7 @@ func TestRevokeKey(t *testing.T) {
 		require.Equal(t, 1, refused)
 	})
 
-	t.Run("LeavesARowOnce", func(t *testing.T) {
+	t.Run("ChangesNothingASecondTime", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -138,7 +138,7 @@ func TestRevokeKey(t *testing.T) {
 		require.Equal(t, before, s.Dump(t), "it was revoked before")
 	})
 
-	t.Run("LeavesWorkersTheirTokensAndTheirPlacesToAnotherKey", func(t *testing.T) {
+	t.Run("KeepsWorkersTokensAndLetsAnotherKeyReplaceTheWorkers", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -171,7 +171,7 @@ func TestRevokeKey(t *testing.T) {
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 
-	t.Run("MakesOneFirstKey", func(t *testing.T) {
+	t.Run("CreatesOneFirstKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -210,7 +210,7 @@ func TestBootstrap(t *testing.T) {
 func TestSessions(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreWrittenDownAndLiveNoLongerThanTheirKey", func(t *testing.T) {
+	t.Run("AreStoredAndEndWithTheirKey", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -246,7 +246,7 @@ func TestSessions(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 
-	t.Run("CannotBeRewritten", func(t *testing.T) {
+	t.Run("CannotBeChanged", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -259,7 +259,7 @@ func TestAudit(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("GoesWithTheAct", func(t *testing.T) {
+	t.Run("IsWrittenInTheTransactionOfTheAction", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -17,7 +17,7 @@ import (
 func TestKeyWatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HoldsSoMuchUnderEachKey", func(t *testing.T) {
+	t.Run("LimitsTheConnectionsOfAKey", func(t *testing.T) {
 		t.Parallel()
 		watch := &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) { return jobs.Principal{}, nil }, Most: 2}
 		first, err := watch.Hold("a", nil)
@@ -41,7 +41,7 @@ func TestKeyWatch(t *testing.T) {
 		jobstest.RequireCode(t, err, "RATE_LIMITED")
 	})
 
-	t.Run("EndsAllOnceTheKeyIsNotValid", func(t *testing.T) {
+	t.Run("EndsAllConnectionsOnceTheKeyIsInvalid", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 func TestDownload(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesTheObjectAndSaysWhatItIs", func(t *testing.T) {
+	t.Run("ReturnsTheObjectAndItsMetadata", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "one film")
@@ -41,7 +41,7 @@ func TestDownload(t *testing.T) {
 		require.Empty(t, nothing)
 	})
 
-	t.Run("GivesTheRangeAskedFor", func(t *testing.T) {
+	t.Run("ReturnsTheRequestedRange", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "0123456789")
@@ -72,7 +72,7 @@ func TestDownload(t *testing.T) {
 		require.Equal(t, http.StatusOK, head.StatusCode, "a range is one of a GET")
 	})
 
-	t.Run("ResumesTheSameObjectOnly", func(t *testing.T) {
+	t.Run("ResumesOnlyTheSameObject", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "0123456789")
@@ -91,7 +91,7 @@ func TestDownload(t *testing.T) {
 		require.Equal(t, http.StatusNotModified, known.StatusCode)
 	})
 
-	t.Run("SaysThatThereIsNothing", func(t *testing.T) {
+	t.Run("ReportsAMissingObject", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 
@@ -105,7 +105,7 @@ func TestDownload(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RemovesTheObjectHoweverOftenItIsCalled", func(t *testing.T) {
+	t.Run("CanBeRepeated", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "one film")
@@ -121,7 +121,7 @@ func TestDelete(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 
-	t.Run("PagesThroughAllObjectsInTheOrderOfTheirKeys", func(t *testing.T) {
+	t.Run("PagesThroughAllObjectsInKeyOrder", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		begun := time.Now()
@@ -147,7 +147,7 @@ func TestList(t *testing.T) {
 		require.Empty(t, none)
 	})
 
-	t.Run("GoesOnFromAKeyThatIsGone", func(t *testing.T) {
+	t.Run("ContinuesAfterADeletedKey", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "a", "film")

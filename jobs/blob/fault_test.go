@@ -84,7 +84,7 @@ func (f *faulty) stall(_ http.ResponseWriter, r *http.Request) {
 func TestStoreFault(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsTriedAgain", func(t *testing.T) {
+	t.Run("IsRetried", func(t *testing.T) {
 		t.Parallel()
 		for name, fail := range map[string]func(*faulty) http.HandlerFunc{
 			"503":  func(*faulty) http.HandlerFunc { return answers(http.StatusServiceUnavailable) },
@@ -116,7 +116,7 @@ func TestStoreFault(t *testing.T) {
 		}
 	})
 
-	t.Run("IsGivenUpInTheEnd", func(t *testing.T) {
+	t.Run("FailsAfterSeveralTries", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
 		f.set(func(w http.ResponseWriter, r *http.Request) bool { answers(503)(w, r); return true })
@@ -130,7 +130,7 @@ func TestStoreFault(t *testing.T) {
 		require.Less(t, f.calls.Load(), int32(15), "with pauses that grow")
 	})
 
-	t.Run("IsNotTriedAgainIfTheStoreRefuses", func(t *testing.T) {
+	t.Run("IsNotRetriedIfTheStoreRefuses", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
 		f.set(func(w http.ResponseWriter, r *http.Request) bool { answers(403)(w, r); return true })
@@ -156,9 +156,9 @@ func TestStoreFault(t *testing.T) {
 	})
 }
 
-// TestUpload_IsNeverHalfStored covers a store that fails during a write: the object is stored
+// TestUpload_IsNeverPartial covers a store that fails during a write: the object is stored
 // whole or not at all, and the link can be used again.
-func TestUpload_IsNeverHalfStored(t *testing.T) {
+func TestUpload_IsNeverPartial(t *testing.T) {
 	t.Parallel()
 
 	content := strings.Repeat("film", 100_000)
@@ -205,7 +205,7 @@ func TestUpload_IsNeverHalfStored(t *testing.T) {
 		}
 	}
 
-	t.Run("ButMayBeStoredWithoutOurHearingOfIt", func(t *testing.T) {
+	t.Run("ButMayBeStoredThoughTheResponseWasLost", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
 		link := s.linkUpload(t, film("film", content))
@@ -228,7 +228,7 @@ func TestUpload_IsNeverHalfStored(t *testing.T) {
 	})
 }
 
-func TestDownload_EndsShortWhenTheStoreStalls(t *testing.T) {
+func TestDownload_BreaksOffWhenTheStoreStalls(t *testing.T) {
 	t.Parallel()
 
 	s, f := newFaulty(t, 300*time.Millisecond)

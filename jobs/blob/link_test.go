@@ -28,7 +28,7 @@ import (
 func TestLink(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsRefusedWhenAnythingInItWasChanged", func(t *testing.T) {
+	t.Run("IsRefusedIfAnythingInItIsChanged", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "one film")
@@ -91,7 +91,7 @@ func TestLink(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status)
 	})
 
-	t.Run("IsSignedAndJudgedByTheGivenClock", func(t *testing.T) {
+	t.Run("IsSignedAndCheckedByTheGivenClock", func(t *testing.T) {
 		t.Parallel()
 		ahead := new(atomic.Int64)
 		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -113,7 +113,7 @@ func TestLink(t *testing.T) {
 		}
 	})
 
-	t.Run("IsRefusedIfItEndsLaterThanAnyMay", func(t *testing.T) {
+	t.Run("IsRefusedIfItEndsTooLate", func(t *testing.T) {
 		t.Parallel()
 		ahead := new(atomic.Int64)
 		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -130,7 +130,7 @@ func TestLink(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status)
 	})
 
-	t.Run("IsSignedOnlyForWhatCanBe", func(t *testing.T) {
+	t.Run("IsSignedOnlyForValidTerms", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		good := film("film", "one film")
@@ -172,7 +172,7 @@ func requireForbidden(t *testing.T, method string, link *url.URL, query url.Valu
 func TestOpen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesASettingThatCannotWork", func(t *testing.T) {
+	t.Run("RefusesInvalidSettings", func(t *testing.T) {
 		t.Parallel()
 		good := blob.Config{Bucket: "films", EmulatorHost: "127.0.0.1:1", LinkKey: linkKey}
 		cases := map[string]func(*blob.Config){
@@ -201,7 +201,7 @@ func TestGoogleLink(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 
-	t.Run("HoldsAnUploadToItsTerms", func(t *testing.T) {
+	t.Run("ContainsTheTermsOfAnUpload", func(t *testing.T) {
 		t.Parallel()
 		u := film("films/ab/job_1/film one.mp4", "one film")
 

@@ -22,7 +22,7 @@ import (
 func TestUpload(t *testing.T) {
 	t.Parallel()
 
-	t.Run("StoresWhatTheLinkAnnounces", func(t *testing.T) {
+	t.Run("StoresTheAnnouncedObject", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 
@@ -61,7 +61,7 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, "first", stored)
 	})
 
-	t.Run("SendsAFewBytesWithoutAskingFirst", func(t *testing.T) {
+	t.Run("SendsASmallUploadWithoutAskingFirst", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
 		link := s.linkUpload(t, film("film", "a film"))
@@ -73,7 +73,7 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, before+1, f.calls.Load())
 	})
 
-	t.Run("RefusesWhatIsStoredBeforeItsBytesAreSent", func(t *testing.T) {
+	t.Run("RefusesAnExistingKeyBeforeTheBytesAreSent", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		content := strings.Repeat("x", 1<<20)
@@ -93,7 +93,7 @@ func TestUpload(t *testing.T) {
 		require.Contains(t, answer, "never overwritten")
 	})
 
-	t.Run("HasOneWinnerAmongMany", func(t *testing.T) {
+	t.Run("StoresOneOfManyConcurrentUploads", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		const racers = 16
@@ -242,7 +242,7 @@ func TestUpload_LeavesNothing(t *testing.T) {
 
 	content := strings.Repeat("film", 100_000)
 
-	t.Run("WhenTheConnectionIsCut", func(t *testing.T) {
+	t.Run("WhenTheConnectionBreaks", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		link := s.linkUpload(t, film("film", content))

@@ -43,7 +43,7 @@ func verb(s *jobstest.Stack, act func(ctx context.Context, item *models.BulkItem
 func TestBulk(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ActsOnWhatTheFilterMatchedWhenItBegan", func(t *testing.T) {
+	t.Run("ActsOnTheJobsThatMatchedAtItsStart", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 5, bulk.Request{Filter: models.JobFilter{Model: "testcard"}})
@@ -102,7 +102,7 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, 7, jobstest.BulkOperation(t, s, op.ID).Done)
 	})
 
-	t.Run("SharesItsPaceAndItsItemsBetweenProcesses", func(t *testing.T) {
+	t.Run("SharesItsPaceAndItemsBetweenProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 60, bulk.Request{PerMinute: new(60_000)})
@@ -138,7 +138,7 @@ func TestBulk(t *testing.T) {
 		}
 	})
 
-	t.Run("PassesOverWhatAnotherProcessIsAt", func(t *testing.T) {
+	t.Run("SkipsItemsOfAnotherProcess", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, bulk.Request{PerMinute: new(60)})
@@ -159,7 +159,7 @@ func TestBulk(t *testing.T) {
 		require.False(t, jobstest.BulkOperation(t, s, op.ID).FinishedAt.IsZero())
 	})
 
-	t.Run("GoesOnAfterAKillAtAnyMoment", func(t *testing.T) {
+	t.Run("ContinuesAfterACrashAtAnyMoment", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 6, bulk.Request{PerMinute: new(600)})
@@ -193,7 +193,7 @@ func TestBulk(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("TellsWhyAJobWasLeftAsItIs", func(t *testing.T) {
+	t.Run("ReportsWhyAJobWasNotChanged", func(t *testing.T) {
 		t.Parallel()
 
 		s, done, worker, fence := jobstest.Leased(t)
@@ -232,7 +232,7 @@ func TestBulk(t *testing.T) {
 		require.Len(t, over.Errors, models.MaxBulkErrors)
 	})
 
-	t.Run("TriesAgainAfterAFaultOfOursAndThenGivesUp", func(t *testing.T) {
+	t.Run("RetriesAfterAnInternalErrorAndThenGivesUp", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, bulk.Request{})
@@ -256,7 +256,7 @@ func TestBulk(t *testing.T) {
 		require.NotContains(t, over.Errors[0].Message, "fire")
 	})
 
-	t.Run("WaitsOutARefusalThatPasses", func(t *testing.T) {
+	t.Run("WaitsAfterATemporaryRefusal", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, bulk.Request{})
@@ -279,7 +279,7 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, 2, jobstest.FinishBulk(t, s, op.ID).Done)
 	})
 
-	t.Run("LeavesAJobAloneThatHasGoneOnToAnotherRun", func(t *testing.T) {
+	t.Run("SkipsAJobThatHasBegunAnotherRun", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 1, bulk.Request{})
@@ -321,7 +321,7 @@ func TestBulk(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesWhatMakesNoSense", func(t *testing.T) {
+	t.Run("RefusesInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -345,7 +345,7 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("RefusesMoreThanItCanKeep", func(t *testing.T) {
+	t.Run("RefusesTooManyJobsAndOperations", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, _ := cancelling(t, 1, bulk.Request{})
@@ -361,7 +361,7 @@ func TestBulk(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 	})
 
-	t.Run("IsForgottenAMonthAfterItsEnd", func(t *testing.T) {
+	t.Run("IsDeletedAMonthAfterItsEnd", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 3, bulk.Request{})

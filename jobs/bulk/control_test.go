@@ -39,7 +39,7 @@ func TestBulkControl(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	})
 
-	t.Run("EndsWhenItIsCancelled", func(t *testing.T) {
+	t.Run("EndsWhenCancelled", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 3, bulk.Request{PerMinute: new(60)})
@@ -59,7 +59,7 @@ func TestBulkControl(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	})
 
-	t.Run("HeedsAPauseAmidABatch", func(t *testing.T) {
+	t.Run("StopsInTheMiddleOfABatchWhenPaused", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 5, bulk.Request{PerMinute: new(60)})
@@ -91,7 +91,7 @@ func TestBulkControl(t *testing.T) {
 		require.Equal(t, 4, jobstest.FinishBulk(t, s, op.ID).Done, "a resumed operation finishes")
 	})
 
-	t.Run("GoesOnAfterItsCanary", func(t *testing.T) {
+	t.Run("ContinuesAfterItsCanariesSucceeded", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 6, bulk.Request{Canary: new(2)})

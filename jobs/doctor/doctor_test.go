@@ -24,7 +24,7 @@ func (readOnly) Put(context.Context, string, []byte) error {
 func TestExamine(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FindsNothingWhereAllIsWell", func(t *testing.T) {
+	t.Run("FindsNothingInAHealthyStack", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
@@ -41,7 +41,7 @@ func TestExamine(t *testing.T) {
 		}
 	})
 
-	t.Run("FindsAStoreThatCannotBeWrittenBroken", func(t *testing.T) {
+	t.Run("ReportsAnUnwritableStoreAsBroken", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
@@ -306,7 +306,7 @@ func TestExamine(t *testing.T) {
 		w.requireFound(t, doctor.Checkup{}, "stuck-due BROKEN")
 	})
 
-	t.Run("FindsObjectsThatAreNotWhatTheirRowsSay", func(t *testing.T) {
+	t.Run("FindsObjectsThatDifferFromTheirRows", func(t *testing.T) {
 		t.Parallel()
 
 		for name, c := range map[string]struct {
@@ -332,7 +332,7 @@ func TestExamine(t *testing.T) {
 		}
 	})
 
-	t.Run("FindsBytesThatRottedInTheStore", func(t *testing.T) {
+	t.Run("FindsCorruptObjects", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
@@ -352,7 +352,7 @@ func TestExamine(t *testing.T) {
 		require.Contains(t, all["objects"].IDs[0], "has bytes whose checksum is")
 	})
 
-	t.Run("ShowsTwentyIDsAndTheCountOfAll", func(t *testing.T) {
+	t.Run("ShowsTwentyIDsAndTheTotal", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
@@ -401,7 +401,7 @@ func TestExamine(t *testing.T) {
 		w.requireFound(t, doctor.Checkup{})
 	})
 
-	t.Run("AsksForTheSchemaBeforeAnythingElse", func(t *testing.T) {
+	t.Run("ChecksTheSchemaFirst", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)

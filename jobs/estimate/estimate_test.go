@@ -92,7 +92,7 @@ func TestEstimate(t *testing.T) {
 	t.Parallel()
 
 	for _, s := range scenarios {
-		t.Run("IsRightInSteadyStateWith"+s.name, func(t *testing.T) {
+		t.Run("IsAccurateInSteadyStateWith"+s.name, func(t *testing.T) {
 			t.Parallel()
 			var all world
 			for seed := range uint64(s.worlds()) {

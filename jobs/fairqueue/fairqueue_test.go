@@ -45,7 +45,7 @@ func TestTurns(t *testing.T) {
 		require.True(t, starts[19])
 	})
 
-	t.Run("CountWhatIsLeftOfATurn", func(t *testing.T) {
+	t.Run("CountTheRestOfATurn", func(t *testing.T) {
 		t.Parallel()
 
 		turns := fairqueue.Turns{models.TierPro: 7}
@@ -111,7 +111,7 @@ func TestShare(t *testing.T) {
 		require.InDelta(t, 3, given[shares[1]]/given[shares[0]], 0.05)
 	})
 
-	t.Run("SavesUpNoTime", func(t *testing.T) {
+	t.Run("DoesNotAccumulateIdleTime", func(t *testing.T) {
 		t.Parallel()
 
 		late, ahead := fairqueue.Share{VirtualTime: 1}, fairqueue.Share{VirtualTime: 9}
@@ -123,7 +123,7 @@ func TestShare(t *testing.T) {
 		require.Equal(t, 20.0, fairqueue.LineTime(nil, 20), "of a line in which nobody stands")
 	})
 
-	t.Run("HasNoPlaceAtTheRunningCap", func(t *testing.T) {
+	t.Run("HasNoPlaceAtTheRunningLimit", func(t *testing.T) {
 		t.Parallel()
 
 		require.True(t, fairqueue.Stands(1, 1, 2))

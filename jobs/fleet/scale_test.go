@@ -77,7 +77,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 2, status.Desired)
 	})
 
-	t.Run("GrowsUnderABurst", func(t *testing.T) {
+	t.Run("GrowsDuringABurst", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 1, 4)
@@ -95,7 +95,7 @@ func TestScale(t *testing.T) {
 			string(history[0].Inputs))
 	})
 
-	t.Run("ReckonsWithWhatRendersTakeOnItsGPUs", func(t *testing.T) {
+	t.Run("UsesTheRenderTimesOfItsGPUs", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, _ := scaled(t, 0, 9)
@@ -111,7 +111,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 3, provider.Started, "9 jobs of 10 s within 30 s")
 	})
 
-	t.Run("DrainsTheLongestIdleAndNeverABusyOne", func(t *testing.T) {
+	t.Run("DrainsTheLongestIdleWorkerAndNoBusyOne", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 4, 4)
@@ -131,7 +131,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, models.WorkerDraining, jobstest.WorkerStatus(t, s, workers[2].WorkerID))
 	})
 
-	t.Run("ForgetsMachinesThatAreGone", func(t *testing.T) {
+	t.Run("TerminatesWorkersWhoseMachineIsGone", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 1, 1)
@@ -149,7 +149,7 @@ func TestScale(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("ClearsAwayWhatDidNotStart", func(t *testing.T) {
+	t.Run("RemovesWorkersThatDidNotBoot", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 2, 2)
@@ -163,7 +163,7 @@ func TestScale(t *testing.T) {
 		require.Contains(t, history[0].Error, "the provider has no capacity in this zone")
 	})
 
-	t.Run("BootsNothingTwiceFromManyProcesses", func(t *testing.T) {
+	t.Run("BootsEachWorkerOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 3, 3)
@@ -202,7 +202,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 1, poolStatus(t, s, &other).Booting)
 	})
 
-	t.Run("LeavesThePoolsOfOthersAlone", func(t *testing.T) {
+	t.Run("LeavesPoolsOfOtherProvidersAlone", func(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, _, pool := scaled(t, 3, 3)

@@ -53,7 +53,7 @@ func completed(m *Metrics, tier models.Tier, predicted, took float64, edit ...fu
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellOfRefusalsWaitsAndQueues", func(t *testing.T) {
+	t.Run("CountRefusalsWaitsAndQueues", func(t *testing.T) {
 		t.Parallel()
 
 		m := New(func(context.Context) ([]models.QueueCount, error) {
@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 		require.Len(t, slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "reelay_queue_depth") }), 2)
 	})
 
-	t.Run("LeaveOutWhatWasNotPredictedOrFailed", func(t *testing.T) {
+	t.Run("LeaveOutUnpredictedAndFailedJobs", func(t *testing.T) {
 		t.Parallel()
 
 		m := New(none)
@@ -101,7 +101,7 @@ func TestMetrics(t *testing.T) {
 
 	// A label that a customer chooses, or that each of them has, would be a series for
 	// each, and tell who they are.
-	t.Run("HaveNoLabelsButThoseOfFewValues", func(t *testing.T) {
+	t.Run("HaveOnlyLabelsWithFewValues", func(t *testing.T) {
 		t.Parallel()
 
 		m := New(func(context.Context) ([]models.QueueCount, error) {
@@ -128,7 +128,7 @@ func TestMetrics(t *testing.T) {
 		}, own)
 	})
 
-	t.Run("ReadTheQueuesOnceInFiveSeconds", func(t *testing.T) {
+	t.Run("ReadTheQueuesAtMostEveryFiveSeconds", func(t *testing.T) {
 		t.Parallel()
 
 		synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestMetrics(t *testing.T) {
 		})
 	})
 
-	t.Run("AreThereWithoutTheDatabaseButForWhatIsNotKnown", func(t *testing.T) {
+	t.Run("AreServedWithoutTheDatabaseExceptForUnknownValues", func(t *testing.T) {
 		t.Parallel()
 
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestMetrics(t *testing.T) {
 		})
 	})
 
-	t.Run("TellNothingBeforeAnythingHappened", func(t *testing.T) {
+	t.Run("AreEmptyAtFirst", func(t *testing.T) {
 		t.Parallel()
 
 		require.Empty(t, scrape(t, New(none)))

@@ -24,7 +24,7 @@ func TestCursors(t *testing.T) {
 		return page.End
 	}
 
-	t.Run("GoOnInTheirOwnListOnly", func(t *testing.T) {
+	t.Run("AreValidOnlyForTheirList", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -60,7 +60,7 @@ func TestCursors(t *testing.T) {
 		jobstest.RequireInvalid(t, err, "after")
 	})
 
-	t.Run("OfEventsGoOnWithTheirOwnJobOnly", func(t *testing.T) {
+	t.Run("OfEventsAreValidOnlyForTheirJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -96,7 +96,7 @@ func TestCursors(t *testing.T) {
 		require.Equal(t, older.ID, page.Items[0].ID)
 	})
 
-	t.Run("ThatAreNoneAreRefused", func(t *testing.T) {
+	t.Run("AreRefusedIfMalformed", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

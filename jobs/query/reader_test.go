@@ -18,7 +18,7 @@ import (
 func TestReader(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HidesWhatIsAnotherAccounts", func(t *testing.T) {
+	t.Run("HidesJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -60,7 +60,7 @@ func TestReader(t *testing.T) {
 		require.True(t, seen)
 	})
 
-	t.Run("ReadsWholeJobsAndStatesTogether", func(t *testing.T) {
+	t.Run("ReadsJobsAndStatesInOneBatch", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 		require.NoError(t, all.Wait())
 	})
 
-	t.Run("RefusesBadIDs", func(t *testing.T) {
+	t.Run("RefusesInvalidIDs", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -105,7 +105,7 @@ func TestReader(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesBadPages", func(t *testing.T) {
+	t.Run("RefusesInvalidPages", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -123,7 +123,7 @@ func TestReader(t *testing.T) {
 		}
 	})
 
-	t.Run("PagesWithoutGapOrRepeatWhileJobsComeIn", func(t *testing.T) {
+	t.Run("PagesWithoutGapsOrRepeatsDuringInserts", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -210,7 +210,7 @@ func TestReader(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsWhatWorkersHoldAndQueuesHave", func(t *testing.T) {
+	t.Run("ShowsWorkersJobsAndQueues", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, _ := jobstest.Leased(t)
@@ -242,7 +242,7 @@ func TestReader(t *testing.T) {
 		require.False(t, page.More)
 	})
 
-	t.Run("LinksAnArtifactForAWhile", func(t *testing.T) {
+	t.Run("SignsALinkThatExpires", func(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
@@ -264,7 +264,7 @@ func TestReader(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ShowsEveryStateAndEndsWithTheJob", func(t *testing.T) {
+	t.Run("SendsEveryStateAndEndsWithTheJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -303,7 +303,7 @@ func TestWatch(t *testing.T) {
 		require.ErrorIs(t, err, gone)
 	})
 
-	t.Run("RefusesBadCalls", func(t *testing.T) {
+	t.Run("RefusesInvalidCalls", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -164,7 +164,7 @@ func TestSearch(t *testing.T) {
 	}
 	all := []models.JobID{tagged.ID, keyed.ID, plainJob.ID}
 
-	t.Run("FindsJobsByWhatTheyAreCalled", func(t *testing.T) {
+	t.Run("FindsJobsByIDAndMetadata", func(t *testing.T) {
 		for search, want := range map[string][]models.JobID{
 			"":               all,
 			string(keyed.ID): {keyed.ID},
@@ -191,7 +191,7 @@ func TestSearch(t *testing.T) {
 		}
 	})
 
-	t.Run("FindsNoOtherAccounts", func(t *testing.T) {
+	t.Run("FindsNoJobsOfOtherAccounts", func(t *testing.T) {
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), models.RoleClient)
 		for _, search := range []string{"", string(keyed.ID), "order-17", "autumn", "job_0", "status:queued"} {
 			require.Empty(t, find(stranger, search), search)
@@ -200,7 +200,7 @@ func TestSearch(t *testing.T) {
 		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeNotFound})
 	})
 
-	t.Run("NarrowsBulkOperations", func(t *testing.T) {
+	t.Run("FiltersBulkOperations", func(t *testing.T) {
 		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, Filter: models.JobFilter{Search: "autumn"}})
 
 		require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestSearch(t *testing.T) {
 		require.Contains(t, string(op.Filter), `"search": "autumn"`)
 	})
 
-	t.Run("ForgetsDeletedMetadata", func(t *testing.T) {
+	t.Run("DoesNotFindDeletedMetadata", func(t *testing.T) {
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, tagged.ID)
 		require.NoError(t, err)
 		_, err = s.Deleter.Delete(t.Context(), s.Client, tagged.ID)

@@ -41,7 +41,7 @@ func fetched(t *testing.T, link any) string {
 func TestSummarize(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HasNullForWhatIsNotKnown", func(t *testing.T) {
+	t.Run("HasNullForUnknownValues", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

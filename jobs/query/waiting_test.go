@@ -34,7 +34,7 @@ func codes(reasons []query.WaitingReason) []query.WaitingCode {
 func TestWaitingFor(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsTheWholeStoryOfAJob", func(t *testing.T) {
+	t.Run("ExplainsEveryStateOfAJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -110,7 +110,7 @@ func TestWaitingFor(t *testing.T) {
 		expect()
 	})
 
-	t.Run("SaysThatTheIdleWorkerHasJustFailedIt", func(t *testing.T) {
+	t.Run("ReportsThatTheIdleWorkerHasJustFailedIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -136,7 +136,7 @@ func TestWaitingFor(t *testing.T) {
 		require.NotContains(t, codes(ahead), query.WaitCapacityExhausted, "the other worker is free for it")
 	})
 
-	t.Run("CountsWhatStartsBeforeIt", func(t *testing.T) {
+	t.Run("CountsTheJobsAheadOfIt", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -170,7 +170,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, 9, starts[pro.ID])
 	})
 
-	t.Run("CountsTheLanesThatComeBeforeIts", func(t *testing.T) {
+	t.Run("CountsJobsOfHigherLanes", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -195,7 +195,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, []string{"1 job ahead in the batch lane and those that come before it."}, why())
 	})
 
-	t.Run("StopsCounting", func(t *testing.T) {
+	t.Run("StopsCountingAtALimit", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -210,7 +210,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, "More than 100 jobs ahead in the enterprise lane.", reasons[len(reasons)-1].Message)
 	})
 
-	t.Run("DoesNotCountAJobThatIsTakenMeanwhile", func(t *testing.T) {
+	t.Run("DoesNotCountAJobLeasedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -41,7 +41,7 @@ func TestLocal(t *testing.T) {
 		require.Equal(t, 1, taken, "and again once it is given back")
 	})
 
-	t.Run("GivesAKeyOneTokenWhileItHoldsIt", func(t *testing.T) {
+	t.Run("TakesOneTokenForAKeyWhileItIsHeld", func(t *testing.T) {
 		t.Parallel()
 		var l local
 		now := time.Unix(1_800_000_000, 0)
@@ -53,7 +53,7 @@ func TestLocal(t *testing.T) {
 		require.Equal(t, []jobs.Token{jobs.TokenTaken}, later)
 	})
 
-	t.Run("LetsPassWhatItHasNoRoomToCount", func(t *testing.T) {
+	t.Run("AllowsCallsThatItHasNoRoomToCount", func(t *testing.T) {
 		t.Parallel()
 		var l local
 		now := time.Unix(1_800_000_000, 0)

@@ -55,7 +55,7 @@ func taken(tokens []jobs.Token, _ time.Duration) (n int) {
 func TestTake(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LetsOneMinutesWorthThroughForAllProcessesTogether", func(t *testing.T) {
+	t.Run("AllowsOneMinutesTokensForAllProcessesTogether", func(t *testing.T) {
 		t.Parallel()
 		one, two := newLimiter(t, shared.URL()), newLimiter(t, shared.URL())
 
@@ -67,7 +67,7 @@ func TestTake(t *testing.T) {
 		require.Equal(t, 6, taken(two.Take(t.Context(), "b", plain(6), 6)), "another bucket is another's")
 	})
 
-	t.Run("PassesAfterTheTimeThatItSaid", func(t *testing.T) {
+	t.Run("SucceedsAfterTheReportedWait", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 		const perMinute = 600 // one each 100 ms
@@ -84,7 +84,7 @@ func TestTake(t *testing.T) {
 		require.Equal(t, 1, taken(limiter.Take(t.Context(), "a", plain(1), perMinute)))
 	})
 
-	t.Run("SaysWhenAFullBucketIsThereForMoreThanItHolds", func(t *testing.T) {
+	t.Run("ReturnsTheTimeToFillTheBucketIfTheCallNeedsMore", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 
@@ -94,7 +94,7 @@ func TestTake(t *testing.T) {
 		require.InDelta(t, 60, wait.Seconds(), 1)
 	})
 
-	t.Run("GetsTokensBack", func(t *testing.T) {
+	t.Run("AcceptsReturnedTokens", func(t *testing.T) {
 		t.Parallel()
 		limiter := newLimiter(t, shared.URL())
 		limiter.Take(t.Context(), "a", plain(5), 5)
@@ -114,7 +114,7 @@ func TestTake(t *testing.T) {
 		require.Equal(t, 5, taken(limiter.Take(t.Context(), "a", plain(100), 5)))
 	})
 
-	t.Run("GivesAKeyOneTokenUntilItIsGivenBack", func(t *testing.T) {
+	t.Run("TakesOneTokenForAKeyUntilItIsReturned", func(t *testing.T) {
 		t.Parallel()
 		one, two := newLimiter(t, shared.URL()), newLimiter(t, shared.URL())
 
@@ -137,7 +137,7 @@ func TestOutage(t *testing.T) {
 
 	faults := map[string]func(*faultproxy.Proxy){"Hanging": (*faultproxy.Proxy).Hang, "Unreachable": (*faultproxy.Proxy).Cut}
 	for name, fault := range faults {
-		t.Run("LeavesEachProcessToCountByItself"+name, func(t *testing.T) {
+		t.Run("MakesEachProcessCountByItself"+name, func(t *testing.T) {
 			t.Parallel()
 			address, err := url.Parse(shared.URL())
 			require.NoError(t, err)

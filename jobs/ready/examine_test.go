@@ -25,7 +25,7 @@ func advised(found []doctor.Finding) []string {
 func TestExamine(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AdvisesOnHowRedisIsSetUp", func(t *testing.T) {
+	t.Run("AdvisesOnRedisSettings", func(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
@@ -46,7 +46,7 @@ func TestExamine(t *testing.T) {
 		require.Equal(t, 1, found[len(found)-1].Count)
 	})
 
-	t.Run("TellsThatRedisIsAway", func(t *testing.T) {
+	t.Run("ReportsThatRedisIsUnreachable", func(t *testing.T) {
 		t.Parallel()
 
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
@@ -55,7 +55,7 @@ func TestExamine(t *testing.T) {
 		require.Equal(t, []string{"redis"}, advised(ready.New(client, "reelay").Examine(t.Context())))
 	})
 
-	t.Run("WantsAPasswordAndTLSOnTheNetwork", func(t *testing.T) {
+	t.Run("RequiresAPasswordAndTLSOnTheNetwork", func(t *testing.T) {
 		t.Parallel()
 
 		for name, c := range map[string]struct {

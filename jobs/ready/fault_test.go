@@ -133,7 +133,7 @@ func TestFault(t *testing.T) {
 		})
 	}
 
-	t.Run("CostsFewCallsTheirWait", func(t *testing.T) {
+	t.Run("DelaysFewCalls", func(t *testing.T) {
 		t.Parallel()
 		b := newBroken(t)
 		b.proxy.Hang()
@@ -152,7 +152,7 @@ func TestFault(t *testing.T) {
 		require.Less(t, clock.Elapsed(), 5*time.Second)
 	})
 
-	t.Run("IsOverForWhoListens", func(t *testing.T) {
+	t.Run("EndsForSubscribersToo", func(t *testing.T) {
 		t.Parallel()
 		b := newBroken(t)
 		ctx, end := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 func TestFirst(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesLanesThenAccountsThenTheirOrder", func(t *testing.T) {
+	t.Run("OrdersByLaneThenAccountThenJob", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -35,7 +35,7 @@ func TestFirst(t *testing.T) {
 		requireFirst(t, index, "first", "behind", "free")
 	})
 
-	t.Run("TakesTheOlderJobOfAccountsThatAreEqual", func(t *testing.T) {
+	t.Run("TakesTheOlderJobOfEqualAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -49,7 +49,7 @@ func TestFirst(t *testing.T) {
 		require.Equal(t, []jobs.ReadyJob{job("old", models.TierPro, "z", 9, 3)}, first)
 	})
 
-	t.Run("IsWhatPlainSortingSays", func(t *testing.T) {
+	t.Run("MatchesASort", func(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, shared)
@@ -88,7 +88,7 @@ func TestAdd(t *testing.T) {
 		requireFirst(t, index, "other", "film")
 	})
 
-	t.Run("TakesManyJobs", func(t *testing.T) {
+	t.Run("AcceptsManyJobs", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -121,7 +121,7 @@ func TestRemove(t *testing.T) {
 		requireFirst(t, index, "other", "next")
 	})
 
-	t.Run("IgnoresATimeThatComesLate", func(t *testing.T) {
+	t.Run("IgnoresAnOutdatedTime", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -132,7 +132,7 @@ func TestRemove(t *testing.T) {
 		requireFirst(t, index, "other", "mine")
 	})
 
-	t.Run("LeavesNoKeyBehind", func(t *testing.T) {
+	t.Run("LeavesNoKeyInRedis", func(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
@@ -151,7 +151,7 @@ func TestRemove(t *testing.T) {
 func TestStand(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesAnAccountOutAndBackAtItsTime", func(t *testing.T) {
+	t.Run("RemovesAnAccountAndReturnsItAtItsTime", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -169,7 +169,7 @@ func TestStand(t *testing.T) {
 		requireFirst(t, index, "other", "more", "film")
 	})
 
-	t.Run("IgnoresWhatComesLate", func(t *testing.T) {
+	t.Run("IgnoresOutdatedStandings", func(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
@@ -185,7 +185,7 @@ func TestStand(t *testing.T) {
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 
-	t.Run("BringsBackAFlushedIndex", func(t *testing.T) {
+	t.Run("RestoresAFlushedIndex", func(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
@@ -205,7 +205,7 @@ func TestRebuild(t *testing.T) {
 		requireFirst(t, index, "kept")
 	})
 
-	t.Run("LosesNothingThatOthersAddMeanwhile", func(t *testing.T) {
+	t.Run("KeepsJobsThatAreAddedMeanwhile", func(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
@@ -269,7 +269,7 @@ func TestIndex(t *testing.T) {
 func TestWakes(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsOtherProcessesOfEachQueueOnce", func(t *testing.T) {
+	t.Run("NotifiesOtherProcessesOfEachQueueOnce", func(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)

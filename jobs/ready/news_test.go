@@ -80,7 +80,7 @@ func TestNews(t *testing.T) {
 		receive(t, again)
 	})
 
-	t.Run("ComesAgainWhenTheConnectionWasLost", func(t *testing.T) {
+	t.Run("ResumesAfterALostConnection", func(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
@@ -94,7 +94,7 @@ func TestNews(t *testing.T) {
 		receive(t, follower)
 	})
 
-	t.Run("DoesWithoutRedis", func(t *testing.T) {
+	t.Run("ToleratesAnOutageOfRedis", func(t *testing.T) {
 		t.Parallel()
 
 		server := ownRedis(t)

@@ -53,7 +53,7 @@ func TestFetch(t *testing.T) {
 	t.Cleanup(server.Close)
 	images := New(outbound.Policy{AllowLoopback: true})
 
-	t.Run("ReadsWhatIsThere", func(t *testing.T) {
+	t.Run("ReadsAnImage", func(t *testing.T) {
 		t.Parallel()
 
 		data, err := images.Fetch(t.Context(), server.URL+"/image")
@@ -62,7 +62,7 @@ func TestFetch(t *testing.T) {
 		require.Equal(t, "an image", string(data))
 	})
 
-	t.Run("TellsWhatFailedAndWhetherItMayPass", func(t *testing.T) {
+	t.Run("ReportsTheErrorAndWhetherItIsTemporary", func(t *testing.T) {
 		t.Parallel()
 
 		quick := newImages(outbound.Policy{AllowLoopback: true}, 200*time.Millisecond)
@@ -92,7 +92,7 @@ func TestFetch(t *testing.T) {
 		}
 	})
 
-	t.Run("GoesNowhereThatIsNotPublic", func(t *testing.T) {
+	t.Run("ReachesOnlyPublicAddresses", func(t *testing.T) {
 		t.Parallel()
 
 		guarded := New(outbound.Policy{})

@@ -39,7 +39,7 @@ func sealed(t *testing.T, sealer *seal.Sealer, plaintext, associated []byte) sea
 func TestOpen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReturnsWhatWasSealed", func(t *testing.T) {
+	t.Run("ReturnsTheSealedText", func(t *testing.T) {
 		t.Parallel()
 		sealer := newSealer(t, newKeyset(t))
 
@@ -50,7 +50,7 @@ func TestOpen(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesTheTextOfAnother", func(t *testing.T) {
+	t.Run("RefusesATextSealedForAnotherJob", func(t *testing.T) {
 		t.Parallel()
 		sealer := newSealer(t, newKeyset(t))
 		one, two := sealed(t, sealer, fox, job1), sealed(t, sealer, fox, job2)
@@ -86,7 +86,7 @@ func TestOpen(t *testing.T) {
 		require.ErrorIs(t, err, seal.ErrTampered)
 	})
 
-	t.Run("CannotReadWhatWasShredded", func(t *testing.T) {
+	t.Run("CannotReadAShreddedText", func(t *testing.T) {
 		t.Parallel()
 		sealer := newSealer(t, newKeyset(t))
 		shredded := sealed(t, sealer, fox, job1)
@@ -97,7 +97,7 @@ func TestOpen(t *testing.T) {
 		require.ErrorIs(t, err, seal.ErrShredded)
 	})
 
-	t.Run("SaysThatTheKeyIsMissing", func(t *testing.T) {
+	t.Run("ReportsThatTheKeyIsMissing", func(t *testing.T) {
 		t.Parallel()
 		foreign := sealed(t, newSealer(t, newKeyset(t)), fox, job1)
 
@@ -139,7 +139,7 @@ func rotate(t *testing.T, keysetJSON []byte) []byte {
 func TestSeal(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesANewKeyForEachText", func(t *testing.T) {
+	t.Run("UsesANewKeyForEachText", func(t *testing.T) {
 		t.Parallel()
 		sealer := newSealer(t, newKeyset(t))
 
@@ -154,7 +154,7 @@ func TestSeal(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesWhatIsNoKeyset", func(t *testing.T) {
+	t.Run("RefusesAnInvalidKeyset", func(t *testing.T) {
 		t.Parallel()
 
 		for _, text := range []string{"", "{}", "null", `{"primaryKeyId":1,"key":[]}`} {

@@ -15,7 +15,7 @@ import (
 func TestLoadOrCreate(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KeepsWhatItCreated", func(t *testing.T) {
+	t.Run("LoadsWhatItCreated", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "secrets.json")
 
@@ -35,7 +35,7 @@ func TestLoadOrCreate(t *testing.T) {
 		require.Len(t, left, 1, "no temporary file may stay")
 	})
 
-	t.Run("GivesTheSameSecretsToAllWhoCreateThemAtOnce", func(t *testing.T) {
+	t.Run("ReturnsTheSameSecretsToConcurrentCallers", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "secrets.json")
 		var all [16]seal.Secrets
@@ -58,7 +58,7 @@ func TestLoadOrCreate(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysThatTheFolderIsMissing", func(t *testing.T) {
+	t.Run("ReportsAMissingFolder", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "missing", "secrets.json"))
@@ -70,7 +70,7 @@ func TestLoadOrCreate(t *testing.T) {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesAFileThatOthersMayRead", func(t *testing.T) {
+	t.Run("RefusesAFileThatOtherUsersCanRead", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "secrets.json")
 		_, err := seal.LoadOrCreate(path)
@@ -102,7 +102,7 @@ func TestLoad(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysThatThereIsNone", func(t *testing.T) {
+	t.Run("ReportsAMissingFile", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := seal.Load(filepath.Join(t.TempDir(), "secrets.json"))

@@ -15,7 +15,7 @@ const oldKey = "rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 func TestSecret(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsKnownByItsFormAlone", func(t *testing.T) {
+	t.Run("IsRecognizedByItsForm", func(t *testing.T) {
 		t.Parallel()
 
 		for _, prefix := range []string{"rl_live_", "rlw_live_"} {
@@ -27,7 +27,7 @@ func TestSecret(t *testing.T) {
 		}
 	})
 
-	t.Run("IsNotOneWithAWrongCharacter", func(t *testing.T) {
+	t.Run("IsNotRecognizedWithAWrongCharacter", func(t *testing.T) {
 		t.Parallel()
 
 		secret, _ := secrets.New("rl_live_")

@@ -75,7 +75,7 @@ func TestPublish(t *testing.T) {
 		require.ElementsMatch(t, []string{"job_1:1", "job_1:2"}, ids)
 	})
 
-	t.Run("ShowsTheQueueAgainAfterRedisLostIt", func(t *testing.T) {
+	t.Run("RegistersTheQueueAgainAfterRedisLostIt", func(t *testing.T) {
 		t.Parallel()
 
 		opt := database(t, 7)
@@ -107,7 +107,7 @@ func TestPublish(t *testing.T) {
 		require.NoError(t, ctx.Err())
 	})
 
-	t.Run("RefusesWhatNobodyHandles", func(t *testing.T) {
+	t.Run("RefusesAMessageWithoutAHandler", func(t *testing.T) {
 		t.Parallel()
 
 		publisher := newPublisher(t, database(t, 8))
@@ -127,7 +127,7 @@ func TestPublish(t *testing.T) {
 func TestJobReady(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KeepsWhatFailedAndGoesOn", func(t *testing.T) {
+	t.Run("KeepsAFailedMessageAndContinues", func(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 9)

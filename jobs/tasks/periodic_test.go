@@ -76,7 +76,7 @@ func (p *periods) requireOnce(t *testing.T) {
 func TestPass(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsOnceAPeriodInAllProcessesWhateverRedisDoes", func(t *testing.T) {
+	t.Run("RunsOncePerPeriodWhateverRedisDoes", func(t *testing.T) {
 		t.Parallel()
 
 		server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
@@ -120,7 +120,7 @@ func TestPass(t *testing.T) {
 		p.requireOnce(t)
 	})
 
-	t.Run("IsTakenFromAsynqBeforeAnybodyGoesWithoutIt", func(t *testing.T) {
+	t.Run("RunsByItsTickBeforeAnyProcessRunsItWithoutOne", func(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 1)
@@ -137,7 +137,7 @@ func TestPass(t *testing.T) {
 		require.Fail(t, "asynq never had its turn")
 	})
 
-	t.Run("RunsAgainAfterItFailed", func(t *testing.T) {
+	t.Run("RunsAgainAfterAFailure", func(t *testing.T) {
 		t.Parallel()
 
 		for name, where := range map[string]asynq.RedisConnOpt{"WithRedis": database(t, 2), "WithoutRedis": nowhere} {

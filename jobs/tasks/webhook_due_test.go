@@ -13,7 +13,7 @@ import (
 func TestWebhookDue(t *testing.T) {
 	t.Parallel()
 
-	t.Run("WakesWhoDelivers", func(t *testing.T) {
+	t.Run("WakesTheDeliverer", func(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 11)
@@ -27,7 +27,7 @@ func TestWebhookDue(t *testing.T) {
 		receive(t, woken)
 	})
 
-	t.Run("RefusesWhatItCannotRead", func(t *testing.T) {
+	t.Run("RefusesMalformedInput", func(t *testing.T) {
 		t.Parallel()
 
 		redis := database(t, 12)

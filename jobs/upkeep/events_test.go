@@ -47,7 +47,7 @@ func TestKeepEvents(t *testing.T) {
 		return names
 	}
 
-	t.Run("DropsAMonthAllOfWhoseJobsEndedLongAgo", func(t *testing.T) {
+	t.Run("DropsAMonthIfAllItsJobsEndedLongAgo", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -66,7 +66,7 @@ func TestKeepEvents(t *testing.T) {
 		require.Empty(t, page.Items)
 	})
 
-	t.Run("KeepsAMonthForTheSakeOfOneJob", func(t *testing.T) {
+	t.Run("KeepsAMonthThatOneJobStillNeeds", func(t *testing.T) {
 		t.Parallel()
 
 		for name, change := range map[string]string{
@@ -85,7 +85,7 @@ func TestKeepEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("WaitsForNobodyThatWrites", func(t *testing.T) {
+	t.Run("DoesNotWaitForWriters", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -123,7 +123,7 @@ func TestKeepEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("IsDoneOnceInManyProcesses", func(t *testing.T) {
+	t.Run("RunsOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

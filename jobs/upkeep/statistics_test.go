@@ -11,7 +11,7 @@ import (
 func TestAnalyze(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RenewsTheStatisticsOfATableThatHasDoubled", func(t *testing.T) {
+	t.Run("AnalyzesATableThatHasDoubled", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		rows := func() (n float64) {

@@ -50,7 +50,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.ElementsMatch(t, []string{left[made[2]].ObjectKey, left[made[3]].ObjectKey}, jobstest.Stored(t, s))
 	})
 
-	t.Run("LeavesTimeToReadASupersededOne", func(t *testing.T) {
+	t.Run("KeepsASupersededCheckpointForAWhile", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -67,7 +67,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.True(t, left[third].ExpiresAt.IsZero())
 	})
 
-	t.Run("RemovesRejectedOnesAndCountsTwoBelow", func(t *testing.T) {
+	t.Run("RemovesRejectedCheckpointsAndKeepsTwoOthers", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -86,7 +86,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Contains(t, left, second)
 	})
 
-	t.Run("RemovesCheckpointsOfACompletedJobAndDatesItsFilm", func(t *testing.T) {
+	t.Run("RemovesCheckpointsOfACompletedJobAndSetsItsFilmsExpiry", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.Completed(t)
@@ -100,7 +100,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Empty(t, s.Reload(t, job.ID).LatestCheckpointID)
 	})
 
-	t.Run("RemovesFilmsAndLogsAfterTheirTime", func(t *testing.T) {
+	t.Run("RemovesFilmsAndLogsAfterTheirRetention", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.Completed(t)
@@ -135,7 +135,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Empty(t, s.Reload(t, job.ID).LatestCheckpointID)
 	})
 
-	t.Run("NeverRemovesTheLogOfAJobThatIsNotOver", func(t *testing.T) {
+	t.Run("KeepsTheLogOfAnUnfinishedJob", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -150,7 +150,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Len(t, jobstest.Artifacts(t, s, job.ID), 1)
 	})
 
-	t.Run("PassesOverAJobThatOthersHold", func(t *testing.T) {
+	t.Run("SkipsALockedJob", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.Completed(t)
@@ -167,7 +167,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Equal(t, 1, review(t, s))
 	})
 
-	t.Run("KeepsWhatItRemovedFromComingBack", func(t *testing.T) {
+	t.Run("PreventsACommitOfARemovedObject", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -196,7 +196,7 @@ func TestReviewArtifacts(t *testing.T) {
 func TestForgetUploads(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RemovesWhatNeverBecameAnArtifactADayAfterTheAttempt", func(t *testing.T) {
+	t.Run("RemovesUncommittedUploadsADayAfterTheAttempt", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -229,7 +229,7 @@ func TestForgetUploads(t *testing.T) {
 func TestForgetJobs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LeavesNothingOfAJobThatEndedLongAgo", func(t *testing.T) {
+	t.Run("RemovesEverythingOfAJobThatEndedLongAgo", func(t *testing.T) {
 		t.Parallel()
 
 		s, old := jobstest.SecretJob(t)
@@ -273,7 +273,7 @@ func TestForgetJobs(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("HasTheSameIdempotencyKeyMakeANewJob", func(t *testing.T) {
+	t.Run("FreesTheIdempotencyKey", func(t *testing.T) {
 		t.Parallel()
 
 		s, in := jobstest.New(t), jobstest.Submission()
@@ -303,7 +303,7 @@ func TestForgetJobs(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("TakesEachJobOnceInManyProcesses", func(t *testing.T) {
+	t.Run("RemovesEachJobOnceInManyProcesses", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -322,7 +322,7 @@ func TestForgetJobs(t *testing.T) {
 func TestForgetRest(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RemovesHintsThatNobodyTookAndNothingElseOfTheOutbox", func(t *testing.T) {
+	t.Run("RemovesOnlyUnpublishableHintsFromTheOutbox", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -338,7 +338,7 @@ func TestForgetRest(t *testing.T) {
 		require.Equal(t, 2, s.Count(t, "outbox"))
 	})
 
-	t.Run("RemovesOldWebhooksThatAreOnTheirWayToNobody", func(t *testing.T) {
+	t.Run("RemovesOldWebhooksWithoutOpenDeliveries", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -377,7 +377,7 @@ func TestForgetRest(t *testing.T) {
 		require.Equal(t, 1900, s.Count(t, "scaling_decisions"))
 	})
 
-	t.Run("RemovesWorkersOfWhichNoAttemptTells", func(t *testing.T) {
+	t.Run("RemovesWorkersWithoutAttempts", func(t *testing.T) {
 		t.Parallel()
 
 		s, _ := jobstest.Completed(t)

@@ -46,7 +46,7 @@ func (c *changes) next(t *testing.T, id models.JobID, statuses ...models.JobStat
 func TestChanges(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellEveryStatusOnce", func(t *testing.T) {
+	t.Run("ContainEveryStatusOnce", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		worker := s.Worker(t, "w")
@@ -72,7 +72,7 @@ func TestChanges(t *testing.T) {
 		}
 	})
 
-	t.Run("AreOnlyThoseOfTheCallerAndTheFilter", func(t *testing.T) {
+	t.Run("AreLimitedToTheCallerAndTheFilter", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
@@ -91,7 +91,7 @@ func TestChanges(t *testing.T) {
 		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeNotFound})
 	})
 
-	t.Run("EndForWhoIsTooSlow", func(t *testing.T) {
+	t.Run("EndForASlowFollower", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -115,7 +115,7 @@ func TestChanges(t *testing.T) {
 		require.ErrorContains(t, err, "not read as fast as they came")
 	})
 
-	t.Run("EndWithoutALeftover", func(t *testing.T) {
+	t.Run("EndWithoutLeaks", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		ctx, cancel := context.WithCancel(t.Context())

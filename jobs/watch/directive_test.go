@@ -49,7 +49,7 @@ func (h *hearing) next(t *testing.T) jobs.Directive {
 func TestDirectives(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellABusyWorkerOfACancelAndNoteIt", func(t *testing.T) {
+	t.Run("DeliverACancelToABusyWorkerAndRecordIt", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
@@ -67,7 +67,7 @@ func TestDirectives(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("BeginWithWhatIsWantedAlready", func(t *testing.T) {
+	t.Run("BeginWithTheCurrentDirective", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, _ := jobstest.Leased(t)
@@ -84,7 +84,7 @@ func TestDirectives(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(time.Minute), drain.Deadline, 30*time.Second)
 	})
 
-	t.Run("FindWhatNoNewsToldOf", func(t *testing.T) {
+	t.Run("AreFoundWithoutNews", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, _ := jobstest.Leased(t)
@@ -108,7 +108,7 @@ func TestDirectives(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run("TellAnIdleWorkerOf"+name, func(t *testing.T) {
+		t.Run("ReachAnIdleWorkerForA"+name, func(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
@@ -136,7 +136,7 @@ func TestDirectives(t *testing.T) {
 		require.NoError(t, <-h.ended)
 	})
 
-	t.Run("AreForTheWorkerItselfOnly", func(t *testing.T) {
+	t.Run("AreOnlyForTheWorkerItself", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -64,7 +64,7 @@ func (quiet) Subscribe(context.Context, string, func()) func() { return func() {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ComeFromThePastThenLiveThenEnd", func(t *testing.T) {
+	t.Run("StartWithPastEventsThenFollowLiveOnes", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("GoOnAfterTheEndOfAnEarlierRun", func(t *testing.T) {
+	t.Run("ContinueAfterTheEndOfAnEarlierRun", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -105,7 +105,7 @@ func TestEvents(t *testing.T) {
 		l.ended(t)
 	})
 
-	t.Run("NeedNoNews", func(t *testing.T) {
+	t.Run("ArriveWithoutNews", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -120,7 +120,7 @@ func TestEvents(t *testing.T) {
 		l.ended(t)
 	})
 
-	t.Run("AreGaplessForManyWhileTheyAreWritten", func(t *testing.T) {
+	t.Run("HaveNoGapsForManyFollowersDuringWrites", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -153,7 +153,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("WaitForAListenerThatIsSlow", func(t *testing.T) {
+	t.Run("WaitForASlowListener", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -192,7 +192,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("AreNotForOthers", func(t *testing.T) {
+	t.Run("AreHiddenFromOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -203,7 +203,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("RefuseAPlaceThatIsNotThere", func(t *testing.T) {
+	t.Run("RefuseAnUnknownSeq", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
@@ -245,7 +245,7 @@ func TestRing(t *testing.T) {
 		require.Len(t, held, watch.MaxRing)
 	})
 
-	t.Run("ForgetsWithTime", func(t *testing.T) {
+	t.Run("DropsOldItems", func(t *testing.T) {
 		t.Parallel()
 		r := watch.NewRing()
 		r.Add(1)
@@ -262,7 +262,7 @@ func TestRing(t *testing.T) {
 		require.Equal(t, []int{2}, held)
 	})
 
-	t.Run("WakesWhoWaits", func(t *testing.T) {
+	t.Run("WakesWaitingSubscribers", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			r := watch.NewRing()

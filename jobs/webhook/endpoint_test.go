@@ -21,7 +21,7 @@ import (
 func TestWebhookEndpoint(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesWhatIsNotToBeCalled", func(t *testing.T) {
+	t.Run("RefusesURLsThatMustNotBeCalled", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -47,7 +47,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		require.Zero(t, s.Count(t, "jobs"))
 	})
 
-	t.Run("IsNotReachedWhereItMayNot", func(t *testing.T) {
+	t.Run("IsNotCalledAtAForbiddenAddress", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -66,7 +66,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		require.NotEmpty(t, d.LastError)
 	})
 
-	t.Run("KnowsItsEvents", func(t *testing.T) {
+	t.Run("AcceptsOnlyTheEventsOfItsFormat", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -91,7 +91,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		}
 	})
 
-	t.Run("IsOneOfTwentyAtMost", func(t *testing.T) {
+	t.Run("IsLimitedToTwentyPerAccount", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -132,7 +132,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		require.ErrorIs(t, verifier.Verify(r.All()[1].Body, r.All()[1].Header), standardwebhooks.ErrNoMatchingSignature)
 	})
 
-	t.Run("IsForgottenWhenItIsDeleted", func(t *testing.T) {
+	t.Run("IsRemovedWithItsSecrets", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -158,7 +158,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsItsAccountsOwn", func(t *testing.T) {
+	t.Run("IsHiddenFromOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -195,7 +195,7 @@ func TestWebhookEndpoint(t *testing.T) {
 func TestRedeliver(t *testing.T) {
 	t.Parallel()
 
-	t.Run("SendsOnceMoreUnderTheSameID", func(t *testing.T) {
+	t.Run("SendsTheEventAgainUnderTheSameID", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -242,7 +242,7 @@ func TestRedeliver(t *testing.T) {
 func TestTestWebhook(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsSignedAndSentAsAllOthers", func(t *testing.T) {
+	t.Run("IsSignedAndSentLikeAnyWebhook", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -297,7 +297,7 @@ func TestTestWebhook(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsForItsAccountsEnabledEndpoints", func(t *testing.T) {
+	t.Run("WorksOnlyForEnabledEndpointsOfTheAccount", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

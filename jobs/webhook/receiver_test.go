@@ -73,7 +73,7 @@ func certificate(t *testing.T, from, until time.Time) tls.Certificate {
 
 // Whatever a receiver does, a try ends in time, with a message for its owner and with little
 // of the response.
-func TestSend_ToReceiversThatMisbehave(t *testing.T) {
+func TestSend_ToMisbehavingReceivers(t *testing.T) {
 	t.Parallel()
 
 	now := time.Now()

@@ -17,7 +17,7 @@ import (
 func TestWebhookRetry(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GoesOnForADay", func(t *testing.T) {
+	t.Run("ContinuesForADay", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -87,7 +87,7 @@ func TestWebhookRetry(t *testing.T) {
 		}
 	})
 
-	t.Run("WaitsAsLongAsTheReceiverAsks", func(t *testing.T) {
+	t.Run("HonorsRetryAfter", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -105,7 +105,7 @@ func TestWebhookRetry(t *testing.T) {
 		require.WithinDuration(t, d.FirstTryAt.Add(24*time.Hour), d.NextAttemptAt, time.Minute, "but no longer than it lives")
 	})
 
-	t.Run("DoesNotHoldUpOthers", func(t *testing.T) {
+	t.Run("DoesNotDelayOtherEndpoints", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -163,7 +163,7 @@ func TestWebhookRetry(t *testing.T) {
 		require.Len(t, claimed, 15, "with the one before an account's whole share")
 	})
 
-	t.Run("DisablesAnEndpointThatIsGone", func(t *testing.T) {
+	t.Run("DisablesAnEndpointThatAnswersGone", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -231,7 +231,7 @@ func TestWebhookRetry(t *testing.T) {
 		}
 	})
 
-	t.Run("ForgivesAnEndpointThatWorksAgain", func(t *testing.T) {
+	t.Run("ResetsTheFailuresOfAnEndpointThatWorksAgain", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -33,7 +33,7 @@ func post(url string) Post {
 func TestSend(t *testing.T) {
 	t.Parallel()
 
-	t.Run("JudgesByTheStatus", func(t *testing.T) {
+	t.Run("DecidesByTheStatus", func(t *testing.T) {
 		t.Parallel()
 
 		for code, expected := range map[int]string{
@@ -58,7 +58,7 @@ func TestSend(t *testing.T) {
 		}
 	})
 
-	t.Run("ReadsALittleOfTheAnswer", func(t *testing.T) {
+	t.Run("ReadsLittleOfTheResponse", func(t *testing.T) {
 		t.Parallel()
 
 		gone := make(chan struct{})
@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 		<-gone
 	})
 
-	t.Run("SaysWhyThereIsNoAnswer", func(t *testing.T) {
+	t.Run("ReportsWhyThereIsNoResponse", func(t *testing.T) {
 		t.Parallel()
 
 		hangUp := receive(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -95,7 +95,7 @@ func TestSend(t *testing.T) {
 		}
 	})
 
-	t.Run("SignsWithNoSecretThatIsNone", func(t *testing.T) {
+	t.Run("RefusesAnEmptySecret", func(t *testing.T) {
 		t.Parallel()
 
 		url := receive(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
@@ -107,13 +107,13 @@ func TestSend(t *testing.T) {
 		}
 	})
 
-	t.Run("WaitsFifteenSeconds", func(t *testing.T) {
+	t.Run("TimesOutAfterFifteenSeconds", func(t *testing.T) {
 		t.Parallel()
 
 		require.Equal(t, 15*time.Second, NewSender(here).client.(outbound.Client).Timeout)
 	})
 
-	t.Run("SignsAsTheOfficialLibraryVerifies", func(t *testing.T) {
+	t.Run("SignsLikeTheOfficialLibrary", func(t *testing.T) {
 		t.Parallel()
 
 		got := make(chan http.Header, 1)
@@ -137,9 +137,9 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// TestSign_AsReceiversVerify compares the signatures with the official library's, at a fixed
+// TestSign_MatchesTheOfficialLibrary compares the signatures with the official library's, at a fixed
 // time.
-func TestSign_AsReceiversVerify(t *testing.T) {
+func TestSign_MatchesTheOfficialLibrary(t *testing.T) {
 	t.Parallel()
 
 	const body = `{"type":"job.completed","data":{"b":1,"a":2}}`

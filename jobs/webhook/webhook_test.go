@@ -50,7 +50,7 @@ func fieldNames(t *testing.T, document []byte) (names []string) {
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsOfAFilmAsRESTShowsIt", func(t *testing.T) {
+	t.Run("ContainsTheFilmAsInREST", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -89,7 +89,7 @@ func TestWebhook(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("HasTheFieldsThatItsPageShows", func(t *testing.T) {
+	t.Run("HasTheDocumentedFields", func(t *testing.T) {
 		t.Parallel()
 
 		page, err := os.ReadFile("../../docs/users/webhooks.md")
@@ -106,7 +106,7 @@ func TestWebhook(t *testing.T) {
 		require.Equal(t, fieldNames(t, []byte(example)), fieldNames(t, r.All()[0].Body))
 	})
 
-	t.Run("TellsOfFailuresAndCancels", func(t *testing.T) {
+	t.Run("ReportsFailuresAndCancels", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -134,7 +134,7 @@ func TestWebhook(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("CallsBackAboutOneJob", func(t *testing.T) {
+	t.Run("CallsTheCallbackURLOfOneJob", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -156,7 +156,7 @@ func TestWebhook(t *testing.T) {
 		require.Empty(t, endpoints, "the secret of callbacks is no endpoint")
 	})
 
-	t.Run("SpeaksOpenAIsWords", func(t *testing.T) {
+	t.Run("SupportsTheOpenAIFormat", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -209,7 +209,7 @@ func TestWebhook(t *testing.T) {
 		require.Equal(t, r.All()[0].Body, r.All()[1].Body, "every try has the same body")
 	})
 
-	t.Run("IsSentByOneProcessAtATime", func(t *testing.T) {
+	t.Run("IsSentByOnlyOneProcess", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -237,7 +237,7 @@ func TestWebhook(t *testing.T) {
 		require.Len(t, ids, 6)
 	})
 
-	t.Run("IsSentAsSoonAsTheProcessIsWoken", func(t *testing.T) {
+	t.Run("IsSentWhenTheProcessIsWoken", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -258,7 +258,7 @@ func TestWebhook(t *testing.T) {
 		require.True(t, jobstest.Deliveries(t, s, job.ID)[0].Delivered(), "what was under way is finished")
 	})
 
-	t.Run("ComesAgainAfterACrash", func(t *testing.T) {
+	t.Run("IsSentAgainAfterACrash", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)

@@ -106,7 +106,7 @@ func TestListEvents(t *testing.T) {
 func TestFollowEvents(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsAllOnceAndEndsWithTheJob", func(t *testing.T) {
+	t.Run("SendsEachEventOnceAndEndsWithTheJob", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -141,7 +141,7 @@ func TestFollowEvents(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, over.status)
 	})
 
-	t.Run("RefusesAPlaceThatThereIsNot", func(t *testing.T) {
+	t.Run("RefusesAnUnknownSeq", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -189,7 +189,7 @@ func TestFollowEvents(t *testing.T) {
 func TestWait(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HoldsUntilTheEnd", func(t *testing.T) {
+	t.Run("WaitsUntilTheEnd", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -208,7 +208,7 @@ func TestWait(t *testing.T) {
 		}
 	})
 
-	t.Run("AnswersWithTheJobAsItIsThen", func(t *testing.T) {
+	t.Run("ReturnsTheJobAfterTheWait", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -220,7 +220,7 @@ func TestWait(t *testing.T) {
 		require.Equal(t, "queued", got.body["status"])
 	})
 
-	t.Run("KeepsNoProcessFromEnding", func(t *testing.T) {
+	t.Run("DoesNotDelayShutdown", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -256,7 +256,7 @@ func TestWait(t *testing.T) {
 		require.Equal(t, "UNAUTHENTICATED", (<-held).code())
 	})
 
-	t.Run("RefusesOtherTimes", func(t *testing.T) {
+	t.Run("RefusesInvalidTimes", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -62,7 +62,7 @@ func TestCreateJob(t *testing.T) {
 		require.Equal(t, models.TierCritical, a.Reload(t, models.JobID(got.body["job_id"].(string))).Tier)
 	})
 
-	t.Run("NamesTheFieldThatIsWrong", func(t *testing.T) {
+	t.Run("NamesTheInvalidField", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -46,7 +46,7 @@ func (a *api) stranger(t *testing.T) http.Header {
 func TestList(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ReadsPageAfterPage", func(t *testing.T) {
+	t.Run("PagesThroughAllJobs", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -77,7 +77,7 @@ func TestList(t *testing.T) {
 		}
 	})
 
-	t.Run("NarrowsByEachParameter", func(t *testing.T) {
+	t.Run("FiltersByEachParameter", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -120,7 +120,7 @@ func TestList(t *testing.T) {
 		require.Empty(t, ids(t, a.get(t, work+query("job_type", "still.generate"))))
 	})
 
-	t.Run("ShowsEachJobAsItIsReadAlone", func(t *testing.T) {
+	t.Run("ShowsEachJobLikeASingleRead", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -149,7 +149,7 @@ func TestList(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsNoOtherAccountsJobs", func(t *testing.T) {
+	t.Run("HidesJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -174,7 +174,7 @@ func TestList(t *testing.T) {
 		}
 	})
 
-	t.Run("NamesTheParameterThatIsWrong", func(t *testing.T) {
+	t.Run("NamesTheInvalidParameter", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -226,7 +226,7 @@ func TestList(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesWhatASubmitTakesAndSubmitsNothing", func(t *testing.T) {
+	t.Run("AcceptsTheBodyOfASubmitAndSubmitsNothing", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -249,7 +249,7 @@ func TestEstimate(t *testing.T) {
 		require.Zero(t, a.Count(t, "jobs"))
 	})
 
-	t.Run("SaysNullWhereNoWorkerIs", func(t *testing.T) {
+	t.Run("IsNullWithoutWorkers", func(t *testing.T) {
 		t.Parallel()
 
 		got := newAPI(t).post(t, videos+"/estimate", map[string]any{"prompt": "x"})
@@ -258,7 +258,7 @@ func TestEstimate(t *testing.T) {
 		require.JSONEq(t, `{"wait_seconds": null, "wait_seconds_p90": null, "render_seconds": null, "position": 1}`, got.raw)
 	})
 
-	t.Run("RefusesWhatASubmitRefuses", func(t *testing.T) {
+	t.Run("RefusesTheInputThatSubmitRefuses", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

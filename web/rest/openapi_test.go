@@ -42,7 +42,7 @@ func TestOpenAPI(t *testing.T) {
 	validator, err := openapi.NewValidator(&spec, openapi.AllowUndefinedTagsInOperation())
 	require.NoError(t, err)
 
-	t.Run("IsTheOneThatIsCommitted", func(t *testing.T) {
+	t.Run("MatchesTheCommittedFile", func(t *testing.T) {
 		t.Parallel()
 
 		committed, err := os.ReadFile("openapi.json")
@@ -74,7 +74,7 @@ func TestOpenAPI(t *testing.T) {
 		require.Equal(t, 4, tried)
 	})
 
-	t.Run("DescribesWhatIsAnswered", func(t *testing.T) {
+	t.Run("DescribesTheActualResponses", func(t *testing.T) {
 		t.Parallel()
 
 		done := a.completed(t)

@@ -45,7 +45,7 @@ func TestCreateVideo(t *testing.T) {
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
 	})
 
-	t.Run("NeedsAPromptOnly", func(t *testing.T) {
+	t.Run("RequiresOnlyAPrompt", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -58,7 +58,7 @@ func TestCreateVideo(t *testing.T) {
 		require.Equal(t, models.TierEnterprise, job.Tier)
 	})
 
-	t.Run("GivesTheFirstJobToARepeatedKey", func(t *testing.T) {
+	t.Run("ReturnsTheFirstJobForARepeatedKey", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -86,7 +86,7 @@ func TestCreateVideo(t *testing.T) {
 		require.NotContains(t, another.raw, "job_")
 	})
 
-	t.Run("NamesTheFieldThatIsWrong", func(t *testing.T) {
+	t.Run("NamesTheInvalidField", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -148,7 +148,7 @@ func TestCreateVideo(t *testing.T) {
 		require.Zero(t, a.Count(t, "jobs"))
 	})
 
-	t.Run("SaysThatAFilmWaitsForItsPicture", func(t *testing.T) {
+	t.Run("IsBlockedUntilTheImageIsFetched", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -185,7 +185,7 @@ func TestCreateVideo(t *testing.T) {
 		require.Zero(t, a.Count(t, "jobs"))
 	})
 
-	t.Run("SaysWhenToTryAgain", func(t *testing.T) {
+	t.Run("SetsRetryAfter", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -199,7 +199,7 @@ func TestCreateVideo(t *testing.T) {
 		require.InDelta(t, 10, got.body["retry_after_seconds"], 0)
 	})
 
-	t.Run("SaysWhenItIsNoLongerOverloaded", func(t *testing.T) {
+	t.Run("SetsRetryAfterOnOverload", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -222,7 +222,7 @@ func TestCreateVideo(t *testing.T) {
 func TestGetVideo(t *testing.T) {
 	t.Parallel()
 
-	t.Run("HasTheFilmAtTheEnd", func(t *testing.T) {
+	t.Run("LinksToTheFilmOnceCompleted", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -240,7 +240,7 @@ func TestGetVideo(t *testing.T) {
 		require.Equal(t, "a film", string(bytes))
 	})
 
-	t.Run("SaysThatNothingChanged", func(t *testing.T) {
+	t.Run("AnswersNotModified", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -264,7 +264,7 @@ func TestGetVideo(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysThatNothingChangedThoughItsLinksAreSignedAnew", func(t *testing.T) {
+	t.Run("AnswersNotModifiedThoughLinksAreSignedAgain", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -286,7 +286,7 @@ func TestGetVideo(t *testing.T) {
 		}
 	})
 
-	t.Run("HidesWhatIsAnotherAccounts", func(t *testing.T) {
+	t.Run("HidesJobsOfOtherAccounts", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -308,7 +308,7 @@ func TestGetVideo(t *testing.T) {
 		}
 	})
 
-	t.Run("FindsNoJobBehindStrangeIDs", func(t *testing.T) {
+	t.Run("RefusesStrangeIDs", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

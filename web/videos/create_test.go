@@ -20,7 +20,7 @@ import (
 func TestCreate(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesTheOfficialClientsMultipart", func(t *testing.T) {
+	t.Run("AcceptsTheOfficialClientsMultipart", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -41,7 +41,7 @@ func TestCreate(t *testing.T) {
 		d.RequireInvariants(t)
 	})
 
-	t.Run("AnswersWithEveryKey", func(t *testing.T) {
+	t.Run("ReturnsEveryKey", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 		require.JSONEq(t, `{"durationSeconds": 8, "resolution": "720p", "aspectRatio": "9:16", "fps": 24, "seed": 0, "pace": 1}`, string(job.Params))
 	})
 
-	t.Run("TakesMultipartWithoutALength", func(t *testing.T) {
+	t.Run("AcceptsMultipartWithoutALength", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -73,7 +73,7 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, "1080x1920", got.Body["size"])
 	})
 
-	t.Run("HintsAtTheWholeJobsLength", func(t *testing.T) {
+	t.Run("SuggestsAPollIntervalForTheJobsLength", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -84,7 +84,7 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, "5000", d.get(t, "/v1/videos/"+id).Header.Get("Openai-Poll-After-Ms"))
 	})
 
-	t.Run("RefusesWhatIsWrongAndSaysWhich", func(t *testing.T) {
+	t.Run("RefusesInvalidFieldsAndNamesThem", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -127,7 +127,7 @@ func TestCreate(t *testing.T) {
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 
-	t.Run("RefusesMultipartThatIsWrong", func(t *testing.T) {
+	t.Run("RefusesInvalidMultipart", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -166,7 +166,7 @@ func TestCreate(t *testing.T) {
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 
-	t.Run("RefusesOddNumbersAndTextHoweverTheyCome", func(t *testing.T) {
+	t.Run("RefusesOddNumbersAndTextInEveryEncoding", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -200,7 +200,7 @@ func TestCreate(t *testing.T) {
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 
-	t.Run("NamesTheReferenceAsItsClientsDo", func(t *testing.T) {
+	t.Run("NamesTheReferenceLikeTheClient", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -218,7 +218,7 @@ func TestCreate(t *testing.T) {
 		}
 	})
 
-	t.Run("TellsOfLimitsSoThatClientsStop", func(t *testing.T) {
+	t.Run("ReportsLimitsSoThatClientsStop", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -252,7 +252,7 @@ func requireError(t *testing.T, got answer, kind, code, param string) {
 func TestRemix(t *testing.T) {
 	t.Parallel()
 
-	t.Run("MakesAnotherFilmOfTheSameSettings", func(t *testing.T) {
+	t.Run("MakesAnotherVideoWithTheSameSettings", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -273,7 +273,7 @@ func TestRemix(t *testing.T) {
 		require.Equal(t, http.StatusOK, d.do(t, http.MethodPost, "/v1/videos/"+id+"/remix", contentType, body).Status)
 	})
 
-	t.Run("NeedsACompletedVideo", func(t *testing.T) {
+	t.Run("RequiresACompletedVideo", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -287,7 +287,7 @@ func TestRemix(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, unknown.Status)
 	})
 
-	t.Run("SaysThatTheImageIsGone", func(t *testing.T) {
+	t.Run("ReportsThatTheImageIsGone", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -328,7 +328,7 @@ func TestStatus(t *testing.T) {
 		require.Equal(t, "cancelled", got.Body["error"].(map[string]any)["code"])
 	})
 
-	t.Run("SaysWhyItFailed", func(t *testing.T) {
+	t.Run("ReportsWhyItFailed", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -353,7 +353,7 @@ func TestStatus(t *testing.T) {
 func TestProgress(t *testing.T) {
 	t.Parallel()
 
-	t.Run("DoesNotGoBackWithALoss", func(t *testing.T) {
+	t.Run("DoesNotGoBackAfterALoss", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)

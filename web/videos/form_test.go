@@ -42,7 +42,7 @@ func TestPut(t *testing.T) {
 	model := &catalogue.Model{Name: "m", Schema: json.RawMessage(`{"properties": {"referenceImage": {}}}`)}
 	const png = "\x89PNG\r\n\x1a\n"
 
-	t.Run("StoresFilesAndPassesNamesOn", func(t *testing.T) {
+	t.Run("StoresFilesAndKeepsNames", func(t *testing.T) {
 		t.Parallel()
 
 		for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestPut(t *testing.T) {
 		}
 	})
 
-	t.Run("IsRefusedIfTheModelTakesNone", func(t *testing.T) {
+	t.Run("IsRefusedIfTheModelAcceptsNone", func(t *testing.T) {
 		t.Parallel()
 
 		a := &api{Config: Config{Inputs: &stored{}}}
@@ -80,7 +80,7 @@ func TestPut(t *testing.T) {
 		require.ErrorContains(t, err, "does not take an input reference")
 	})
 
-	t.Run("KnowsAFileByItsBytes", func(t *testing.T) {
+	t.Run("RecognizesAFileByItsBytes", func(t *testing.T) {
 		t.Parallel()
 
 		one, other := &reference{file: &file{"image/png", []byte("1")}}, &reference{file: &file{"image/png", []byte("2")}}

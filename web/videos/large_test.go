@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSlowUploadsHoldUpNoOtherAccount(t *testing.T) {
+func TestSlowUploads_DoNotDelayOtherAccounts(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {

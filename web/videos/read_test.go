@@ -24,7 +24,7 @@ import (
 func TestList(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsWalkedByTheOfficialClient", func(t *testing.T) {
+	t.Run("IsPagedByTheOfficialClient", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -52,7 +52,7 @@ func TestList(t *testing.T) {
 		require.Equal(t, made, descending)
 	})
 
-	t.Run("SaysWhereItIs", func(t *testing.T) {
+	t.Run("HasFirstAndLastID", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -68,7 +68,7 @@ func TestList(t *testing.T) {
 		require.Equal(t, []any{nil, true}, []any{got.Body["last_id"], got.Body["has_more"]})
 	})
 
-	t.Run("GoesOnAfterOneThatWasDeleted", func(t *testing.T) {
+	t.Run("ContinuesAfterADeletedVideo", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -78,7 +78,7 @@ func TestList(t *testing.T) {
 		require.Equal(t, first, d.get(t, "/v1/videos?after="+second).Body["first_id"])
 	})
 
-	t.Run("RefusesWhatIsWrong", func(t *testing.T) {
+	t.Run("RefusesInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -115,7 +115,7 @@ func TestDelete(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, d.do(t, http.MethodDelete, "/v1/videos/"+id, "", nil).Status)
 	})
 
-	t.Run("EndsAWaitingOneFirst", func(t *testing.T) {
+	t.Run("CancelsAWaitingVideoFirst", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -128,7 +128,7 @@ func TestDelete(t *testing.T) {
 		require.False(t, d.Reload(t, jobID(t, id)).DeletedAt.IsZero())
 	})
 
-	t.Run("HidesARunningOneAndDeletesItOnceItIsOver", func(t *testing.T) {
+	t.Run("HidesARunningVideoAndDeletesItOnceItHasEnded", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -156,7 +156,7 @@ func TestDelete(t *testing.T) {
 		d.RequireInvariants(t)
 	})
 
-	t.Run("IsFinishedByTheSweepIfItsProcessDied", func(t *testing.T) {
+	t.Run("IsFinishedByTheSweepAfterACrash", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -186,7 +186,7 @@ func (d *desk) requireGone(t *testing.T, id string) {
 func TestContent(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsBehindALinkThatTakesNoKey", func(t *testing.T) {
+	t.Run("RedirectsToALinkThatNeedsNoKey", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -217,7 +217,7 @@ func TestContent(t *testing.T) {
 		}
 	})
 
-	t.Run("IsNotThereBeforeTheEnd", func(t *testing.T) {
+	t.Run("IsMissingBeforeTheEnd", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -233,7 +233,7 @@ func TestContent(t *testing.T) {
 		requireError(t, d.get(t, "/v1/videos/"+id+"/content"), "invalid_request_error", "video_failed", "")
 	})
 
-	t.Run("TellsWhatItHasNot", func(t *testing.T) {
+	t.Run("ReportsMissingVariants", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -260,7 +260,7 @@ func TestContent(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreAnsweredInTheEnvelope", func(t *testing.T) {
+	t.Run("AnswerErrorsInTheEnvelope", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -306,7 +306,7 @@ func TestRoutes(t *testing.T) {
 		require.Equal(t, "GET, POST", d.do(t, http.MethodPut, "/v1/videos", "", nil).Header.Get("Allow"))
 	})
 
-	t.Run("AreAnsweredThoughACallPanics", func(t *testing.T) {
+	t.Run("AnswerAPanic", func(t *testing.T) {
 		t.Parallel()
 
 		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) { panic("a canary") }})
@@ -320,7 +320,7 @@ func TestRoutes(t *testing.T) {
 		require.NotContains(t, answer.Body.String(), "canary")
 	})
 
-	t.Run("AreCutOffIfTheyPanicWithAPartSent", func(t *testing.T) {
+	t.Run("CloseTheConnectionAfterAPanicInTheBody", func(t *testing.T) {
 		t.Parallel()
 
 		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) { return jobs.Principal{}, errors.New("no") }})
@@ -330,7 +330,7 @@ func TestRoutes(t *testing.T) {
 		})
 	})
 
-	t.Run("TakeAClientsKey", func(t *testing.T) {
+	t.Run("AcceptAClientsKey", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -348,7 +348,7 @@ func TestRoutes(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "insufficient_permissions", "")
 	})
 
-	t.Run("TakeOneKey", func(t *testing.T) {
+	t.Run("AcceptOnlyOneKey", func(t *testing.T) {
 		t.Parallel()
 		request := httptest.NewRequest(http.MethodGet, "/v1/videos", nil)
 		request.Header["Authorization"] = []string{"Bearer a", "Bearer b"}

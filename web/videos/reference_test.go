@@ -37,7 +37,7 @@ func TestReference(t *testing.T) {
 		require.Zero(t, d.Count(t, "jobs"))
 	})
 
-	t.Run("ReachesTheWorkerInEachWayThatThePackageSendsIt", func(t *testing.T) {
+	t.Run("ReachesTheWorkerInEachFormThatTheClientSends", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)

@@ -31,7 +31,7 @@ const (
 func TestRetry(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OfALostAnswerGivesTheFirstJob", func(t *testing.T) {
+	t.Run("AfterALostResponseReturnsTheFirstJob", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -56,7 +56,7 @@ func TestRetry(t *testing.T) {
 		d.RequireInvariants(t)
 	})
 
-	t.Run("GivesTheFirstJobEachTime", func(t *testing.T) {
+	t.Run("ReturnsTheFirstJobEachTime", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -70,7 +70,7 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, 1, d.Count(t, "jobs"))
 	})
 
-	t.Run("OfARequestThatNeverCameMakesOneJob", func(t *testing.T) {
+	t.Run("OfARequestThatNeverArrivedMakesOneJob", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -83,7 +83,7 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, 2, d.Count(t, "jobs"))
 	})
 
-	t.Run("IsNotGivenToARequestAfterItsEnd", func(t *testing.T) {
+	t.Run("IsNotUsedAfterTheEndOfItsRequest", func(t *testing.T) {
 		t.Parallel()
 
 		for name, end := range map[string]func(d *desk, id string){
@@ -100,7 +100,7 @@ func TestRetry(t *testing.T) {
 		}
 	})
 
-	t.Run("BesideTheFirstMakesOneJobInEitherOrder", func(t *testing.T) {
+	t.Run("DuringTheFirstMakesOneJobInEitherOrder", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -123,7 +123,7 @@ func TestRetry(t *testing.T) {
 		d.RequireInvariants(t)
 	})
 
-	t.Run("IsNotWhatIsSentTwiceOnPurpose", func(t *testing.T) {
+	t.Run("IsNotARequestSentTwiceOnPurpose", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -140,7 +140,7 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, 9, d.Count(t, "jobs"))
 	})
 
-	t.Run("IsForgottenAfterAQuarterOfAnHour", func(t *testing.T) {
+	t.Run("ExpiresAfterFifteenMinutes", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -151,7 +151,7 @@ func TestRetry(t *testing.T) {
 		require.NotEqual(t, first, d.create(t, boat, count, "1"))
 	})
 
-	t.Run("OfEachOfTwoEqualRequestsGivesEachAJob", func(t *testing.T) {
+	t.Run("OfTwoEqualRequestsReturnsEachJob", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -164,7 +164,7 @@ func TestRetry(t *testing.T) {
 		require.ElementsMatch(t, made, third)
 	})
 
-	t.Run("WaitsForTheFirstThatIsBeingWritten", func(t *testing.T) {
+	t.Run("WaitsUntilTheFirstIsWritten", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -188,7 +188,7 @@ func TestRetry(t *testing.T) {
 		d.RequireInvariants(t)
 	})
 
-	t.Run("ThatOvertookTheFirstIsGivenToIt", func(t *testing.T) {
+	t.Run("ThatOvertookTheFirstSharesItsJob", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -209,7 +209,7 @@ func TestRetry(t *testing.T) {
 		require.NotEqual(t, second, d.create(t, boat), "it came once")
 	})
 
-	t.Run("IsOfNoUseToWhoReadsTheDatabase", func(t *testing.T) {
+	t.Run("CannotBeReconstructedFromTheDatabase", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -233,7 +233,7 @@ func TestRetry(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesTheFirstJobForGood", func(t *testing.T) {
+	t.Run("AlwaysReturnsTheFirstJob", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
@@ -244,7 +244,7 @@ func TestIdempotencyKey(t *testing.T) {
 		require.NotEqual(t, first, d.create(t, boat, "Idempotency-Key", "two"))
 	})
 
-	t.Run("RefusesAnotherRequestWithoutA409", func(t *testing.T) {
+	t.Run("RefusesADifferentRequestWithoutA409", func(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
