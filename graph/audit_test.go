@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// willing is a provider that does as it is told.
+// willing is a provider that does what it is asked.
 type willing struct{ fleet.Provider }
 
 func (willing) Preempt(context.Context, string, time.Duration) error { return nil }
 func (willing) Kill(context.Context, string) error                   { return nil }
 
-// act prepares what an operator's mutation is about, and returns its arguments
-// and what it selects.
+// act prepares the object of an operator's mutation, and returns the mutation's arguments and
+// selection.
 type act func(t *testing.T, a *api) string
 
 func onID[T ~string](id T) string { return fmt.Sprintf("(id: %q) { id }", id) }
@@ -44,7 +44,7 @@ func onBulk(t *testing.T, a *api) string {
 	return onID(at[string](t, started, "startBulkOperation", "id"))
 }
 
-// endpoint makes a webhook endpoint of the client's.
+// endpoint creates a webhook endpoint of the client.
 func (a *api) endpoint(t *testing.T) string {
 	t.Helper()
 	made := a.client(t, `mutation { createWebhookEndpoint(url: "https://example.com/told") { endpoint { id } } }`, nil)
@@ -60,7 +60,7 @@ func onEnded(t *testing.T, a *api) string {
 
 func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
 
-// acts are the mutations by which operators act on what is not their own.
+// acts are the mutations by which operators act on objects of other accounts.
 var acts = map[string]act{
 	"pauseQueue":            plain("(tier: PRO) { tier }"),
 	"resumeQueue":           plain("(tier: PRO) { tier }"),
@@ -97,8 +97,8 @@ var acts = map[string]act{
 	"revokeApiKey": func(_ *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.Client.KeyID) },
 }
 
-// ownActs are the other mutations that operators may call: they touch nothing but
-// what is the caller's own.
+// ownActs are the other mutations that operators may call: they affect only the caller's own
+// objects.
 var ownActs = []string{
 	"submitJob", "submitJobs", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
@@ -190,7 +190,7 @@ func TestAuditLog(t *testing.T) {
 	})
 }
 
-// requireNoSecrets fails the test if the audit log tells a prompt or a secret.
+// requireNoSecrets fails the test if the audit log contains a prompt or a secret.
 func (a *api) requireNoSecrets(t *testing.T) {
 	t.Helper()
 	var log string

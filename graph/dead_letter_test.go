@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fail submits a job and has it fail for good.
+// fail submits a job and lets it fail for good.
 func (a *api) fail(t *testing.T, worker jobs.Principal, reason string) *models.Job {
 	t.Helper()
 	a.Submit(t)

@@ -17,7 +17,7 @@ const directives = `subscription ($id: ID!) { workerDirectives(workerId: $id) { 
 func TestWorkerDirectives(t *testing.T) {
 	t.Parallel()
 
-	// listen is a worker's socket, once it has heard that nothing is wanted.
+	// listen opens a worker's socket, and returns once it has received CONTINUE.
 	listen := func(t *testing.T, a *api, id, token string) *socket {
 		t.Helper()
 		s := dial(t, a.url, token)

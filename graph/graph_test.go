@@ -50,7 +50,7 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }
 
-// newEndingAPI is an API whose process ends when restart is called.
+// newEndingAPI returns an API whose process ends when restart is called.
 func newEndingAPI(t *testing.T) (a *api, restart func()) {
 	t.Helper()
 	s := jobstest.New(t)
@@ -72,7 +72,7 @@ func newEndingAPI(t *testing.T) (a *api, restart func()) {
 type answer struct {
 	status int
 	header http.Header
-	closes bool // the connection
+	closes bool // whether the response closes the connection
 	Data   map[string]any
 	Errors []problem
 }
@@ -120,7 +120,7 @@ func send(t *testing.T, method, url, key, contentType string, body []byte) answe
 	return a
 }
 
-// client asks as the client's key, and expects no errors.
+// client asks with the client's key, and expects no errors.
 func (a *api) client(t *testing.T, query string, variables map[string]any) map[string]any {
 	t.Helper()
 	return a.as(t, models.RoleClient, query, variables)
@@ -133,7 +133,7 @@ func (a *api) as(t *testing.T, role models.Role, query string, variables map[str
 	return got.Data
 }
 
-// worker registers one over the API and returns its id and token.
+// worker registers a worker over the API and returns its id and token.
 func (a *api) worker(t *testing.T, instance string) (id, token string) {
 	t.Helper()
 	data := a.as(t, models.RoleWorker, `mutation ($i: RegisterWorkerInput!) {
@@ -145,7 +145,7 @@ func (a *api) worker(t *testing.T, instance string) (id, token string) {
 	return at[string](t, data, "registerWorker", "worker", "id"), at[string](t, data, "registerWorker", "workerToken")
 }
 
-// at digs a value out of an answer.
+// at returns a value within an answer.
 func at[T any](t *testing.T, value any, path ...any) T {
 	t.Helper()
 	for _, step := range path {

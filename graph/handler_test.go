@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serveAlone serves the API without a domain behind it, for what is decided
-// before a resolver runs.
+// serveAlone serves the API without a domain, for tests of what is decided before a resolver
+// runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(4, 4)}}, &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
@@ -184,7 +184,7 @@ func TestServeHTTP(t *testing.T) {
 	})
 }
 
-// Values of variables are of the kinds that GraphQL gives them, as literals are.
+// A variable's value must have the kind that GraphQL gives it, like a literal.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	address := serveAlone(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSubmitJob_RefusesOddNumbersAndText is about values that decoders and
-// databases read in ways of their own, written into the query and sent beside it.
+// TestSubmitJob_RefusesOddNumbersAndText covers values that decoders and databases interpret
+// differently, as literals and as variables.
 func TestSubmitJob_RefusesOddNumbersAndText(t *testing.T) {
 	t.Parallel()
 

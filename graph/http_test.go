@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client that asks for application/graphql-response+json is told by the status
-// whether its query ran.
+// For a client that accepts application/graphql-response+json, the status says whether its
+// query ran.
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
 	address := serveAlone(t)
@@ -171,7 +171,7 @@ func TestTwoKeysAreRefused(t *testing.T) {
 	}
 }
 
-// Whose connection seems to be gone before anything ran hears so, if he hears it.
+// A client whose connection seems lost before anything ran gets that error, if it still reads.
 func TestCutShort(t *testing.T) {
 	t.Parallel()
 	gone, end := context.WithCancel(t.Context())
@@ -185,7 +185,7 @@ func TestCutShort(t *testing.T) {
 	require.Contains(t, told.Body.String(), `"UNAVAILABLE"`)
 }
 
-// clientKeys takes any key for a client's.
+// clientKeys accepts any key as a client's.
 func clientKeys() *auth.KeyWatch {
 	return &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil

@@ -18,7 +18,7 @@ const requestInput = `mutation ($type: String!, $size: Int64!, $sum: String!) {
 	requestInputUpload(contentType: $type, sizeBytes: $size, checksum: $sum) {
 		artifactId target { objectKey url method headers expiresAt } } }`
 
-// link is an upload link as a client reads it.
+// link parses an upload link as a client does.
 func link(t *testing.T, target map[string]any) jobs.UploadLink {
 	t.Helper()
 	text, err := json.Marshal(target)

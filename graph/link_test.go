@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinks shows that links lead to where the caller reached the API, whichever
-// transport it uses.
+// TestLinks checks that links begin with the address at which the caller reached the API, over
+// every transport.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 
@@ -95,8 +95,7 @@ func TestLinks(t *testing.T) {
 	})
 }
 
-// requireLink takes the link from the text of an answer, as a shell script does, and
-// follows it.
+// requireLink finds the link in the text of an answer, as a shell script does, and follows it.
 func requireLink(t *testing.T, server, answer string) {
 	t.Helper()
 	found := regexp.MustCompile(`"url":"([^"]*)"`).FindStringSubmatch(answer)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLiteral is about values that stand in a query's text.
+// TestLiteral covers values in the text of a query.
 func TestLiteral(t *testing.T) {
 	t.Parallel()
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOutage is what callers read while PostgreSQL is away, full or busy.
+// TestOutage covers the errors while PostgreSQL is down, full or busy.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 

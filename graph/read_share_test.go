@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// usedUp is an API whose client has as many reads under way as one account may.
+// usedUp returns an API whose client has as many reads running as one account may have.
 func usedUp(t *testing.T) *api {
 	t.Helper()
 	a := newAPI(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cluster is replicas of the API over one database, with a Redis between them
-// that the test may break.
+// cluster is replicas of the API over one database, with a Redis that the test may break.
 type cluster struct {
 	*jobstest.Stack
 	redis *localstack.Redis
@@ -35,7 +34,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// news is a process's own.
+// news returns the news of one process.
 func (c *cluster) news(t *testing.T) *ready.News {
 	t.Helper()
 	client, err := ready.NewClient(c.redis.URL())
@@ -45,7 +44,7 @@ func (c *cluster) news(t *testing.T) *ready.News {
 	return news
 }
 
-// replica is another process of the API, as it is when nobody changes its times.
+// replica starts another process of the API with the default intervals.
 func (c *cluster) replica(t *testing.T) *api {
 	t.Helper()
 	watcher := &watch.Watcher{Reader: c.Reader, News: c.news(t)}
@@ -55,7 +54,7 @@ func (c *cluster) replica(t *testing.T) *api {
 	return &api{c.Stack, server.URL}
 }
 
-// listeners is how many connections Redis tells of a job.
+// listeners returns how many connections subscribe to a job in Redis.
 func (c *cluster) listeners(t *testing.T, id models.JobID) int {
 	t.Helper()
 	client, err := ready.NewClient(c.redis.URL())
@@ -68,8 +67,7 @@ func (c *cluster) listeners(t *testing.T, id models.JobID) int {
 	return len(channels)
 }
 
-// A client of jobEvents notices nothing of a Redis that is killed and comes back
-// with nothing in it.
+// A client of jobEvents does not notice that Redis is killed and returns empty.
 func TestEventsOutliveRedis(t *testing.T) {
 	t.Parallel()
 
@@ -96,7 +94,7 @@ func TestEventsOutliveRedis(t *testing.T) {
 	c.redis.Kill()
 	c.Happen(t, job.ID, 3)
 	requireUpTo(6)
-	c.Happen(t, job.ID, 4) // nobody may have seen them when Redis comes back
+	c.Happen(t, job.ID, 4) // published while Redis was down
 	_, err := c.redis.Restart(t.Context())
 	require.NoError(t, err)
 	c.Happen(t, job.ID, 5)
@@ -109,7 +107,7 @@ func TestEventsOutliveRedis(t *testing.T) {
 	require.Equal(t, frame{ID: "1", Type: "complete"}, follower.next())
 }
 
-// What is open under a key that was revoked elsewhere ends in time.
+// Streams end in time after their key was revoked in another process.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	const promised = 5 * time.Second
@@ -135,7 +133,7 @@ func TestRevocation(t *testing.T) {
 			here.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": c.Client.KeyID})
 
 			require.EqualValues(t, 4401, s.closed())
-			for events.Scan() { // until it ends
+			for events.Scan() { // until the stream ends
 			}
 			took := clock.Elapsed()
 			require.Less(t, took, promised)

@@ -33,7 +33,7 @@ func TestSchema(t *testing.T) {
 		require.ElementsMatch(t, []string{"viewer", "__schema", "__type"}, open)
 	})
 
-	// Programs are written against the schema, and are not there to be asked.
+	// Existing programs depend on the schema, so every change must be deliberate.
 	t.Run("MatchesTheList", func(t *testing.T) {
 		t.Parallel()
 
@@ -53,7 +53,7 @@ func TestSchema(t *testing.T) {
 
 var update = flag.Bool("update", false, "write testdata/schema.txt")
 
-// list writes a schema as sorted lines, each with all that a program may rely on:
+// list returns a schema as sorted lines, each with everything that a program may depend on:
 // Type.field(argument: Type = default): Type @auth(role: ROLE).
 func list(schema *ast.Schema) []string {
 	var lines []string
@@ -95,7 +95,7 @@ func preset(value *ast.Value) string {
 	return " = " + value.String()
 }
 
-// marks is who may call a field, and that it is not for new programs.
+// marks returns who may call a field, and whether it is deprecated.
 func marks(all ast.DirectiveList) (written string) {
 	if auth := all.ForName("auth"); auth != nil {
 		written = fmt.Sprintf(" @auth(role: %v)", auth.ArgumentMap(nil)["role"])

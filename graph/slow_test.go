@@ -27,12 +27,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSlowReader is about clients that open a stream and never read.
+// TestSlowReader covers clients that open a stream and never read it.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const events = 400 // far more than a narrow connection holds
 
-	// Each opens a stream and returns what reads it to its end.
+	// Each opens a stream and returns a function that reads it to its end.
 	for name, open := range map[string]func(*testing.T, *httptest.Server, string, map[string]any) (read func() string){
 		"OfASocket":          openUnreadSocket,
 		"OfServerSentEvents": openUnreadEvents,
@@ -112,7 +112,7 @@ func openUnreadEvents(t *testing.T, server *httptest.Server, key string, request
 	}
 }
 
-// fits tells whether there is a place under a key for another socket.
+// fits reports whether the key can open another socket.
 func fits(t *testing.T, url, key string) bool {
 	s := open(t, url)
 	defer s.conn.CloseNow()
@@ -121,8 +121,8 @@ func fits(t *testing.T, url, key string) bool {
 	return wsjson.Read(t.Context(), s.conn, &f) == nil && f.Type == "connection_ack"
 }
 
-// TestSlowAnswer is about clients that ask for a large answer, over a connection that
-// holds nothing, and read a part of it now and then.
+// TestSlowAnswer covers clients that request a large answer over a connection without buffers,
+// and read a part of it from time to time.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	const part, patience = 64 << 10, 10 * time.Second
@@ -166,14 +166,14 @@ func TestSlowAnswer(t *testing.T) {
 	}
 }
 
-// A client that never reads why it is refused is cut off as well.
+// A client that never reads its refusal is disconnected as well.
 func TestUnreadRefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 10 * time.Second
 		conn, end := servePipe(patience)
 		defer end()
-		req := httptest.NewRequest(http.MethodGet, "/graphql", nil) // which asks for nothing
+		req := httptest.NewRequest(http.MethodGet, "/graphql", nil) // a request without a query
 		require.NoError(t, req.Write(conn))
 
 		time.Sleep(patience + time.Second)
@@ -183,7 +183,7 @@ func TestUnreadRefusal(t *testing.T) {
 	})
 }
 
-// servePipe serves GraphQL over one connection that holds nothing.
+// servePipe serves GraphQL over one connection without buffers.
 func servePipe(patience time.Duration) (_ net.Conn, end func()) {
 	ours, conn := net.Pipe()
 	connections := make(pipes, 1)
@@ -202,7 +202,7 @@ func guarded(inside http.Handler, patience time.Duration) http.Handler {
 	return httpguard.New(inside, func(*http.Request) httpguard.Limits { return httpguard.Limits{Write: patience} })
 }
 
-// pipes are a listener for connections within a test.
+// pipes is a listener for in-memory connections.
 type pipes chan net.Conn
 
 // Accept implements net.Listener.

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// open opens a socket and says nothing.
+// open opens a socket and sends nothing.
 func open(t *testing.T, url string) *socket {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
@@ -171,7 +171,7 @@ func TestSocketProtocol(t *testing.T) {
 		go func() { code <- s.closed() }()
 		for range 5000 {
 			if s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"pong"}`)) != nil {
-				break // it is closed
+				break // the server closed it
 			}
 		}
 
@@ -187,7 +187,7 @@ func TestSocketProtocol(t *testing.T) {
 		t.Run("a flood of "+name+" before connection_init", func(t *testing.T) {
 			t.Parallel()
 			conn, from := openRaw(t, a.url)
-			go func() { // in one write as many as the server reads at once, and more
+			go func() { // as many frames in one write as the server reads at once, and more
 				_, err := conn.Write(append(c.first, bytes.Repeat(c.then, 100)...))
 				for range 1000 {
 					if err == nil {
@@ -203,7 +203,7 @@ func TestSocketProtocol(t *testing.T) {
 	t.Run("a message that is too large and never ends", func(t *testing.T) {
 		t.Parallel()
 		conn, from := openRaw(t, a.url)
-		_, err := conn.Write(append([]byte{0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}, make([]byte, 65<<10)...)) // of 64 MiB
+		_, err := conn.Write(append([]byte{0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}, make([]byte, 65<<10)...)) // announces 64 MiB
 		require.NoError(t, err)
 
 		require.Equal(t, 1009, closeCode(t, from))
@@ -369,7 +369,7 @@ func TestJobEvents(t *testing.T) {
 	})
 }
 
-// openRaw opens a socket by hand.
+// openRaw opens a socket over a raw connection.
 func openRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))

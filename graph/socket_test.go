@@ -24,7 +24,7 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// dial opens a socket and says whose it is.
+// dial opens a socket and sends the key.
 func dial(t *testing.T, url, key string) *socket {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
@@ -42,7 +42,7 @@ func (s *socket) send(kind, id string, payload any) {
 	require.NoError(s.t, wsjson.Write(s.t.Context(), s.conn, frame{ID: id, Type: kind, Payload: raw}))
 }
 
-// next returns the next message but for pings.
+// next returns the next message, except pings.
 func (s *socket) next() frame {
 	s.t.Helper()
 	for {
@@ -54,7 +54,7 @@ func (s *socket) next() frame {
 	}
 }
 
-// closed reads until the server closes, and returns its code.
+// closed reads until the server closes the socket, and returns the code.
 func (s *socket) closed() websocket.StatusCode {
 	for {
 		if _, _, err := s.conn.Read(s.t.Context()); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-// counter counts SQL statements, prepared ones, too, and keeps the last one.
+// counter counts SQL statements, including prepared ones, and keeps the last one.
 type counter struct {
 	n    atomic.Int64
 	last atomic.Pointer[string]
@@ -38,7 +38,7 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.Tr
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// countReads has a stack read over connections whose statements are counted.
+// countReads makes a stack read over connections whose statements are counted.
 func countReads(t *testing.T, s *jobstest.Stack) *counter {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(modelstest.DSNOf(t, s.DB))
@@ -52,8 +52,8 @@ func countReads(t *testing.T, s *jobstest.Stack) *counter {
 	return c
 }
 
-// newBatchingAPI is an API whose batches wait long enough that the number of statements
-// does not depend on the load of the machine.
+// newBatchingAPI returns an API whose batches wait so long that the number of statements does
+// not depend on the machine's load.
 func newBatchingAPI(t *testing.T) *api {
 	t.Helper()
 	s := jobstest.New(t)
@@ -62,7 +62,7 @@ func newBatchingAPI(t *testing.T) *api {
 	return &api{s, server.URL}
 }
 
-// A page costs as many statements as a list of one: no edge is read row by row.
+// A page costs as many statements as a page of one: no edge is read row by row.
 func TestStatementsOfAPage(t *testing.T) {
 	t.Parallel()
 	a := newBatchingAPI(t)

@@ -20,13 +20,13 @@ import (
 )
 
 // What to do when a new field makes TestTenancyOfTheWholeSchema fail:
-//   - "answered something else than NOT_FOUND": either the field gives a stranger what is not his (mend that), or it
-//     refuses another of its arguments first: give it a good one in literals.
-//   - "was never selected": furnish a row that the field is about, for both accounts.
-//   - "a stream without ids": show in a test of its own that it is only the caller's, and list it in streams.
+//   - "answered something else than NOT_FOUND": either the field shows another account's object (fix that), or it
+//     refuses another of its arguments first (add a valid one to literals).
+//   - "was never selected": let furnish add a row for the field, for both accounts.
+//   - "a stream without ids": test separately that it contains only the caller's objects, and list it in streams.
 
-// literals are arguments that must be something of their own to be taken, by field
-// and argument, or by input type and field.
+// literals are valid arguments for fields that would otherwise refuse the call, by field and
+// argument, or by input type and field.
 var literals = map[string]string{
 	"ProgressInput.phase":       "RENDERING",
 	"startBulkOperation.action": "CANCEL",
@@ -35,16 +35,16 @@ var literals = map[string]string{
 	"SubmitJobInput.prompt":     `"x"`,
 }
 
-// streams are subscriptions without ids, and where their tenancy is shown.
+// streams are subscriptions without ids, with the tests that check their tenancy.
 var streams = []string{"jobChanges"} // jobs.TestChanges
 
-// unselected are fields that a client is never given.
+// unselected are fields that a client never gets.
 var unselected = []string{
 	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "Pool", "Queue", "ScalingDecision",
 	"WorkerConnection", "WorkerEdge",
 }
 
-// walk asks the served schema for everything.
+// walk queries everything in the served schema.
 type walk struct {
 	schema   *ast.Schema
 	selected map[string]bool
@@ -59,7 +59,7 @@ func (w *walk) holdsID(t *ast.Type, inside ...string) bool {
 		slices.ContainsFunc(def.Fields, func(f *ast.FieldDefinition) bool { return w.holdsID(f.Type, append(inside, def.Name)...) })
 }
 
-// literal writes a value of a type, whose ids are all the same.
+// literal writes a value of a type. All ids in it are the same.
 func (w *walk) literal(t *ast.Type, id string) string {
 	if t.Elem != nil {
 		return "[" + w.literal(t.Elem, id) + "]"
@@ -84,7 +84,7 @@ func (w *walk) literal(t *ast.Type, id string) string {
 	}[def.Name] + map[bool]string{true: `"x"`}[def.Name == "String"]
 }
 
-// call writes a field with its arguments and all that it can be asked.
+// call writes a field with its arguments and everything that it can select.
 func (w *walk) call(f *ast.FieldDefinition, id string, depth int, path ...string) string {
 	var args []string
 	for _, a := range f.Arguments {
@@ -131,16 +131,16 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 		}
 		if part := w.call(f, id, depth, path...); part != "" {
 			w.selected[def.Name+"."+f.Name] = true
-			// The same fields of two types may not be merged.
+			// Equal fields of two types cannot be merged.
 			parts = append(parts, fmt.Sprintf("%s%d: %s", def.Name, i, part))
 		}
 	}
 	return strings.Join(parts, " ")
 }
 
-// furnish gives an account a job in each state, with attempts, events, artifacts,
-// a dead letter, a bulk operation and a webhook on its way, all of which say whose
-// they are. The last job runs on the worker.
+// furnish gives an account a job in each state, with attempts, events, artifacts, a dead
+// letter, a bulk operation and an open webhook delivery, all of which name the account. The
+// last job runs on the worker.
 func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark string) {
 	t.Helper()
 	_, _, err := s.Webhooks.CreateEndpoint(t.Context(), p, "https://example.com/"+mark, models.FormatStandard, []string{"job.cancelled"})
@@ -179,7 +179,7 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	require.NoError(t, err)
 }
 
-// idsOf are the ids of all that is an account's, by kind.
+// idsOf returns the ids of everything that belongs to an account, by kind.
 func idsOf(t *testing.T, s *jobstest.Stack, account models.AccountID) map[string]string {
 	t.Helper()
 	ids := map[string]string{"account": string(account)}
@@ -212,7 +212,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	shared, loner := a.Worker(t, "shared"), a.Worker(t, "loner")
 	furnish(t, a.Stack, a.Client, loner, mark)
 	furnish(t, a.Stack, stranger, shared, theirs)
-	for _, p := range []jobs.Principal{a.Client, stranger} { // now that nobody leases any more
+	for _, p := range []jobs.Principal{a.Client, stranger} { // after the last lease
 		_, _, err := a.Submitter.Submit(t.Context(), p, jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]})
 		require.NoError(t, err)
 	}
@@ -243,7 +243,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		require.NoError(t, json.Unmarshal(raw, &said), text)
 		return text, said.codes()
 	}
-	// clean fails if an answer tells of what is not the caller's.
+	// clean fails the test if an answer contains anything of another account.
 	clean := func(t *testing.T, answer, asked string) {
 		t.Helper()
 		require.NotContains(t, answer, theirs)
@@ -258,7 +258,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		for kind, id := range foreign {
 			depth := 1
 			if f.Name == "submitJobs" {
-				depth = 3 // each input is refused by itself
+				depth = 3 // each input is refused individually
 			}
 			text, codes := post(t, key, accept, operation+" {"+w.call(f, id, depth, "")+"}")
 			clean(t, text, id)
@@ -308,7 +308,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		refused(t, key, "*/*", "mutation", f, "NOT_FOUND", "FORBIDDEN")
 		if f.Name != "registerWorker" {
 			_, token := a.worker(t, "w-"+f.Name)
-			// What a worker's call says of the work is looked at before whose it is.
+			// A worker's call validates its input before it checks the owner.
 			refused(t, token, "*/*", "mutation", f, "NOT_FOUND", "FORBIDDEN", "LEASE_LOST", "INVALID_INPUT")
 		}
 	}
@@ -350,7 +350,7 @@ func withoutIDs(w *walk, f *ast.FieldDefinition) string {
 	return w.call(&bare, "", 4, "")
 }
 
-// reachable tells whether a query can select a type.
+// reachable reports whether a query can select a type.
 func reachable(schema *ast.Schema, name string) bool {
 	seen := map[string]bool{}
 	var visit func(def *ast.Definition) bool

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokens are buckets that nothing flows into.
+// tokens holds buckets that do not refill.
 type tokens struct {
 	mu   sync.Mutex
 	left int
@@ -52,7 +52,7 @@ func (b *tokens) Give(_ context.Context, _ string, keys []string, _ int) {
 	}
 }
 
-// tally is what an observer learned.
+// tally records what an observer is told.
 type tally struct {
 	mu      sync.Mutex
 	refused map[apierror.Code]int
@@ -76,7 +76,7 @@ func (m *tally) Changed(before, after *models.Job) {
 	m.changed = append(m.changed, [2]models.Job{*before, *after})
 }
 
-// into returns the jobs that changed into a status.
+// into returns the jobs that changed to a status.
 func (m *tally) into(status models.JobStatus) []models.Job {
 	m.mu.Lock()
 	defer m.mu.Unlock()

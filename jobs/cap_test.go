@@ -18,7 +18,7 @@ func TestCap(t *testing.T) {
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
 		first, second := s.Submit(t), s.Submit(t)
 		require.Equal(t, first.ID, jobstest.LeaseNext(t, s, s.Worker(t, "one")).Job.ID)
-		// Somebody was told that the account is below its cap, which was so once.
+		// A late standing says that the account is below its limit, as it was before.
 		require.NoError(t, s.Index().Stand(t.Context(), models.Standing{AccountID: s.Account.ID, Version: 1 << 40}))
 		hinted, err := s.Index().First(t.Context(), []models.Queue{second.Queue()}, 1)
 		require.NoError(t, err)

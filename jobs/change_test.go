@@ -21,7 +21,7 @@ func refuseCommits(t *testing.T, s *jobstest.Stack) {
 	}
 }
 
-// dumpJobs is Dump without the workers' signs of life, which are of no job.
+// dumpJobs is Dump without the workers' heartbeat times, which belong to no job.
 func dumpJobs(t *testing.T, s *jobstest.Stack) map[string]string {
 	t.Helper()
 	all := s.Dump(t)

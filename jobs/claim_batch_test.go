@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaseTogether has all workers look for work in as few transactions as can be:
-// the first one's look is held up until the others wait behind it.
+// leaseTogether lets all workers ask for a job in as few transactions as possible: the first
+// call is delayed until the others wait behind it.
 func leaseTogether(t *testing.T, s *jobstest.Stack, fleet []jobs.Principal) []*jobs.Lease {
 	t.Helper()
 	tx, err := s.DB.BeginTx(t.Context(), nil)
@@ -38,7 +38,7 @@ func leaseTogether(t *testing.T, s *jobstest.Stack, fleet []jobs.Principal) []*j
 func TestLeaseTogether(t *testing.T) {
 	t.Parallel()
 
-	// line has accounts of several weights and caps, whose jobs take more and less.
+	// line makes accounts with several weights and limits, whose jobs take different times.
 	line := func(t *testing.T) (s *jobstest.Stack, names map[models.JobID]string, fleet []jobs.Principal) {
 		s, names = jobstest.New(t), map[models.JobID]string{}
 		for i, tier := range []models.Tier{models.TierPro, models.TierPro, models.TierEnterprise, models.TierPro} {
@@ -50,7 +50,7 @@ func TestLeaseTogether(t *testing.T) {
 				names[job.ID] = fmt.Sprint(i, ".", n)
 			}
 		}
-		// No two accounts come to the same virtual time.
+		// No two accounts reach the same virtual time.
 		s.Exec(t, "UPDATE jobs j SET estimated_gpu_seconds = 10 * (1 + priority) + 0.731 * a.weight FROM accounts a WHERE a.id = j.account_id")
 		for i := range 25 {
 			fleet = append(fleet, s.Worker(t, fmt.Sprint("w", i)))

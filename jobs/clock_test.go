@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocked is a stack whose PostgreSQL has a clock that a test may set.
+// clocked is a stack whose PostgreSQL has a clock that a test can set.
 type clocked struct {
 	*jobstest.Stack
 	clock *modelstest.Clock
@@ -30,7 +30,7 @@ func newClocked(t *testing.T) clocked {
 	return s
 }
 
-// set sets PostgreSQL's clock to be ahead of ours.
+// set sets PostgreSQL's clock ahead of this machine's.
 func (s clocked) set(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	s.clock.Set(t, ahead)
@@ -39,7 +39,7 @@ func (s clocked) set(t *testing.T, ahead time.Duration) {
 	require.WithinDuration(t, time.Now().Add(ahead), now, time.Minute)
 }
 
-// present has control and api write that they are there.
+// present records control and api as present.
 func (s clocked) present(t *testing.T) {
 	t.Helper()
 	for _, kind := range []models.ProcessKind{models.ProcessAPI, models.ProcessControl} {
@@ -54,7 +54,7 @@ func (s clocked) reap(t *testing.T) int {
 	return n
 }
 
-// complete has a worker finish its film.
+// complete lets a worker complete its job.
 func (s clocked) complete(t *testing.T, worker jobs.Principal, f jobs.Fence) {
 	t.Helper()
 	film := s.Upload(t, worker, f, models.ArtifactFinalVideo, []byte("a film"))
@@ -62,9 +62,8 @@ func (s clocked) complete(t *testing.T, worker jobs.Principal, f jobs.Fence) {
 	require.NoError(t, err)
 }
 
-// TestClock is about clocks that disagree. PostgreSQL's is the only one that
-// counts, so it makes no difference what the others say; and when it jumps, no
-// job is lost or doubled.
+// TestClock covers clocks that disagree. Only PostgreSQL's counts, so the others make no
+// difference. When PostgreSQL's clock jumps, no job is lost or done twice.
 func TestClock(t *testing.T) {
 	t.Parallel()
 

@@ -19,7 +19,7 @@ func dies(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.F
 	return fails(t, s, worker, class, reason)
 }
 
-// fails has the job that is due fail for good.
+// fails makes the due job fail for good.
 func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job, *models.DeadLetter) {
 	t.Helper()
 	lease, fence := s.Lease(t, worker)

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// scheduleDue submits a job as p whose time has come.
+// scheduleDue submits a scheduled job as p that is due now.
 func scheduleDue(t *testing.T, s *jobstest.Stack, p jobs.Principal) *models.Job {
 	t.Helper()
 	job := jobstest.SubmitAs(t, s, p, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })

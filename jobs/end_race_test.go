@@ -12,8 +12,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// TestComplete_AfterAnEarlierChange has a job end while its account is locked, behind a call that
-// waits for the account, too: who is to hear of the end came before it.
+// TestComplete_AfterAnEarlierChange ends a job while its account is locked and an earlier call
+// waits for the same account. The end must see what that call wrote.
 func TestComplete_AfterAnEarlierChange(t *testing.T) {
 	t.Parallel()
 
@@ -75,7 +75,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 func TestComplete_BesideOtherTransactions(t *testing.T) {
 	t.Parallel()
 
-	// ending is a job that is about to end: end ends it.
+	// ending returns a job, and a function that ends it.
 	ending := func(t *testing.T) (s *jobstest.Stack, job *models.Job, end func() error) {
 		t.Helper()
 		s = jobstest.New(t)
@@ -154,7 +154,7 @@ func TestCancel_BesideOtherTransactions(t *testing.T) {
 	})
 }
 
-// begin begins a transaction of somebody else, which is over with the test at the latest.
+// begin begins another transaction, which ends with the test at the latest.
 func begin(t *testing.T, s *jobstest.Stack) bun.Tx {
 	t.Helper()
 	tx, err := s.DB.BeginTx(t.Context(), nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// announce gets a key for an object that is never sent.
+// announce requests a key for an object that is never uploaded.
 func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, kind models.ArtifactType, contentType string) jobs.UploadedObject {
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")), ContentType: contentType}
@@ -27,7 +27,7 @@ func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, k
 	return o
 }
 
-// otherStore says something else of every object than the real one.
+// otherStore reports other attributes of every object than the real store.
 type otherStore struct {
 	jobs.Objects
 	says func(jobs.Object) (jobs.Object, error)
@@ -41,7 +41,7 @@ func (o otherStore) Stat(ctx context.Context, key string) (jobs.Object, error) {
 	return o.says(stored)
 }
 
-// badObjects are what may be wrong with an object of a kind, and the answer.
+// badObjects returns invalid objects of a kind, and the error code of each.
 func badObjects(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence jobs.Fence, kind models.ArtifactType) map[string]struct {
 	o    jobs.UploadedObject
 	code apierror.Code

@@ -15,8 +15,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// inOneBatch has calls over leases share a transaction, in their order, once all of
-// them wait for it; then is called before it begins.
+// inOneBatch runs calls about leases in one transaction, in their order, once all of them wait
+// for it. It calls then before the transaction begins.
 func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() error) []error {
 	t.Helper()
 	waiting, run := jobs.HoldTogether(s.Holder)
@@ -34,7 +34,7 @@ func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() er
 	return errs
 }
 
-// reporting reports how far a job is.
+// reporting returns a call that reports progress.
 func reporting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, percent float64) func() error {
 	return func() error {
 		_, err := s.Holder.ReportProgress(t.Context(), p, f, jobs.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: percent}})
@@ -42,7 +42,7 @@ func reporting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, 
 	}
 }
 
-// committing commits a checkpoint.
+// committing returns a call that commits a checkpoint.
 func committing(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobs.UploadedObject, step int) func() error {
 	return func() error {
 		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
@@ -50,7 +50,7 @@ func committing(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence,
 	}
 }
 
-// requesting asks for the key of a checkpoint.
+// requesting returns a call that requests the key of a checkpoint.
 func requesting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence) func() error {
 	return func() error {
 		_, _, err := s.Holder.RequestUpload(t.Context(), p, f, jobs.UploadRequest{
@@ -250,7 +250,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		s.Submit(t)
 		other := s.Worker(t, "two")
 		lease, theirs := s.Lease(t, other)
-		// It is no longer as it was once it is locked: its row is not found.
+		// A trigger skips the update of the other attempt, so its row is not found.
 		s.Exec(t, fmt.Sprintf(`CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$
 			BEGIN IF NEW.id = '%s' THEN RETURN NULL; END IF; RETURN NEW; END $$`, string(theirs.AttemptID)[len("att_"):]))
 		s.Exec(t, "CREATE TRIGGER skip BEFORE UPDATE ON job_attempts FOR EACH ROW EXECUTE FUNCTION skip()")

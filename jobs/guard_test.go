@@ -81,7 +81,7 @@ func TestSchema(t *testing.T) {
 	})
 }
 
-// jwt is a token as others issue them.
+// jwt makes a token like those of other issuers.
 func jwt(algorithm, signature string) string {
 	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	return part(`{"alg":"`+algorithm+`","typ":"JWT"}`) + "." + part(`{"sub":"client","role":"ADMIN"}`) + "." + part(signature)

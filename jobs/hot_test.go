@@ -11,15 +11,14 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// updates counts the updates of a table's rows, and those of them that wrote no
-// index.
+// updates counts the updates of a table's rows, and those that wrote no index.
 type updates struct {
 	All int `bun:"n_tup_upd"`
 	HOT int `bun:"n_tup_hot_upd"`
 }
 
-// updatesOf reads them over the connection that made them, whose own count comes
-// first.
+// updatesOf reads the counts over the connection that made the updates, whose own count is
+// included at once.
 func updatesOf(t *testing.T, db *bun.DB) map[string]updates {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), "SELECT pg_stat_force_next_flush()")
@@ -36,8 +35,8 @@ func updatesOf(t *testing.T, db *bun.DB) map[string]updates {
 	return of
 }
 
-// requireHOT asserts that nearly all of at least n updates of a table wrote no index. With an
-// index in the way none did. What is left leaves room for the tests beside this one, whose
+// requireHOT asserts that nearly all of at least n updates of a table wrote no index. If an
+// index covered a column, all would write it. The tolerance is for parallel tests, whose
 // transactions keep dead rows in the page for a moment.
 func requireHOT(t *testing.T, table string, before, after updates, n int) {
 	t.Helper()
@@ -77,7 +76,7 @@ func TestHeartbeat(t *testing.T) {
 			s.Submit(t)
 			worker := s.Worker(t, "a")
 			_, fence := s.Lease(t, worker)
-			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil) // begins the job
+			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil) // starts the job
 			require.NoError(t, err)
 			before := updatesOf(t, db)
 
@@ -93,7 +92,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// A worker takes and ends thousands of jobs: what it does with them is in none of its indexes.
+// A worker leases and ends thousands of jobs: the columns that this changes are in none of its
+// indexes.
 func TestWorkerChanges(t *testing.T) {
 	t.Parallel()
 

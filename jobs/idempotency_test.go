@@ -12,15 +12,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// told is what a submit came to.
+// told is the result of a submit.
 type told struct {
 	job          *models.Job
 	deduplicated bool
 	err          error
 }
 
-// TestSubmit_DuringAnotherWithItsKey is about a submit, in another process, of an
-// idempotency key whose first job is written but not committed.
+// TestSubmit_DuringAnotherWithItsKey covers a submit with an idempotency key while another
+// process has written a job with that key but has not committed it.
 func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 	t.Parallel()
 
@@ -32,8 +32,7 @@ func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 		}()
 		return answer
 	}
-	// begin submits a job whose commit waits until it is let through, and then takes
-	// place, or not.
+	// begin submits a job whose commit waits until it is released, and then succeeds or fails.
 	begin := func(t *testing.T, s *jobstest.Stack, in jobs.Submission, fails bool) (first <-chan told, let func()) {
 		s.Exec(t, "CREATE SEQUENCE writers")
 		s.Exec(t, `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN

@@ -22,7 +22,7 @@ import (
 
 const hour = time.Hour
 
-// site serves what a test puts there, and counts the calls.
+// site serves the content that a test sets, and counts the calls.
 type site struct {
 	url   string
 	calls atomic.Int64
@@ -50,7 +50,7 @@ func answering(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// fetch runs a pass over what is due, now or later.
+// fetch runs a pass over all fetches, due now or later.
 func fetch(t *testing.T, s *jobstest.Stack) int {
 	t.Helper()
 	s.Exec(t, "UPDATE input_fetches SET next_at = '-infinity'")
@@ -185,7 +185,7 @@ func TestInputFetch(t *testing.T) {
 		}()
 		<-reached
 		held := fetch(t, s)
-		// A process that was killed gives nothing back: its claim runs out.
+		// A killed process does not release its claim: it expires.
 		s.Exec(t, "UPDATE input_fetches SET claimed_until = '-infinity'")
 		whole := serving(jobstest.Picture(t, color.White))
 		from.serve.Store(&whole)

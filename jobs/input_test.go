@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fromImage is a submission of a job that begins from an image.
+// fromImage returns a submission of a job with that reference image.
 func fromImage(reference string) jobs.Submission {
 	params, _ := json.Marshal(map[string]any{"durationSeconds": 1, "pace": 0, "referenceImage": reference})
 	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Params: params}
@@ -28,7 +28,7 @@ func submitFrom(t *testing.T, s *jobstest.Stack, reference string) *models.Job {
 	return job
 }
 
-// inputs are the artifacts of type INPUT that a job begins from.
+// inputs returns the INPUT artifacts of a job.
 func inputs(t *testing.T, s *jobstest.Stack, job models.JobID) []*models.Artifact {
 	t.Helper()
 	all, err := s.Reader.JobArtifacts(t.Context(), []models.JobID{job})
@@ -111,7 +111,7 @@ func TestInput(t *testing.T) {
 
 		for _, id := range []string{
 			string(announced), string(used), string(models.NewArtifactID()), "art_", "art_x", "art_' OR true",
-			string(all[0].ID), // the account's own, and no input
+			string(all[0].ID), // the account's own artifact, but not an input
 		} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
@@ -128,7 +128,7 @@ func TestInput(t *testing.T) {
 		data := jobstest.Picture(t, color.White)
 		page := []byte("<!doctype html><script>alert(1)</script>")
 		flood := bytes.Clone(data)
-		copy(flood[16:], "\x00\x00\xea\x60\x00\x00\xea\x60") // 60,000 × 60,000, and a wrong checksum of it
+		copy(flood[16:], "\x00\x00\xea\x60\x00\x00\xea\x60") // 60,000 × 60,000, with a wrong checksum
 		notYet := s.RequestInput(t, s.Client, data)
 		cut := s.RequestInput(t, s.Client, data)
 		require.Equal(t, http.StatusBadRequest, s.Send(t, cut.Link, data[:len(data)-1]))
@@ -249,7 +249,7 @@ func TestInput(t *testing.T) {
 
 		s := jobstest.New(t)
 		data := jobstest.Picture(t, color.White)
-		s.UploadInput(t, s.Client, data) // never named
+		s.UploadInput(t, s.Client, data) // no job uses it
 		_, err := s.Inputs.Put(t.Context(), s.Client, "", bytes.NewReader(data))
 		require.NoError(t, err)
 		used := s.UploadInput(t, s.Client, data)

@@ -86,7 +86,7 @@ func TestLeaseOrder(t *testing.T) {
 			job := s.Submit(t)
 			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })
 			one, two := s.Worker(t, "one"), s.Worker(t, "two")
-			jobstest.LeaseNext(t, s, one) // the urgent one
+			jobstest.LeaseNext(t, s, one) // the urgent job
 			held := jobstest.LeaseNext(t, s, two)
 			require.Equal(t, job.ID, held.Job.ID)
 			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 100 })

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lost makes the ready index as a flushed Redis is, in one of two subtests.
+// lost empties the ready index like a FLUSHALL, in one of two subtests.
 var lost = map[string]func(*jobstest.Stack){
 	"ByTheIndex":       func(*jobstest.Stack) {},
 	"WithTheIndexLost": func(s *jobstest.Stack) { s.Index().Lose() },
@@ -283,7 +283,7 @@ func TestLease(t *testing.T) {
 
 		s.Notifier.Waiters.Dismiss()
 		require.NoError(t, <-answered)
-		ask() // one that comes later
+		ask() // a later call
 
 		require.NoError(t, <-answered)
 		require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
@@ -304,10 +304,10 @@ func TestLease(t *testing.T) {
 			}()
 			testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
 		}
-		s.Exec(t, "UPDATE workers SET status = 'DRAINING' WHERE id = ?", drained.WorkerID) // by another replica: nobody wakes it here
+		s.Exec(t, "UPDATE workers SET status = 'DRAINING' WHERE id = ?", drained.WorkerID) // by another replica, which cannot wake the call here
 		clock := testrun.StartQuietClock()
 
-		job := s.Submit(t) // wakes the one that came first
+		job := s.Submit(t) // wakes the earlier call
 
 		first, second := <-found, <-found
 		if first == nil {
@@ -384,7 +384,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// leaseAll leases and fails jobs for good until there is none left.
+// leaseAll leases jobs and fails them for good until none is left.
 func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]int, mu *sync.Mutex) error {
 	for {
 		lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})

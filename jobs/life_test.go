@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// life is a small fleet at which random things happen. It knows leases, current
-// and stale ones, only as their workers do.
+// life is a small fleet to which random things happen. Like real workers, it knows only the
+// leases that it was given, current and stale.
 type life struct {
 	s       *jobstest.Stack
 	clients []jobs.Principal
@@ -28,7 +28,7 @@ type heldLease struct {
 	fence  jobs.Fence
 }
 
-// newLife is a fleet of workers and a client of each tier.
+// newLife makes a fleet of workers and a client of each tier.
 func newLife(t *testing.T, tiers ...models.Tier) *life {
 	t.Helper()
 	l := &life{s: jobstest.New(t)}
@@ -41,7 +41,8 @@ func newLife(t *testing.T, tiers ...models.Tier) *life {
 	return l
 }
 
-// allowed are the refusals that a call may meet at a random moment.
+// allowed fails the test unless err is nil or one of the refusals that a call may meet at a
+// random moment.
 func allowed(t *rapid.T, err error, codes ...apierror.Code) {
 	if err == nil {
 		return
@@ -84,7 +85,7 @@ func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
 	}
 }
 
-// upload sends an object, or nothing if the lease is gone.
+// upload uploads an object, or nothing if the lease is gone.
 func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
 	if _, err := l.s.Holder.Heartbeat(context.Background(), held.worker, held.fence, nil); err != nil {
 		allowed(t, err, apierror.CodeLeaseLost)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// standby registers workers that stand by.
+// standby registers n idle workers.
 func standby(t *testing.T, s *jobstest.Stack, n int) []jobs.Principal {
 	t.Helper()
 	var workers []jobs.Principal
@@ -22,7 +22,7 @@ func standby(t *testing.T, s *jobstest.Stack, n int) []jobs.Principal {
 	return workers
 }
 
-// lose leases the job that is due to a worker, whose lease then runs out.
+// lose leases the due job to a worker, and expires the lease.
 func lose(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
@@ -142,12 +142,12 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// TestSilentAPI is about an API process that cannot reach PostgreSQL while another one can.
+// TestSilentAPI covers an API process that cannot reach PostgreSQL while another one can.
 func TestSilentAPI(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		processes string // the worker was last heard of a minute ago
+		processes string // the worker's last heartbeat was a minute ago
 		crashes   int
 	}{
 		"IsNotTheJobsFault":                      {"silent(60, NULL)", 0},
@@ -228,7 +228,7 @@ func TestSilentAPI(t *testing.T) {
 func TestGap(t *testing.T) {
 	t.Parallel()
 
-	// A lease that ran out two minutes ago.
+	// A lease that expired two minutes ago.
 	overdue := func(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal, jobs.Fence) {
 		s, job, worker, fence := jobstest.Leased(t)
 		s.Exec(t, "UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '150 s', lease_expires_at = clock_timestamp() - interval '120 s'")

@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A few long histories on real stores; -rapid.checks=100 looks harder.
+	// A few long histories on real stores. -rapid.checks=100 tests more.
 	for name, value := range map[string]string{"rapid.checks": "4", "rapid.steps": "60", "rapid.nofailfile": "true"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)

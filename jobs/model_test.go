@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// enough steps must have met everything that may happen. Fewer may miss one or
-// the other: rapid's histories are of any length.
+// enough is the number of steps in which every kind of event must have occurred. Fewer steps
+// may miss one: rapid chooses the length of histories.
 const enough = 2_000
 
 func TestModel(t *testing.T) {

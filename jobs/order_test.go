@@ -19,9 +19,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// candidates are the queued jobs that a worker can run, whatever their order. Their order
-// among their account's jobs is: requeued ones, priority, age. Its arguments are the
-// worker and its GPU rank.
+// candidates selects the queued jobs that a worker can run, in no order. own_order is the
+// place among an account's own jobs: requeued ones, then priority, then age. The arguments are
+// the worker and its GPU rank.
 const candidates = `
 	SELECT j.id, j.account_id, j.lane, l.promoted, l.virtual_time, t.since_promoted, a.running, a.max_running,
 		coalesce(j.region = w.region, false) AS wished,
@@ -38,7 +38,7 @@ const candidates = `
 			SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
 				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))`
 
-// candidate is one of candidates.
+// candidate is a row of candidates.
 type candidate struct {
 	ID        models.JobID     `bun:"id"`
 	AccountID models.AccountID `bun:"account_id"`
@@ -51,8 +51,8 @@ type candidate struct {
 	Wished        bool    `bun:"wished"`
 }
 
-// due is the job that comes first for a worker by package fairqueue, without any index; ""
-// is none.
+// due returns the job that comes first for a worker according to package fairqueue, without an
+// index; "" if there is none.
 func due(t require.TestingT, s *jobstest.Stack, worker models.WorkerID, rank int) models.JobID {
 	var all []candidate
 	require.NoError(t, s.DB.NewRaw(candidates, worker, rank).Scan(context.Background(), &all))
@@ -79,7 +79,7 @@ func (c candidate) place() fairqueue.Place {
 	return fairqueue.Place{Line: c.Line, VirtualTime: c.VirtualTime, Order: c.OwnOrder}
 }
 
-// workerOf registers a worker of a region and a GPU type.
+// workerOf registers a worker with a region and a GPU type.
 func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
@@ -92,7 +92,7 @@ func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string)
 	return p
 }
 
-// withGPUs has the one model know GPU types, smallest first.
+// withGPUs gives the model a list of GPU types, smallest first.
 func withGPUs(t testing.TB, s *jobstest.Stack, types ...string) {
 	t.Helper()
 	model, err := s.Leaser.Catalogue.Model("testcard")
@@ -119,7 +119,7 @@ func TestOrder(t *testing.T) {
 				l.workers = append(l.workers, workerOf(t, s, fmt.Sprint("kind ", i), gpu, region))
 			}
 			s.Exec(t, "UPDATE accounts SET weight = 1 + ascii(name) % 2, max_running = 1 + ascii(name) % 3 WHERE name < 'a'")
-			// change has a queued job be another kind of one, as a requeue would.
+			// change changes a queued job's kind, as a requeue would.
 			change := func(set string) func(*rapid.T) {
 				return func(rt *rapid.T) {
 					job := s.Reload(t, pick(rt, l.jobs, "job"))
@@ -243,7 +243,7 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		for i := range 40 { // claims of one account would wait for each other
+		for i := range 40 { // concurrent claims of one account would wait for each other
 			for _, tier := range []models.Tier{models.TierPro, models.TierFree} {
 				jobstest.SubmitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
 			}
@@ -365,7 +365,7 @@ func TestClaim(t *testing.T) {
 			testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
 		}
 
-		require.NoError(t, s.Readier.Ready(t.Context(), job.ID)) // wakes the one that came first
+		require.NoError(t, s.Readier.Ready(t.Context(), job.ID)) // wakes the earlier call
 
 		got := <-found
 		require.Equal(t, other.WorkerID, got.Attempt.WorkerID)

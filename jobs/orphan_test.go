@@ -37,12 +37,12 @@ func put(t *testing.T, s *jobstest.Stack, key string) {
 	require.Equal(t, http.StatusOK, res.StatusCode)
 }
 
-// orphan is a key as ours are.
+// orphan returns a key in the form of ours.
 func orphan(folder string, n int) string {
 	return fmt.Sprintf("%s/%02x/%s/%s/log-%s", folder, n, models.NewJobID(), models.NewAttemptID(), models.NewFencingToken())
 }
 
-// walk has the search go through the bucket once.
+// walk lets the search cover the bucket once.
 func walk(t require.TestingT, s *jobstest.Stack) (found int) {
 	_, err := s.DB.NewRaw("UPDATE orphan_search SET after_key = '', claimed_until = '-infinity'").Exec(context.Background())
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxied is a stack whose way to PostgreSQL a test may break.
+// proxied is a stack whose connection to PostgreSQL a test can break.
 func proxied(t *testing.T) (*jobstest.Stack, *faultproxy.Proxy) {
 	t.Helper()
 	dsn, proxy := modelstest.Proxied(t)
@@ -25,13 +25,13 @@ func proxied(t *testing.T) (*jobstest.Stack, *faultproxy.Proxy) {
 	return jobstest.Over(t, db), proxy
 }
 
-// loseCommit makes a call whose commit takes place, and is never told of.
+// loseCommit makes a call whose commit succeeds but whose response is lost.
 func loseCommit(t *testing.T, proxy *faultproxy.Proxy, call func() error) {
 	t.Helper()
 	loseAnswer(t, proxy, func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }, call)
 }
 
-// loseAnswer makes a call that is never told of what matches.
+// loseAnswer makes a call, and drops the response that matches.
 func loseAnswer(t *testing.T, proxy *faultproxy.Proxy, matches func(answer []byte) bool, call func() error) {
 	t.Helper()
 	before := proxy.Lost()
@@ -43,8 +43,8 @@ func loseAnswer(t *testing.T, proxy *faultproxy.Proxy, matches func(answer []byt
 	require.Greater(t, proxy.Lost(), before)
 }
 
-// TestCommit is about a commit that took place and whose answer was lost: who
-// repeats the call finds what was done.
+// TestCommit covers a commit that succeeded and whose response was lost: the repeated call
+// finds its result.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 
@@ -57,7 +57,7 @@ func TestCommit(t *testing.T) {
 			written := func(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }
 			if expires {
 				in.ExpiresAt = &later
-			} else { // one statement, and no transaction around it
+			} else { // a single statement without a transaction
 				parsed := false
 				written = func(answer []byte) bool {
 					if bytes.Contains(answer, []byte("queue_order\x00")) {
@@ -148,7 +148,7 @@ func TestCommit(t *testing.T) {
 	})
 }
 
-// TestPostgreSQLAway is about calls while PostgreSQL cannot be reached.
+// TestPostgreSQLAway covers calls while PostgreSQL is unreachable.
 func TestPostgreSQLAway(t *testing.T) {
 	t.Parallel()
 
@@ -159,7 +159,7 @@ func TestPostgreSQLAway(t *testing.T) {
 		reads.ExpiresAt = &later
 		for least, in := range map[int]jobs.Submission{1: jobstest.Submission(), 4: reads} {
 			seen := 0
-			for lose := 1; ; lose++ { // at the first answer of the submit, at the second …
+			for lose := 1; ; lose++ { // at the first response of the submit, the second, and so on
 				proxy.Lose(func([]byte) bool { seen++; return seen == lose })
 				seen = 0
 				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)

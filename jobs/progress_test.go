@@ -195,14 +195,14 @@ func TestReportProgress(t *testing.T) {
 			require.NoError(t, reporting(t, s, worker, fence, float64(2*i))())
 		}
 
-		for range reports { // two more may be of the lease and the start
+		for range reports { // two more may come from the lease and the start
 			<-ofJob
 			<-ofAll
 		}
 	})
 }
 
-// whileHeld makes a call wait for a transaction of these statements about a job.
+// whileHeld makes a call wait for a transaction that runs these statements about a job.
 func whileHeld(t *testing.T, s *jobstest.Stack, queries []string, job models.JobID, call func() error) error {
 	t.Helper()
 	answer := make(chan error, 1)

@@ -20,8 +20,7 @@ func (r *reference) lease(t *rapid.T) {
 	r.given(t, worker, got)
 }
 
-// given takes note of a lease, which must be of a job that waits, and must be if
-// there is one.
+// given records a lease. It must be of a waiting job, and there must be one if a job waits.
 func (r *reference) given(t *rapid.T, worker *refWorker, got *jobs.Lease) {
 	if got == nil {
 		if worker.lease == nil && !worker.draining {
@@ -39,8 +38,7 @@ func (r *reference) given(t *rapid.T, worker *refWorker, got *jobs.Lease) {
 	r.leases = append(r.leases, lease)
 }
 
-// free tells whether a job can be leased: it waits, and its account is below its
-// cap.
+// free reports whether a job can be leased: it waits, and its account is below its limit.
 func (r *reference) free(job *refJob) bool {
 	live := 0
 	for _, other := range r.jobs {
@@ -55,7 +53,7 @@ func (r *reference) free(job *refJob) bool {
 	return job.status == models.JobQueued && live < most
 }
 
-// renew is what every call of a live lease does.
+// renew models the effect of every call under a live lease.
 func (l *refLease) renew() {
 	if l.job.status == models.JobAssigned {
 		l.job.status = models.JobRunning
@@ -143,8 +141,8 @@ func (r *reference) complete(t *rapid.T) {
 	r.next(t, l, end, next)
 }
 
-// next takes note of the lease that the end of another brought. A repeated call
-// brings the same one again, until the worker has ended it, or a later one.
+// next records the lease that came with the end of another one. A repeated call returns the
+// same lease, until the worker has ended it or a later one.
 func (r *reference) next(t *rapid.T, l *refLease, end *jobs.End, asked bool) {
 	if end == nil || !asked {
 		return
@@ -174,7 +172,7 @@ func (r *reference) fail(t *rapid.T) {
 	r.next(t, l, end, next)
 }
 
-// fail is the retry table.
+// fail models the retry table.
 func (j *refJob) fail(r *reference, class models.FailureClass, worker models.WorkerID) {
 	j.spared = worker
 	if class == models.FailPreempted {

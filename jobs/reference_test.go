@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The reference model is what the state machine means, in a few lines and
-// without a database. Whatever a client, a worker, the reaper or an operator
-// does is done to both; after each step every job must be the same in both.
+// reference is the meaning of the state machine in a few lines, without a database. Every
+// action of a client, worker, reaper or operator is applied to both. After each step every job
+// must be the same in both.
 type reference struct {
 	s       *jobstest.Stack
 	outer   *testing.T
@@ -33,13 +33,13 @@ type refJob struct {
 	status  models.JobStatus
 	run     int
 	tries   int // attempt_no
-	left    int // failures that it may have yet
+	left    int // failures that it may still have
 	most    int
 	crashes int
 	cancel  bool
 	parents []*refJob
-	lease   *refLease // nil unless it is live
-	// spared is the worker that failed it last.
+	lease   *refLease // nil unless there is a live lease
+	// spared is the worker that failed the job last.
 	spared models.WorkerID
 	saved  []models.ArtifactID // usable checkpoints, oldest first
 }
@@ -55,7 +55,7 @@ type refLease struct {
 	fence  jobs.Fence
 	job    *refJob
 	film   *jobs.UploadedObject
-	// ended is how the attempt is over; empty while it lives.
+	// ended is the attempt's final status; empty while it is live.
 	ended models.AttemptStatus
 }
 
@@ -71,7 +71,7 @@ func newReference(t *testing.T) *reference {
 	return r
 }
 
-// agrees compares every job with what it should be.
+// agrees compares every job with the model.
 func (r *reference) agrees(t *rapid.T) {
 	for _, job := range r.jobs {
 		row, err := models.GetJob(context.Background(), r.s.DB, job.id)
@@ -92,7 +92,7 @@ func (r *reference) agrees(t *rapid.T) {
 	r.s.RequireInvariants(t)
 }
 
-// over ends a run, and what depends on it.
+// over ends a run, and the jobs that depend on it.
 func (j *refJob) over(r *reference, status models.JobStatus) {
 	j.status = status
 	for _, child := range r.jobs {
@@ -107,7 +107,7 @@ func (j *refJob) over(r *reference, status models.JobStatus) {
 	}
 }
 
-// end ends a live attempt; a cancelled job ends with it, however it does.
+// end ends a live attempt. If the job's cancel was requested, the job ends as CANCELLED.
 func (l *refLease) end(r *reference, as models.AttemptStatus, otherwise func(*refJob)) {
 	job := l.job
 	l.ended, l.worker.lease, job.lease = as, nil, nil
@@ -119,7 +119,7 @@ func (l *refLease) end(r *reference, as models.AttemptStatus, otherwise func(*re
 	otherwise(job)
 }
 
-// crash counts against a job that may be poison.
+// crash counts a crash that may make a job poison.
 func (j *refJob) crash(r *reference) {
 	j.status = models.JobQueued
 	if j.crashes++; j.crashes == 3 {
@@ -127,7 +127,7 @@ func (j *refJob) crash(r *reference) {
 	}
 }
 
-// after is what a call that ends an attempt must answer.
+// after checks the answer to a call that ends an attempt.
 func (l *refLease) after(t *rapid.T, err error, as models.AttemptStatus) {
 	switch {
 	case l.ended == as, l.ended == models.AttemptCancelled && as != models.AttemptSucceeded:
@@ -178,7 +178,7 @@ func (j *refJob) submission() jobs.Submission {
 	return in
 }
 
-// submitAgain repeats a request, or uses its key for another.
+// submitAgain repeats a request, or uses its key for a different one.
 func (r *reference) submitAgain(t *rapid.T) {
 	job := pick(t, r.jobs, "job")
 	if job.key == "" {
@@ -199,7 +199,7 @@ func (r *reference) submitAgain(t *rapid.T) {
 	require.Equal(t, job.id, row.ID)
 }
 
-// foreign tries a lease with another worker's token, or with a wrong one.
+// foreign uses a lease with another worker's token, or with a wrong one.
 func (r *reference) foreign(t *rapid.T) {
 	l, other := pick(t, r.leases, "lease"), pick(t, r.workers, "worker")
 	if other.WorkerID != l.worker.WorkerID {
@@ -254,14 +254,14 @@ func (r *reference) retry(t *rapid.T) {
 func (r *reference) reap(t *rapid.T) {
 	l := pick(t, r.live(), "lease")
 	r.s.ExpireLease(r.outer, l.fence.AttemptID)
-	// What was lost before is long ago: this loss is the job's own fault.
+	// Earlier losses are long ago, so this loss counts as the job's own fault.
 	r.s.Exec(r.outer, "UPDATE workers SET lost_at = lost_at - interval '1 h', last_heartbeat_at = clock_timestamp()")
 	_, err := r.s.Reaper.Reap(context.Background())
 	require.NoError(t, err)
 	l.end(r, models.AttemptLost, func(job *refJob) { job.crash(r) })
 }
 
-// live lists the leases that are not over.
+// live lists the live leases.
 func (r *reference) live() []*refLease {
 	return slices.DeleteFunc(slices.Clone(r.leases), func(l *refLease) bool { return l.ended != "" })
 }
@@ -285,11 +285,11 @@ func (r *reference) terminate(t *rapid.T) {
 	if l := worker.lease; l != nil {
 		l.end(r, models.AttemptLost, func(job *refJob) { job.status = models.JobQueued })
 	}
-	worker.draining = true // it may come back to repeat what it said, and gets nothing
+	worker.draining = true // it may return to repeat its last call, and gets no job
 	r.workers[i] = &refWorker{Principal: r.s.Worker(r.outer, fmt.Sprintf("%d again %d", i, len(r.leases)))}
 }
 
-// silent has a worker be out of sight for a while. It comes back by its next call.
+// silent makes a worker disappear for a while. It returns with its next call.
 func (r *reference) silent(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
 	r.s.Exec(r.outer, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '2 minutes' WHERE id = ?", worker.WorkerID)
@@ -303,7 +303,7 @@ func (r *reference) drain(t *rapid.T) {
 	require.NoError(t, err)
 	var status models.WorkerStatus
 	require.NoError(t, r.s.DB.NewRaw("SELECT status FROM workers WHERE id = ?", worker.WorkerID).Scan(context.Background(), &status))
-	worker.draining = worker.draining || status == models.WorkerDraining // a LOST one is not asked
+	worker.draining = worker.draining || status == models.WorkerDraining // a LOST worker does not drain
 }
 
 func (r *reference) redis(t *rapid.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queue keeps what is published.
+// queue records published messages.
 type queue struct {
 	mu     sync.Mutex
 	got    []models.JobID

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failedJob is a job that failed for good, with a checkpoint.
+// failedJob returns a job that failed for good, with a checkpoint.
 func failedJob(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal) {
 	t.Helper()
 	s, job, worker, fence := jobstest.Leased(t)

@@ -53,8 +53,7 @@ type edge struct{ from, to string }
 
 var arrow = regexp.MustCompile(`(?m)^\s*(\S+) --> (\S+)$`)
 
-// diagram reads the edges of the first diagram under a heading of
-// docs/developers/states.md.
+// diagram reads the edges of the first diagram under a heading of docs/developers/states.md.
 func diagram(t *testing.T, heading string) map[edge]bool {
 	t.Helper()
 	page, err := os.ReadFile("../docs/developers/states.md")
@@ -70,8 +69,8 @@ func diagram(t *testing.T, heading string) map[edge]bool {
 	return edges
 }
 
-// fencedVerbs are all calls about an attempt, each with input that is right for
-// one that runs and holds the given objects.
+// fencedVerbs are all calls about an attempt, each with valid input for a running attempt that
+// has the given objects.
 var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error{
 	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
 		_, err := s.Holder.Heartbeat(t.Context(), p, f, []jobs.GPUSample{{Utilization: 0.5}})
@@ -130,7 +129,7 @@ func TestVerb(t *testing.T) {
 	for name, c := range map[string]struct {
 		end      func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error
 		status   models.JobStatus
-		expected map[string]apierror.Code // "" is the same answer again
+		expected map[string]apierror.Code // "" means the same answer again
 		cancel   apierror.Code
 	}{
 		"Completed": {fencedVerbs["Complete"], models.JobCompleted, all(map[string]apierror.Code{"Complete": ""}), apierror.CodeConflict},

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallDisk is a file system of the test's own.
+// smallDisk mounts a file system of the test's own.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "reelay-disk-")
@@ -30,7 +30,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// TestFullDisk is about a PostgreSQL that has no room left.
+// TestFullDisk covers a PostgreSQL without free disk space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 
@@ -68,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 
 	testrun.Eventually(t, "submissions are taken again", func() bool {
 		select {
-		case <-server.Done(): // it may have panicked, and not been able to recover
+		case <-server.Done(): // it may have panicked without being able to recover
 			server.Restart(context.Background())
 			return false
 		default:
@@ -80,8 +80,8 @@ func TestFullDisk(t *testing.T) {
 	s.RequireInvariants(t)
 }
 
-// TestOldSnapshot is about a transaction that somebody left open: PostgreSQL
-// cannot clean up behind the queue.
+// TestOldSnapshot covers a transaction that was left open: PostgreSQL cannot clean up dead
+// rows of the queue.
 func TestOldSnapshot(t *testing.T) {
 	t.Parallel()
 
@@ -110,7 +110,7 @@ func TestOldSnapshot(t *testing.T) {
 		_, err := reader.ExecContext(t.Context(), query)
 		require.NoError(t, err)
 	}
-	// Ten minutes of 20 jobs a second, that all went through the queue.
+	// Ten minutes of 20 jobs a second that all passed through the queue.
 	s.Exec(t, `INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at)
 		SELECT gen_random_uuid(), account_id, type, model, 'QUEUED', tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at - interval '1 h'
 		FROM jobs, generate_series(1, 12000) WHERE status = 'QUEUED'`)

@@ -170,13 +170,12 @@ func TestSubmitMany(t *testing.T) {
 	})
 }
 
-// TestSubmits is about calls that come at the same time, and are carried out
-// together.
+// TestSubmits covers concurrent calls that share a transaction.
 func TestSubmits(t *testing.T) {
 	t.Parallel()
 
-	// together runs calls that all wait while an account is held, and returns how
-	// many transactions wrote their jobs.
+	// together runs calls that all wait while an account is locked, and returns how many
+	// transactions wrote their jobs.
 	together := func(t *testing.T, s *jobstest.Stack, calls ...func()) (commits int) {
 		held, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
@@ -352,8 +351,7 @@ func TestSubmits(t *testing.T) {
 	})
 }
 
-// BenchmarkSubmit is of callers that submit so many jobs in each call, at the same
-// time.
+// BenchmarkSubmit measures concurrent callers that submit that many jobs in each call.
 func BenchmarkSubmit(b *testing.B) {
 	for _, c := range []struct{ callers, jobs int }{{1, 1}, {32, 1}, {128, 1}, {8, 100}} {
 		b.Run(fmt.Sprintf("%dcallers/%djobs", c.callers, c.jobs), func(b *testing.B) {

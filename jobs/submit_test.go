@@ -357,7 +357,7 @@ func TestSubmit(t *testing.T) {
 		first, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 
-		// All of them come while the account is locked.
+		// All calls arrive while the account is locked.
 		tx, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
@@ -375,7 +375,7 @@ func TestSubmit(t *testing.T) {
 				})
 			}
 		}
-		s.WaitForLocks(t, processes) // the other callers wait for those
+		s.WaitForLocks(t, processes) // the other calls wait for these
 		require.NoError(t, tx.Rollback())
 		calls.Wait()
 		close(refused)
@@ -393,7 +393,7 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// slowIndex is an index that takes its time.
+// slowIndex is a slow index.
 type slowIndex struct {
 	jobs.ReadyIndex
 	let chan struct{}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared is a stack whose client's account may have 5 waiting jobs, and each of
-// its users 3 of them.
+// shared is a stack whose client's account may have 5 waiting jobs, and each of its users 3 of
+// them.
 func shared(t *testing.T) *jobstest.Stack {
 	t.Helper()
 	s := jobstest.New(t)
@@ -22,7 +22,7 @@ func shared(t *testing.T) *jobstest.Stack {
 	return s
 }
 
-// filmsOf is a submission of each of these users; "" is of none.
+// filmsOf returns a submission of each of these users; "" is no user.
 func filmsOf(users ...string) []jobs.Submission {
 	var all []jobs.Submission
 	for _, user := range users {
@@ -33,7 +33,7 @@ func filmsOf(users ...string) []jobs.Submission {
 	return all
 }
 
-// letIn tells for each answer whether there is a job.
+// letIn returns, for each answer, whether it has a job.
 func letIn(t *testing.T, all []jobs.Submitted) string {
 	t.Helper()
 	var is []string

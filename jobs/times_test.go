@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTimes is about what is told of how long a job waited and ran.
+// TestTimes covers the reported waiting and running times of a job.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 
-	// ago moves the beginnings of a job's newest wait and lease, and a little less than
-	// this much is added to how long they lasted.
+	// ago moves the start of a job's newest wait and lease into the past. Their durations grow
+	// by that, plus a little for the test itself.
 	ago := func(t *testing.T, s *jobstest.Stack, id models.JobID, by time.Duration) {
 		t.Helper()
 		s.Exec(t, "UPDATE jobs SET queued_at = queued_at - make_interval(secs => ?0), leased_at = leased_at - make_interval(secs => ?0) WHERE id = ?1", by.Seconds(), id)

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loseRaces has PostgreSQL undo the next n transactions that write an event, at
-// the end of what they do, as if others had stood in the way.
+// loseRaces makes PostgreSQL abort the next n transactions that write an event, at their end,
+// as if they conflicted with others.
 func loseRaces(t *testing.T, s *jobstest.Stack, code string, n int) {
 	t.Helper()
 	s.Exec(t, `DROP SEQUENCE IF EXISTS races_lost`)
-	s.Exec(t, `CREATE SEQUENCE races_lost`) // which no rollback sets back
+	s.Exec(t, `CREATE SEQUENCE races_lost`) // a rollback does not reset a sequence
 	_, err := s.DB.NewRaw(`CREATE OR REPLACE FUNCTION lose_race() RETURNS trigger LANGUAGE plpgsql AS $body$
 		BEGIN
 			IF nextval('races_lost') <= ?0 THEN RAISE EXCEPTION 'others were first' USING ERRCODE = ?1; END IF;
@@ -24,8 +24,8 @@ func loseRaces(t *testing.T, s *jobstest.Stack, code string, n int) {
 	s.Exec(t, `CREATE OR REPLACE TRIGGER lose_race AFTER INSERT ON job_events FOR EACH STATEMENT EXECUTE FUNCTION lose_race()`)
 }
 
-// TestTransaction is that PostgreSQL may undo a transaction for the sake of
-// others: it is begun anew, and nothing of it happens twice.
+// TestTransaction covers transactions that PostgreSQL aborts because of conflicts: they are
+// retried, and nothing happens twice.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 

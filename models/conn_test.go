@@ -92,7 +92,7 @@ func TestTransaction(t *testing.T) {
 		"ItCannotBeCommitted": {
 			make: func(job *models.Job) models.Writes {
 				w := renamed(job)
-				w.Jobs[0].Is.ResultID = models.NewArtifactID() // looked for by COMMIT
+				w.Jobs[0].Is.ResultID = models.NewArtifactID() // checked at COMMIT
 				return w
 			},
 			check: func(t *testing.T, err error) {

@@ -22,7 +22,7 @@ const (
 func fillDeep(t testing.TB, db *bun.DB) {
 	t.Helper()
 	fill(t, db)
-	for from := 0; from < deep; from += 6_000 { // each within the time that a statement has
+	for from := 0; from < deep; from += 6_000 { // each statement within the statement timeout
 		_, err := db.NewRaw(`
 			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, gpu_rank, params, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at, user_id)
 			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', CASE WHEN i % 20 = 0 THEN 'rare' ELSE 'testcard' END, 'QUEUED', 'PRO', 'PRO',
@@ -66,7 +66,7 @@ func TestDeepQueues(t *testing.T) {
 		}
 		asked := map[string]struct {
 			run func() error
-			// scans is how many rows of jobs the answer may read.
+			// scans is how many rows of jobs the query may read.
 			scans int
 		}{
 			"NextJobs":                     {func() error { return pick(models.NextJobs, models.NextJobsSQL, "testcard") }, 1 + 8 + 1},
@@ -112,7 +112,7 @@ func TestDeepQueues(t *testing.T) {
 				return err
 			}, 10_000 + deep/20 + 1000 + 5},
 		}
-		for _, known := range []string{"SELECT", "VACUUM ANALYZE jobs, account_lanes"} { // by statistics from before the burst, and by new ones
+		for _, known := range []string{"SELECT", "VACUUM ANALYZE jobs, account_lanes"} { // with statistics from before the burst, and with new ones
 			_, err := db.ExecContext(t.Context(), known)
 			require.NoError(t, err)
 			for name, c := range asked {

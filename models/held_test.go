@@ -72,7 +72,7 @@ func TestLockHeld(t *testing.T) {
 			for table, n := range before {
 				taken := 1
 				if table == "accounts" {
-					taken = 0 // accounts are locked last, by whoever writes
+					taken = 0 // accounts are locked last, by the transaction that writes
 				}
 				require.Equal(t, n-taken, free(t, db, table), table)
 			}

@@ -100,7 +100,7 @@ func TestOpen(t *testing.T) {
 
 		proxy.Hang()
 		var calls sync.WaitGroup
-		calls.Go(func() { requireOutage(t, 20*time.Second, ask(tx)) }) // in the middle of something
+		calls.Go(func() { requireOutage(t, 20*time.Second, ask(tx)) }) // in the middle of a transaction
 		calls.Go(func() { requireOutage(t, 5*time.Second, ask(db)) })  // at its beginning
 		calls.Wait()
 		proxy.Heal()
@@ -129,7 +129,7 @@ func TestOpen(t *testing.T) {
 			_, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS written ()")
 			return err
 		}
-		_, err := db.ExecContext(t.Context(), "SET default_transaction_read_only = on") // of this connection alone
+		_, err := db.ExecContext(t.Context(), "SET default_transaction_read_only = on") // of this connection only
 		require.NoError(t, err)
 
 		requireOutage(t, time.Second, write)

@@ -87,14 +87,14 @@ func TestHotQueries(t *testing.T) {
 
 		for name, c := range map[string]struct {
 			run func() error
-			// scans is how many rows of jobs or attempts the answer may read.
+			// scans is how many rows of jobs or attempts the query may read.
 			scans int
 		}{
 			"NextJobs": {func() error {
 				_, err := models.NextJobs(t.Context(), db, everyQueue(), nil, 8)
 				last.text = picking(t, models.NextJobsSQL, everyQueue())
 				return err
-			}, 1 + 8 + 1}, // one finds the line, and one more ends it
+			}, 1 + 8 + 1}, // one row finds the line, and one more ends it
 			"ListQueuedJobs": {func() error {
 				_, err := models.ListQueuedJobs(t.Context(), watched, 100)
 				return err

@@ -53,7 +53,7 @@ func TestWrites(t *testing.T) {
 			foundJob, foundWorker := new(models.Job), new(models.Worker)
 			require.NoError(t, db.NewSelect().Model(foundJob).Where("j.id = ?", job.ID).Scan(t.Context()))
 			require.NoError(t, db.NewSelect().Model(foundWorker).Where("w.id = ?", worker.ID).Scan(t.Context()))
-			isJob.QueueOrder = foundJob.QueueOrder // PostgreSQL's own
+			isJob.QueueOrder = foundJob.QueueOrder // set by PostgreSQL
 			require.Equal(t, plain(t, isJob), plain(t, *foundJob), i)
 			require.Equal(t, plain(t, isWorker), plain(t, *foundWorker), i)
 			job, worker = foundJob, foundWorker

@@ -50,7 +50,7 @@ func TestClaimDeliveries(t *testing.T) {
 		_, err = conn.ExecContext(t.Context(), "UPDATE webhook_deliveries SET claimed_until = NULL, next_attempt_at = now() WHERE claimed_until IS NOT NULL")
 		require.NoError(t, err)
 
-		for _, underWay := range []string{"nothing", "50 of them"} { // which the first round claims
+		for _, underWay := range []string{"nothing", "50 of them"} { // claimed by the first round
 			plan := explain(t, db, last.text, "webhook_deliveries")
 
 			require.NotContains(t, plan.text, "Seq Scan on webhook_deliveries", underWay)

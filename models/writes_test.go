@@ -86,7 +86,7 @@ func TestWritesAtOnce(t *testing.T) {
 		issued, err := models.FindUploads(t.Context(), db, []string{"checkpoints/one", "checkpoints/none"})
 		require.NoError(t, err)
 		require.Len(t, issued, 1)
-		first.CreatedAt = issued[0].CreatedAt // PostgreSQL's own
+		first.CreatedAt = issued[0].CreatedAt // set by PostgreSQL
 		require.Equal(t, first, issued[0])
 		kept, err := models.GetArtifacts(t.Context(), db, []models.ArtifactID{checkpoint.ID})
 		require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestHandler(t *testing.T) {
 		require.Equal(t, http.StatusOK, get("/metrics", "").StatusCode)
 	})
 
-	// Programs read no pages, and follow no redirect with their key.
+	// Programs do not read pages, and do not follow a redirect with their key.
 	t.Run("AnswersUncleanPathsInTheirAPIsFormat", func(t *testing.T) {
 		for path, media := range map[string]string{
 			"//api/v1/jobs": "application/problem+json", "/api/v1/../x": "application/problem+json", "/api//v1/jobs": "application/problem+json",

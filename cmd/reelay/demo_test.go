@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// preempted is the history of a job as the demo wants it; change spoils it.
+// preempted returns a job's history that passes the demo's check; change breaks it.
 func preempted(noticed time.Time, change func(*client.JobHistory)) *client.JobHistory {
 	second := "att_2"
 	h := &client.JobHistory{

@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// houseKey makes a key of a role for an account of its own.
+// houseKey creates a key of a role for a new account.
 func (s *strained) houseKey(t *testing.T, role models.Role) string {
 	t.Helper()
 	account := jobs.NewAccount("house", models.TierCritical)
@@ -31,7 +31,7 @@ func (s *strained) houseKey(t *testing.T, role models.Role) string {
 	return s.key(t, account.ID, role)
 }
 
-// No door waits for a body that its answer does not need.
+// No endpoint waits for a body that its answer does not need.
 func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
@@ -75,7 +75,7 @@ func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	}
 }
 
-// A connection on which a valid key, login or link was shown does not count as a stranger's.
+// A connection that has shown a valid key, login or link counts as known.
 func TestHandler_IdentifiesCallers(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
@@ -102,7 +102,7 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 		return conn, bufio.NewReader(conn)
 	}
-	// crowd opens another connection, which takes the place of one that is not known.
+	// crowd opens another connection, which replaces one that is not known.
 	crowd := func() {
 		conn, from := dial()
 		_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -181,7 +181,7 @@ func TestLimitsOf(t *testing.T) {
 	}
 }
 
-// Strangers take only each other's places.
+// Unknown connections only compete with each other.
 func TestServe_LimitsConnectionsWithoutAKey(t *testing.T) {
 	t.Parallel()
 	address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// call executes a command line and returns what it left.
+// call executes a command line and returns its exit status and output.
 func call(t *testing.T, ctx context.Context, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -27,8 +27,8 @@ func call(t *testing.T, ctx context.Context, args ...string) (status int, out, e
 	return status, stdout.String(), stderr.String()
 }
 
-// faulty answers submits by the functions in turn, the last one for good, and
-// keeps the idempotency keys that came.
+// faulty answers submits with the functions in turn, repeats the last one, and records the
+// idempotency keys.
 type faulty struct {
 	mu      sync.Mutex
 	answers []http.HandlerFunc
@@ -57,14 +57,14 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// received are the idempotency keys that came.
+// received returns the recorded idempotency keys.
 func (f *faulty) received() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.keys)
 }
 
-// alarm rings when a wait is told of.
+// alarm rings when the output reports a wait.
 type alarm struct {
 	strings.Builder
 	ring func()

@@ -50,7 +50,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// TestHandler_AllowsOrigins is about what browsers are told.
+// TestHandler_AllowsOrigins covers the CORS headers for browsers.
 func TestHandler_AllowsOrigins(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
@@ -173,7 +173,7 @@ func TestHandler_AllowsOrigins(t *testing.T) {
 	})
 }
 
-// requireUnshared fails if a page of another origin might read the answer.
+// requireUnshared fails the test if a page of another origin could read the response.
 func requireUnshared(t *testing.T, answer *http.Response) {
 	t.Helper()
 	for name := range answer.Header {

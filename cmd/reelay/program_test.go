@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asProgram in its environment has this test's executable be the program itself.
+// asProgram is the environment variable that makes this test's executable run as the program
+// itself.
 const asProgram = "REELAY_TEST_AS_PROGRAM"
 
-// program is a command line as a process of its own, without a terminal.
+// program returns a command line as a separate process, without a terminal.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -27,8 +28,8 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestProgram is about what only a process has: signals, pipes and a command line
-// that others see.
+// TestProgram covers what only a process has: signals, pipes and a command line that other
+// users can see.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHandler_RefusesFastSubmits is about an account that has submitted what it
-// may in a minute: every door refuses the next one, and says when to come back.
+// TestHandler_RefusesFastSubmits covers an account that has used up its submits of a minute:
+// every API refuses the next one, and says when to retry.
 func TestHandler_RefusesFastSubmits(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
@@ -24,7 +24,7 @@ func TestHandler_RefusesFastSubmits(t *testing.T) {
 	doors := map[string]struct {
 		path, body string
 		status     int
-		code       string // as a part of the answer
+		code       string // contained in the response
 	}{
 		"GraphQL": {"/graphql", graphql, http.StatusOK, `"code":"RATE_LIMITED"`},
 		"films":   {"/api/video-generations", `{"prompt": "fog"}`, http.StatusTooManyRequests, `"code":"RATE_LIMITED"`},

@@ -23,8 +23,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// serving serves handler until the returned function ends it; what serve then
-// returns comes on the channel.
+// serving serves handler until the returned function ends it. The channel receives the result
+// of serve.
 func serving(t *testing.T, handler http.HandlerFunc) (address string, end func(), ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,14 +36,14 @@ func serving(t *testing.T, handler http.HandlerFunc) (address string, end func()
 	return "http://" + listener.Addr().String(), cancel, done
 }
 
-// raw sends these bytes and returns what is answered until the connection ends.
+// raw sends these bytes and returns the response until the connection ends.
 func raw(t *testing.T, address, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, _ = io.WriteString(conn, request) // it may be cut off
+	_, _ = io.WriteString(conn, request) // the server may close first
 	answer, err := io.ReadAll(conn)
 	if !errors.Is(err, syscall.ECONNRESET) {
 		require.NoError(t, err)
@@ -92,8 +92,8 @@ func TestServe_AcceptsHeadersOf31KB(t *testing.T) {
 	require.Contains(t, answer, "31744")
 }
 
-// A request whose length two servers may read in two ways is the last on its
-// connection: what follows it, one of them took for its body.
+// If two servers may read the length of a request differently, it is the last on its
+// connection: one of them would take the bytes after it for its body.
 func TestServe_IgnoresBytesAfterAChunkedRequest(t *testing.T) {
 	t.Parallel()
 
@@ -119,8 +119,8 @@ func TestServe_IgnoresBytesAfterAChunkedRequest(t *testing.T) {
 	}
 }
 
-// A client that gives up each request as soon as it has made it (rapid reset) has
-// no more of them worked on at once than one that waits, and is hung up on.
+// A client that resets each request at once (rapid reset) gets no more concurrent requests
+// than one that waits, and is disconnected.
 func TestServe_LimitsHTTP2Resets(t *testing.T) {
 	t.Parallel()
 
@@ -137,7 +137,7 @@ func TestServe_LimitsHTTP2Resets(t *testing.T) {
 		ended <- serve(ctx, listener, files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				running.Add(1)
-				<-release // as one that waits for PostgreSQL, which hears of no reset
+				<-release // like a handler that waits for PostgreSQL and does not notice the reset
 			}
 		}))
 	}()
@@ -179,7 +179,7 @@ func TestServe_LimitsHTTP2Resets(t *testing.T) {
 			err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
 		}
 		if err != nil {
-			break // it hung up
+			break // the server closed the connection
 		}
 	}
 
@@ -248,7 +248,7 @@ func TestServe(t *testing.T) {
 		require.False(t, last)
 
 		end()
-		status, last = get("/readyz") // on the connection that is open
+		status, last = get("/readyz") // on the open connection
 
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.True(t, last, "the answer closes the connection")
@@ -326,7 +326,7 @@ func TestListen(t *testing.T) {
 		socket, err := handDown(listener)
 		require.NoError(t, err)
 		defer socket.Close()
-		socket.Fd() // as each start of a child asks for it
+		socket.Fd() // starting a child process does the same
 
 		accepted := make(chan error, 1)
 		go func() {

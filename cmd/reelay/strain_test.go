@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	modelstest.Main(m.Run)
 }
 
-// strained is an API, with all its wiring, whose stores a test may strain.
+// strained is a complete API whose stores a test may overload.
 type strained struct {
 	*stack
 	publicURL string
@@ -86,7 +86,7 @@ func newStrained(t *testing.T) *strained {
 	return all
 }
 
-// account makes an account that may submit as much as it likes.
+// account creates an account without a limit on submits.
 func (s *strained) account(t *testing.T, name string, tier models.Tier) models.AccountID {
 	t.Helper()
 	account := jobs.NewAccount(name, tier)
@@ -95,7 +95,7 @@ func (s *strained) account(t *testing.T, name string, tier models.Tier) models.A
 	return account.ID
 }
 
-// fill submits so many jobs under a key.
+// fill submits n jobs with a key.
 func (s *strained) fill(t *testing.T, key string, n int) {
 	t.Helper()
 	for range n / 1000 {
@@ -109,8 +109,8 @@ func (s *strained) fill(t *testing.T, key string, n int) {
 	}
 }
 
-// submitsWhile submits one job after the other as long as more returns true for their
-// number, and returns the 99th percentile of the times that they took.
+// submitsWhile submits one job after another while more returns true for their number, and
+// returns the 99th percentile of the durations.
 func (s *strained) submitsWhile(t *testing.T, more func(n int) bool) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -123,8 +123,8 @@ func (s *strained) submitsWhile(t *testing.T, more func(n int) bool) time.Durati
 	return took[len(took)*99/100]
 }
 
-// readMuch asks for as much as one query is allowed to, and returns the code of the
-// refusal and when to try again, if it is refused.
+// readMuch sends the most expensive allowed query. If it is refused, it returns the code and
+// the retry time.
 func (s *strained) readMuch(t *testing.T, key string) (code string, retryAfter float64) {
 	query := "{"
 	for i := range 30 {
@@ -176,7 +176,7 @@ func (s *strained) submit() error {
 	return err
 }
 
-// lease gives the worker a job.
+// lease leases a job to the worker.
 func (s *strained) lease(t *testing.T) client.HeartbeatInput {
 	t.Helper()
 	require.NoError(t, s.submit())
@@ -186,7 +186,7 @@ func (s *strained) lease(t *testing.T) client.HeartbeatInput {
 	return client.HeartbeatInput{AttemptId: answer.Lease.AttemptId, FencingToken: answer.Lease.FencingToken}
 }
 
-// beat has the worker renew its lease, which must not take long.
+// beat renews the worker's lease, which must not take long.
 func (s *strained) beat(t *testing.T, in client.HeartbeatInput, within time.Duration) {
 	t.Helper()
 	clock := testrun.StartQuietClock()
@@ -195,8 +195,7 @@ func (s *strained) beat(t *testing.T, in client.HeartbeatInput, within time.Dura
 	require.Less(t, clock.Elapsed(), within)
 }
 
-// TestStrain is about a PostgreSQL that has not enough for all: what keeps leases
-// alive goes on.
+// TestStrain covers a PostgreSQL with too little capacity: leases are still renewed.
 func TestStrain(t *testing.T) {
 	t.Parallel()
 
@@ -271,7 +270,7 @@ func TestStrain(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		lease := s.lease(t)
-		// As on a slow disk, each commit takes its time, and holds its locks.
+		// As on a slow disk, each commit takes time and holds its locks.
 		for _, query := range []string{
 			`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$`,
 			`CREATE CONSTRAINT TRIGGER slow AFTER INSERT OR UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()`,
@@ -283,7 +282,7 @@ func TestStrain(t *testing.T) {
 		var flood sync.WaitGroup
 		for range 20 {
 			flood.Go(func() {
-				// Those who wait too long for their account's row are told so.
+				// A caller that waits too long for its account's row gets an error.
 				if err := s.submit(); err != nil && client.ErrorCode(err) != client.CodeUnavailable {
 					t.Errorf("a submit to a slow disk: %v", err)
 				}

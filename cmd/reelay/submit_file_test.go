@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counter takes bulk submits: it keeps the idempotency keys of each call, and
-// refuses what asks for the model "gone".
+// counter accepts bulk submits. It records the idempotency keys of each call, and refuses jobs
+// of the model "gone".
 type counter struct {
 	mu    sync.Mutex
 	calls [][]string
-	// before is asked about each call by its number, from 0 on.
+	// before is called with the number of each call, from 0 on.
 	before func(call int) bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answering is an API that gives one answer, and keeps the newest variables.
+// answering starts an API with one fixed response, and keeps the newest variables.
 func answering(t *testing.T, data string) (url string, variables *map[string]any) {
 	t.Helper()
 	variables = &map[string]any{}

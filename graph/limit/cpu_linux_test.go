@@ -23,15 +23,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRefusalCPU is what a query of at most 16 kB may cost before it is refused.
+// maxRefusalCPU is the maximum cost of refusing a query of at most 16 kB.
 const maxRefusalCPU = 50 * time.Millisecond * limit.RaceFactor
 
-// maxLongWordsCPU is what a request of a megabyte may cost before it is refused. Reading it
-// takes about 15 ms.
+// maxLongWordsCPU is the maximum cost of refusing a request of a megabyte. Reading it takes
+// about 15 ms.
 const maxLongWordsCPU = 80 * time.Millisecond * limit.RaceFactor
 
-// threadCPU is the processor time of this thread: what others do at the same time
-// does not count.
+// threadCPU is the processor time of this thread, without that of parallel work.
 func threadCPU(t *testing.T) time.Duration {
 	t.Helper()
 	var used unix.Timespec
@@ -40,7 +39,7 @@ func threadCPU(t *testing.T) time.Duration {
 }
 
 func TestRefusalIsCheap(t *testing.T) {
-	// Not parallel: a garbage collection for others would be counted here.
+	// Not parallel: a garbage collection caused by other tests would be counted here.
 	served := graph.New(&graph.Resolver{}, &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
 	}}, graph.Options{})
@@ -77,7 +76,7 @@ func TestRefusalIsCheap(t *testing.T) {
 				require.NoError(t, json.Unmarshal([]byte(answer), &refused))
 				require.Nil(t, refused.Data, "nothing ran")
 				require.NotEmpty(t, refused.Errors)
-				for _, e := range refused.Errors { // one that ran would be INTERNAL: there is nothing to read from
+				for _, e := range refused.Errors { // a query that ran would be INTERNAL, because there is no domain
 					require.Equal(t, want, e.Extensions.Code, answer)
 				}
 			}
@@ -85,9 +84,9 @@ func TestRefusalIsCheap(t *testing.T) {
 	}
 }
 
-// TestLongWords is about requests of a megabyte that are refused for a word in them.
+// TestLongWords covers requests of a megabyte that are refused because of one word.
 func TestLongWords(t *testing.T) {
-	// Not parallel: a garbage collection for others would be counted here.
+	// Not parallel: a garbage collection caused by other tests would be counted here.
 	served := graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(1, 1)}}, &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 		return jobs.Principal{Role: models.RoleClient}, nil
 	}}, graph.Options{})

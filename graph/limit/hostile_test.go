@@ -13,12 +13,12 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// fill repeats a part as often as 16 kB and the limit of tokens have place for it.
+// fill repeats a part as often as 16 kB and the limit of tokens allow.
 func fill(before, part, after string) string {
 	return numbered(before, func(int) string { return part }, after)
 }
 
-// numbered is fill with a part that has a number in it.
+// numbered is fill for a part that contains a number.
 func numbered(before string, part func(i int) string, after string) string {
 	parts := []string{""}
 	for i := 0; len(before)+len(parts[i])+len(part(i))+len(after) <= 16<<10; i++ {
@@ -31,7 +31,7 @@ func numbered(before string, part func(i int) string, after string) string {
 	return before + parts[n-1] + after
 }
 
-// chain is fragments of which each spreads the next.
+// chain returns n fragments, each of which spreads the next.
 func chain(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -40,7 +40,7 @@ func chain(n int) string {
 	return b.String() + fmt.Sprintf("fragment F%d on Query{viewer{role}}", n)
 }
 
-// pyramid is a field with k of the same in it, and so on.
+// pyramid returns nested fields: each contains k fields of the same name.
 func pyramid(name string, k int) string {
 	inner := name
 	for {
@@ -52,7 +52,7 @@ func pyramid(name string, k int) string {
 	}
 }
 
-// alikes is as many fragments as there may be, full of the same fields.
+// alikes returns as many fragments as allowed, full of the same fields.
 func alikes() string {
 	var b strings.Builder
 	b.WriteString("{")
@@ -66,7 +66,7 @@ func alikes() string {
 	return b.String()
 }
 
-// Hostile are queries of at most 16 kB that are made to be dear.
+// Hostile holds queries of at most 16 kB that are designed to be expensive.
 var Hostile = map[string]string{
 	"fields twice over":          fill("{", "viewer{role}", "}"),
 	"one field, often":           fill("{viewer{", "role ", "}}"),
@@ -129,14 +129,13 @@ var Hostile = map[string]string{
 	"objects":                   fill("{jobs(filter:{", "type:\"x\" ", "}){totalCount}}"),
 }
 
-// harmless are those of the hostile queries that may run: their text is long, and
-// all that it asks is little.
+// harmless lists the hostile queries that may run: their text is long, but they request
+// little.
 var harmless = []string{
 	"a block text", "a long text", "comments", "commas", "escapes", "inline fragments", "lists", "overlapping pyramids",
 }
 
-// elsewhere are those of the hostile queries that are refused by the parser or the
-// validator.
+// elsewhere lists the hostile queries that the parser or the validator refuses.
 var elsewhere = map[string]apierror.Code{
 	"fragments alike": failure.CodeInvalid, "misspelt arguments": failure.CodeInvalid, "misspelt enum values": failure.CodeInvalid,
 	"misspelt input": failure.CodeInvalid, "objects": failure.CodeInvalid, "one variable, often": failure.CodeInvalid, "undefined variables": failure.CodeInvalid,
@@ -144,7 +143,7 @@ var elsewhere = map[string]apierror.Code{
 	"deep":      failure.CodeParseFailed, "deep inline fragments": failure.CodeParseFailed, "deep lists": failure.CodeParseFailed, "deep types": failure.CodeParseFailed,
 }
 
-// CodeOf is what a hostile query is refused with, or nothing if it may run.
+// CodeOf returns the code with which a hostile query is refused, or "" if it may run.
 func CodeOf(name string) apierror.Code {
 	if slices.Contains(harmless, name) {
 		return ""

@@ -2,5 +2,5 @@
 
 package limit
 
-// RaceFactor is how many times as much processor time the race detector takes.
+// RaceFactor is how many times more processor time the race detector needs.
 const RaceFactor = 1

@@ -9,8 +9,8 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// expand writes the fragments out, as outlineOf does not. It gives up on cycles,
-// and on what is too long.
+// expand replaces spreads by their fragments, which outlineOf avoids. It gives up on cycles
+// and on long results.
 func expand(doc *ast.QueryDocument, selections ast.SelectionSet, inside []string, budget *int) (size extent, ok bool) {
 	for _, selection := range selections {
 		if *budget--; *budget < 0 {

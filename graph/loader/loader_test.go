@@ -14,7 +14,7 @@ import (
 func TestLoader(t *testing.T) {
 	t.Parallel()
 
-	// lengths is a loader of the lengths of words. It knows only short words.
+	// lengths returns a loader of the lengths of words. It knows only short words.
 	lengths := func(batches *[][]string) Loader[string, int] {
 		return newLoader(Options{Wait: time.Second}, func(_ context.Context, words []string) (map[string]int, error) {
 			*batches = append(*batches, slices.Sorted(slices.Values(words)))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clientFrame is a frame as clients send them.
+// clientFrame is a frame in the form that clients send.
 func clientFrame(first byte, size int) []byte {
 	frame := []byte{first}
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the door takes means the same to every decoder: to gqlgen, which knows
-// names in any case and the last of those that are there twice, too.
+// An accepted request means the same to every decoder, including gqlgen's, which ignores the
+// case of names and uses the last of duplicate keys.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"query": "{ viewer { role } }"}`, `{"query": "a", "query": "b"}`, `{"query": "a", "Query": "b"}`, `{"query": "a", "variables": {"x": [1, {"y": null}]}}`,

@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayClose are the codes that a socket may be closed with for what was sent on it:
+// mayClose are the codes with which a socket may be closed because of what the client sent:
 // too large, too many, and those of the protocol.
 var mayClose = []websocket.StatusCode{1009, 1013, 4400, 4401, 4409, 4429}
 
-// FuzzSocket sends messages, one to a line, and then one that no server takes.
+// FuzzSocket sends messages, one per line, and then one that every server refuses.
 func FuzzSocket(f *testing.F) {
 	const key, letIn = "rl_live_fuzz", `{"type":"connection_init","payload":{"authorization":"Bearer rl_live_fuzz"}}` + "\n"
 	for _, messages := range []string{
@@ -43,7 +43,7 @@ func FuzzSocket(f *testing.F) {
 	} {
 		f.Add([]byte(messages))
 	}
-	// Operations that read would find nothing to read from, and say so each time.
+	// Operations that read have no domain here, and log an error each time.
 	logs := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	f.Cleanup(func() { slog.SetDefault(logs) })
@@ -58,11 +58,11 @@ func FuzzSocket(f *testing.F) {
 		conn, _, err := websocket.Dial(t.Context(), "http://fuzz/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}, HTTPClient: client})
 		require.NoError(t, err)
 		defer conn.CloseNow()
-		conn.SetReadLimit(65 << 10) // a pong brings back what a ping brought
+		conn.SetReadLimit(65 << 10) // a pong contains the payload of the ping
 		go func() {
 			for _, m := range append(messages, []byte(`{"type":"end"}`)) {
 				if conn.Write(t.Context(), websocket.MessageText, m) != nil {
-					return // it is closed
+					return // the server closed it
 				}
 			}
 		}()
@@ -84,8 +84,8 @@ func FuzzSocket(f *testing.F) {
 	})
 }
 
-// serveFuzz serves over a Unix socket: thousands of connections a second would
-// leave no port of TCP.
+// serveFuzz serves over a Unix socket: thousands of TCP connections a second would use up the
+// ports.
 func serveFuzz(f *testing.F, api http.Handler) *http.Client {
 	path := filepath.Join(f.TempDir(), "s")
 	listener, err := new(net.ListenConfig).Listen(f.Context(), "unix", path)

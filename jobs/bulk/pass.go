@@ -19,12 +19,12 @@ const (
 	// bulkBatch is how many items of an operation one pass does: a second's work,
 	// more or less.
 	bulkBatch = 200
-	// bulkBurst is how much of the time that nobody used an operation makes up
-	// for: a little more than comes between two passes.
+	// bulkBurst is how much unused time an operation may make up for: a little more than
+	// passes between two passes.
 	bulkBurst = 5 * time.Second
-	// bulkPause bounds how long an operation waits after a refusal that passes.
+	// bulkPause bounds how long an operation waits after a temporary refusal.
 	bulkPause = time.Minute
-	// bulkTries is how often an item may go wrong through a fault of ours.
+	// bulkTries is how often an item may fail because of an internal error.
 	bulkTries = 5
 	// bulkAge is how long an operation is kept after its end.
 	bulkAge = 30 * 24 * time.Hour
@@ -32,9 +32,8 @@ const (
 	bulkSweep = 5_000
 )
 
-// Pass does what is due of all operations, a batch of each, and returns how many
-// items it did. Any number of processes may do so at once: they share the pace
-// and never the items.
+// Pass does a batch of the due items of each operation, and returns how many items it did. Any
+// number of processes may call it at once: they share the pace, and never do the same item.
 func (b *Bulk) Pass(ctx context.Context) (int, error) {
 	ids, err := models.ListDueBulk(ctx, b.DB, bulkAtOnce)
 	if err != nil {
@@ -52,15 +51,14 @@ func (b *Bulk) Pass(ctx context.Context) (int, error) {
 	return done, errors.Join(failed...)
 }
 
-// Sweep deletes some of what is left of operations that ended long ago, and
-// returns how many rows it deleted.
+// Sweep deletes rows of operations that ended long ago, and returns how many it deleted. One
+// call has a limit.
 func (b *Bulk) Sweep(ctx context.Context) (int, error) {
 	n, err := models.DeleteOldBulk(ctx, b.DB, bulkAge, bulkSweep)
 	return n, apierror.Wrap(err, "delete old bulk operations")
 }
 
-// turn is what a process may do of an operation now: so many of its items, among
-// the first upTo.
+// turn is a process's share of an operation now: that many of its items, among the first upTo.
 type turn struct {
 	op    *models.BulkOperation
 	p     jobs.Principal
@@ -82,8 +80,8 @@ func (b *Bulk) serve(ctx context.Context, id models.BulkID) (int, error) {
 	return t.items, nil
 }
 
-// take reserves a part of the operation's pace for this process. Whoever dies
-// with it has slowed the operation down, and nothing else.
+// take reserves a part of the operation's pace for this process. A process that dies with it
+// only slows the operation down.
 func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
 		t = turn{}
@@ -91,7 +89,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
-		// An action that this process does not know is for a newer one.
+		// An action that this process does not know is left to a newer process.
 		if err != nil || op.Paused || !op.FinishedAt.IsZero() || b.Verbs[op.Action] == nil {
 			return err
 		}
@@ -119,8 +117,8 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 	return t, err
 }
 
-// canary keeps a turn to the items that come first until it is known how they
-// ended, and stops the operation if one of them ended badly.
+// canary limits a turn to the canary items until their results are known, and stops the
+// operation if one of them failed.
 func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
 	canary, err := models.CheckBulkCanary(ctx, tx, t.op)
 	switch {
@@ -141,15 +139,15 @@ func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// stop pauses a locked operation, and says why.
+// stop pauses a locked operation and records the reason.
 func stop(ctx context.Context, tx bun.Tx, op *models.BulkOperation, code apierror.Code, why string) error {
 	op.Paused = true
 	op.Errors = append(op.Errors[:min(len(op.Errors), models.MaxBulkErrors-1)], &models.BulkError{Code: string(code), Message: why})
 	return models.SteerBulkOperation(ctx, tx, op)
 }
 
-// pace tells how many items may be done now, most at most, of an operation whose
-// next one is due at next, and when the one after them is.
+// pace returns how many items, at most most, may be done now of an operation whose next item
+// is due at next, and when the following one is due.
 func pace(now, next time.Time, perMinute, most int) (int, time.Time) {
 	gap := time.Minute / time.Duration(perMinute)
 	if late := bulkBurst / gap * gap; now.Sub(next) > late {
@@ -162,7 +160,7 @@ func pace(now, next time.Time, perMinute, most int) (int, time.Time) {
 	return n, next.Add(time.Duration(n) * gap)
 }
 
-// next does one item, and tells whether there may be more to do now.
+// next does one item, and reports whether there may be more to do now.
 func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 	var fault error
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -195,9 +193,8 @@ func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 	return more, fault
 }
 
-// act does the action to one job. A job that has gone on to another run since it
-// was matched is left alone: either this is the second time, or somebody else was
-// faster.
+// act applies the action to one job. It skips a job that has begun another run since it was
+// matched: either the action ran already, or another caller was faster.
 func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
 	job, err := jobs.VisibleJob(ctx, b.DB, t.p, item.JobID)
 	if err != nil || job.Run != item.Run {
@@ -220,8 +217,8 @@ func over(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierr
 	return models.CountBulkItem(ctx, tx, item.OperationID, why)
 }
 
-// later puts an item behind the others: what it was refused for passes. If it was
-// there already, all wait.
+// later moves an item behind the others after a temporary refusal. If it was last already, the
+// whole operation waits.
 func later(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
 	if item.Tries > 0 {
 		return models.PostponeBulk(ctx, tx, item.OperationID, min(time.Duration(refused.RetryAfterSeconds)*time.Second, bulkPause))
@@ -230,8 +227,7 @@ func later(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apier
 	return models.UpdateBulkItem(ctx, tx, item)
 }
 
-// faulty puts an item that a fault of ours has hit behind the others, or gives it
-// up.
+// faulty moves an item behind the others after an internal error, or gives it up.
 func faulty(ctx context.Context, tx bun.Tx, item *models.BulkItem) error {
 	if item.Tries++; item.Tries >= bulkTries {
 		return over(ctx, tx, item, &apierror.Error{Code: apierror.CodeInternal, Message: "This job could not be done through a fault of ours. Operators find it in the log."})

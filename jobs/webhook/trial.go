@@ -10,9 +10,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Test has an endpoint be sent a signed webhook.test, as all else is sent, but in
-// one try. It returns CONFLICT if the endpoint is disabled, or while another test
-// of it is on its way.
+// Test sends a signed webhook.test to an endpoint, like any other webhook but with only one
+// try. It returns CONFLICT if the endpoint is disabled, or while another test of it is in
+// progress.
 func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookDelivery, error) {
 	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jwt is a token as others issue them.
+// jwt makes a token like those of other issuers.
 func jwt(algorithm, signature string) string {
 	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	return part(`{"alg":"`+algorithm+`","typ":"JWT"}`) + "." + part(`{"sub":"client","role":"ADMIN"}`) + "." + part(signature)

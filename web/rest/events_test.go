@@ -36,7 +36,7 @@ func (a *api) follow(t *testing.T, id models.JobID, last string) *follower {
 	return &follower{res, bufio.NewScanner(res.Body)}
 }
 
-// next is the next event, or false at the end.
+// next returns the next event, or false at the end.
 func (f *follower) next(t *testing.T) (sse, bool) {
 	t.Helper()
 	var e sse
@@ -269,7 +269,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// subscribed tells when somebody follows.
+// subscribed reports when there is a subscriber.
 type subscribed struct {
 	jobs.News
 	looked chan struct{}

@@ -1,13 +1,13 @@
 package rest
 
-// What tests of the package's own parsers need.
+// The package's parsers, for tests.
 var (
 	Merge       = merge
 	ReadPayload = readPayload
 	WantsStream = wantsStream
 )
 
-// The types that those take.
+// The types that they use.
 type (
 	Object = object
 	Number = number

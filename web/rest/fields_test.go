@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFields puts any params and payload through what REST does with them before
-// the domain sees them.
+// FuzzFields passes any params and payload through the code that handles them before the
+// domain does.
 func FuzzFields(f *testing.F) {
 	for _, seed := range []string{`{"fps": 9}`, `{"prompt": "x", "seed": 1e400}`, `null`, `{}`, `[]`, `{"prompt": null}`, `{"prompt": 7}`, ``} {
 		f.Add([]byte(seed), "x", "4.0")
@@ -24,7 +24,7 @@ func FuzzFields(f *testing.F) {
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, raw []byte, text, digits string) {
 		if len(raw) > 0 && wellformed.JSON(raw) != nil || !json.Valid([]byte(digits)) {
-			return // the door lets none of it in
+			return // the middleware refuses these
 		}
 		number := rest.Number(digits)
 		fields := []rest.Field{rest.NewField("resolution", "resolution", &text), rest.NewField("fps", "fps", &number)}

@@ -16,7 +16,7 @@ import (
 
 var lists = []string{videos, work}
 
-// ids are the jobs of a page.
+// ids returns the job ids of a page.
 func ids(t *testing.T, got answer) (found []string) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, got.status, got.raw)
@@ -34,7 +34,7 @@ func query(pairs ...string) string {
 	return "?" + v.Encode()
 }
 
-// stranger is the key of a client of another account.
+// stranger returns the key of a client of another account.
 func (a *api) stranger(t *testing.T) http.Header {
 	t.Helper()
 	account := a.NewAccount(t, "stranger", models.TierPro)
@@ -111,7 +111,7 @@ func TestList(t *testing.T) {
 				{query("search", plain), []string{plain}},
 				{query("created_after", created), []string{gone}},
 				{query("created_before", created), []string{drill, batch, plain}},
-				{query("search", "x"), nil}, // what is in a prompt is not found
+				{query("search", "x"), nil}, // prompts are not searched
 			} {
 				require.Equal(t, c.want, ids(t, a.get(t, path+c.query)), path+c.query)
 			}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { jobstest.Main(m) }
 type api struct {
 	*jobstest.Stack
 	url string
-	// restart ends every request's context, as a process that ends does.
+	// restart ends every request's context, like the end of the process.
 	restart func()
 }
 
@@ -54,7 +54,7 @@ func newAPI(t *testing.T) *api {
 	return &api{s, server.URL, end}
 }
 
-// answer is what a client got.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
@@ -62,7 +62,7 @@ type answer struct {
 	body   map[string]any
 }
 
-// code is the problem's code and field, or nothing.
+// code returns the problem's code and field, or "".
 func (a answer) code() string {
 	code, _ := a.body["code"].(string)
 	if field, ok := a.body["field"].(string); ok {
@@ -90,7 +90,7 @@ func (a *api) request(t *testing.T, method, path, body string, header http.Heade
 	return res
 }
 
-// ask sends a request as the client.
+// ask sends a request with the client's key.
 func (a *api) ask(t *testing.T, method, path, body string, header http.Header) answer {
 	t.Helper()
 	res := a.request(t, method, path, body, header)
@@ -121,7 +121,7 @@ func (a *api) post(t *testing.T, path string, body any) answer {
 	return a.ask(t, http.MethodPost, path, string(raw), nil)
 }
 
-// completed is a job of the client's with a film.
+// completed returns a completed job of the client, with a film.
 func (a *api) completed(t *testing.T) *models.Job {
 	t.Helper()
 	a.Submit(t)

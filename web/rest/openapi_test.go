@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.json")
 
-// document is the OpenAPI document as it is served, to anybody.
+// document returns the OpenAPI document, which needs no key.
 func document(t *testing.T, a *api) []byte {
 	t.Helper()
 	res := a.request(t, http.MethodGet, "/api/openapi.json", "", http.Header{"Authorization": nil})

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSlowReader is about clients that open a stream and never read.
+// TestSlowReader covers clients that open a stream and never read it.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 

@@ -280,7 +280,7 @@ func TestGetVideo(t *testing.T) {
 				})
 				return first.header.Get("ETag") == later.header.Get("ETag")
 			}
-			if !same() { // the tag's hour may end in between, but not twice
+			if !same() { // the ETag's hour may end in between, but not twice
 				require.True(t, same())
 			}
 		}

@@ -233,8 +233,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// requireError fails the test unless all four keys of an error are there, and say
-// that.
+// requireError fails the test unless the response has all four keys of an error, with these
+// values.
 func requireError(t *testing.T, got answer, kind, code, param string) {
 	t.Helper()
 	shown := got.err()

@@ -27,7 +27,7 @@ func TestSplitKey(t *testing.T) {
 	}
 }
 
-// stored keeps what was put.
+// stored keeps a stored file.
 type stored struct{ contentType, data string }
 
 func (s *stored) Put(_ context.Context, _ jobs.Principal, contentType string, body io.Reader) (*models.Artifact, error) {
@@ -149,7 +149,7 @@ func FuzzReadJSON(f *testing.F) {
 	})
 }
 
-// examine reads all that a create reads: whatever is wrong is the caller's fault.
+// examine reads everything that a create reads: every error must be the caller's.
 func examine(t *testing.T, tree fields, err error) {
 	check := func(err error) {
 		if err == nil {

@@ -26,11 +26,11 @@ import (
 
 func TestMain(m *testing.M) { jobstest.Main(m) }
 
-// desk is the Videos API over a domain of the test's own.
+// desk is the Videos API over a stack of the test's own.
 type desk struct {
 	*jobstest.Stack
 	url string
-	// calls counts the requests whose key was asked for.
+	// calls counts the authenticated requests.
 	calls atomic.Int32
 }
 
@@ -55,14 +55,14 @@ func open(t *testing.T) *desk {
 	return d
 }
 
-// official is the official client, as its users make it.
+// official returns the official client with its defaults.
 func (d *desk) official(options ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey(d.Secrets[models.RoleClient]),
 	}, options...)...)
 }
 
-// answer is what came back, as it stands.
+// answer is a response.
 type answer struct {
 	Status int
 	Header http.Header
@@ -75,8 +75,8 @@ func (a answer) err() map[string]any {
 	return shown
 }
 
-// do sends a request with the client's key; header has pairs of names and values.
-// It follows no redirects.
+// do sends a request with the client's key. header holds pairs of names and values. It does
+// not follow redirects.
 func (d *desk) do(t *testing.T, method, path, contentType string, body io.Reader, header ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, body)
@@ -111,7 +111,7 @@ func (d *desk) json(t *testing.T, path, body string, header ...string) answer {
 	return d.do(t, http.MethodPost, path, "application/json", strings.NewReader(body), header...)
 }
 
-// form is a multipart body of pairs of names and values.
+// form returns a multipart body of pairs of names and values.
 func form(t *testing.T, pairs ...string) (contentType string, body *bytes.Buffer) {
 	t.Helper()
 	body = &bytes.Buffer{}
@@ -138,7 +138,7 @@ func jobID(t *testing.T, video string) models.JobID {
 	return id
 }
 
-// render has a worker finish the next job, with a film and a picture.
+// render lets a worker complete the next job, with a film and a picture.
 func (d *desk) render(t *testing.T) {
 	t.Helper()
 	worker := d.Worker(t, "one")

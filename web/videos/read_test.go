@@ -32,7 +32,7 @@ func TestList(t *testing.T) {
 		for i := range 5 {
 			made = append(made, d.create(t, fmt.Sprintf(`{"prompt": "film %d"}`, i)))
 		}
-		job := d.Submit(t) // by another door
+		job := d.Submit(t) // over another API
 		made = append(made, models.VideoID(job.ID))
 		client := d.official()
 
@@ -173,7 +173,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// requireGone fails the test if a video is still shown somewhere.
+// requireGone fails the test if any endpoint still shows the video.
 func (d *desk) requireGone(t *testing.T, id string) {
 	t.Helper()
 	got := d.get(t, "/v1/videos/"+id)
@@ -406,7 +406,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// brokenPipe panics when it is written to.
+// brokenPipe panics on a write.
 type brokenPipe struct{ http.ResponseWriter }
 
 func (brokenPipe) Write([]byte) (int, error) { panic("a canary") }

@@ -93,7 +93,7 @@ func TestRetry(t *testing.T) {
 				d.Exec(t, "UPDATE videos SET created_at = created_at - interval '16 minutes'")
 			},
 		} {
-			d := open(t) // no other job is there to be rendered
+			d := open(t) // there is no other job to render
 			retry := d.create(t, boat, count, "1")
 			end(d, retry)
 			require.NotEqual(t, retry, d.create(t, boat), name)
@@ -195,7 +195,7 @@ func TestRetry(t *testing.T) {
 		body, slow := io.Pipe()
 		first := make(chan string, 1)
 		go func() { first <- d.do(t, http.MethodPost, "/v1/videos", "application/json", body).Text }()
-		_, err := slow.Write([]byte(boat[:5])) // it is on its way, and is read
+		_, err := slow.Write([]byte(boat[:5])) // the server has begun to read it
 		require.NoError(t, err)
 		d.until(t, func() bool { return d.calls.Load() == 1 })
 
@@ -269,7 +269,7 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
-// until waits for what has no event of its own.
+// until waits for a condition that has no event.
 func (d *desk) until(t *testing.T, holds func() bool) {
 	t.Helper()
 	testrun.Eventually(t, "the condition holds", holds)
