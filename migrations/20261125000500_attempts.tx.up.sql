@@ -38,8 +38,6 @@ CREATE TABLE job_attempts (
 -- heartbeats write none: the reaper scans the live attempts, at most one per worker.
 CREATE UNIQUE INDEX job_attempts_one_live_per_job ON job_attempts (job_id) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX job_attempts_one_live_per_worker ON job_attempts (worker_id) WHERE ended_at IS NULL;
--- A worker's request gets one lease, however often and however late it is repeated.
-CREATE UNIQUE INDEX job_attempts_one_per_request ON job_attempts (worker_id, lease_request_id) WHERE lease_request_id IS NOT NULL;
 -- Lists of a worker's jobs. NULLS FIRST as in the indexes for lists of jobs.
 CREATE INDEX job_attempts_by_worker ON job_attempts (worker_id, job_id NULLS FIRST);
 
