@@ -8,11 +8,15 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -152,4 +156,52 @@ func decode(answer *http.Response, raw []byte, data any) error {
 			Message: fmt.Sprintf("the answer of %s does not match this version of the client: %v", answer.Request.URL.Host, err)}
 	}
 	return nil
+}
+
+// TrustFile returns an Option that makes a Client also trust the certificates in a PEM
+// file, such as those of a private CA. With an empty path the option does nothing.
+// TrustFile returns an error if the file cannot be read or has no certificate.
+func TrustFile(path string) (Option, error) {
+	if path == "" {
+		return func(*Client) {}, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read certificates to trust: %w", err)
+	}
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool()
+	}
+	if !trusted.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM format", path)
+	}
+	transport := newTransport().(*http.Transport)
+	transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
+	return WithTransport(transport), nil
+}
+
+// unmarshalInt64 reads the Int64 scalar. The API writes it as a number below 2^53, and
+// as a string from there on.
+func unmarshalInt64(b []byte, v *int64) error {
+	text := string(b)
+	if len(b) > 0 && b[0] == '"' {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%s is not a 64-bit integer", b)
+	}
+	*v = n
+	return nil
+}
+
+// marshalInt64 writes the Int64 scalar; see unmarshalInt64.
+func marshalInt64(v *int64) ([]byte, error) {
+	if *v > 1<<53-1 || *v < -(1<<53-1) {
+		return json.Marshal(strconv.FormatInt(*v, 10))
+	}
+	return json.Marshal(*v)
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -76,4 +77,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func unsent(err error) bool {
 	failure, ok := errors.AsType[*net.OpError](err)
 	return ok && failure.Op == "dial"
+}
+
+// backoff returns the wait after this number of consecutive failures: 0.25 s, 0.5 s,
+// … 8 s, each shortened by a random part of up to half, so that clients that failed
+// together do not retry together.
+func backoff(failures int) time.Duration {
+	d := 250 * time.Millisecond << min(max(failures-1, 0), 5)
+	return d - rand.N(d/2)
 }

@@ -7,7 +7,7 @@
 //     transport/protocol.go authenticates.
 //   - Package transport reads the operation and sends its responses.
 //   - Package limit refuses operations that would cost too much.
-//   - response.go makes a response, within the caller's share of reads (read_share.go).
+//   - response.go makes a response, within the caller's share of reads.
 //   - The resolvers (*.resolvers.go) call the domain, and package loader reads the edges
 //     between rows in batches.
 //   - Package failure turns errors into what the caller reads.

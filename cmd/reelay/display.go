@@ -5,6 +5,10 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/reelay/reelay/client"
 	"golang.org/x/term"
@@ -114,4 +118,139 @@ func (d *display) write(text string) {
 		return
 	}
 	_, d.err = io.WriteString(d.out, text)
+}
+
+// trail is the history that the bar shows: the highest progress so far and the points
+// where the job resumed.
+type trail struct {
+	last     client.Progress
+	furthest float64
+	resumed  []float64
+}
+
+// add records the newest progress. If it is lower than before, the job resumed.
+func (t *trail) add(p client.Progress) {
+	resumes := p.Phase == client.PhaseResuming && t.last.Phase != client.PhaseResuming
+	if resumes || p.Percent < t.last.Percent {
+		t.resumed = append(t.resumed, p.Percent)
+	}
+	t.last, t.furthest = p, max(t.furthest, p.Percent)
+}
+
+// view is the width and the style of the lines on a terminal.
+type view struct {
+	width int
+	color bool
+}
+
+const (
+	minBar, maxBar = 10, 40
+
+	green, yellow, red, dim, plain = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
+)
+
+// line returns the bar with percent, phase and details, at most as wide as the view.
+func (v view) line(p client.Progress, t trail) string {
+	head := fmt.Sprintf("%3.0f %% ", math.Floor(p.Percent))
+	text := "  " + describe(p)
+	cells := min(max(v.width-len(head)-runes(text), minBar), maxBar)
+	if v.width < len(head)+minBar {
+		return clip(head, v.width)
+	}
+	return head + v.bar(p.Percent, t, cells) + clip(text, v.width-len(head)-cells)
+}
+
+// bar fills cells up to percent. Lost work that is repeated is shaded; the points where
+// the job resumed stay marked.
+func (v view) bar(percent float64, t trail, cells int) string {
+	at := func(p float64) int { return int(math.Round(p / 100 * float64(cells))) }
+	done, lost := at(percent), at(t.furthest)
+	var b strings.Builder
+	painted := ""
+	for i := range cells {
+		cell, paint := "░", dim
+		switch {
+		case slices.ContainsFunc(t.resumed, func(p float64) bool { return p > 0 && at(p) == i }):
+			cell, paint = "┃", yellow
+		case i < done:
+			cell, paint = "█", green
+		case i < lost:
+			cell, paint = "▒", yellow
+		}
+		if v.color && paint != painted {
+			b.WriteString(plain + paint)
+			painted = paint
+		}
+		b.WriteString(cell)
+	}
+	if painted != "" {
+		b.WriteString(plain)
+	}
+	return b.String()
+}
+
+// describe returns the phase, the details and the remaining time.
+func describe(p client.Progress) string {
+	parts := []string{strings.ReplaceAll(string(p.Phase), "_", " ")}
+	switch {
+	case p.Phase == client.PhaseDone:
+		return parts[0]
+	case p.Message != nil && *p.Message != "":
+		parts = append(parts, clean(*p.Message))
+	case p.Frame != nil && p.TotalFrames != nil:
+		parts = append(parts, fmt.Sprintf("frame %d of %d", *p.Frame, *p.TotalFrames))
+	}
+	if p.EtaSeconds != nil && *p.EtaSeconds >= 1 {
+		parts = append(parts, formatSeconds(*p.EtaSeconds)+" left")
+	}
+	return strings.Join(parts, " · ")
+}
+
+// formatSeconds formats a duration: 0:07, 12:30, 1:02:03.
+func formatSeconds(seconds float64) string {
+	d := time.Duration(math.Round(min(max(seconds, 0), 1e8))) * time.Second
+	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
+	if h > 0 {
+		return fmt.Sprintf("%d:%02d:%02d", h, m, s)
+	}
+	return fmt.Sprintf("%d:%02d", m, s)
+}
+
+// formatSize formats a number of bytes with a unit.
+func formatSize(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// clean makes text safe for a terminal: it removes control characters.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, text)
+}
+
+func runes(s string) int { return len([]rune(s)) }
+
+// clip shortens plain text to a width.
+func clip(text string, width int) string {
+	if runes(text) <= width {
+		return text
+	}
+	if width < 1 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,4 +40,158 @@ func newAgent(config Config, launch launcher) *Agent {
 		secrets:    newRedactor(os.Environ()),
 		runtimes:   &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
 	}
+}
+
+// Run works until the machine is about to go away or the control plane asks the
+// worker to leave. It then hands over its job, deregisters the worker and returns
+// nil. It returns an error if the configuration is invalid, a runtime does not
+// start, or the control plane refuses the worker. If ctx ends, Run stops at once
+// and hands nothing over.
+func Run(ctx context.Context, config Config) error {
+	config = config.withDefaults()
+	if err := config.check(); err != nil {
+		return err
+	}
+	return newAgent(config, launch).run(ctx)
+}
+
+func (a *Agent) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watchNotices(ctx) })
+	defer watching.Wait()
+	defer cancel()
+	defer a.going.stop()
+
+	// Remove what a killed agent with this instance id left.
+	if err := os.RemoveAll(a.dir); err != nil {
+		return fmt.Errorf("clear the work directory: %w", err)
+	}
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return fmt.Errorf("make the work directory: %w", err)
+	}
+	defer os.RemoveAll(a.dir)
+	defer a.runtimes.kill()
+
+	starting, stop := until(ctx, a.going.urgent, errHandOver)
+	defer stop()
+	models, err := a.runtimes.survey(starting, a.config.Models)
+	if err == nil {
+		err = a.register(starting, models)
+	}
+	if starting.Err() != nil && errors.Is(context.Cause(starting), errHandOver) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	watching.Go(func() { a.listen(ctx) })
+	return a.serve(ctx)
+}
+
+// serve runs one job after another until the worker drains.
+func (a *Agent) serve(ctx context.Context) error {
+	for {
+		g, err := a.ask(ctx)
+		if client.ErrorCode(err) == client.CodeUnauthenticated {
+			return a.errEnded()
+		}
+		if err != nil {
+			return fmt.Errorf("ask for a job: %w", err)
+		}
+		if g == nil {
+			break
+		}
+		for g != nil && !closed(a.going.draining) {
+			g = a.work(ctx, g)
+		}
+		if g != nil {
+			a.giveBack(ctx, g)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	a.leave(ctx)
+	a.log.Info("agent left")
+	return nil
+}
+
+// errEnded explains that the control plane no longer accepts the token of this worker.
+func (a *Agent) errEnded() error {
+	return fmt.Errorf("the control plane has ended this worker: another agent took its place with the same --instance-id (%s), "+
+		"or an operator terminated it. Start each agent with an --instance-id of its own", a.config.InstanceID)
+}
+
+// work runs one job from its lease to its end. It returns the next lease if the
+// control plane answered with one. Every goroutine that it started has ended when
+// it returns.
+func (a *Agent) work(ctx context.Context, g *grant) *grant {
+	t := a.newAttempt(ctx, g)
+	a.runtimes.turn()
+	a.current.Store(t)
+	defer a.current.Store(nil)
+	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
+	var background sync.WaitGroup
+	background.Go(t.keepLease)
+	background.Go(func() { t.progress.run(t.rendering) })
+	defer background.Wait()
+	defer t.disown(nil)
+	defer os.RemoveAll(t.dir)
+
+	result, err := t.render()
+	return t.end(result, err)
+}
+
+// leave deregisters the worker. It does not wait for an unreachable control plane,
+// because the machine may be gone at any moment.
+func (a *Agent) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	defer cancel()
+	if err := a.api.DeregisterWorker(ctx, a.worker); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
+		a.log.Warn("could not deregister the worker", "error", err)
+	}
+}
+
+// register enrols the worker. It retries for as long as the control plane is
+// unreachable.
+func (a *Agent) register(ctx context.Context, models []string) error {
+	c := a.config
+	in := client.RegisterWorkerInput{
+		Provider: c.Provider, ProviderInstanceId: c.InstanceID, PoolId: optional(c.PoolID),
+		Region: c.Region, Zone: optional(c.Zone), GpuType: c.GPUType, CapacityClass: c.CapacityClass,
+		Models: models, WarmModels: a.runtimes.warm(), AgentVersion: c.Version,
+	}
+	for failures := 1; ; failures++ {
+		r, err := a.registerOnce(ctx, in)
+		if err == nil {
+			a.api = a.api.WithKey(r.WorkerToken)
+			a.worker = r.Worker.Id
+			a.heartbeat, a.leaseTime = time.Duration(r.HeartbeatSeconds)*time.Second, time.Duration(r.LeaseSeconds)*time.Second
+			a.log = a.log.With("worker", a.worker)
+			a.log.Info("worker registered", "instance", c.InstanceID, "models", models)
+			close(a.registered)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if client.ErrorCode(err) == client.CodeUnauthenticated {
+			// The API's own message is about HTTP headers.
+			return errors.New("the key is unknown or revoked: set REELAY_API_KEY or --key to a key with the role WORKER")
+		}
+		if !theirFault(err) {
+			return fmt.Errorf("register the worker: %w", err)
+		}
+		a.log.Warn("could not register the worker, retrying", "error", err)
+		if err := pause(ctx, delay(err, failures)); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Agent) registerOnce(ctx context.Context, in client.RegisterWorkerInput) (*client.Registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return a.api.RegisterWorker(ctx, in)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/gpu/runtime"
@@ -242,4 +244,17 @@ func (h *host) settle(err error) {
 	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout:
 		h.kill()
 	}
+}
+
+// launch starts a runtime without the agent's own settings in its environment: a
+// model needs no API key.
+func launch(ctx context.Context, c RuntimeCommand) (process, error) {
+	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "REELAY_")
+	})
+	p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: environment})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }

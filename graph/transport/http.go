@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"bytes"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"strconv"
@@ -164,4 +166,14 @@ func setErrorHeaders(header http.Header, errors gqlerror.List) {
 	if seconds, ok := errors[0].Extensions["retryAfterSeconds"].(int); ok {
 		header.Set("Retry-After", strconv.Itoa(seconds))
 	}
+}
+
+// marshal returns the JSON of a value. Unlike json.Marshal it leaves <, > and & as they
+// are, so that links can be copied from an answer with tools that do not know JSON.
+func marshal(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }

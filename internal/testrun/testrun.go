@@ -4,10 +4,12 @@
 package testrun
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -74,4 +76,84 @@ func startLeader(t testing.TB) (pid int, end func() error) {
 		_ = leader.Wait()
 	})
 	return leader.Process.Pid, end
+}
+
+// Nightly tells whether tests may take hours: REELAY_TEST_NIGHTLY is set, as it is in
+// `go tool task test:nightly`. Without it, a test takes a few seconds of processor time:
+// it has fewer cases or a shorter history of the same kind.
+func Nightly() bool { return os.Getenv("REELAY_TEST_NIGHTLY") != "" }
+
+// AtOnce lets up to n parallel tests of a package run at the same time, unless the
+// command line says how many. It is for tests that mostly wait for other processes:
+// by default only as many run as there are processors. It belongs into TestMain,
+// before the tests run.
+func AtOnce(n int) {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number that it takes
+	}
+}
+
+// WaitLimit is after how long a wait counts as a hang. It is no measure of
+// speed: what takes a second on an idle machine may take minutes on a busy one.
+const WaitLimit = 5 * time.Minute
+
+const longestPause = 50 * time.Millisecond
+
+// Eventually calls check until it returns true. It is for events that cannot be
+// waited for otherwise, such as those in other processes. After [WaitLimit] it
+// fails the test and says what did not happen.
+func Eventually(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	limit := time.Now().Add(WaitLimit)
+	for pause := time.Millisecond; !check(); pause = min(2*pause, longestPause) {
+		if time.Now().After(limit) {
+			t.Fatalf("not within %s: %s", WaitLimit, what)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Receive returns the next value of a channel, or the zero value if it is closed.
+// After [WaitLimit] it fails the test and says what did not happen.
+func Receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	limit := time.NewTimer(WaitLimit)
+	defer limit.Stop()
+	select {
+	case value := <-from:
+		return value
+	case <-limit.C:
+		t.Fatalf("not within %s: %s", WaitLimit, what)
+		panic("unreachable")
+	}
+}
+
+// QuietClock measures time on a machine that others may keep busy: only the time
+// counts in which no process waited for a processor or a disk. A wait for a timer
+// that a test must not find is as long by this clock on an idle machine, and a
+// call that a busy machine slows down is no longer. Where the kernel does not
+// report such waits, nothing counts.
+type QuietClock struct {
+	began   time.Time
+	stalled time.Duration
+	known   bool
+}
+
+// StartQuietClock starts a clock.
+func StartQuietClock() QuietClock {
+	stalled, known := stallTime()
+	return QuietClock{began: time.Now(), stalled: stalled, known: known}
+}
+
+// Elapsed is the quiet time since the clock's start.
+func (c QuietClock) Elapsed() time.Duration {
+	elapsed := time.Since(c.began)
+	stalled, known := stallTime()
+	if !c.known || !known {
+		return 0
+	}
+	return max(0, elapsed-(stalled-c.stalled))
 }

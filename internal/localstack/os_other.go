@@ -5,7 +5,16 @@ package localstack
 import (
 	"os/exec"
 	"strconv"
+	"syscall"
 )
+
+// dieWithParent does nothing: this kernel has no such feature, so only the guard ends the
+// child.
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
+
+func enterUserNamespace(*syscall.SysProcAttr) {}
+
+func userNamespacesWork(string) bool { return false }
 
 // commandLine is the program and arguments of a process; empty if it is gone.
 func commandLine(pid int) string {

@@ -2,5 +2,11 @@
 
 package testrun
 
+import "time"
+
+func stallTime() (time.Duration, bool) { return 0, false }
+
+func fastFolder() (string, bool) { return "", false }
+
 // unmountBelow does nothing: tests mount on Linux only.
 func unmountBelow(string) {}

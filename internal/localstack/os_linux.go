@@ -1,9 +1,17 @@
 package localstack
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"syscall"
 )
+
+// dieWithParent makes the kernel send signal to the child when this process ends.
+func dieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) {
+	attr.Pdeathsig = signal
+}
 
 // namespaceID is any id except 0: inside the namespace it stands for root.
 const namespaceID = 1000
@@ -20,4 +28,10 @@ func userNamespacesWork(program string) bool {
 	probe.SysProcAttr = &syscall.SysProcAttr{}
 	enterUserNamespace(probe.SysProcAttr)
 	return probe.Run() == nil
+}
+
+// commandLine is the program and arguments of a process; empty if it is gone.
+func commandLine(pid int) string {
+	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return string(line)
 }

@@ -1,5 +1,0 @@
-//go:build unix && !linux
-
-package testrun
-
-func fastFolder() (string, bool) { return "", false }
