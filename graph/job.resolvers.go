@@ -189,7 +189,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 }
 
 func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
-	all, err := r.Reader.Models(ctx)
+	all, err := r.Reader.Models(ctx, r.Reader.Catalogue.Current())
 	return pointers(all), err
 }
 

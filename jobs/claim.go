@@ -103,7 +103,7 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 // claimSome gives out jobs in one transaction. It returns the searches that have no outcome
 // yet.
 func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, err error) {
-	b := &claimBatch{Leaser: l}
+	b := &claimBatch{Leaser: l, catalogue: l.Catalogue.Current()}
 	if err := b.find(ctx, all, asked); err != nil {
 		return nil, err
 	}

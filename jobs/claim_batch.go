@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -16,6 +17,7 @@ import (
 // events.
 type claimBatch struct {
 	*Leaser
+	catalogue *catalogue.Snapshot
 
 	lane   models.LaneState
 	claims []*claim // of one line
@@ -209,7 +211,7 @@ func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (b
 	}
 	others := -1 // this one is among them
 	for _, kind := range kinds {
-		if b.Catalogue.CapabilityOf(kind.Models, kind.GPUType, kind.Region).Serves(job.Queue()) {
+		if b.catalogue.CapabilityOf(kind.Models, kind.GPUType, kind.Region).Serves(job.Queue()) {
 			others += kind.Idle + kind.Busy
 		}
 	}

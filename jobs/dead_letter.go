@@ -95,7 +95,7 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 	if e.Params == nil && e.Prompt == nil {
 		return nil, nil
 	}
-	model, err := d.Catalogue.Model(job.Model)
+	model, err := d.Catalogue.Current().Model(job.Model)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 
 // mayComplete refuses a completion that lacks what a job of its model must produce.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
-	if model, err := h.Catalogue.Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
+	if model, err := h.Catalogue.Current().Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
 		return apierror.Invalid("video", "A job of type %s ends with a video: upload it and name it in video.", job.Type)
 	}
 	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)
@@ -172,13 +172,14 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 		logs = append(logs, log)
 	}
 	failure.Message, failure.ErrorDetail = text.Clip(text.Printable(failure.Message), maxReasonBytes), text.Clip(text.Printable(failure.ErrorDetail), maxDetailBytes)
+	known := h.Catalogue.Current()
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *held) error {
 		if err := l.publish(logs); err != nil {
 			return err
 		}
 		l.end(models.AttemptFailed, failure.Class, failure.Message)
 		l.attempt.ErrorDetail = failure.ErrorDetail
-		return l.failed(ctx, h.Catalogue, failure)
+		return l.failed(ctx, known, failure)
 	}})
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptFailed, failure.LeaseNext)
@@ -271,7 +272,7 @@ func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, en
 	call := LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)}
 	var err error
 	if worker != nil {
-		end.Next, _, err = h.Leaser.wait(ctx, worker, call)
+		end.Next, _, err = h.Leaser.wait(ctx, h.Catalogue.Current(), worker, call)
 	} else {
 		end.Next, _, err = h.Leaser.Lease(ctx, p, call)
 	}

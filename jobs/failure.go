@@ -19,7 +19,7 @@ const (
 )
 
 // failed decides what happens to the job of an attempt that has just ended FAILED.
-func (l *held) failed(ctx context.Context, catalogue *catalogue.Catalogue, f Failure) error {
+func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure) error {
 	job, class, reason := l.job, f.Class, f.Message
 	job.FailureClass, job.FailureReason = class, reason
 	plan := planRetry(failures{
@@ -41,7 +41,7 @@ func (l *held) failed(ctx context.Context, catalogue *catalogue.Catalogue, f Fai
 		return l.change.failed(class, reason)
 	}
 	if class == models.FailOutOfMemory {
-		l.outgrow(catalogue)
+		l.outgrow(known)
 	}
 	job.AvoidWorkerID, job.AvoidUntil = l.worker.ID, l.change.now.Add(plan.delay+avoidTime)
 	if plan.delay == 0 {
@@ -94,8 +94,8 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 
 // outgrow moves a job that ran out of memory to the next larger GPU type, if its model lists
 // one.
-func (l *held) outgrow(catalogue *catalogue.Catalogue) {
-	model, err := catalogue.Model(l.job.Model)
+func (l *held) outgrow(known *catalogue.Snapshot) {
+	model, err := known.Model(l.job.Model)
 	if err != nil {
 		return // no longer in the catalogue: keep the GPU type
 	}

@@ -103,14 +103,15 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 	if !text.Valid(call.RequestID, 0, maxRequestIDRunes) {
 		return nil, nil, apierror.Invalid("requestId", "requestId may have %d printable characters.", maxRequestIDRunes)
 	}
-	if err := l.Catalogue.Known("warmModels", call.Warm); err != nil {
+	known := l.Catalogue.Current()
+	if err := known.Known("warmModels", call.Warm); err != nil {
 		return nil, nil, err
 	}
 	worker, err := l.touch(ctx, call)
 	if err != nil {
 		return nil, nil, apierror.Wrap(err, "lease for worker %s", call.WorkerID)
 	}
-	lease, directive, err := l.wait(ctx, worker, call)
+	lease, directive, err := l.wait(ctx, known, worker, call)
 	return lease, directive, apierror.Wrap(err, "lease for worker %s", call.WorkerID)
 }
 
@@ -166,7 +167,7 @@ func (p Principal) RequireWorker(id models.WorkerID) error {
 	return nil
 }
 
-func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
+func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	if worker.Status == models.WorkerBusy || worker.Status == models.WorkerDraining {
 		lease, directive, err := l.held(ctx, worker, call)
 		if lease == nil && directive == nil && err == nil {
@@ -180,7 +181,7 @@ func (l *Leaser) wait(ctx context.Context, worker *models.Worker, call LeaseCall
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
-	reach := l.Catalogue.CapabilityOf(worker.Models, worker.GPUType, worker.Region)
+	reach := known.CapabilityOf(worker.Models, worker.GPUType, worker.Region)
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue

@@ -59,7 +59,7 @@ func (o *Operator) setPause(ctx context.Context, p Principal, pause *models.Queu
 		return nil, apierror.Invalid("tier", "There is no such tier.")
 	}
 	if pause.Model != "" {
-		if _, err := o.Catalogue.Model(pause.Model); err != nil {
+		if _, err := o.Catalogue.Current().Model(pause.Model); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -95,9 +96,11 @@ func workerOf(t testing.TB, s *jobstest.Stack, instance, gpuType, region string)
 // withGPUs gives the model a list of GPU types, smallest first.
 func withGPUs(t testing.TB, s *jobstest.Stack, types ...string) {
 	t.Helper()
-	model, err := s.Leaser.Catalogue.Model("testcard")
+	known, err := s.Leaser.Catalogue.Current().Model("testcard")
 	require.NoError(t, err)
+	model := *known
 	model.GPUTypes = types
+	s.Leaser.Catalogue.Replace(catalogue.New(&model))
 }
 
 func TestOrder(t *testing.T) {

@@ -71,7 +71,7 @@ func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *Ch
 			err = l.change.cancelled()
 		default:
 			l.end(models.AttemptFailed, models.FailTimeout, why)
-			err = l.failed(ctx, r.Catalogue, Failure{Class: models.FailTimeout, Message: why})
+			err = l.failed(ctx, r.Catalogue.Current(), Failure{Class: models.FailTimeout, Message: why})
 		}
 		if err != nil {
 			return err

@@ -167,8 +167,8 @@ var errKeyOfAnother = &apierror.Error{
 	Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
 }
 
-func (s *Submitter) validate(in *Submission) (*models.Job, error) {
-	model, err := s.Catalogue.Model(in.Model)
+func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
+	model, err := known.Model(in.Model)
 	if err != nil {
 		return nil, err
 	}

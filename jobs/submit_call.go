@@ -54,9 +54,10 @@ const submissionBytes = 4 << 10
 
 func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 	call := &submitCall{account: p.AccountID, set: make([]submission, len(all))}
+	known := s.Catalogue.Current()
 	for i, in := range all {
 		one := &call.set[i]
-		job, err := s.validate(&in)
+		job, err := s.validate(known, &in)
 		if one.in, one.err = in, err; err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
 			one.asked = *job

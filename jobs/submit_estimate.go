@@ -14,7 +14,7 @@ import (
 // with RunAt includes the time until then. Estimate returns Submit's errors for invalid input,
 // a tier above the account's, and dependencies that are not the account's.
 func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*estimate.Estimate, error) {
-	job, err := s.validate(&in)
+	job, err := s.validate(s.Catalogue.Current(), &in)
 	if err != nil {
 		return nil, err
 	}

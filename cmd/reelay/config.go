@@ -187,18 +187,18 @@ func (c *config) checkStores(bad func(name, value, may string)) error {
 
 // checkModels checks that the models, and their names in the Videos API, can be read.
 func (c *config) checkModels() error {
-	catalogue, err := c.catalogue()
+	known, err := c.loadModels()
 	if err != nil {
 		return fmt.Errorf("REELAY_MODELS is %q: it must be a folder with a models.json and a NAME.schema.json for each model: %w", c.models, err)
 	}
-	if _, err := videos.ReadModels(c.videoModels, catalogue); err != nil {
+	if _, err := videos.ReadModels(c.videoModels, known); err != nil {
 		return fmt.Errorf("REELAY_VIDEO_MODELS is %q: it must be pairs such as sora-2=testcard, separated by commas: %w", c.videoModels, err)
 	}
 	return nil
 }
 
-// catalogue returns the models that jobs can use.
-func (c *config) catalogue() (*catalogue.Catalogue, error) {
+// loadModels returns the models that jobs can use.
+func (c *config) loadModels() (*catalogue.Snapshot, error) {
 	if c.models == "" {
 		return catalogue.Load()
 	}

@@ -77,10 +77,10 @@ func TestModels(t *testing.T) {
 		cfg := readConfig()
 		require.NoError(t, cfg.check())
 
-		catalogue, err := cfg.catalogue()
+		known, err := cfg.loadModels()
 
 		require.NoError(t, err)
-		_, err = catalogue.Model("bench.noop")
+		_, err = known.Model("bench.noop")
 		require.NoError(t, err)
 	})
 

@@ -78,10 +78,12 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
 		return nil, err
 	}
-	if s.catalogue, err = cfg.catalogue(); err != nil {
+	known, err := cfg.loadModels()
+	if err != nil {
 		return nil, err
 	}
-	if s.videoModels, err = videos.ReadModels(cfg.videoModels, s.catalogue); err != nil {
+	s.catalogue = catalogue.Of(known)
+	if s.videoModels, err = videos.ReadModels(cfg.videoModels, known); err != nil {
 		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}
 	if err := s.openDatabase(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -47,29 +48,48 @@ type Model struct {
 	defaults map[string]any
 }
 
-// Catalogue is the set of models that jobs may name. It is immutable once it is loaded,
-// so that goroutines share it without a lock: a newer catalogue is another value.
+// Catalogue holds the current snapshot of the models. An operation reads the snapshot once,
+// at its beginning, and hands it down, so that all of its decisions agree.
 type Catalogue struct {
+	current atomic.Pointer[Snapshot]
+}
+
+// Of returns a catalogue whose current snapshot is s.
+func Of(s *Snapshot) *Catalogue {
+	c := &Catalogue{}
+	c.Replace(s)
+	return c
+}
+
+// Current returns the current snapshot.
+func (c *Catalogue) Current() *Snapshot { return c.current.Load() }
+
+// Replace makes s the current snapshot. Operations that have begun keep theirs.
+func (c *Catalogue) Replace(s *Snapshot) { c.current.Store(s) }
+
+// Snapshot is the set of models that jobs may name, at one time. It is immutable, so that
+// goroutines share it without a lock.
+type Snapshot struct {
 	models []*Model
 }
 
-// New returns a catalogue of these models, without checking them.
-func New(models ...*Model) *Catalogue { return &Catalogue{models: models} }
+// New returns a snapshot of these models, without checking them.
+func New(models ...*Model) *Snapshot { return &Snapshot{models: models} }
 
 // Load reads the models that come with Reelay, then those in each folder: a
 // models.json that lists them, and for each a NAME.schema.json of its parameters.
 // It returns an error if a file is missing or wrong, or a name is used twice.
-func Load(folders ...fs.FS) (*Catalogue, error) {
-	c := &Catalogue{}
+func Load(folders ...fs.FS) (*Snapshot, error) {
+	s := &Snapshot{}
 	for _, folder := range append([]fs.FS{catalogueFiles}, folders...) {
-		if err := c.load(folder); err != nil {
+		if err := s.load(folder); err != nil {
 			return nil, fmt.Errorf("read the model catalogue: %w", err)
 		}
 	}
-	return c, nil
+	return s, nil
 }
 
-func (c *Catalogue) load(folder fs.FS) error {
+func (s *Snapshot) load(folder fs.FS) error {
 	index, err := fs.ReadFile(folder, "models.json")
 	if err != nil {
 		return err
@@ -79,14 +99,14 @@ func (c *Catalogue) load(folder fs.FS) error {
 		return fmt.Errorf("models.json: %w", err)
 	}
 	for _, m := range models {
-		if err := c.add(folder, m); err != nil {
+		if err := s.add(folder, m); err != nil {
 			return fmt.Errorf("model %q: %w", m.Name, err)
 		}
 	}
 	return nil
 }
 
-func (c *Catalogue) add(folder fs.FS, m *Model) error {
+func (s *Snapshot) add(folder fs.FS, m *Model) error {
 	switch {
 	case m.Name == "" || m.Type == "":
 		return errors.New("it needs a name and a type")
@@ -94,7 +114,7 @@ func (c *Catalogue) add(folder fs.FS, m *Model) error {
 		return errors.New("gpuTypes is empty: name one, or any")
 	case !(m.TimeoutSeconds > 0) || !(m.GPUSecondsPerSecond > 0):
 		return errors.New("timeoutSeconds and gpuSecondsPerSecond must be positive")
-	case slices.ContainsFunc(c.models, func(other *Model) bool { return other.Name == m.Name }):
+	case slices.ContainsFunc(s.models, func(other *Model) bool { return other.Name == m.Name }):
 		return errors.New("there is another model of that name")
 	}
 	schema, err := fs.ReadFile(folder, m.Name+".schema.json")
@@ -104,7 +124,7 @@ func (c *Catalogue) add(folder fs.FS, m *Model) error {
 	if err := m.compile(schema); err != nil {
 		return err
 	}
-	c.models = append(c.models, m)
+	s.models = append(s.models, m)
 	return nil
 }
 
@@ -129,16 +149,16 @@ func (m *Model) compile(schema []byte) error {
 	return nil
 }
 
-// Models lists the catalogue by name.
-func (c *Catalogue) Models() []*Model { return c.models }
+// Models lists the models in the order in which they were loaded.
+func (s *Snapshot) Models() []*Model { return s.models }
 
-// Model returns the entry of that name, or INVALID_INPUT.
-func (c *Catalogue) Model(name string) (*Model, error) {
-	if i := slices.IndexFunc(c.models, func(m *Model) bool { return m.Name == name }); i >= 0 {
-		return c.models[i], nil
+// Model returns the model of that name, or INVALID_INPUT.
+func (s *Snapshot) Model(name string) (*Model, error) {
+	if i := slices.IndexFunc(s.models, func(m *Model) bool { return m.Name == name }); i >= 0 {
+		return s.models[i], nil
 	}
 	var names []string
-	for _, m := range c.models {
+	for _, m := range s.models {
 		names = append(names, m.Name)
 	}
 	return nil, apierror.Invalid("model", "There is no model of that name; there is %s.", strings.Join(names, ", "))
@@ -146,12 +166,12 @@ func (c *Catalogue) Model(name string) (*Model, error) {
 
 // Known returns INVALID_INPUT unless each name is a model's, and there are at most
 // MaxWorkerModels.
-func (c *Catalogue) Known(field string, names []string) error {
+func (s *Snapshot) Known(field string, names []string) error {
 	if len(names) > MaxWorkerModels {
 		return apierror.Invalid(field, "%s may name %d models.", field, MaxWorkerModels)
 	}
 	for _, name := range names {
-		if _, err := c.Model(name); err != nil {
+		if _, err := s.Model(name); err != nil {
 			return apierror.Invalid(field, "%s", err)
 		}
 	}

@@ -45,6 +45,23 @@ func TestLoadCatalogue(t *testing.T) {
 	}
 }
 
+func TestCatalogue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LeavesASnapshotAsItWas", func(t *testing.T) {
+		t.Parallel()
+
+		c := catalogue.Of(catalogue.New(&catalogue.Model{Name: "old"}))
+		begun := c.Current()
+		c.Replace(catalogue.New(&catalogue.Model{Name: "new"}))
+
+		_, err := begun.Model("old")
+		require.NoError(t, err)
+		_, err = c.Current().Model("old")
+		require.ErrorContains(t, err, "there is new")
+	})
+}
+
 // folder is a folder with a list of models and the schema of the model own.
 func folder(models string) fs.FS {
 	return fstest.MapFS{

@@ -26,10 +26,10 @@ type Capability struct {
 	region string
 }
 
-func (c *Catalogue) CapabilityOf(names []string, gpuType, region string) Capability {
+func (s *Snapshot) CapabilityOf(names []string, gpuType, region string) Capability {
 	r := Capability{Ranks: map[string]int{}, region: region}
 	for _, name := range names {
-		if m, err := c.Model(name); err == nil {
+		if m, err := s.Model(name); err == nil {
 			r.Ranks[name] = m.Rank(gpuType)
 		} else {
 			r.Ranks[name] = 0 // the model has left the catalogue, but jobs of it may still wait

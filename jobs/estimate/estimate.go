@@ -23,7 +23,7 @@ import (
 //
 // playStarts bounds the simulated jobs; the wait of those behind grows in proportion.
 type Outlook struct {
-	catalogue *catalogue.Catalogue
+	catalogue *catalogue.Snapshot
 	classes   []*class
 	held      map[models.AccountID]int // by the number of workers that hold its jobs
 	lines     []*line

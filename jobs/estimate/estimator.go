@@ -52,7 +52,7 @@ const (
 // Refresh reads a new outlook.
 func (e *Estimator) Refresh(ctx context.Context) error {
 	begun := time.Now()
-	o, err := readOutlook(ctx, e.DB, e.Catalogue)
+	o, err := readOutlook(ctx, e.DB, e.Catalogue.Current())
 	if err != nil {
 		return fmt.Errorf("refresh the outlook: %w", err)
 	}
@@ -178,7 +178,7 @@ func kindOf(job *models.Job) models.Kind {
 	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
 }
 
-func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Catalogue) (*Outlook, error) {
+func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot) (*Outlook, error) {
 	o := &Outlook{catalogue: catalogue}
 	known, err := models.ListRenderTimes(ctx, db)
 	if err != nil {

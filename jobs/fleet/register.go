@@ -195,7 +195,8 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	case len(in.Models) == 0:
 		return apierror.Invalid("models", "A worker runs 1 to %d models.", catalogue.MaxWorkerModels)
 	}
-	if err := cmp.Or(r.Catalogue.Known("models", in.Models), r.Catalogue.Known("warmModels", in.WarmModels)); err != nil {
+	known := r.Catalogue.Current()
+	if err := cmp.Or(known.Known("models", in.Models), known.Known("warmModels", in.WarmModels)); err != nil {
 		return err
 	}
 	if in.WarmModels == nil {

@@ -95,8 +95,9 @@ func New(t testing.TB) *Stack {
 // Over is New over a database that the test opened itself.
 func Over(t testing.TB, db *bun.DB) *Stack {
 	t.Helper()
-	catalogue, err := catalogue.Load()
+	known, err := catalogue.Load()
 	require.NoError(t, err)
+	catalogue := catalogue.Of(known)
 	keyset, err := seal.NewKeyset()
 	require.NoError(t, err)
 	sealer, err := seal.New(keyset)

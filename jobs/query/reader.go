@@ -382,8 +382,8 @@ type ModelStatus struct {
 	Available bool
 }
 
-// Models lists the catalogue.
-func (r *Reader) Models(ctx context.Context) ([]ModelStatus, error) {
+// Models lists the models of a snapshot of the catalogue.
+func (r *Reader) Models(ctx context.Context, of *catalogue.Snapshot) ([]ModelStatus, error) {
 	names, err := models.AvailableModels(ctx, r.DB)
 	if err != nil {
 		return nil, fmt.Errorf("read available models: %w", err)
@@ -393,7 +393,7 @@ func (r *Reader) Models(ctx context.Context) ([]ModelStatus, error) {
 		available[name] = true
 	}
 	var all []ModelStatus
-	for _, m := range r.Catalogue.Models() {
+	for _, m := range of.Models() {
 		all = append(all, ModelStatus{m, available[m.Name]})
 	}
 	return all, nil

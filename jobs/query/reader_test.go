@@ -233,7 +233,7 @@ func TestReader(t *testing.T) {
 		})
 		require.GreaterOrEqual(t, *queues[0].OldestWaitSeconds, 0.0)
 		require.Nil(t, queues[1].OldestWaitSeconds, "what is unknown is not 0")
-		names, err := s.Reader.Models(t.Context())
+		names, err := s.Reader.Models(t.Context(), s.Reader.Catalogue.Current())
 		require.NoError(t, err)
 		require.True(t, names[0].Available)
 		page, err := s.Reader.Workers(t.Context(), models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}, paging.Request{First: 1})

@@ -53,7 +53,7 @@ const countAhead = 100
 
 // situation holds everything that is needed to say why jobs wait.
 type situation struct {
-	catalogue *catalogue.Catalogue
+	catalogue *catalogue.Snapshot
 	now       time.Time
 	jobs      []*models.Job
 	blocking  map[models.JobID]models.Blocking
@@ -73,7 +73,7 @@ func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models
 	var s *situation
 	// In one snapshot: a worker may take a job at any moment, and then the job is in no queue.
 	err := jobs.InSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		s = &situation{catalogue: r.Catalogue}
+		s = &situation{catalogue: r.Catalogue.Current()}
 		return s.read(ctx, tx, ids)
 	})
 	if err != nil {

@@ -16,10 +16,12 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 )
 
 // jobListSize is the number of jobs on a page.
@@ -67,11 +69,11 @@ type jobQuery struct {
 
 // readJobQuery reads an address. For unknown values it returns INVALID_INPUT and the rest
 // of the query.
-func (c *console) readJobQuery(v url.Values) (jobQuery, error) {
+func readJobQuery(known *catalogue.Snapshot, v url.Values) (jobQuery, error) {
 	q := jobQuery{Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
 	var err error
 	if model := v.Get("model"); model != "" {
-		if _, err = c.Reader.Catalogue.Model(model); err == nil {
+		if _, err = known.Model(model); err == nil {
 			q.Model = model
 		}
 	}
@@ -200,12 +202,13 @@ var stateGroups = []struct {
 }
 
 func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	query, err := c.readJobQuery(r.URL.Query())
+	known := c.Reader.Catalogue.Current()
+	query, err := readJobQuery(known, r.URL.Query())
 	if err == nil && models.JobID(query.Search).Valid() {
 		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
 		return nil
 	}
-	v, status := &jobList{Filter: query, Models: c.modelNames()}, http.StatusOK
+	v, status := &jobList{Filter: query, Models: modelNames(known)}, http.StatusOK
 	if err == nil {
 		err = c.readJobList(r.Context(), p, v, map[models.JobID]string{})
 	}
@@ -231,7 +234,7 @@ func (c *console) origin(r *http.Request) string {
 const promptsKept = time.Minute
 
 func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	query, err := c.readJobQuery(r.URL.Query())
+	query, err := readJobQuery(c.Reader.Catalogue.Current(), r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -252,12 +255,8 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-func (c *console) modelNames() []string {
-	var names []string
-	for _, m := range c.Reader.Catalogue.Models() {
-		names = append(names, m.Name)
-	}
-	return names
+func modelNames(known *catalogue.Snapshot) []string {
+	return lo.Map(known.Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 }
 
 // readJobList reads the page of jobs that v.Filter asks for. prompts are those of the

@@ -29,11 +29,7 @@ type jobForm struct {
 }
 
 func (c *console) jobNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	name := r.URL.Query().Get("model")
-	if name == "" {
-		name = c.Reader.Catalogue.Models()[0].Name
-	}
-	form, err := c.readForm(r, name)
+	form, err := c.readForm(r, r.URL.Query().Get("model"))
 	if err != nil {
 		return err
 	}
@@ -60,17 +56,21 @@ func (f *jobForm) focus() string {
 	return "prompt"
 }
 
-// readForm returns an empty form for a model.
+// readForm returns an empty form for a model; "" is the first one.
 func (c *console) readForm(r *http.Request, model string) (*jobForm, error) {
 	form := &jobForm{Values: url.Values{}, Errors: map[string]string{}, Key: uuid.NewString()}
+	known := c.Reader.Catalogue.Current()
+	if model == "" {
+		model = known.Models()[0].Name
+	}
 	var err error
-	if form.Model, err = c.Reader.Catalogue.Model(model); err != nil {
+	if form.Model, err = known.Model(model); err != nil {
 		return nil, err
 	}
 	if form.Fields, err = schemaFields(form.Model.Schema); err != nil {
 		return nil, err
 	}
-	form.Models, err = c.Reader.Models(r.Context())
+	form.Models, err = c.Reader.Models(r.Context(), known)
 	return form, err
 }
 

@@ -96,7 +96,7 @@ func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err 
 		return "", "", &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such lane."}
 	}
 	if model != "" {
-		if _, err := c.Reader.Catalogue.Model(model); err != nil {
+		if _, err := c.Reader.Catalogue.Current().Model(model); err != nil {
 			return "", "", err
 		}
 	}

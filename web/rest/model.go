@@ -33,7 +33,7 @@ func (s *service) registerModels(api huma.API) {
 }
 
 func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, error) {
-	found, err := s.Reader.Models(ctx)
+	found, err := s.Reader.Models(ctx, s.Reader.Catalogue.Current())
 	if err != nil {
 		return nil, err
 	}

@@ -248,10 +248,11 @@ func readCallback(url *string) (string, error) {
 // model returns the model of that name, or the first of the catalogue with jobs of that
 // type.
 func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
+	known := s.Submitter.Catalogue.Current()
 	if name != nil {
-		return s.Submitter.Catalogue.Model(*name)
+		return known.Model(*name)
 	}
-	for _, m := range s.Submitter.Catalogue.Models() {
+	for _, m := range known.Models() {
 		if kind == "" || m.Type == kind {
 			return m, nil
 		}

@@ -67,7 +67,7 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 	}
 	shown := a.view(source)
 	s := &settings{Model: shown.Model, Seconds: shown.Seconds, Size: shown.Size, params: map[string]any{}}
-	if s.model, err = a.Videos.Submitter.Catalogue.Model(source.Model); err != nil {
+	if s.model, err = a.Videos.Submitter.Catalogue.Current().Model(source.Model); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(source.Params, &s.params); err != nil {

@@ -18,14 +18,14 @@ func asEntry(name string) entry { return entry{ID: name, Object: "model", OwnedB
 
 func (a *api) listModels(http.ResponseWriter, *call) (any, error) {
 	data := []entry{}
-	for _, name := range a.Models.names(a.Videos.Submitter.Catalogue) {
+	for _, name := range a.Models.names(a.Videos.Submitter.Catalogue.Current()) {
 		data = append(data, asEntry(name))
 	}
 	return map[string]any{"object": "list", "data": data}, nil
 }
 
 func (a *api) model(name string) (any, error) {
-	if _, err := a.Models.find(a.Videos.Submitter.Catalogue, name); err != nil {
+	if _, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name); err != nil {
 		return nil, missing("model_not_found", "The model '%s' does not exist here.", door.Clip(name))
 	}
 	return asEntry(name), nil

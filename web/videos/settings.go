@@ -17,7 +17,7 @@ import (
 type Models map[string]string
 
 // ReadModels reads a text such as "sora-2=testcard,sora-2-pro=wan".
-func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
+func ReadModels(text string, known *catalogue.Snapshot) (Models, error) {
 	m := Models{}
 	for pair := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -30,8 +30,8 @@ func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
 			return nil, fmt.Errorf("%q is no pair NAME=MODEL", door.Clip(pair))
 		case m[name] != "":
 			return nil, fmt.Errorf("%q is there twice", door.Clip(name))
-		case !isVideoModel(catalogue, target):
-			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", door.Clip(target), strings.Join(videoModels(catalogue), ", "))
+		case !isVideoModel(known, target):
+			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", door.Clip(target), strings.Join(videoModels(known), ", "))
 		}
 		m[name] = target
 	}
@@ -40,12 +40,12 @@ func ReadModels(text string, catalogue *catalogue.Catalogue) (Models, error) {
 
 const maxModelName = 128
 
-func isVideoModel(c *catalogue.Catalogue, name string) bool {
+func isVideoModel(c *catalogue.Snapshot, name string) bool {
 	return slices.Contains(videoModels(c), name)
 }
 
 // videoModels are the models that make a video from a prompt.
-func videoModels(c *catalogue.Catalogue) []string {
+func videoModels(c *catalogue.Snapshot) []string {
 	var names []string
 	for _, m := range c.Models() {
 		if m.Type == "video.generate" && m.RequiresVideo {
@@ -56,7 +56,7 @@ func videoModels(c *catalogue.Catalogue) []string {
 }
 
 // names are all names that a client can use.
-func (m Models) names(c *catalogue.Catalogue) []string {
+func (m Models) names(c *catalogue.Snapshot) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(m)), videoModels(c)...))))
 }
 
@@ -64,7 +64,7 @@ func (m Models) names(c *catalogue.Catalogue) []string {
 var snapshot = regexp.MustCompile(`-20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
 
 // find returns the model of a name. A dated name means the same as the undated one.
-func (m Models) find(c *catalogue.Catalogue, name string) (*catalogue.Model, error) {
+func (m Models) find(c *catalogue.Snapshot, name string) (*catalogue.Model, error) {
 	for _, candidate := range []string{name, snapshot.ReplaceAllString(name, "")} {
 		if target := m[candidate]; target != "" {
 			return c.Model(target)
@@ -103,7 +103,7 @@ func (a *api) settle(name, seconds, size string) (*settings, error) {
 	if name == "" {
 		name = defaultModel
 	}
-	model, err := a.Models.find(a.Videos.Submitter.Catalogue, name)
+	model, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name)
 	if err != nil {
 		return nil, err
 	}
