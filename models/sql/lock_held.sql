@@ -6,11 +6,16 @@
 -- Returns a row per lease: PostgreSQL's clock after all locks, the worker, the job, the
 -- attempt. Leases that have ended are left out, except those that ended while the statement
 -- waited for their rows.
+--
+-- LIMIT 1 makes PostgreSQL look up each attempt by its id. A connection would keep a plan that
+-- reads the whole table, made while the table was small.
 WITH asked AS MATERIALIZED (
-    SELECT a.id, a.worker_id, a.job_id
+    SELECT a.*
     FROM jsonb_to_recordset(@holds) AS h (worker_id uuid, attempt_id uuid, token uuid)
-    JOIN job_attempts a ON a.id = h.attempt_id
-    WHERE a.worker_id = h.worker_id AND a.fencing_token = h.token AND a.status IN ('LEASED', 'RUNNING')
+    CROSS JOIN LATERAL (
+        SELECT id, worker_id, job_id FROM job_attempts
+        WHERE id = h.attempt_id AND worker_id = h.worker_id AND fencing_token = h.token AND status IN ('LEASED', 'RUNNING')
+        LIMIT 1) a
 ),
 workers_locked AS MATERIALIZED (
     SELECT * FROM workers
