@@ -149,7 +149,7 @@ func (c *Change) parentOver(over *models.Job, parent models.JobID) error {
 		if parent != over.ID {
 			status = models.JobFailed
 		}
-		return c.failed(models.FailDependency, fmt.Sprintf("job %s, which this one depends on, is %s", parent, status))
+		return c.failed(models.FailDependency, fmt.Sprintf("it depends on job %s, which is %s", parent, status))
 	}
 	c.job.BlockedBy--
 	return c.unblock()

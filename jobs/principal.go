@@ -69,7 +69,7 @@ func (p Principal) RequireOperator() error {
 
 func (p Principal) RequireAdmin() error {
 	if !p.May(models.RoleAdmin) {
-		return apierror.Forbidden("This takes a key of the role ADMIN; this key's role is %s.", p.Role)
+		return apierror.Forbidden("This operation requires a key with the role ADMIN. This key has the role %s.", p.Role)
 	}
 	return nil
 }

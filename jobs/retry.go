@@ -102,7 +102,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	}
 	depends := reckonDependencies(parents)
 	if depends.failed != nil {
-		return apierror.Conflict("Job %s, which this one depends on, is %s: retry that one first.", depends.failed.ID, depends.failed.Status)
+		return apierror.Conflict("This job depends on job %s, which is %s: retry that job first.", depends.failed.ID, depends.failed.Status)
 	}
 	if err := models.DropInputFetch(ctx, c.tx, job.ID); err != nil {
 		return err

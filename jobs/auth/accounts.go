@@ -125,7 +125,7 @@ func (in *AccountInput) validate(p jobs.Principal) error {
 		return apierror.Invalid("tier", "There is no such tier.")
 	}
 	if in.Tier != nil && *in.Tier == models.TierCritical && !p.May(models.RoleAdmin) {
-		return apierror.Forbidden("The tier CRITICAL is the operators' own: it takes an ADMIN key to give it; this key's role is %s.", p.Role)
+		return apierror.Forbidden("Only an ADMIN key can assign the tier CRITICAL. This key has the role %s.", p.Role)
 	}
 	for _, limit := range []struct {
 		name  string

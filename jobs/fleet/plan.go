@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
@@ -84,22 +85,16 @@ func (d *decision) size() {
 		need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
 	}
 	d.workers = min(max(need, in.Min), in.Max)
-	d.reason = fmt.Sprintf("%s and %d busy need %d workers", countJobs(waiting), in.Busy, need)
+	d.reason = fmt.Sprintf("%s and %s need %s",
+		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(need, "worker"))
 	switch {
 	case need > in.Max:
-		d.reason += fmt.Sprintf("; the pool may have %d.", in.Max)
+		d.reason += fmt.Sprintf("; the pool is limited to %d.", in.Max)
 	case need < in.Min:
 		d.reason += fmt.Sprintf("; the pool keeps %d.", in.Min)
 	default:
 		d.reason += "."
 	}
-}
-
-func countJobs(n int) string {
-	if n == 1 {
-		return "1 waiting job"
-	}
-	return fmt.Sprintf("%d waiting jobs", n)
 }
 
 // workersFor is how many workers start a lane's jobs within its wait target.

@@ -46,7 +46,7 @@ type WaitingReason struct {
 }
 
 // NothingHolds is the text for a job that waits without a WaitingReason.
-const NothingHolds = "Nothing holds it back: it is about to go on."
+const NothingHolds = "Nothing holds it back. It is about to proceed."
 
 // countAhead is up to how many jobs ahead of one are counted.
 const countAhead = 100
@@ -255,7 +255,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	}
 	if s.capped(job) {
 		most := s.accounts[job.AccountID].MaxRunning
-		add(WaitAccountRunningCap, time.Time{}, "The account runs as many jobs at once as it may, which is %d.", most)
+		add(WaitAccountRunningCap, time.Time{}, "The account is at its limit of %d running jobs.", most)
 	}
 	reasons = append(reasons, s.whyNoCapacity(job)...)
 	ahead, above := s.ahead[job.ID], s.above[job.ID]
@@ -275,7 +275,7 @@ func whereAhead(lane string, above int) string {
 	if above == 0 {
 		return fmt.Sprintf(" in the %s lane", lane)
 	}
-	return fmt.Sprintf(" in the %s lane and those that come before it", lane)
+	return fmt.Sprintf(" in the %s lane and the lanes above it", lane)
 }
 
 // avoids reports whether a worker is idle that the job avoids for now, because the worker has
@@ -310,20 +310,20 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		}
 		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
 	case spared:
-		message := fmt.Sprintf("%s that can run it %s busy; the idle one has just failed it, and is tried again at %s.",
+		message := fmt.Sprintf("%s that can run it %s busy; the idle one just failed it and can try again at %s.",
 			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case total.Busy == 0 && total.Most == 0:
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
 	}
-	message := "No worker that can run it is there"
+	message := "No worker that can run it is available"
 	if total.Busy > 0 {
 		message = text.Count(total.Busy, "worker") + " that can run it " + verb(total.Busy, "is", "are") + " busy"
 	}
 	if total.Most > 0 {
-		message += fmt.Sprintf("; the pools may have %d.", total.Most)
+		message += fmt.Sprintf("; the pools are limited to %d.", total.Most)
 	} else {
-		message += ", and no pool can bring more."
+		message += ", and no pool can start more."
 	}
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 }

@@ -100,7 +100,7 @@ func TestWaitingFor(t *testing.T) {
 		held, fence = s.Lease(t, two)
 		require.Equal(t, first.ID, held.Job.ID)
 		capped := expect(query.WaitAccountRunningCap, query.WaitCapacityExhausted)
-		require.Equal(t, "1 worker that can run it is busy; the pools may have 2.", capped[1].Message)
+		require.Equal(t, "1 worker that can run it is busy; the pools are limited to 2.", capped[1].Message)
 
 		_, err = s.Holder.Fail(t.Context(), two, fence, jobs.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestWaitingFor(t *testing.T) {
 		ahead := waitingFor(t, s, job.ID)
 
 		require.Equal(t, []query.WaitingCode{query.WaitCapacityExhausted}, codes(spared))
-		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one has just failed it")
+		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one just failed it")
 		require.WithinDuration(t, time.Now().Add(time.Minute), spared[0].Until, 30*time.Second)
 		require.NotContains(t, codes(ahead), query.WaitCapacityExhausted, "the other worker is free for it")
 	})
@@ -189,10 +189,10 @@ func TestWaitingFor(t *testing.T) {
 			return messages
 		}
 
-		require.Equal(t, []string{"3 jobs ahead in the batch lane and those that come before it."}, why())
+		require.Equal(t, []string{"3 jobs ahead in the batch lane and the lanes above it."}, why())
 		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
 		require.NoError(t, err)
-		require.Equal(t, []string{"1 job ahead in the batch lane and those that come before it."}, why())
+		require.Equal(t, []string{"1 job ahead in the batch lane and the lanes above it."}, why())
 	})
 
 	t.Run("StopsCountingAtALimit", func(t *testing.T) {

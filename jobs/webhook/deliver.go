@@ -305,7 +305,7 @@ func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, 
 	}
 	switch {
 	case answer.StatusCode == statusGone:
-		why = "It answered 410 Gone."
+		why = "The endpoint responded with status 410 Gone."
 	case exhausted(endpoint.FailedTries, failing):
 		why = fmt.Sprintf("All of its %d tries failed for %.0f hours; the last: %s", endpoint.FailedTries, failing.Hours(), answer.Error)
 	default:

@@ -213,7 +213,7 @@ func TestRedeliver(t *testing.T) {
 		d := jobstest.Deliveries(t, s, job.ID)[0]
 		require.Equal(t, models.DeliveryDelivered, d.State, "it has been taken before")
 		require.Equal(t, 2, d.Tries)
-		require.Equal(t, "It answered 500 Internal Server Error.", d.LastError)
+		require.Equal(t, "The endpoint responded with status 500 Internal Server Error.", d.LastError)
 		require.Equal(t, r.All()[0].Id(), r.All()[1].Id())
 		ageWebhooks(t, s, 24*time.Hour)
 		require.Zero(t, jobstest.Deliver(t, s), "one try")

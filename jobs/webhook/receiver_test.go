@@ -119,8 +119,8 @@ func TestSend_ToMisbehavingReceivers(t *testing.T) {
 		"it says to go on for ever":   {speak(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 1<<20), 0, broke},
 		"it says to go on, only":      {speak(t, "HTTP/1.1 100 Continue\r\n\r\n", 1), 0, "The call failed: no whole answer came in time."},
 		"it says nothing":             {speak(t, "", 0), 0, "The call failed: no whole answer came in time."},
-		"it sends a packed bomb":      {bomb, 500, "It answered 500 Internal Server Error."},
-		"it is slow with a refusal":   {drip(503), 503, "It answered 503 Service Unavailable."},
+		"it sends a packed bomb":      {bomb, 500, "The endpoint responded with status 500 Internal Server Error."},
+		"it is slow with a refusal":   {drip(503), 503, "The endpoint responded with status 503 Service Unavailable."},
 		"it is slow with its thanks":  {drip(200), 200, ""}, // it has received the event
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestWebhookRetry(t *testing.T) {
 
 		d := jobstest.Deliveries(t, s, job.ID)[0]
 		require.Equal(t, models.DeliveryGivenUp, d.State)
-		require.Equal(t, "It answered 502 Bad Gateway.", d.LastError)
+		require.Equal(t, "The endpoint responded with status 502 Bad Gateway.", d.LastError)
 		require.Greater(t, life, 21*time.Hour)
 		require.LessOrEqual(t, life, 24*time.Hour)
 		require.Equal(t, 12, d.Tries)
@@ -177,7 +177,7 @@ func TestWebhookRetry(t *testing.T) {
 		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.True(t, endpoint.Disabled())
-		require.Equal(t, "It answered 410 Gone.", endpoint.DisabledReason)
+		require.Equal(t, "The endpoint responded with status 410 Gone.", endpoint.DisabledReason)
 		d := jobstest.Deliveries(t, s, job.ID)[0]
 		require.Equal(t, models.DeliveryGivenUp, d.State)
 		require.Equal(t, 1, d.Tries)
@@ -224,7 +224,7 @@ func TestWebhookRetry(t *testing.T) {
 		endpoint, err = s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.True(t, endpoint.Disabled())
-		require.Contains(t, endpoint.DisabledReason, "tries failed for 24 hours; the last: It answered 500")
+		require.Contains(t, endpoint.DisabledReason, "tries failed for 24 hours; the last: The endpoint responded with status 500")
 		require.Zero(t, jobstest.Deliver(t, s))
 		for _, job := range jobs {
 			require.Equal(t, models.DeliveryGivenUp, jobstest.Deliveries(t, s, job.ID)[0].State)

@@ -105,9 +105,9 @@ func judge(response *http.Response) Answer {
 	case code >= 200 && code < 300:
 		return answer
 	case code >= 300 && code < 400:
-		answer.Error = fmt.Sprintf("It answered %d: redirects are not followed.", code)
+		answer.Error = fmt.Sprintf("The endpoint responded with status %d: redirects are not followed.", code)
 	default:
-		answer.Error = strings.TrimSpace(fmt.Sprintf("It answered %d %s", code, http.StatusText(code))) + "."
+		answer.Error = strings.TrimSpace(fmt.Sprintf("The endpoint responded with status %d %s", code, http.StatusText(code))) + "."
 	}
 	if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 		answer.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())

@@ -60,7 +60,7 @@ func describe(ctx context.Context, err error) failure {
 	}
 	return failure{
 		Status: http.StatusInternalServerError, Title: "Something went wrong",
-		Message: "The request id finds the error in the server's log. Try again. If the error persists, report it to your administrator.", RequestID: uuid.NewString(),
+		Message: "Try again. If the error persists, give this request id to your administrator: it is in the server's log.", RequestID: uuid.NewString(),
 	}
 }
 

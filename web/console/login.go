@@ -41,7 +41,7 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	if errors.As(err, &refused) {
 		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
 			w.Header().Set("Retry-After", "60")
-			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This key is invalid, as were too many before it from your address. Wait a minute, then try again."}))
+			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This key is invalid, and your address sent too many invalid keys. Wait a minute, then try again."}))
 		}
 		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
 		return render(w, r, door.Status(refused.Code), loginPage(loginView{Next: next, Error: refusal(refused)}))

@@ -72,7 +72,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	require.NoError(t, models.UpsertPool(t.Context(), b.DB, pool))
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: 1, To: 3, Reason: "2 waiting jobs and 1 busy need 3 workers", Inputs: []byte(`{}`),
+		PoolID: pool.ID, From: 1, To: 3, Reason: "2 waiting jobs and 1 busy worker need 3 workers", Inputs: []byte(`{}`),
 	}))
 	return b, map[string]string{
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),

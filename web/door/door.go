@@ -1,6 +1,6 @@
-// Package door is what the REST API, the Videos API and the console do alike with
-// every request: keys, limits of bodies, strict JSON, panics, and the status of an
-// error. Each of them writes errors in its own format.
+// Package door has the request handling that the REST API, the Videos API and the console
+// share: keys, limits of bodies, strict JSON, panics, and the status of an error. Each of
+// them writes errors in its own format.
 package door
 
 import (
@@ -21,8 +21,8 @@ import (
 // Authenticate returns the holder of a key, or UNAUTHENTICATED.
 type Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
 
-// Admit returns the caller of a request and the key that it shows. It returns
-// FORBIDDEN if the key does not have the permissions of the role.
+// Admit returns the caller of a request and the request's key. It returns FORBIDDEN if the
+// key lacks the permissions of the role.
 func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs.Principal, secret string, err error) {
 	if urlkey.IsIn(r.URL.Query()) {
 		return p, "", refuse(http.StatusBadRequest, BadHeader, urlkey.Refusal)
@@ -37,12 +37,12 @@ func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
 	if !p.May(role) {
-		return p, "", apierror.Forbidden("This takes a key of the role %s; this key's role is %s.", role, p.Role)
+		return p, "", apierror.Forbidden("This operation requires a key with the role %s. This key has the role %s.", role, p.Role)
 	}
 	return p.From(r.RemoteAddr), secret, nil
 }
 
-// bearer returns the key in the Authorization header, "" if there is none.
+// bearer returns the key in the Authorization header, or "".
 func bearer(h http.Header) (string, error) {
 	values := h.Values("Authorization")
 	if len(values) > 1 {

@@ -69,8 +69,8 @@ func malformed(err error) *Refusal {
 	return refuse(http.StatusBadRequest, Malformed, "The body is not one JSON document.")
 }
 
-// statuses are the HTTP statuses of the domain's errors. The Videos API has its
-// own: its clients take some of these as a reason to retry.
+// statuses are the HTTP statuses of error codes. The Videos API has its own table, because
+// OpenAI's clients retry some of these statuses.
 var statuses = map[apierror.Code]int{
 	apierror.CodeUnauthenticated:     http.StatusUnauthorized,
 	apierror.CodeForbidden:           http.StatusForbidden,
@@ -94,8 +94,8 @@ func Status(code apierror.Code) int {
 	return http.StatusInternalServerError
 }
 
-// Known returns what the caller is told of an error, or nil if the error is
-// internal. It logs outages.
+// Known returns the error that the caller is shown, or nil if err is internal. It logs
+// outages.
 func Known(ctx context.Context, err error) *apierror.Error {
 	var known *apierror.Error
 	switch {
@@ -126,7 +126,7 @@ func PlainError(w http.ResponseWriter, r *http.Request, err error) {
 	if known == nil {
 		id := uuid.NewString()
 		Log(r.Context(), id, err, "method", r.Method, "path", r.URL.Path)
-		known = &apierror.Error{Code: apierror.CodeInternal, Message: "Something went wrong. The server's log has the error under the request id " + id + "."}
+		known = &apierror.Error{Code: apierror.CodeInternal, Message: "Something went wrong. Look for the request id " + id + " in the server's log."}
 	}
 	if known.Code == apierror.CodeUnauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -137,7 +137,7 @@ func PlainError(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, known.Message, Status(known.Code))
 }
 
-// maxShown bounds what is repeated of a caller's own text.
+// maxShown bounds how much of a caller's own text a message repeats.
 const maxShown = 64
 
 // Clip shortens a caller's own text for a message.
