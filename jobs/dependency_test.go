@@ -230,6 +230,32 @@ func TestDependsOn(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("HoldsUpNoSubmitWhileDependentsFail", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		parent := s.Submit(t)
+		child := submitAfter(t, s, parent.ID)
+		tx, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.NewRaw("SELECT FROM jobs WHERE id = ? FOR UPDATE", child.ID).Exec(t.Context())
+		require.NoError(t, err)
+		cancelled := make(chan error)
+		go func() {
+			_, err := s.Canceller.Cancel(context.Background(), s.Client, parent.ID)
+			cancelled <- err
+		}()
+		s.WaitForLocks(t, 1)
+
+		s.Submit(t)
+
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, <-cancelled)
+		require.Equal(t, models.JobFailed, s.Reload(t, child.ID).Status)
+		s.RequireInvariants(t)
+	})
+
 	t.Run("RefusesParentsOfAnotherAccount", func(t *testing.T) {
 		t.Parallel()
 
