@@ -95,21 +95,31 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 	signed, err := s.objects.LinkDownload(t.Context(), "nothing", "film.mp4", time.Hour)
 	require.NoError(t, err)
 	link := signed.At("")
-	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-		return conn, bufio.NewReader(conn)
+	// visit opens a connection, and returns what sends a request by it. A connection is closed
+	// at once while the handler of the one before is still about to end. Then visit opens another.
+	visit := func(path, header string) (ask func() error) {
+		testrun.Eventually(t, "a connection has a place", func() bool {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			t.Cleanup(func() { conn.Close() })
+			require.NoError(t, conn.SetDeadline(time.Now().Add(testrun.WaitLimit)))
+			from := bufio.NewReader(conn)
+			ask = func() error {
+				if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, header); err != nil {
+					return err
+				}
+				res, err := http.ReadResponse(from, nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+				}
+				return err
+			}
+			return ask() == nil
+		})
+		return ask
 	}
 	// crowd opens another connection, which replaces one that is not known.
-	crowd := func() {
-		conn, from := dial()
-		_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-		require.NoError(t, err)
-		_, err = http.ReadResponse(from, nil)
-		require.NoError(t, err)
-	}
+	crowd := func() { visit("/healthz", "") }
 
 	for request, known := range map[string]bool{
 		"/graphql?query={viewer{role}}\n" + client: true, "/api/v1/jobs\n" + client: true, "/v1/videos\n" + client: true,
@@ -118,19 +128,7 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 		"/jobs\n": false, "/objects/x\n": false, "/jobs\nCookie: reelay=x\r\n": false,
 	} {
 		path, header, _ := strings.Cut(request, "\n")
-		conn, from := dial()
-		ask := func() error {
-			_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, header)
-			if err != nil {
-				return err
-			}
-			res, err := http.ReadResponse(from, nil)
-			if err == nil {
-				_, err = io.Copy(io.Discard, res.Body)
-			}
-			return err
-		}
-		require.NoError(t, ask())
+		ask := visit(path, header)
 
 		crowd()
 
@@ -138,8 +136,11 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 	}
 
 	for header, known := range map[string]bool{strings.TrimSpace(strings.TrimPrefix(client, "Authorization: ")): true, "": false} {
-		conn, _, err := websocket.Dial(t.Context(), publicURL+"/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
-		require.NoError(t, err)
+		var conn *websocket.Conn
+		testrun.Eventually(t, "a socket has a place", func() bool {
+			conn, _, err = websocket.Dial(t.Context(), publicURL+"/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+			return err == nil
+		})
 		t.Cleanup(func() { conn.CloseNow() })
 		var ack map[string]any
 		if known {

@@ -29,7 +29,7 @@ func TestExamine(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
-		index := ready.New(client, "reelay")
+		index := ready.New(client, "reelay").Patient()
 		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("1", "PRO", "a", 1, 0)}))
 		require.NoError(t, client.Set(t.Context(), "asynq:x", 1, 0).Err())
 		// The tests' Redis does not persist to disk.
@@ -73,7 +73,7 @@ func TestExamine(t *testing.T) {
 			client := redis.NewClient(&c.options)
 			defer client.Close()
 
-			require.Equal(t, c.level, ready.New(client, "reelay").Access().Level, name)
+			require.Equal(t, c.level, ready.New(client, "reelay").Patient().Access().Level, name)
 		}
 	})
 }

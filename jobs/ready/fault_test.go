@@ -38,7 +38,7 @@ func newBroken(t *testing.T) *broken {
 	client := connectTo(t, address.String())
 	b.Notifier.Index, b.Notifier.News = ready.New(client, "test"), ready.NewNews(client, "test")
 	b.direct = connect(t, b.server)
-	require.NoError(t, b.Readier.Sweep(t.Context()))
+	testrun.Eventually(t, "the index is there", func() bool { return b.Readier.Sweep(t.Context()) == nil })
 	return b
 }
 
@@ -166,7 +166,7 @@ func TestFault(t *testing.T) {
 		testrun.Eventually(t, "news and wakes come again", func() bool {
 			b.Notifier.News.Publish(t.Context(), "job_1")
 			_ = b.Readier.Mend(t.Context())
-			other := ready.New(b.direct, "test")
+			other := ready.New(b.direct, "test").Patient()
 			_ = other.Add(t.Context(), job("other", models.TierPro, "other", 1, 1))
 			return told.Load() > 0 && len(woken) > 0
 		})

@@ -31,6 +31,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -62,9 +63,10 @@ const updateBatch = 200
 
 // Index is the ready index in Redis.
 type Index struct {
-	client redis.UniversalClient
-	prefix string // of all keys, with the colon
-	self   string // known to no other process
+	client  redis.UniversalClient
+	prefix  string // of all keys, with the colon
+	self    string // known to no other process
+	timeout time.Duration
 }
 
 var _ jobs.ReadyIndex = (*Index)(nil)
@@ -73,7 +75,7 @@ var _ jobs.ReadyIndex = (*Index)(nil)
 // sends go-redis's own log to slog.
 func New(client redis.UniversalClient, prefix string) *Index {
 	redis.SetLogger(redisLog{})
-	return &Index{client: client, prefix: keyPrefix(prefix), self: rand.Text()}
+	return &Index{client: client, prefix: keyPrefix(prefix), self: rand.Text(), timeout: callTimeout}
 }
 
 func keyPrefix(prefix string) string { return "{" + prefix + "}:" }
@@ -264,7 +266,7 @@ func jobName(j jobs.ReadyJob) string {
 
 // run runs a script with a short timeout.
 func (x *Index) run(ctx context.Context, script *redis.Script, args []any) *redis.Cmd {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	return script.Run(ctx, x.client, []string{x.epoch()}, args...)
 }

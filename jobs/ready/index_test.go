@@ -54,7 +54,7 @@ func TestFirst(t *testing.T) {
 
 		client := connect(t, shared)
 		rapid.Check(t, func(rt *rapid.T) {
-			index := ready.New(client, prefix(t))
+			index := ready.New(client, prefix(t)).Patient()
 			require.NoError(rt, index.Rebuild(t.Context(), nil))
 			expected := newReference()
 			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
@@ -136,7 +136,7 @@ func TestRemove(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
-		index := ready.New(client, own)
+		index := ready.New(client, own).Patient()
 		require.NoError(t, index.Rebuild(t.Context(), nil))
 		all := []jobs.ReadyJob{job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), job("3", models.TierFree, "b", 3, 1)}
 		require.NoError(t, index.Add(t.Context(), all...))
@@ -189,7 +189,7 @@ func TestRebuild(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
-		index := ready.New(client, "test")
+		index := ready.New(client, "test").Patient()
 		kept := job("kept", models.TierPro, "a", 1, 1)
 		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{kept}))
 		requireFirst(t, index, "kept")
@@ -209,14 +209,14 @@ func TestRebuild(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
-		require.NoError(t, ready.New(client, own).Rebuild(t.Context(), nil))
+		require.NoError(t, ready.New(client, own).Patient().Rebuild(t.Context(), nil))
 		want := make([]jobs.ReadyJob, 40)
 		var group errgroup.Group
 		group.SetLimit(8) // as many calls as connections, so that none waits long for one
 		for i := range want {
 			want[i] = job(strconv.Itoa(i), models.TierPro, strconv.Itoa(i), int64(i), 0)
 			group.Go(func() error {
-				index := ready.New(client, own)
+				index := ready.New(client, own).Patient()
 				if i%2 == 0 {
 					return index.Rebuild(t.Context(), want[i:i+1])
 				}
@@ -225,7 +225,7 @@ func TestRebuild(t *testing.T) {
 		}
 		require.NoError(t, group.Wait())
 
-		first, err := ready.New(client, own).First(t.Context(), queuesOf("preview"), 100)
+		first, err := ready.New(client, own).Patient().First(t.Context(), queuesOf("preview"), 100)
 		require.NoError(t, err)
 		require.Equal(t, want, first)
 	})
@@ -234,7 +234,7 @@ func TestRebuild(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
-		index := ready.New(client, own)
+		index := ready.New(client, own).Patient()
 		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("stale", models.TierPro, "a", 1, 1)}))
 		require.NoError(t, client.Del(t.Context(), "{"+own+"}:epoch").Err())
 
@@ -252,8 +252,8 @@ func TestIndex(t *testing.T) {
 		t.Parallel()
 
 		server := ownRedis(t)
-		index := ready.New(connect(t, server), "test")
-		require.NoError(t, index.Rebuild(t.Context(), nil))
+		index := ready.New(connectTo(t, server.URL()), "test")
+		testrun.Eventually(t, "the index is there", func() bool { return index.Rebuild(t.Context(), nil) == nil })
 		server.Kill()
 
 		ctx, clock := t.Context(), testrun.StartQuietClock()
@@ -273,7 +273,7 @@ func TestWakes(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
-		index, listener := ready.New(client, own), ready.New(client, own)
+		index, listener := ready.New(client, own).Patient(), ready.New(client, own).Patient()
 		require.NoError(t, index.Rebuild(t.Context(), nil))
 		ctx, end := context.WithCancel(t.Context())
 		found, ended := make(chan string, 100), make(chan error, 1)

@@ -42,11 +42,17 @@ func ownRedis(t *testing.T) *localstack.Redis {
 	return server
 }
 
-// connect returns a client like the control plane's.
+// connect returns a client that waits however long a busy machine takes.
 func connect(t *testing.T, server *localstack.Redis) *redis.Client {
-	return connectTo(t, server.URL())
+	options := *connectTo(t, server.URL()).Options()
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = testrun.WaitLimit, testrun.WaitLimit, testrun.WaitLimit
+	options.PoolTimeout = testrun.WaitLimit
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
 }
 
+// connectTo returns a client as the control plane has it.
 func connectTo(t *testing.T, url string) *redis.Client {
 	client, err := ready.NewClient(url + "?client_name=" + clientName(t))
 	require.NoError(t, err)
@@ -61,7 +67,7 @@ func clientName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", 
 
 // newIndex returns an index of the test's own, which is empty but not lost.
 func newIndex(t *testing.T) *ready.Index {
-	index := ready.New(connect(t, shared), prefix(t))
+	index := ready.New(connect(t, shared), prefix(t)).Patient()
 	require.NoError(t, index.Rebuild(t.Context(), nil))
 	return index
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,8 +16,9 @@ import (
 // News carries news of jobs and workers between processes over Redis. All subscriptions of a
 // process share one connection, which exists while there are subscriptions.
 type News struct {
-	client redis.UniversalClient
-	prefix string
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
 
 	mu     sync.Mutex // also orders the messages sent on the connection
 	conn   *redis.PubSub
@@ -33,12 +35,12 @@ var _ jobs.News = (*News)(nil)
 
 // NewNews returns the news under that prefix. The client must come from [NewClient].
 func NewNews(client redis.UniversalClient, prefix string) *News {
-	return &News{client: client, prefix: keyPrefix(prefix) + "news:", topics: map[string]*topic{}}
+	return &News{client: client, prefix: keyPrefix(prefix) + "news:", timeout: callTimeout, topics: map[string]*topic{}}
 }
 
 // Publish notifies the subscribers of those ids. News is lost if Redis does not take it.
 func (n *News) Publish(ctx context.Context, ids ...string) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	_, err := n.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, id := range ids {
@@ -57,7 +59,7 @@ func (n *News) Publish(ctx context.Context, ids ...string) {
 // outage counts as news. Without Redis there is no news.
 func (n *News) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
 	channel, follower := n.prefix+id, &told
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 
 	followed := n.follow(ctx, channel, follower)
@@ -87,7 +89,7 @@ func (n *News) follow(ctx context.Context, channel string, follower *func()) *to
 }
 
 func (n *News) leave(channel string, followed *topic, follower *func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout) // also bounds the wait for the others
+	ctx, cancel := context.WithTimeout(context.Background(), n.timeout) // also bounds the wait for the others
 	defer cancel()
 	n.mu.Lock()
 	defer n.mu.Unlock()

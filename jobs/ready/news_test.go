@@ -13,7 +13,7 @@ import (
 )
 
 func newNews(t *testing.T, server *localstack.Redis) *ready.News {
-	news := ready.NewNews(connect(t, server), t.Name())
+	news := ready.NewNews(connect(t, server), t.Name()).Patient()
 	t.Cleanup(news.Close)
 	return news
 }
@@ -58,7 +58,7 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, shared)
-		news := ready.NewNews(client, t.Name())
+		news := ready.NewNews(client, t.Name()).Patient()
 		connections := func() int {
 			return strings.Count(client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "name="+clientName(t))
 		}
@@ -84,7 +84,7 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
-		news := ready.NewNews(client, t.Name())
+		news := ready.NewNews(client, t.Name()).Patient()
 		follower, _ := follow(t, news, "job_1")
 
 		require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
@@ -98,7 +98,8 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		server := ownRedis(t)
-		news := newNews(t, server)
+		news := ready.NewNews(connectTo(t, server.URL()), t.Name())
+		t.Cleanup(news.Close)
 		server.Kill()
 		clock := testrun.StartQuietClock()
 
