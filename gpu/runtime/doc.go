@@ -1,13 +1,13 @@
-// Package runtime is the protocol between an agent and the process that holds a
+// Package runtime is the protocol between an agent and the process that runs a
 // model: JSON lines over that process's standard input and output. The agent
-// uses [Launch]; a runtime written in Go uses [Serve]. docs/users/runtime-protocol.md
-// says the same for every other language.
+// uses [Launch]; a runtime written in Go uses [Serve].
+// docs/users/runtime-protocol.md describes the protocol for other languages.
 //
-// Who is authoritative: the agent. A runtime knows nothing of leases, of the
-// object store or of the network; it is given files and leaves files behind.
+// The agent is authoritative. A runtime knows nothing about leases, the object
+// store or the network; it reads and writes local files.
 //
-// Who survives what: a runtime may crash, hang, flood or speak nonsense at any
-// moment and costs the agent no more than a [Failure] and a bounded amount of
-// memory. A runtime never outlives its agent: its standard input ends, on Linux
+// A runtime can crash, hang, flood its output or send invalid messages at any
+// moment. That costs the agent a [Failure] and a bounded amount of memory, no
+// more. A runtime never outlives its agent: its standard input ends, on Linux
 // the kernel kills it as well, and the agent kills its whole process group.
 package runtime

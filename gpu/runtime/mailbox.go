@@ -2,8 +2,8 @@ package runtime
 
 import "sync"
 
-// maxWaiting is how many messages may wait for a slow reader. Progress does not
-// count: of two in a row only the newer one is kept.
+// maxWaiting is how many messages can wait for a slow reader. Consecutive
+// Progress messages count as one, since only the newest is kept.
 const maxWaiting = 1000
 
 // mailbox hands messages to a reader without ever blocking their writer.
@@ -41,7 +41,7 @@ func (b *mailbox) put(message Message) bool {
 	return true
 }
 
-// end lets the reader have what is waiting, and then a closed channel.
+// end closes the channel once the reader has received the waiting messages.
 func (b *mailbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *mailbox) wake() {
 	}
 }
 
-// deliver runs until the reader has everything, or abandoned is closed.
+// deliver runs until the reader has received everything or abandoned is closed.
 func (b *mailbox) deliver(abandoned <-chan struct{}) {
 	defer close(b.messages)
 	for {
@@ -81,7 +81,8 @@ func (b *mailbox) deliver(abandoned <-chan struct{}) {
 	}
 }
 
-// take removes the oldest message, which is nil if there is none.
+// take removes and returns the oldest message, or nil if there is none. It also
+// reports whether the mailbox has ended.
 func (b *mailbox) take() (Message, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

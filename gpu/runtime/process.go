@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	commandLimit = 10 * time.Second // for the runtime to read a command
-	drainLimit   = time.Second      // for the output of a process that has ended
+	commandLimit = 10 * time.Second // how long the runtime has to read a command
+	drainLimit   = time.Second      // how long to read the output after the process ended
 )
 
 // Config says how to start a runtime.
 type Config struct {
 	Command []string      // the program and its arguments
-	Dir     string        // its working directory; empty is ours
-	Env     []string      // its whole environment; nil is ours
-	Ready   time.Duration // how long it may take to say ready; 0 is 60 s
+	Dir     string        // its working directory; empty means the agent's
+	Env     []string      // its whole environment; nil means the agent's
+	Ready   time.Duration // how long to wait for its Ready message; 0 means 60 s
 }
 
 // Process is a running runtime. It does one thing at a time: a load or a job.
 //
-// Its owner reads Messages until that is closed, or calls Kill or Shutdown. All
-// methods may be called at any time and from any goroutine.
+// Its owner reads Messages until the channel is closed, or calls Kill or
+// Shutdown. All methods are safe to call at any time from any goroutine.
 type Process struct {
 	cmd     *exec.Cmd
 	stdin   *os.File
@@ -48,7 +48,7 @@ type Process struct {
 	loading  string // the model
 	job      Start
 	wish     wish     // what its owner asked it to do
-	exited   bool     // reaped: its process id is nobody's, or somebody else's
+	exited   bool     // reaped: the process id is free and can be reused
 	failure  *Failure // the first thing that it did wrong
 	announce Ready
 }
@@ -65,8 +65,8 @@ const (
 // wish is what the owner of a process asked for.
 type wish struct{ cancel, end bool }
 
-// Launch starts a runtime and waits until it is ready. ctx bounds the launch
-// alone. A runtime that does not become ready is killed, and the error is a
+// Launch starts a runtime and waits until it is ready. ctx bounds only the
+// launch. If the runtime does not become ready, Launch kills it and returns a
 // *Failure of class MODEL_CRASH that says why, or ctx's error.
 func Launch(ctx context.Context, config Config) (*Process, error) {
 	if config.Ready == 0 {
@@ -102,21 +102,21 @@ func Launch(ctx context.Context, config Config) (*Process, error) {
 	return nil, p.Wait()
 }
 
-// Announced is what the runtime said of itself when it was ready.
+// Announced returns the runtime's Ready message.
 func (p *Process) Announced() Ready { return p.announce }
 
-// Messages delivers what the runtime says, in order; Log messages go to the Tail
-// instead. A slow reader gets the newest of several Progress messages in a row.
-// The channel is closed when the runtime has ended and everything was read, or
-// after Kill.
+// Messages returns the runtime's messages in order, except Log messages, which
+// go to the Tail. Of consecutive Progress messages, a slow reader gets only the
+// newest. The channel is closed after Kill, or when the runtime has ended and
+// everything was read.
 func (p *Process) Messages() <-chan Message { return p.mailbox.messages }
 
-// Done is closed when the runtime has ended and was reaped.
+// Done returns a channel that is closed when the runtime has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait returns when the runtime has ended. The error is nil if Shutdown or Kill
-// ended it, and else a *Failure of class MODEL_CRASH that says how it ended or
-// what it said that it must not.
+// ended it. Otherwise it is a *Failure of class MODEL_CRASH that says how the
+// runtime ended or how it broke the protocol.
 func (p *Process) Wait() error {
 	<-p.done
 	if p.failure == nil {
@@ -125,12 +125,13 @@ func (p *Process) Wait() error {
 	return p.failure
 }
 
-// Tail is the last 64 kB of the runtime's standard error and Log messages since
-// the newest Load or Start: a job's log holds nothing of the job before it, which
-// may be another customer's.
+// Tail returns the last 64 KiB of the runtime's standard error and Log messages
+// since the last Load or Start. A job's log thus holds nothing of the previous
+// job, which may belong to another customer.
 func (p *Process) Tail() string { return p.tail.String() }
 
-// Load has the runtime bring a model into memory. It answers Loaded or Failure.
+// Load asks the runtime to load a model into memory. The runtime answers with
+// Loaded or Failure.
 func (p *Process) Load(model string) error {
 	return p.order(command{Load: &load{Model: model}}, func() error {
 		if p.state != idle {
@@ -142,7 +143,7 @@ func (p *Process) Load(model string) error {
 	})
 }
 
-// Start gives the runtime a job. It ends with Result, Failure or Cancelled.
+// Start gives the runtime a job. The job ends with Result, Failure or Cancelled.
 func (p *Process) Start(job Start) error {
 	return p.order(command{Start: &job}, func() error {
 		if p.state != idle {
@@ -158,13 +159,13 @@ func (p *Process) Start(job Start) error {
 }
 
 // Checkpoint asks for a checkpoint of the job. The answer is a Checkpoint, or the
-// job's end if that came first. Asking again before the answer is the same ask.
+// job's end if that comes first. Asking again before the answer has no effect.
 func (p *Process) Checkpoint() error {
 	return p.order(command{Checkpoint: &struct{}{}}, func() error { return nil })
 }
 
-// Cancel asks the runtime to drop the job. The answer is Cancelled, or the job's
-// end if that came first.
+// Cancel asks the runtime to cancel the job. The answer is Cancelled, or another
+// end of the job if that comes first.
 func (p *Process) Cancel() error {
 	return p.order(command{Cancel: &struct{}{}}, func() error {
 		p.wish.cancel = true
@@ -172,8 +173,8 @@ func (p *Process) Cancel() error {
 	})
 }
 
-// Shutdown asks the runtime to end, waits for it, and kills it when ctx is over.
-// It returns what Wait returns. Messages that nobody has read are dropped.
+// Shutdown asks the runtime to end, waits for it, and kills it when ctx ends. It
+// returns what Wait returns. Unread messages are dropped.
 func (p *Process) Shutdown(ctx context.Context) error {
 	err := p.order(command{Shutdown: &struct{}{}}, func() error {
 		p.wish = wish{cancel: true, end: true}
@@ -190,8 +191,8 @@ func (p *Process) Shutdown(ctx context.Context) error {
 	return p.Wait()
 }
 
-// Kill ends the runtime and every process of its group at once. It does not wait:
-// a process that hangs in a device driver may take its time to go.
+// Kill kills the runtime and every process of its group. It does not wait for
+// their end, since a process that hangs in a device driver can take long to die.
 func (p *Process) Kill() {
 	p.abandon.Do(func() { close(p.abandoned) })
 	p.mu.Lock()
@@ -207,8 +208,8 @@ func (p *Process) killGroup() {
 	}
 }
 
-// fail records what the runtime did wrong, unless it is ending anyway, and kills
-// it.
+// fail kills the runtime. It records the failure unless the runtime is already
+// ending or has failed before.
 func (p *Process) fail(failure *Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +220,8 @@ func (p *Process) fail(failure *Failure) {
 	p.killGroup()
 }
 
-// order moves the state and writes the command, as one step.
+// order changes the state with move and then writes the command, one order at a
+// time.
 func (p *Process) order(c command, move func() error) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -248,7 +250,8 @@ func (p *Process) order(c command, move func() error) error {
 	return nil
 }
 
-// conclude says why the runtime has ended, if nothing else has yet.
+// conclude records why the runtime ended by itself, unless a failure is already
+// recorded or its owner ended it.
 func (p *Process) conclude(exit error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,7 @@ package runtime
 
 import "syscall"
 
-// dieWithParent has the kernel kill the runtime when we die.
+// dieWithParent makes the kernel kill the runtime when the agent dies.
 func dieWithParent(attr *syscall.SysProcAttr) {
 	attr.Pdeathsig = syscall.SIGKILL
 }

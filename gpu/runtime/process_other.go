@@ -4,6 +4,6 @@ package runtime
 
 import "syscall"
 
-// dieWithParent has nothing to ask of this kernel: a runtime ends when its
-// standard input does.
+// dieWithParent does nothing, since only Linux has a parent death signal. The
+// runtime ends when its standard input ends.
 func dieWithParent(*syscall.SysProcAttr) {}

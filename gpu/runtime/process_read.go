@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// What a runtime may write to stdout within one second. A working one writes a
-// few lines.
+// Limits for a runtime's standard output. A well-behaved runtime writes a few
+// lines per second.
 const (
 	maxLinesPerSecond = 5000
 	maxBytesPerSecond = 8 << 20
 )
 
-// read takes the runtime's lines until its output ends or one of them breaks the
+// read handles the runtime's lines until its output ends or a line breaks the
 // protocol.
 func (p *Process) read(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
@@ -45,8 +45,8 @@ func (p *Process) read(stdout io.Reader) {
 	}
 }
 
-// wholeLines splits at newlines. What follows the last of them is no line: its
-// writer died in the middle of it.
+// wholeLines splits at newlines. It drops the text after the last newline, since
+// its writer died in the middle of the line.
 func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
 	if end := bytes.IndexByte(data, '\n'); end >= 0 {
 		return end + 1, data[:end], nil
@@ -62,7 +62,8 @@ func (p *Process) flooded() {
 		maxLinesPerSecond, maxBytesPerSecond))
 }
 
-// take reads one line. It reports false if that was the runtime's last.
+// take handles one line. It returns false if the line broke the protocol and the
+// runtime was killed for it.
 func (p *Process) take(line []byte) bool {
 	message, err := parseMessage(line)
 	if err == nil {
@@ -91,7 +92,8 @@ func (p *Process) take(line []byte) bool {
 	return true
 }
 
-// accept moves the state by a message, or says why it may not come now.
+// accept changes the state according to a message. It returns an error if the
+// message is not allowed in the current state.
 func (p *Process) accept(message Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,10 +125,10 @@ func (p *Process) accept(message Message) error {
 			return p.acceptOfJob(message)
 		}
 	}
-	return fmt.Errorf("%s must not come while it is %s", message.name(), p.state)
+	return fmt.Errorf("it sent %s while it was %s", message.name(), p.state)
 }
 
-// acceptOfJob is accept for the messages that only a job has.
+// acceptOfJob is accept for messages that only occur during a job.
 func (p *Process) acceptOfJob(message Message) error {
 	switch m := message.(type) {
 	case *Checkpoint:
@@ -154,7 +156,7 @@ func (p *Process) acceptOfJob(message Message) error {
 func (p *Process) checkGiven(path string) error {
 	given := func(c Restorable) bool { return c.Path == path }
 	if !slices.ContainsFunc(p.job.Checkpoints, given) {
-		return fmt.Errorf("no checkpoint %q was given", path)
+		return fmt.Errorf("the job was not given a checkpoint %q", path)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// run starts the program and stays until it has ended. It keeps its thread:
-// Linux sends the parent's death signal when the thread that started the child
-// ends, not when the process does.
+// run starts the program and returns when it has ended. It locks its OS thread
+// because Linux sends the parent death signal when the thread that started the
+// child ends, not when the process does.
 func (p *Process) run(config Config, started chan<- error) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
@@ -30,11 +30,11 @@ func (p *Process) run(config Config, started chan<- error) {
 
 	err = p.cmd.Wait()
 	p.mu.Lock()
-	p.killGroup() // what it started and left behind
+	p.killGroup() // the processes that the runtime started and left behind
 	p.exited = true
 	p.mu.Unlock()
 
-	// A process that left the group may hold the pipes open for ever.
+	// A process that left the group can hold the pipes open forever.
 	_ = stdout.SetReadDeadline(time.Now().Add(drainLimit))
 	_ = stderr.SetReadDeadline(time.Now().Add(drainLimit))
 	readers.Wait()
@@ -47,8 +47,8 @@ func (p *Process) run(config Config, started chan<- error) {
 	p.mailbox.end()
 }
 
-// start starts the program with pipes of our own: those of os/exec are closed
-// when the program ends, whether its last words were read or not.
+// start starts the program with its own pipes. The pipes of os/exec are closed
+// when the program ends, even if its last output was not read.
 func (p *Process) start(config Config) (stdout, stderr *os.File, err error) {
 	if len(config.Command) == 0 {
 		return nil, nil, errors.New("its command is empty")

@@ -21,8 +21,8 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 )
 
-// behaviour in the environment makes this test binary a runtime of that
-// behaviour.
+// behaviour is an environment variable that makes this test binary a runtime with
+// the given behaviour.
 const behaviour = "REELAY_TEST_BEHAVIOUR"
 
 const ready = `{"ready":{"protocol":1,"runtime":"test","models":["m"]}}`
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// leaked is the stacks of goroutines that serve a Process, once they have had time
-// to end.
+// leaked returns the stacks of goroutines that still serve a Process after they
+// had time to end.
 func leaked() string {
 	for deadline := time.Now().Add(5 * time.Second); ; goruntime.Gosched() {
 		var stacks strings.Builder
@@ -58,8 +58,7 @@ func leaked() string {
 	}
 }
 
-// behave is a runtime that does one thing wrong once it gets its first command,
-// or never.
+// behave is a runtime that misbehaves in one way when it gets its first command.
 func behave(how string) {
 	if how == "serve" {
 		if err := runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Models: []string{"m"}}, model{}); err != nil {
@@ -132,8 +131,8 @@ func behave(how string) {
 	}
 }
 
-// beAgent launches a runtime that does not listen, tells its process id and waits
-// to be killed.
+// beAgent launches a runtime that ignores its input, prints the runtime's process
+// id and waits to be killed.
 func beAgent() {
 	self, _ := os.Executable()
 	p, err := runtime.Launch(context.Background(), runtime.Config{
@@ -172,7 +171,7 @@ func start(t *testing.T, p *runtime.Process) {
 	require.NoError(t, p.Start(runtime.Start{Job: "job_1", Model: "m", Workdir: "/work"}))
 }
 
-// rest reads all messages until the runtime has ended.
+// rest returns all messages until the runtime has ended.
 func rest(t *testing.T, p *runtime.Process) []runtime.Message {
 	t.Helper()
 
@@ -201,12 +200,12 @@ func next(t *testing.T, p *runtime.Process) (runtime.Message, bool) {
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KnowsWhatTheRuntimeCanDo", func(t *testing.T) {
+	t.Run("ReturnsTheModelsOfTheRuntime", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, []string{"m"}, launch(t, "serve").Announced().Models)
 	})
 
-	t.Run("GivesUpOnARuntimeThatIsNeverReady", func(t *testing.T) {
+	t.Run("FailsIfTheRuntimeIsNeverReady", func(t *testing.T) {
 		t.Parallel()
 
 		slow := config(t, "never ready")
@@ -217,7 +216,7 @@ func TestLaunch(t *testing.T) {
 		requireCrash(t, err, "did not say ready within 300ms")
 	})
 
-	t.Run("ReportsTheLastWordsOfARuntimeThatDies", func(t *testing.T) {
+	t.Run("ReportsTheLastOutputOfARuntimeThatDies", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := runtime.Launch(t.Context(), config(t, "dies at once"))
@@ -225,7 +224,7 @@ func TestLaunch(t *testing.T) {
 		requireCrash(t, err, "(exit status 3) while it was starting. Its last output: no such device")
 	})
 
-	t.Run("ReportsAProgramThatIsNotThere", func(t *testing.T) {
+	t.Run("ReportsAMissingProgram", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := runtime.Launch(t.Context(), runtime.Config{Command: []string{"/no/such/program"}})
@@ -233,7 +232,7 @@ func TestLaunch(t *testing.T) {
 		requireCrash(t, err, "could not be started")
 	})
 
-	t.Run("EndsWithItsContext", func(t *testing.T) {
+	t.Run("EndsWhenItsContextEnds", func(t *testing.T) {
 		t.Parallel()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -248,7 +247,7 @@ func TestLaunch(t *testing.T) {
 func TestProcess(t *testing.T) {
 	t.Parallel()
 
-	t.Run("EndsWithAFailureThatSaysWhatTheRuntimeDid", func(t *testing.T) {
+	t.Run("FailsWithWhatTheRuntimeDidWrong", func(t *testing.T) {
 		t.Parallel()
 
 		for how, want := range map[string]string{
@@ -261,10 +260,10 @@ func TestProcess(t *testing.T) {
 			"says []":                       "it is not a JSON object",
 			"says {}":                       "it has 0 keys",
 			`says {"sing":{}}`:              `there is no message "sing"`,
-			`says {"log":null}`:             `what "log" holds is not an object`,
+			`says {"log":null}`:             `the value of "log" is not an object`,
 			`says {"log":{"level":"loud"}}`: `level is "loud"`,
-			"says " + ready:                 "ready must not come while it is doing a job",
-			`says {"loaded":{"model":"m"}}`: "loaded must not come while it is doing a job",
+			"says " + ready:                 "it sent ready while it was doing a job",
+			`says {"loaded":{"model":"m"}}`: "it sent loaded while it was doing a job",
 			`says {"cancelled":{}}`:         "no cancel was requested",
 			`says {"progress":{"percent":1e999,"phase":"RENDERING"}}`:                                             "progress:",
 			`says {"progress":{"percent":101,"phase":"RENDERING"}}`:                                               "percent is 101",
@@ -273,7 +272,7 @@ func TestProcess(t *testing.T) {
 			`says {"error":{"class":"TRANSIENT","message":"x","detail":"` + strings.Repeat("x", 16<<10+1) + `"}}`: `a detail of 16385 bytes`,
 			`says {"checkpoint":{"path":"/etc/passwd"}}`:                                                          "is not in the job's workdir",
 			`says {"result":{"video":"/work/../etc/passwd"}}`:                                                     "is not in the job's workdir",
-			`says {"resumed":{"path":"/work/x","step":1}}`:                                                        `no checkpoint "/work/x" was given`,
+			`says {"resumed":{"path":"/work/x","step":1}}`:                                                        `the job was not given a checkpoint "/work/x"`,
 		} {
 			t.Run(how[:min(40, len(how))], func(t *testing.T) {
 				t.Parallel()
@@ -288,12 +287,12 @@ func TestProcess(t *testing.T) {
 		}
 	})
 
-	t.Run("KeepsTheNewestProgressForAnAgentThatDoesNotRead", func(t *testing.T) {
+	t.Run("KeepsTheNewestProgressForASlowReader", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "much progress")
 		start(t, p)
-		// That is more than a pipe or the mailbox holds.
+		// The runtime sends more than the pipe and the mailbox can hold.
 		allSaid := func() bool { return strings.Contains(p.Tail(), "all said") }
 		testrun.Eventually(t, "everything is said", allSaid)
 
@@ -305,11 +304,11 @@ func TestProcess(t *testing.T) {
 		}
 
 		require.IsType(t, &runtime.Result{}, message)
-		require.LessOrEqual(t, len(steps), 2, "the one on its way to us, and the newest")
+		require.LessOrEqual(t, len(steps), 2, "the one being delivered and the newest")
 		require.Equal(t, 3000, steps[len(steps)-1])
 	})
 
-	t.Run("KeepsOnlyTheEndOfLogAndStandardError", func(t *testing.T) {
+	t.Run("KeepsOnlyTheEndOfTheLogAndStandardError", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "much log")
@@ -323,10 +322,10 @@ func TestProcess(t *testing.T) {
 		require.Regexp(t, `^\[\d+ earlier bytes were dropped\]`, tail)
 		require.Contains(t, tail, "info: line 2999")
 		_, kept, _ := strings.Cut(tail, "\n")
-		require.Regexp(t, `^(info: line \d|noise)`, kept, "no half of a line")
+		require.Regexp(t, `^(info: line \d|noise)`, kept, "a cut line must be dropped")
 	})
 
-	t.Run("KillsWhatTheRuntimeLeftBehind", func(t *testing.T) {
+	t.Run("KillsTheProcessesThatTheRuntimeLeftBehind", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "leaves a child")
@@ -338,10 +337,10 @@ func TestProcess(t *testing.T) {
 		testrun.Eventually(t, "the left process ends", func() bool { return gone(left) })
 	})
 
-	t.Run("DiesWithAnAgentThatIsKilled", func(t *testing.T) {
+	t.Run("DiesWhenItsAgentIsKilled", func(t *testing.T) {
 		t.Parallel()
 		if goruntime.GOOS != "linux" {
-			t.Skip("only Linux kills a child that does not listen")
+			t.Skip("only Linux kills a child that ignores its input")
 		}
 
 		agent := exec.Command(config(t, "").Command[0])
@@ -370,7 +369,7 @@ func TestProcess(t *testing.T) {
 		require.ErrorContains(t, p.Load("m"), "the runtime is doing a job")
 	})
 
-	t.Run("DoesNotWaitForARuntimeThatReadsNothing", func(t *testing.T) {
+	t.Run("FailsIfTheRuntimeDoesNotReadACommand", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "deaf")
@@ -385,7 +384,7 @@ func TestProcess(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 
-	t.Run("EndsARuntimeInOrder", func(t *testing.T) {
+	t.Run("EndsARuntimeCleanly", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "serve")
@@ -423,7 +422,7 @@ func pid(t *testing.T, line string) int {
 	return n
 }
 
-// gone says whether a process has ended, reaped by whoever inherited it or not.
+// gone reports whether a process has ended, even if nobody has reaped it yet.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err == nil {

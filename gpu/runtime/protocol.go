@@ -13,15 +13,15 @@ import (
 const ProtocolVersion = 1
 
 const (
-	maxLine   = 1 << 20  // bytes of one line, its newline included
-	maxTexts  = 2000     // bytes of a sentence for people
+	maxLine   = 1 << 20  // bytes of a line, including the newline
+	maxTexts  = 2000     // bytes of a message for people
 	maxDetail = 16 << 10 // bytes of a failure's detail
 )
 
-// Phase is what the person watching reads; the contract's words.
+// Phase is the stage of a job as shown to users. The values are those of the API.
 type Phase string
 
-// The phases that a runtime may report. The others are the agent's.
+// The phases that a runtime can report. The agent reports the others.
 const (
 	PhaseLoadingModel Phase = "LOADING_MODEL"
 	PhaseResuming     Phase = "RESUMING"
@@ -29,11 +29,11 @@ const (
 	PhaseEncoding     Phase = "ENCODING"
 )
 
-// FailureClass decides what happens next to a job that failed; the contract's
-// words.
+// FailureClass decides what happens to a job after a failure. The values are
+// those of the API.
 type FailureClass string
 
-// The classes that a runtime may report. The others are the control plane's.
+// The classes that a runtime can report. The control plane sets the others.
 const (
 	Transient           FailureClass = "TRANSIENT"
 	RateLimited         FailureClass = "RATE_LIMITED"
@@ -57,19 +57,19 @@ type Start struct {
 	Prompt      string          `json:"prompt"`
 	Workdir     string          `json:"workdir"` // absolute, exists, belongs to this job alone
 	Checkpoints []Restorable    `json:"checkpoints,omitempty"`
-	// Inputs are the files that params name, by the name of the parameter, such as
-	// referenceImage. They lie in Workdir and are whole.
+	// Inputs maps the name of a parameter, such as referenceImage, to its file: a
+	// complete file in Workdir.
 	Inputs map[string]string `json:"inputs,omitempty"`
 }
 
-// Restorable is a checkpoint that a job may resume from. Start lists them newest
+// Restorable is a checkpoint from which a job can resume. Start lists the newest
 // first.
 type Restorable struct {
 	Path string `json:"path"`
 	Step int    `json:"step"`
 }
 
-// command is one line to the runtime: exactly one of its fields is set.
+// command is one line to the runtime, with exactly one field set.
 type command struct {
 	Load       *load     `json:"load,omitempty"`
 	Start      *Start    `json:"start,omitempty"`
@@ -82,7 +82,8 @@ type load struct {
 	Model string `json:"model"`
 }
 
-// Message is what a runtime says: one of the types below that have its method.
+// Message is a message from a runtime. The types below with these methods
+// implement it.
 type Message interface {
 	// name is the message's key on the wire.
 	name() string
@@ -94,7 +95,7 @@ type Message interface {
 type Ready struct {
 	Protocol int      `json:"protocol"`
 	Runtime  string   `json:"runtime"` // its name and version, for people
-	Models   []string `json:"models"`  // what it can do
+	Models   []string `json:"models"`  // the models that it can run
 }
 
 // Loaded answers a load: the model is in memory.
@@ -102,7 +103,8 @@ type Loaded struct {
 	Model string `json:"model"`
 }
 
-// Progress says how far the job is. It may go back; Phase and Message say why.
+// Progress reports the progress of a job. Percent can decrease; Phase and Message
+// then say why.
 type Progress struct {
 	Percent     float64 `json:"percent"` // 0 to 100
 	Phase       Phase   `json:"phase"`
@@ -114,8 +116,8 @@ type Progress struct {
 	ETASeconds  float64 `json:"etaSeconds,omitempty"`
 }
 
-// Checkpoint names a whole, closed file from which the job can go on. With an
-// empty Path it answers that there is nothing yet worth keeping.
+// Checkpoint names a complete, closed file from which the job can resume. An
+// empty Path means that there is nothing worth saving yet.
 type Checkpoint struct {
 	Path    string  `json:"path,omitempty"`
 	Step    int     `json:"step"`
@@ -125,20 +127,20 @@ type Checkpoint struct {
 	Info json.RawMessage `json:"info,omitempty"`
 }
 
-// CheckpointRejected says that a checkpoint of the Start did not restore. The
-// runtime goes on with the next older one by itself.
+// CheckpointRejected reports that a checkpoint in the Start message could not be
+// restored. The runtime then tries the next older checkpoint by itself.
 type CheckpointRejected struct {
-	Path   string `json:"path"` // as Start had it
+	Path   string `json:"path"` // as in Start
 	Reason string `json:"reason"`
 }
 
-// Resumed says from which checkpoint of the Start the job goes on.
+// Resumed reports the checkpoint in the Start message from which the job resumes.
 type Resumed struct {
-	Path string `json:"path"` // as Start had it
+	Path string `json:"path"` // as in Start
 	Step int    `json:"step"`
 }
 
-// Result ends a job that was done. All files are whole and closed.
+// Result ends a job that succeeded. All files are complete and closed.
 type Result struct {
 	Video       string          `json:"video,omitempty"`
 	Thumbnail   string          `json:"thumbnail,omitempty"`
@@ -146,25 +148,25 @@ type Result struct {
 	Output      json.RawMessage `json:"output,omitempty"`
 }
 
-// Cancelled ends a job that was cancelled: nothing of it runs any more.
+// Cancelled ends a job that was cancelled. No part of the job is still running.
 type Cancelled struct{}
 
-// Failure ends a job, or a load, that went wrong. It is also the error with which
-// a [Process] ends.
+// Failure ends a job or a load that failed. It is also the error with which a
+// [Process] ends.
 type Failure struct {
 	Class   FailureClass `json:"class"`
 	Message string       `json:"message"` // says what, why, and what to do
-	// Detail is a stack trace or the like, for who looks into it.
+	// Detail helps to find the cause, such as a stack trace.
 	Detail            string `json:"detail,omitempty"`
 	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"`
 }
 
-// Failf makes a Failure whose message is formatted.
+// Failf returns a Failure with a formatted message.
 func Failf(class FailureClass, format string, args ...any) *Failure {
 	return &Failure{Class: class, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error is the failure's sentence, without its class.
+// Error returns the failure's message, without its class.
 func (f *Failure) Error() string { return f.Message }
 
 // Log is a line for the job's log. Level is debug, info, warn or error.
@@ -256,7 +258,7 @@ func checkPercent(percent float64) error {
 
 func checkText(text string) error {
 	if len(text) > maxTexts {
-		return fmt.Errorf("a sentence of %d bytes; at most %d are allowed", len(text), maxTexts)
+		return fmt.Errorf("a text of %d bytes; at most %d are allowed", len(text), maxTexts)
 	}
 	return nil
 }
@@ -273,8 +275,8 @@ func checkFile(workdir, path string) error {
 	return nil
 }
 
-// parseMessage reads a runtime's line: an object with one key, the message's
-// name.
+// parseMessage parses a line from a runtime: an object with one key, the
+// message's name.
 func parseMessage(line []byte) (Message, error) {
 	var envelope map[string]json.RawMessage
 	if err := json.Unmarshal(line, &envelope); err != nil {
@@ -289,7 +291,7 @@ func parseMessage(line []byte) (Message, error) {
 			return nil, fmt.Errorf("there is no message %q", name)
 		}
 		if !bytes.HasPrefix(body, []byte("{")) {
-			return nil, fmt.Errorf("what %q holds is not an object", name)
+			return nil, fmt.Errorf("the value of %q is not an object", name)
 		}
 		if err := json.Unmarshal(body, message); err != nil {
 			return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a runtime says comes from a model's own process: it is no more to be
-// trusted than what comes from outside.
+// A runtime's messages come from a model's process and are as untrusted as any
+// other outside input.
 func FuzzParseMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"ready": {"protocol": 1, "name": "x"}}`, `{"loaded": {}}`, `{"progress": {"percent": 50, "phase": "RENDERING"}}`, `{"progress": {"percent": 1e400}}`,
@@ -25,7 +25,7 @@ func FuzzParseMessage(f *testing.F) {
 			require.Nil(t, message)
 			return
 		}
-		require.NoError(t, message.check(), "what is taken is within its bounds")
+		require.NoError(t, message.check(), "an accepted message must be within its limits")
 		body, err := json.Marshal(map[string]Message{message.name(): message})
 		require.NoError(t, err)
 		again, err := parseMessage(body)

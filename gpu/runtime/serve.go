@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	progressEvery = 50 * time.Millisecond // more than an eye can follow
-	cancelLimit   = 10 * time.Second      // for a job to end once it must
+	progressEvery = 50 * time.Millisecond // 20 a second: enough for a smooth display
+	cancelLimit   = 10 * time.Second      // how long a job has to end after its context ends
 )
 
-// Handler is a model as [Serve] drives it: one call at a time. An error that is
-// not a *Failure is reported as MODEL_CRASH.
+// Handler is a model that [Serve] calls, one call at a time. An error that is not
+// a *Failure is reported as MODEL_CRASH.
 type Handler interface {
-	// Load brings a model into memory, where it stays.
+	// Load loads a model into memory, where it stays.
 	Load(ctx context.Context, model string) error
-	// Render does a job. When ctx ends it returns soon, whatever the error.
+	// Render runs a job. It must return soon after ctx ends, with any error.
 	Render(ctx context.Context, job *Job) (Result, error)
 }
 
-// Job is one job for a Handler, and its way to say how that goes. Errors of the
-// output are not the job's concern: Serve ends by them.
+// Job is a job for a Handler, which reports on it through its methods. They
+// return no errors: if the output fails, Serve returns the error.
 type Job struct {
 	Start
-	// CheckpointAsked receives when the agent wants a checkpoint: the answer is
-	// one call of Checkpoint.
+	// CheckpointAsked receives a value when the agent asks for a checkpoint. The
+	// handler answers with one call of Checkpoint.
 	CheckpointAsked <-chan struct{}
 
 	server   *server
@@ -42,8 +42,8 @@ type Job struct {
 	mu       sync.Mutex
 }
 
-// Progress reports progress. At most 20 a second are sent on, and each change of
-// phase.
+// Progress reports progress. It sends every change of phase, and otherwise at most
+// 20 reports per second.
 func (j *Job) Progress(p Progress) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,33 +56,33 @@ func (j *Job) Progress(p Progress) {
 	j.server.send(&p)
 }
 
-// Checkpoint reports a checkpoint, asked or unasked.
+// Checkpoint reports a checkpoint, requested or not.
 func (j *Job) Checkpoint(c Checkpoint) { j.server.send(&c) }
 
-// Reject reports a given checkpoint that does not restore.
+// Reject reports that a checkpoint in Start could not be restored.
 func (j *Job) Reject(c Restorable, reason error) {
 	j.server.send(&CheckpointRejected{Path: c.Path, Reason: clip(reason.Error())})
 }
 
-// Resumed reports the given checkpoint from which the job goes on.
+// Resumed reports the checkpoint in Start from which the job resumes.
 func (j *Job) Resumed(c Restorable, step int) { j.server.send(&Resumed{Path: c.Path, Step: step}) }
 
 // Log adds a line to the job's log.
 func (j *Job) Log(level, message string) { j.server.send(&Log{Level: level, Message: message}) }
 
-// server is one Serve.
+// server is the state of one call of Serve.
 type server struct {
 	handler Handler
 	mu      sync.Mutex // held while a message is written
 	out     io.Writer
 	err     error         // of the output
 	job     *Job          // nil between jobs
-	over    chan struct{} // closed when the load or job that runs is over
+	over    chan struct{} // closed when no load or job is running
 }
 
-// Serve speaks the protocol for a runtime until it is told to shut down or in
-// ends, which cancels the job that runs. It returns an error if the agent breaks
-// the protocol, the pipes fail, or the job does not end when it must.
+// Serve speaks the protocol for a runtime until the agent sends shutdown or in
+// ends, and then cancels the running job. It returns an error if the agent breaks
+// the protocol, the pipes fail, or the job does not end in time.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, ready Ready, handler Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -150,7 +150,7 @@ func (s *server) obey(ctx context.Context, c command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.job == nil: // it ended while the command was on its way
+	case s.job == nil: // the job ended while the command was in transit
 	case c.Checkpoint != nil:
 		select {
 		case s.job.asked <- struct{}{}:
@@ -162,12 +162,12 @@ func (s *server) obey(ctx context.Context, c command) error {
 	return nil
 }
 
-// begin runs work, which returns the message that ends it.
+// begin runs work in a goroutine and sends the message that it returns.
 func (s *server) begin(job *Job, work func() Message) error {
 	select {
 	case <-s.over:
 	default:
-		return errors.New("a command to begin while something runs")
+		return errors.New("the agent sent load or start while a load or a job is running")
 	}
 	s.mu.Lock()
 	s.job = job
@@ -177,8 +177,8 @@ func (s *server) begin(job *Job, work func() Message) error {
 	s.over = over
 	go func() {
 		message := work()
-		// The agent may answer the message with the next job before this
-		// goroutine goes on: nothing may run any more by then.
+		// The agent can answer the message with the next job before this
+		// goroutine continues, so clear the job before sending.
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.job = nil
@@ -188,7 +188,7 @@ func (s *server) begin(job *Job, work func() Message) error {
 	return nil
 }
 
-// end does the job and says how it ended.
+// end runs the job and returns the message that ends it.
 func end(ctx context.Context, job *Job, handler Handler) Message {
 	result, err := handler.Render(ctx, job)
 	switch {
@@ -214,7 +214,7 @@ func asFailure(err error) *Failure {
 	return &clipped
 }
 
-// clip cuts a sentence to the length that the protocol allows.
+// clip cuts a text to the length that the protocol allows.
 func clip(sentence string) string {
 	if len(sentence) <= maxTexts {
 		return sentence

@@ -56,7 +56,7 @@ func (model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, erro
 func TestServe(t *testing.T) {
 	t.Parallel()
 
-	t.Run("StaysForManyJobsHoweverTheyEnd", func(t *testing.T) {
+	t.Run("ServesManyJobsHoweverTheyEnd", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "serve")
@@ -95,7 +95,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, &runtime.Failure{Class: runtime.InvalidInput, Message: `There is no model "x".`}, message)
 	})
 
-	t.Run("TellsOfCheckpointsInTheirOrder", func(t *testing.T) {
+	t.Run("ReportsCheckpointsInOrder", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "serve")
@@ -109,7 +109,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, &runtime.Resumed{Path: "/in/a", Step: 10}, second)
 	})
 
-	t.Run("EndsWithItsInputAndCancelsTheJob", func(t *testing.T) {
+	t.Run("CancelsTheJobWhenItsInputEnds", func(t *testing.T) {
 		t.Parallel()
 
 		in := strings.NewReader(`{"start":{"job":"job_1","model":"m","prompt":"wait","workdir":"/work"}}` + "\n" + `{"half`)
@@ -121,7 +121,7 @@ func TestServe(t *testing.T) {
 		require.True(t, strings.HasSuffix(out.String(), `{"cancelled":{}}`+"\n"), out.String())
 	})
 
-	t.Run("RefusesAnAgentThatSpeaksNonsense", func(t *testing.T) {
+	t.Run("FailsOnInvalidCommands", func(t *testing.T) {
 		t.Parallel()
 
 		for _, line := range []string{"hello", `{"dance":{}}`} {

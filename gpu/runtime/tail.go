@@ -8,7 +8,7 @@ import (
 
 const tailSize = 64 << 10
 
-// tail keeps the last bytes that were written to it and counts the others.
+// tail keeps the last tailSize bytes written to it and counts all bytes.
 type tail struct {
 	mu      sync.Mutex
 	ring    [tailSize]byte
@@ -33,7 +33,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return all, nil
 }
 
-// forget begins anew.
+// forget drops everything written so far.
 func (t *tail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,8 +41,9 @@ func (t *tail) forget() {
 	t.written = 0
 }
 
-// String is what was kept, after a line that says how much was not. The line
-// that was cut is not kept: half a secret cannot be told from other text.
+// String returns the kept text, preceded by a line that says how much was
+// dropped. It also drops a partly overwritten first line, since redaction cannot
+// recognise half a secret.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +59,7 @@ func (t *tail) String() string {
 	return fmt.Sprintf("[%d earlier bytes were dropped]\n%s", t.written-int64(len(kept)), strings.ToValidUTF8(kept, "\uFFFD"))
 }
 
-// lastWords is the end of what was kept, short enough for a sentence.
+// lastWords returns the end of the kept text, short enough to quote in a message.
 func (t *tail) lastWords() string {
 	const most = 600
 

@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
 )
 
-// Command is `runtime`, with one command below it for each built-in runtime.
-// They speak the runtime protocol over the command's input and output.
+// Command returns the command `runtime` with one subcommand for each built-in
+// runtime. They speak the runtime protocol on standard input and output.
 func Command() *cobra.Command {
 	command := &cobra.Command{
 		Use:    "runtime",

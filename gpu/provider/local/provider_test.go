@@ -26,7 +26,7 @@ import (
 
 var _ fleet.Provider = (*local.Provider)(nil)
 
-// TestMain lets this binary be the agents that the provider runs.
+// TestMain makes this binary the agent that the provider runs.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		agent(os.Args[2])
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	testrun.Main(m.Run)
 }
 
-// agent has a child of its own, as a real one has a runtime. A polite one leaves
-// on SIGTERM, a stubborn one never.
+// agent has a child process, as a real agent has a runtime. A polite agent exits on
+// SIGTERM, a stubborn one never does.
 func agent(manners string) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -91,7 +91,7 @@ func setup(t *testing.T, manners string) fixture {
 	return f
 }
 
-// running returns the ids of the instances that run; none after the provider's end.
+// running returns the ids of the running instances, or none after the provider ended.
 func running(p fleet.Provider) []string {
 	all, _ := p.List(context.Background())
 	ids := []string{}
@@ -103,7 +103,7 @@ func running(p fleet.Provider) []string {
 	return ids
 }
 
-// boot creates an instance and returns the id of its child process once it is there.
+// boot creates an instance, waits for its child process and returns the child's id.
 func (f fixture) boot(t *testing.T, id string) int {
 	t.Helper()
 	require.Empty(t, f.Create(t.Context(), pool, []string{id}))
@@ -154,7 +154,7 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, []string{"one"}, running(f))
 	})
 
-	t.Run("RefusesTakenAndInvalidIDsOnly", func(t *testing.T) {
+	t.Run("RefusesOnlyTakenAndInvalidIDs", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		f.boot(t, "one")
@@ -186,7 +186,7 @@ func TestCreate(t *testing.T) {
 func TestPreempt(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LetsAnAgentLeaveByItself", func(t *testing.T) {
+	t.Run("LetsAnAgentExitByItself", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		child := f.boot(t, "one")
@@ -197,7 +197,7 @@ func TestPreempt(t *testing.T) {
 		requireGone(t, child)
 	})
 
-	t.Run("KillsTheWholeGroupWhenTheNoticeIsOver", func(t *testing.T) {
+	t.Run("KillsTheWholeGroupWhenTheNoticeEnds", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "stubborn")
 		child := f.boot(t, "one")
@@ -210,7 +210,7 @@ func TestPreempt(t *testing.T) {
 		requireGone(t, child)
 	})
 
-	t.Run("KnowsOnlyWhatRuns", func(t *testing.T) {
+	t.Run("RefusesUnknownInstances", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 
@@ -264,7 +264,7 @@ func TestList(t *testing.T) {
 func TestClient(t *testing.T) {
 	t.Parallel()
 
-	// Of another process, as far as it can tell.
+	// dial returns a client as another process would use it.
 	dial := func(t *testing.T, f fixture) *local.Client {
 		listener, err := net.Listen("unix", filepath.Join(f.dir, "socket"))
 		require.NoError(t, err)
@@ -332,7 +332,7 @@ func TestClient(t *testing.T) {
 func TestLogs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreKeptOfTheNewestFifty", func(t *testing.T) {
+	t.Run("AreKeptForTheNewestFifty", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		logs := filepath.Join(f.dir, "logs")
@@ -362,7 +362,7 @@ func TestLogs(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 
-	t.Run("StopsAllGentlyThenNot", func(t *testing.T) {
+	t.Run("AsksInstancesToExitAndThenKillsThem", func(t *testing.T) {
 		t.Parallel()
 		polite, stubborn := setup(t, "polite"), setup(t, "stubborn")
 		children := []int{polite.boot(t, "one"), polite.boot(t, "two"), stubborn.boot(t, "three")}

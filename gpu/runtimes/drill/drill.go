@@ -1,14 +1,13 @@
-// Package drill is a runtime that rehearses a render: it takes steps, writes
-// checkpoints and leaves a small file, and costs next to nothing, so that a
-// laptop can hold a fleet of it. It is for drills, soaks and load tests.
+// Package drill is a runtime that simulates a render: it takes steps, writes
+// checkpoints and produces a small file. It needs so little CPU and memory that a
+// laptop can run a fleet of it. It is used in drills, soaks and load tests.
 //
-// What it makes is known beforehand: [Film] is a pure function of prompt, seed
-// and steps, through a chain of hashes with one link per step. A job that was
-// interrupted any number of times must deliver just that file; one that skipped,
-// repeated or mixed up a step cannot.
+// Its output is predictable: [Film] is a pure function of prompt, seed and steps,
+// computed as a chain of hashes with one link per step. However often a job is
+// interrupted, it must deliver exactly this file. It cannot do so if a step was
+// skipped, repeated or mixed up.
 //
-// It can be told to misbehave, as models do: to crash, to hang, to run out of
-// memory.
+// Parameters can make it misbehave as models do: crash, hang, or run out of memory.
 package drill
 
 import (
@@ -26,8 +25,8 @@ import (
 // Name is the model that this runtime serves.
 const Name = "drill"
 
-// Run serves an agent, one job after the other, until it is told to shut down or
-// in ends. It returns an error if the agent breaks the protocol or the pipes fail.
+// Run serves an agent, one job at a time, until the agent sends shutdown or in
+// ends. It returns an error if the agent breaks the protocol or the pipes fail.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ready := runtime.Ready{Runtime: "drill 1", Models: []string{Name}}
 	return runtime.Serve(ctx, in, out, ready, model{})
@@ -36,16 +35,16 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 // model is the Handler. It keeps nothing between jobs.
 type model struct{}
 
-// Load has nothing to bring into memory.
+// Load only checks the model's name.
 func (model) Load(_ context.Context, name string) error {
 	if name != Name {
-		return runtime.Failf(runtime.InvalidInput, "This runtime has the model %q and no model %q.", Name, name)
+		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, name)
 	}
 	return nil
 }
 
-// Render takes the steps that are left since the newest checkpoint that can be
-// restored, and writes the film.
+// Render resumes from the newest checkpoint that it can restore, takes the
+// remaining steps, and writes the film.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if err := m.Load(ctx, job.Model); err != nil {
 		return runtime.Result{}, err
@@ -65,16 +64,17 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 	return runtime.Result{Video: film}, os.WriteFile(film, r.state.film(), 0o600)
 }
 
-// render is one job on its way.
+// render is the state of one job.
 type render struct {
 	job    *runtime.Job
 	params params
 	first  state // before the first step
 	state  state
-	files  int // checkpoints written: each has a name of its own
+	files  int // checkpoints written, to give each file its own name
 }
 
-// restore takes the newest checkpoint that can be restored, or starts afresh.
+// restore returns the state in the newest checkpoint that can be restored, or the
+// first state if there is none.
 func (r *render) restore() state {
 	for _, given := range r.job.Checkpoints {
 		restored, err := readCheckpoint(given.Path, r.first, r.params.Steps)
@@ -89,7 +89,8 @@ func (r *render) restore() state {
 	return r.first
 }
 
-// step takes its time, and answers the agent's asks for a checkpoint meanwhile.
+// step takes one step. While it waits, it answers the agent's requests for a
+// checkpoint.
 func (r *render) step(ctx context.Context) error {
 	if r.state.step == r.params.MisbehaveAt {
 		if err := r.misbehave(); err != nil {
@@ -125,7 +126,8 @@ func (r *render) progress(at state, phase runtime.Phase) runtime.Progress {
 
 func (r *render) percent(at state) float64 { return 100 * float64(at.step) / float64(r.params.Steps) }
 
-// checkpoint answers with a file. One that cannot be written costs no render.
+// checkpoint writes a checkpoint and reports it. If the file cannot be written,
+// the render continues.
 func (r *render) checkpoint() {
 	answer := runtime.Checkpoint{Step: r.state.step, Percent: r.percent(r.state)}
 	if r.state.step > 0 {
@@ -140,19 +142,19 @@ func (r *render) checkpoint() {
 	r.job.Checkpoint(answer)
 }
 
-// misbehave does what the params ask for. It returns, without an error, only if
-// that is nothing.
+// misbehave does what the params ask for. It returns nil if they ask for nothing
+// at this step.
 func (r *render) misbehave() error {
 	switch r.params.Misbehave {
 	case crash:
-		// As a fault in a model's native code: the whole process goes at once,
-		// with the status that a shell shows for it.
-		fmt.Fprintf(os.Stderr, "drill: crashing at step %d, as it was told to\n", r.state.step)
+		// Like a fault in a model's native code: the whole process ends at once,
+		// with the status that a shell would show.
+		fmt.Fprintf(os.Stderr, "drill: crashing at step %d, as requested\n", r.state.step)
 		os.Exit(128 + int(syscall.SIGSEGV))
 	case hang:
-		select {} // deaf even to a cancel, as a driver can be: only a kill ends it
+		select {} // ignores even a cancel, as a driver can: only a kill ends it
 	case outOfMemory:
-		return runtime.Failf(runtime.OutOfMemory, "The rehearsed render ran out of GPU memory at step %d, as it was told to.", r.state.step)
+		return runtime.Failf(runtime.OutOfMemory, "The simulated render ran out of GPU memory at step %d, as requested.", r.state.step)
 	}
 	return nil
 }

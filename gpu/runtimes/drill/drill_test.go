@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 )
 
-// asRuntime in the environment makes this test binary a drill.
+// asRuntime is an environment variable that makes this test binary a drill.
 const asRuntime = "REELAY_TEST_AS_DRILL"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func newJob(t *testing.T, params string, checkpoints ...runtime.Restorable) runt
 	}
 }
 
-// until reads messages up to the first of type M.
+// until reads messages and returns the first of type M.
 func until[M runtime.Message](t *testing.T, p *runtime.Process) M {
 	t.Helper()
 	limit := time.After(testrun.WaitLimit)
@@ -70,7 +70,7 @@ func readFilm(t *testing.T, p *runtime.Process) []byte {
 	return film
 }
 
-// interrupted is the file of a checkpoint that a render of 50 steps left.
+// interrupted returns a checkpoint of a render of 50 steps.
 func interrupted(t *testing.T) runtime.Restorable {
 	t.Helper()
 	p := launch(t)
@@ -85,7 +85,7 @@ const again = `{"steps": 50, "stepMillis": 0, "seed": 7}`
 func TestDrill(t *testing.T) {
 	t.Parallel()
 
-	t.Run("MakesTheFilmThatIsKnownBeforehand", func(t *testing.T) {
+	t.Run("MakesThePredictedFilm", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
@@ -109,7 +109,7 @@ func TestDrill(t *testing.T) {
 		require.Equal(t, drill.Film("a calm sea", 7, 50), readFilm(t, p))
 	})
 
-	t.Run("RejectsWhatIsNotItsCheckpoint", func(t *testing.T) {
+	t.Run("RejectsADamagedCheckpoint", func(t *testing.T) {
 		t.Parallel()
 
 		from := interrupted(t)
@@ -138,7 +138,7 @@ func TestDrill(t *testing.T) {
 		require.Equal(t, drill.Film("a calm sea", 8, 50), readFilm(t, p))
 	})
 
-	t.Run("CrashesWhenToldTo", func(t *testing.T) {
+	t.Run("CrashesOnRequest", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
@@ -150,7 +150,7 @@ func TestDrill(t *testing.T) {
 		require.Equal(t, runtime.ModelCrash, failure.Class)
 	})
 
-	t.Run("RunsOutOfMemoryWhenToldTo", func(t *testing.T) {
+	t.Run("RunsOutOfMemoryOnRequest", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
@@ -159,7 +159,7 @@ func TestDrill(t *testing.T) {
 		require.Equal(t, runtime.OutOfMemory, until[*runtime.Failure](t, p).Class)
 	})
 
-	t.Run("RefusesParametersThatItDoesNotKnow", func(t *testing.T) {
+	t.Run("RefusesUnknownParameters", func(t *testing.T) {
 		t.Parallel()
 
 		for _, params := range []string{`{"steps": 0}`, `{"steps": 100001}`, `{"stepMillis": -1}`, `{"colour": "red"}`, `[]`} {

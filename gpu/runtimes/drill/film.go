@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// How a job may be told to misbehave.
+// The ways in which a job can be asked to misbehave.
 const (
 	crash       = "crash"
 	hang        = "hang"
@@ -39,16 +39,16 @@ func parseParams(raw json.RawMessage) (params, error) {
 	}
 	switch {
 	case p.Steps < 1 || p.Steps > 100_000:
-		return p, fmt.Errorf("steps is %d; it may be from 1 to 100000", p.Steps)
+		return p, fmt.Errorf("steps is %d; it must be from 1 to 100000", p.Steps)
 	case p.StepMillis < 0 || p.StepMillis > 60_000:
-		return p, fmt.Errorf("stepMillis is %d; it may be from 0 to 60000", p.StepMillis)
+		return p, fmt.Errorf("stepMillis is %d; it must be from 0 to 60000", p.StepMillis)
 	case p.CheckpointEvery < 0 || p.MisbehaveAt < 0:
 		return p, errors.New("checkpointEvery and misbehaveAt must be 0 or more")
 	}
 	return p, nil
 }
 
-// state is all that a render knows after some steps: the last link of the chain.
+// state is the whole state of a render after some steps: the last link of the chain.
 type state struct {
 	step int
 	link [sha256.Size]byte
@@ -63,25 +63,26 @@ func (s state) next() state {
 	return state{step: s.step + 1, link: sha256.Sum256(link)}
 }
 
-// filmBytes is the size of a film's content: enough to be cut in the middle.
+// filmBytes is the size of a film's content, large enough for a transfer to be cut
+// off in the middle.
 const filmBytes = 16 << 10
 
-// film is an MP4 file as far as its boxes go; what is in them no player shows.
+// film returns an MP4 file with valid boxes but no playable content.
 func (s state) film() []byte {
 	ftyp := []byte("\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41")
 	mdat := binary.BigEndian.AppendUint32(nil, 8+filmBytes)
 	return append(append(append(ftyp, mdat...), "mdat"...), s.noise(filmBytes)...)
 }
 
-// noise is bytes that only this state gives.
+// noise returns bytes that are unique to this state.
 func (s state) noise(size int) []byte {
 	noise := make([]byte, size)
 	_, _ = rand.NewChaCha8(s.link).Read(noise) // never fails
 	return noise
 }
 
-// Film is the file that a job of these parameters must deliver, however often it
-// was interrupted.
+// Film returns the file that a job with these parameters must deliver, however
+// often it was interrupted.
 func Film(prompt string, seed int64, steps int) []byte {
 	s := begin(prompt, params{Steps: steps, Seed: seed})
 	for s.step < steps {
@@ -90,9 +91,8 @@ func Film(prompt string, seed int64, steps int) []byte {
 	return s.film()
 }
 
-// A checkpoint file is the magic, the state before the first step, by which it
-// belongs to its job, the step, the link, some ballast, and the SHA-256 of all
-// this.
+// A checkpoint file consists of the magic, the state before the first step (which
+// ties it to its job), the step, the link, padding, and the SHA-256 of all these.
 const (
 	checkpointMagic   = "RLDRILL1"
 	checkpointBallast = 32 << 10
@@ -109,15 +109,15 @@ func (s state) checkpoint(first state) []byte {
 	return append(file, sum[:]...)
 }
 
-// readCheckpoint restores the state of a job that began with first. The error
-// says why it cannot be.
+// readCheckpoint restores the state of a job whose first state is first. If it
+// cannot, the error says why.
 func readCheckpoint(path string, first state, steps int) (state, error) {
 	file, err := os.ReadFile(path)
 	if err != nil {
 		return state{}, err
 	}
 	if len(file) != checkpointSize || !bytes.HasPrefix(file, []byte(checkpointMagic)) {
-		return state{}, errors.New("it is no drill checkpoint, or not a whole one")
+		return state{}, errors.New("it is not a drill checkpoint, or it is incomplete")
 	}
 	body := file[:len(file)-sha256.Size]
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], file[len(body):]) {

@@ -12,18 +12,18 @@ import (
 	"github.com/reelay/reelay/internal/picture"
 )
 
-// backdrop is a picture behind the card, as large as a frame. It is made with
-// whole numbers only, so that it is the same on every machine.
+// backdrop is a picture behind the card, as large as a frame. It is computed with
+// integers only, so that it is the same on every machine.
 type backdrop struct {
 	sum    [sha256.Size]byte // of the file
 	pixels []byte            // RGB
 	width  int
 }
 
-// readBackdrop reads a picture and makes it as large as a frame.
+// readBackdrop reads a picture and scales it to the size of a frame.
 func readBackdrop(ctx context.Context, path string, width, height int) (*backdrop, error) {
 	if path == "" {
-		return nil, errors.New("it was not handed over")
+		return nil, errors.New("the job has no such file")
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -41,7 +41,7 @@ func readBackdrop(ctx context.Context, path string, width, height int) (*backdro
 	return &backdrop{sum: sha256.Sum256(data), pixels: cover(decoded, width, height), width: width}, nil
 }
 
-// cover fills a frame with the middle of a picture.
+// cover scales the middle of a picture so that it fills a frame.
 func cover(from image.Image, width, height int) []byte {
 	area := from.Bounds()
 	if area.Dx()*height > area.Dy()*width {
@@ -65,14 +65,14 @@ func inset(area image.Rectangle, x, y int) image.Rectangle {
 	return image.Rect(area.Min.X+x, area.Min.Y+y, area.Max.X-x, area.Max.Y-y)
 }
 
-// span is the part of a side that a pixel of the frame shows, at least one pixel
-// of the picture.
+// span returns the part of the picture's side that one pixel of the frame shows,
+// which is at least one pixel of the picture.
 func span(from, length, at, of int) (begin, end int) {
 	begin, end = from+at*length/of, from+(at+1)*length/of
 	return begin, max(end, begin+1)
 }
 
-// average is the colour of an area; what shines through is black.
+// average returns the mean colour of an area, over black where it is transparent.
 func average(from image.Image, area image.Rectangle) (r, g, b byte) {
 	var sum [3]uint64
 	for y := area.Min.Y; y < area.Max.Y; y++ {
@@ -85,7 +85,7 @@ func average(from image.Image, area image.Rectangle) (r, g, b byte) {
 	return byte(sum[0] / n), byte(sum[1] / n), byte(sum[2] / n)
 }
 
-// row is a line of the backdrop, or nil without one.
+// row returns a line of the backdrop, or nil if there is no backdrop.
 func (b *backdrop) row(y int) []byte {
 	if b == nil {
 		return nil
@@ -93,8 +93,8 @@ func (b *backdrop) row(y int) []byte {
 	return b.pixels[y*b.width*3:][:b.width*3]
 }
 
-// pictureShare is how much of a frame is the picture, of 256: nearly all where the
-// film begins, and a third at its end.
+// pictureShare returns the share of the picture in a frame, in 1/256: nearly all at
+// the beginning of the film, and a third at its end.
 func (f film) pictureShare(frame int) int32 {
 	return int32(240 - 155*frame/f.frames)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// withPicture has a job begin from a picture of two colours.
+// withPicture adds a reference picture of two colours to a job.
 func withPicture(t *testing.T, job runtime.Start, left, right color.Color) runtime.Start {
 	t.Helper()
 
@@ -39,7 +39,7 @@ func TestBackdrop(t *testing.T) {
 
 	red, blue := color.RGBA{200, 20, 20, 255}, color.RGBA{20, 20, 200, 255}
 
-	t.Run("ShinesThroughTheFilm", func(t *testing.T) {
+	t.Run("IsVisibleInTheFilm", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
@@ -82,7 +82,7 @@ func TestBackdrop(t *testing.T) {
 		one[*runtime.CheckpointRejected](t, until(t, p, isEnd))
 	})
 
-	t.Run("MustBeThereAndBeAPicture", func(t *testing.T) {
+	t.Run("MustExistAndBeAPicture", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)

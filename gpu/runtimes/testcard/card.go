@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// card paints the frames of one film. It owns one frame's pixels and allocates
-// nothing per frame.
+// card paints the frames of one film. It reuses the pixels of one frame, so that a
+// frame costs no allocation.
 type card struct {
 	film    film
 	state   *latents
@@ -62,7 +62,7 @@ func newCard(f film, state *latents) (*card, error) {
 	return c, nil
 }
 
-// choosePalette takes a hue and its neighbours from prompt and seed.
+// choosePalette derives a hue and its neighbours from prompt and seed.
 func (c *card) choosePalette(random *rand.Rand) {
 	hue := random.Int64N(one)
 	spread := one/5 + random.Int64N(one/6)
@@ -80,7 +80,7 @@ func (c *card) choosePalette(random *rand.Rand) {
 	}
 }
 
-// tone is a strong colour of a hue, of which 65536 make a turn.
+// tone returns a saturated colour. A full circle of hues is 65536.
 func tone(hue int64) (rgb [3]int32) {
 	for i := range rgb {
 		rgb[i] = int32(120 + sine(hue+int64(i)*one/3)*105/one)
@@ -88,7 +88,7 @@ func tone(hue int64) (rgb [3]int32) {
 	return rgb
 }
 
-// spline gives the cubic B-spline taps of a position in 1/256 cells.
+// spline returns the cubic B-spline taps of a position in 1/256 cells.
 func spline(position, size, stride int) (t taps) {
 	cell, part := position>>8, int64(position&255)
 	rest := 256 - part
@@ -102,7 +102,7 @@ func spline(position, size, stride int) (t taps) {
 	return t
 }
 
-// paint makes a frame. The pixels are good until the next.
+// paint paints a frame. The pixels are valid until the next call.
 func (c *card) paint(frame int) []byte {
 	c.mix(frame)
 	for y := range c.film.height {
@@ -113,8 +113,8 @@ func (c *card) paint(frame int) []byte {
 	return c.pixels
 }
 
-// mix turns the latents at the frame's moment into a small picture: its values
-// are colours times 128.
+// mix turns the latents at the frame's time into a small picture whose values are
+// colours times 128.
 func (c *card) mix(frame int) {
 	plane := c.state.width * c.state.height * channels
 	t := spline(frame*latentsPerSecond*256/c.film.fps, c.state.frames, plane)

@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 )
 
-// A checkpoint file is the header, the cells, and the SHA-256 of both, all
-// numbers little-endian.
+// A checkpoint file consists of the header, the cells, and the SHA-256 of both.
+// All numbers are little-endian.
 type header struct {
 	Magic       [8]byte
 	Version     uint32
 	Fingerprint [sha256.Size]byte
 	Step        uint32
-	Random      [20]byte // as rand.PCG marshals itself
+	Random      [20]byte // a marshalled rand.PCG
 	Cells       uint32
 }
 
@@ -27,8 +27,8 @@ const checkpointVersion = 1
 
 var checkpointMagic = [8]byte([]byte("RLTCARD\n"))
 
-// encodeCheckpoint refuses a state that no step can have left: such a file would
-// only spoil the attempts after this one.
+// encodeCheckpoint returns an error for a state that no step can produce, since
+// such a file would only spoil the next attempts.
 func encodeCheckpoint(f film, l *latents) ([]byte, error) {
 	if err := checkCells(l.cells); err != nil {
 		return nil, err
@@ -57,13 +57,13 @@ func checkpointSize(l *latents) int { return binary.Size(header{}) + 4*len(l.cel
 func checkCells(cells []int32) error {
 	for _, cell := range cells {
 		if cell < -limit || cell > limit {
-			return fmt.Errorf("a latent is %d, beyond what a step can make", cell)
+			return fmt.Errorf("a latent is %d, which no step can produce", cell)
 		}
 	}
 	return nil
 }
 
-// writeCheckpoint leaves a whole file at path or none.
+// writeCheckpoint writes a complete file at path or none.
 func writeCheckpoint(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".checkpoint-*")
 	if err != nil {
@@ -81,8 +81,8 @@ func writeCheckpoint(path string, content []byte) error {
 	return os.Rename(file.Name(), path)
 }
 
-// readCheckpoint restores the state of f from a file. The error says why it
-// cannot be.
+// readCheckpoint restores the state of f from a file. If it cannot, the error says
+// why.
 func readCheckpoint(path string, f film) (*latents, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func readCheckpoint(path string, f film) (*latents, error) {
 
 func (l *latents) decode(f film, content []byte, size int) error {
 	if !bytes.HasPrefix(content, checkpointMagic[:]) {
-		return errors.New("it is no testcard checkpoint")
+		return errors.New("it is not a testcard checkpoint")
 	}
 	var h header
 	n, err := binary.Decode(content, binary.LittleEndian, &h)

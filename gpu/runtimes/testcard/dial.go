@@ -4,8 +4,8 @@ import "math"
 
 const quarterTurn = 1 << 14 // of 65536
 
-// dial is the moving part of the circle: a hand that sweeps once a second, and
-// around it the part of the film that is over.
+// dial is the moving part of the circle: a hand that sweeps once a second, and a
+// ring around it that shows the position in the film.
 type dial struct {
 	left, top, size int
 	points          []point
@@ -14,9 +14,9 @@ type dial struct {
 // point is a pixel of the dial's square.
 type point struct {
 	angle uint16 // clockwise from the top
-	edge  uint16 // the angle that this pixel is wide
-	disc  uint8  // how far it lies in the circle
-	ring  uint8  // how far it lies in the ring
+	edge  uint16 // the width of this pixel as an angle
+	disc  uint8  // the share of the pixel in the circle
+	ring  uint8  // the share of the pixel in the ring
 }
 
 func newDial(l layout, width, height int) dial {
@@ -42,7 +42,7 @@ func newDial(l layout, width, height int) dial {
 
 func coverage(inside float64) uint8 { return uint8(255 * max(0, min(1, inside+0.5))) }
 
-// paint lays the dial of a frame over the pixels.
+// paint draws the dial of a frame over the pixels.
 func (d *dial) paint(pixels []byte, frame int, f film, accent [3]uint32) {
 	hand := uint16(frame % f.fps * 65536 / f.fps)
 	over := uint32((frame + 1) * 65536 / f.frames)

@@ -14,18 +14,18 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// encoder is an ffmpeg that takes frames. It stays in our process group, so that
-// it ends with us when an agent kills that.
+// encoder is an ffmpeg process that reads frames. It stays in the runtime's
+// process group, which the agent kills as a whole.
 type encoder struct {
 	cancel context.CancelFunc
 	cmd    *exec.Cmd
 	frames io.WriteCloser
-	said   bytes.Buffer // what it wrote to its standard error: errors alone
+	said   bytes.Buffer // its standard error, which holds only errors
 }
 
-// startEncoder starts an encoder to an MP4 whose decoded frames depend on the
-// frames alone: the number of threads is fixed, and nothing of the host or the
-// hour gets in. The stills are made on the way.
+// startEncoder starts an encoder of an MP4 that depends only on the frames: the
+// number of threads is fixed, and neither the host nor the time is written. It
+// makes the stills in the same run.
 func startEncoder(ctx context.Context, f film, to files) (*encoder, error) {
 	ffmpeg, err := findFFmpeg()
 	if err != nil {
@@ -58,16 +58,16 @@ func startEncoder(ctx context.Context, f film, to files) (*encoder, error) {
 	return e, nil
 }
 
-// write takes a frame. It fails only if ffmpeg has ended, and then says why.
+// write encodes a frame. It fails only if ffmpeg has ended; the error says why.
 func (e *encoder) write(pixels []byte) error {
 	if _, err := e.frames.Write(pixels); err != nil {
-		// What ffmpeg said matters, not that the pipe is broken.
+		// Prefer ffmpeg's own error to that of the broken pipe.
 		return cmp.Or(e.finish(), err)
 	}
 	return nil
 }
 
-// finish waits until the file is whole.
+// finish waits until the file is complete.
 func (e *encoder) finish() error {
 	defer e.cancel()
 	e.frames.Close()

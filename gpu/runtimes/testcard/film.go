@@ -15,19 +15,19 @@ import (
 	"strings"
 )
 
-// film is what was asked for.
+// film is the requested film.
 type film struct {
 	prompt, style string
 	frames, fps   int
 	width, height int
 	seed          uint64
 	pace          float64 // seconds of work per second of film
-	// begins tells that it begins from a picture, which Render reads.
+	// begins is true if the film begins from a picture, which Render reads.
 	begins  bool
 	picture *backdrop
 }
 
-// idea is what the film is drawn from.
+// idea returns the text and numbers from which the film is drawn.
 func (f film) idea() string {
 	if f.style == "" {
 		return f.prompt
@@ -35,11 +35,11 @@ func (f film) idea() string {
 	return f.prompt + "\x00" + f.style
 }
 
-// seconds is the film's exact length, a whole number of frames.
+// seconds returns the film's exact length, a whole number of frames.
 func (f film) seconds() float64 { return float64(f.frames) / float64(f.fps) }
 
 // parseFilm checks params and fills in the defaults. The error says which of them
-// is wrong, what it was, and what it may be.
+// are wrong, their values, and which values are allowed.
 func parseFilm(prompt string, params json.RawMessage) (film, error) {
 	p, err := parseParams(params)
 	if err != nil {
@@ -81,7 +81,7 @@ func parseParams(params json.RawMessage) (map[string]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		value, known := p[name]
 		if !known {
-			return nil, fmt.Errorf("there is no parameter %.80q", name)
+			return nil, fmt.Errorf("%.80q is not a parameter of this model", name)
 		}
 		if want := kind(value); kind(given[name]) != want {
 			return nil, fmt.Errorf("%s must be a %s", name, want)
@@ -104,8 +104,8 @@ func kind(value any) string {
 // number reads a JSON number exactly.
 func number(params map[string]any, name, low, high string) (*big.Rat, error) {
 	n := params[name].(json.Number)
-	wrong := fmt.Errorf("%s is %.40s; it may be from %s to %s", name, n, low, high)
-	// A Rat of 1e-999999999 would fill the memory.
+	wrong := fmt.Errorf("%s is %.40s; it must be from %s to %s", name, n, low, high)
+	// A Rat of 1e-999999999 would exhaust the memory.
 	_, exponent, _ := strings.Cut(strings.ToLower(string(n)), "e")
 	if power, err := strconv.Atoi(exponent); exponent != "" && (err != nil || power < -30 || power > 30) || len(n) > 60 {
 		return nil, wrong
@@ -127,7 +127,8 @@ func integer(params map[string]any, name, low, high string) (*big.Rat, error) {
 	return value, err
 }
 
-// size is the pixels as they are named, or else those of a resolution and a ratio.
+// size returns the frame size given by pixels, or if that is empty, by resolution
+// and aspect ratio.
 func size(pixels, resolution, aspectRatio string) (width, height int, err error) {
 	switch pixels {
 	case "":
@@ -135,7 +136,7 @@ func size(pixels, resolution, aspectRatio string) (width, height int, err error)
 		_, err := fmt.Sscanf(pixels, "%dx%d", &width, &height)
 		return width, height, err
 	default:
-		return 0, 0, fmt.Errorf("size is %q; it may be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080", pixels)
+		return 0, 0, fmt.Errorf("size is %q; it must be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080", pixels)
 	}
 	long, short := 0, 0
 	switch resolution {
@@ -146,7 +147,7 @@ func size(pixels, resolution, aspectRatio string) (width, height int, err error)
 	case "1080p":
 		long, short = 1920, 1080
 	default:
-		return 0, 0, fmt.Errorf("resolution is %q; it may be 480p, 720p or 1080p", resolution)
+		return 0, 0, fmt.Errorf("resolution is %q; it must be 480p, 720p or 1080p", resolution)
 	}
 	switch aspectRatio {
 	case "16:9":
@@ -156,11 +157,11 @@ func size(pixels, resolution, aspectRatio string) (width, height int, err error)
 	case "1:1":
 		return short, short, nil
 	}
-	return 0, 0, fmt.Errorf("aspectRatio is %q; it may be 16:9, 9:16 or 1:1", aspectRatio)
+	return 0, 0, fmt.Errorf("aspectRatio is %q; it must be 16:9, 9:16 or 1:1", aspectRatio)
 }
 
-// fingerprint tells apart the films whose checkpoints must not be mixed up. Pace
-// changes no frame, so it is not part of it.
+// fingerprint identifies the film to which a checkpoint belongs. It leaves out the
+// pace, which changes no frame.
 func (f film) fingerprint() [sha256.Size]byte {
 	film := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.idea())
 	if f.picture != nil {
@@ -169,7 +170,7 @@ func (f film) fingerprint() [sha256.Size]byte {
 	return sha256.Sum256(film)
 }
 
-// random is a generator of its own for each prompt, seed and purpose.
+// random returns a generator seeded by prompt, seed and purpose.
 func (f film) random(purpose string) *rand.PCG {
 	sum := sha256.Sum256(fmt.Appendf(nil, "testcard 1 %s %d %s", purpose, f.seed, f.idea()))
 	return rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))

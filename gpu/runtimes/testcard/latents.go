@@ -6,7 +6,7 @@ import (
 
 const (
 	one   = 1 << 16 // 1.0 in fixed point
-	limit = 2 * one // no latent is further from zero
+	limit = 2 * one // the largest absolute value of a latent
 
 	channels         = 4
 	cellsShort       = 18 // latent cells along the film's shorter side
@@ -28,7 +28,7 @@ type latents struct {
 	guide []int32 // what the prompt draws the cells to
 }
 
-// newLatents is the noise that f starts from.
+// newLatents returns the noise from which f starts.
 func newLatents(f film) *latents {
 	l := &latents{height: cellsShort, width: cellsShort, random: f.random("noise")}
 	if f.width > f.height {
@@ -48,10 +48,10 @@ func newLatents(f film) *latents {
 	return l
 }
 
-// perSecond is how many of n per second the film's length takes, rounded up.
+// perSecond returns how many cells the film has at n per second, rounded up.
 func perSecond(f film, n int) int { return (f.frames*n + f.fps - 1) / f.fps }
 
-// noise fills the channels of a cell with values from -scale to scale.
+// noise fills the channels of a cell with random values from -scale to scale.
 func noise(random *rand.PCG, scale int64, cell []int32) {
 	bits := random.Uint64()
 	for c := range cell {
@@ -59,9 +59,9 @@ func noise(random *rand.PCG, scale int64, cell []int32) {
 	}
 }
 
-// advance does one step: every cell moves towards its neighbours in space and
-// time, towards the guide, and away from the middle (which makes domains out of
-// mist), and is stirred by noise that fades from step to step.
+// advance does one step. Every cell moves towards its neighbours in space and time,
+// towards the guide, and away from zero (which forms distinct regions). Noise that
+// decreases from step to step is added.
 func (l *latents) advance() {
 	left := int64(l.steps - l.step)
 	stir := one / 2 * left * left / int64(l.steps*l.steps)
@@ -87,8 +87,8 @@ func (l *latents) advance() {
 	l.step++
 }
 
-// neighbours are the places before and after i along one axis, or i itself at the
-// axis' ends.
+// neighbours returns the indexes before and after i along one axis, or i itself at
+// the ends of the axis.
 func neighbours(i, at, size, stride int) (before, after int) {
 	before, after = i, i
 	if at > 0 {
@@ -100,8 +100,8 @@ func neighbours(i, at, size, stride int) (before, after int) {
 	return before, after
 }
 
-// newGuide is the prompt's picture: for each channel, waves that travel across
-// the frame, with directions, speeds and phases drawn from prompt and seed.
+// newGuide returns the picture for the prompt: for each channel, waves that travel
+// across the frame, with directions, speeds and phases drawn from prompt and seed.
 func newGuide(f film, l *latents) []int32 {
 	const waves = 3
 	type wave struct{ x, y, t, phase int64 }
@@ -129,8 +129,8 @@ func newGuide(f film, l *latents) []int32 {
 	return guide
 }
 
-// sine takes a turn as 65536 and returns fixed point. It is a parabola, a few
-// per cent off, in integers alone.
+// sine returns the sine in fixed point; a full turn is 65536. It is approximated
+// by a parabola within a few per cent, using integers only.
 func sine(turn int64) int64 {
 	x := turn&(one-1)*2 - one
 	return -4 * x * (one - max(x, -x)) / one

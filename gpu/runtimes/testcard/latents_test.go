@@ -32,7 +32,7 @@ func TestAdvance(t *testing.T) {
 func TestEncodeCheckpoint(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RefusesAStateThatNoStepCanMake", func(t *testing.T) {
+	t.Run("RefusesAnImpossibleState", func(t *testing.T) {
 		t.Parallel()
 
 		f, err := parseFilm("A calm sea", nil)
@@ -42,7 +42,7 @@ func TestEncodeCheckpoint(t *testing.T) {
 
 		_, err = encodeCheckpoint(f, l)
 
-		require.ErrorContains(t, err, "beyond what a step can make")
+		require.ErrorContains(t, err, "no step can produce")
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 )
 
-// asRuntime in the environment makes this test binary a testcard.
+// asRuntime is an environment variable that makes this test binary a testcard.
 const asRuntime = "REELAY_TEST_AS_TESTCARD"
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func newJob(t *testing.T, prompt, params string) runtime.Start {
 	}
 }
 
-// until reads messages up to the first for which stop is true, and returns all.
+// until reads and returns messages up to the first for which stop is true.
 func until(t *testing.T, p *runtime.Process, stop func(runtime.Message) bool) []runtime.Message {
 	t.Helper()
 
@@ -86,7 +86,7 @@ func isEnd(message runtime.Message) bool {
 
 func last(messages []runtime.Message) runtime.Message { return messages[len(messages)-1] }
 
-// one returns the only message of its type.
+// one returns the only message of type M.
 func one[M runtime.Message](t *testing.T, messages []runtime.Message) M {
 	t.Helper()
 
@@ -100,7 +100,7 @@ func one[M runtime.Message](t *testing.T, messages []runtime.Message) M {
 	return found[0]
 }
 
-// render does a job to its end.
+// render runs a job to its end.
 func render(t *testing.T, p *runtime.Process, job runtime.Start) *runtime.Result {
 	t.Helper()
 
@@ -110,7 +110,7 @@ func render(t *testing.T, p *runtime.Process, job runtime.Start) *runtime.Result
 	return result.(*runtime.Result)
 }
 
-// frames is the SHA-256 of a video's decoded frames.
+// frames returns the SHA-256 of a video's decoded frames.
 func frames(t *testing.T, video string) string {
 	t.Helper()
 
@@ -121,7 +121,7 @@ func frames(t *testing.T, video string) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// step matches the first progress at a denoise step that is not before n.
+// step matches progress at denoising step n or later.
 func step(n int) func(runtime.Message) bool {
 	return func(message runtime.Message) bool {
 		p, ok := message.(*runtime.Progress)
@@ -129,7 +129,7 @@ func step(n int) func(runtime.Message) bool {
 	}
 }
 
-// encoding matches the first progress of the encoder.
+// encoding matches progress of the encoder.
 func encoding(message runtime.Message) bool {
 	p, ok := message.(*runtime.Progress)
 	return isEnd(message) || ok && p.Phase == runtime.PhaseEncoding
@@ -140,7 +140,7 @@ func isCheckpoint(message runtime.Message) bool {
 	return ok || isEnd(message)
 }
 
-// checkpoint asks for one and returns it.
+// checkpoint asks for a checkpoint and returns it.
 func checkpoint(t *testing.T, p *runtime.Process) *runtime.Checkpoint {
 	t.Helper()
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// layout is where things are on a card, in pixels.
+// layout holds the positions on a card, in pixels.
 type layout struct {
 	width, height, unit   float64 // unit is the shorter side
 	x, y, radius          float64 // the circle
@@ -43,13 +43,14 @@ var (
 	}
 )
 
-// overlay is what does not move: the card itself, to be laid over the colours.
+// overlay is the static part of a card, drawn over the moving colours.
 type overlay struct {
 	*image.RGBA
 	layout
 }
 
-// shade paints where coverage, from 0 to 1 at the middle of each pixel, says so.
+// shade paints with ink. coverage returns how much of it a pixel gets, from 0 to 1,
+// at the pixel's centre.
 func (o overlay) shade(x0, y0, x1, y1 float64, ink color.NRGBA, coverage func(x, y float64) float64) {
 	area := image.Rect(int(x0), int(y0), int(math.Ceil(x1)), int(math.Ceil(y1))).Intersect(o.Rect)
 	for y := area.Min.Y; y < area.Max.Y; y++ {
@@ -67,8 +68,8 @@ func (o overlay) shade(x0, y0, x1, y1 float64, ink color.NRGBA, coverage func(x,
 	}
 }
 
-// box fills a rectangle whose corners have a radius. Without one its edges are on
-// whole pixels.
+// box fills a rectangle whose corners have the radius corner. If it is 0, the edges
+// are on whole pixels.
 func (o overlay) box(x0, y0, x1, y1, corner float64, ink color.NRGBA) {
 	if corner == 0 {
 		o.shade(x0, y0, x1, y1, ink, func(_, _ float64) float64 { return 1 })

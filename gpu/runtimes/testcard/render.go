@@ -16,7 +16,7 @@ const (
 	encodedPercent  = 99
 )
 
-// render is one job on its way.
+// render is the state of one job.
 type render struct {
 	job   *runtime.Job
 	film  film
@@ -26,7 +26,8 @@ type render struct {
 	began time.Time
 }
 
-// restore takes the newest checkpoint that can be restored, or starts afresh.
+// restore returns the state in the newest checkpoint that can be restored, or new
+// latents if there is none.
 func (r *render) restore() *latents {
 	for _, given := range r.job.Checkpoints {
 		state, err := readCheckpoint(given.Path, r.film)
@@ -47,8 +48,8 @@ func (r *render) restore() *latents {
 
 func percentAt(l *latents) float64 { return renderedPercent * float64(l.step) / float64(l.steps) }
 
-// denoise does the steps that are left. Each is due at a moment of its own,
-// counted from the beginning, so that a slow step does not delay the later ones.
+// denoise does the remaining steps. Each step has its own due time, counted from
+// the beginning, so that a slow step does not delay the later ones.
 func (r *render) denoise(ctx context.Context) error {
 	each := time.Duration(r.film.pace * r.film.seconds() / float64(r.state.steps) * float64(time.Second))
 	for r.state.step < r.state.steps {
@@ -67,13 +68,14 @@ func (r *render) denoise(ctx context.Context) error {
 	return nil
 }
 
-// eta is how long left things take if done took since began.
+// eta returns how many seconds left steps take, given that done steps took the time
+// since began.
 func eta(began time.Time, done, left int) float64 {
 	return time.Since(began).Seconds() / float64(done) * float64(left)
 }
 
-// encodingETA is eta for an encoding. The first frames take the time in which the encoder
-// starts, and say nothing of the others: 0 is not known.
+// encodingETA is eta for the encoding. It returns 0, for unknown, during the first
+// frames, whose time includes the start of the encoder.
 func encodingETA(began time.Time, frames, of int) float64 {
 	if 10*frames < of {
 		return 0
@@ -81,8 +83,8 @@ func encodingETA(began time.Time, frames, of int) float64 {
 	return eta(began, frames, of-frames)
 }
 
-// answerUntil answers the agent's asks for a checkpoint until the timer fires or
-// the job is cancelled.
+// answerUntil answers the agent's requests for a checkpoint until the timer fires
+// or the job is cancelled.
 func (r *render) answerUntil(ctx context.Context, timer <-chan time.Time) error {
 	for {
 		select {
@@ -96,12 +98,12 @@ func (r *render) answerUntil(ctx context.Context, timer <-chan time.Time) error 
 	}
 }
 
-// checkpoint answers with a file. One that cannot be written costs no render: the
-// agent hears that there is none, and the log says why.
+// checkpoint writes a checkpoint and reports it. If the file cannot be written, the
+// render continues: the answer is an empty checkpoint, and the log says why.
 func (r *render) checkpoint() {
 	answer := runtime.Checkpoint{Step: r.state.step, Percent: percentAt(r.state)}
 	if r.state.step > 0 {
-		// the one of the same step may be on its way yet
+		// the agent may still be uploading an earlier file of the same step
 		r.files++
 		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d-%d.checkpoint", r.state.step, r.files))
 		content, err := encodeCheckpoint(r.film, r.state)
@@ -118,8 +120,8 @@ func (r *render) checkpoint() {
 	r.job.Checkpoint(answer)
 }
 
-// encode makes the files while asks for a checkpoint go on being answered, with
-// the last step.
+// encode makes the files. Meanwhile it answers requests for a checkpoint with the
+// last step.
 func (r *render) encode(ctx context.Context) (runtime.Result, error) {
 	type outcome struct {
 		result runtime.Result
@@ -140,7 +142,7 @@ func (r *render) encode(ctx context.Context) (runtime.Result, error) {
 	}
 }
 
-// write makes the film, its thumbnail and its spritesheet.
+// write encodes the film, its thumbnail and its spritesheet.
 func (r *render) write(ctx context.Context) (runtime.Result, error) {
 	to := filesIn(r.job.Workdir)
 	began := time.Now()

@@ -21,7 +21,7 @@ import (
 func TestRender(t *testing.T) {
 	t.Parallel()
 
-	t.Run("MakesAVideoThatBrowsersPlay", func(t *testing.T) {
+	t.Run("MakesAVideoThatBrowsersCanPlay", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
@@ -40,7 +40,7 @@ func TestRender(t *testing.T) {
 		}
 	})
 
-	t.Run("MakesStillsAndSaysWhatTheFilmIs", func(t *testing.T) {
+	t.Run("MakesStillsAndDescribesTheFilm", func(t *testing.T) {
 		t.Parallel()
 
 		result := render(t, launch(t), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"fps":4,"seed":9007199254740991}`))
@@ -79,7 +79,7 @@ func TestRender(t *testing.T) {
 		}
 	})
 
-	t.Run("TakesAsLongAsItsPaceSays", func(t *testing.T) {
+	t.Run("TakesAsLongAsItsPaceDemands", func(t *testing.T) {
 		t.Parallel()
 
 		began := time.Now()
@@ -93,17 +93,17 @@ func TestRender(t *testing.T) {
 
 		p := launch(t)
 		for params, want := range map[string]string{
-			`{"durationSeconds":0.49}`:         "durationSeconds is 0.49; it may be from 0.5 to 60.",
-			`{"durationSeconds":1e999999999}`:  "durationSeconds is 1e999999999; it may be from 0.5 to 60.",
-			`{"durationSeconds":1e-999999999}`: "durationSeconds is 1e-999999999; it may be from 0.5 to 60.",
+			`{"durationSeconds":0.49}`:         "durationSeconds is 0.49; it must be from 0.5 to 60.",
+			`{"durationSeconds":1e999999999}`:  "durationSeconds is 1e999999999; it must be from 0.5 to 60.",
+			`{"durationSeconds":1e-999999999}`: "durationSeconds is 1e-999999999; it must be from 0.5 to 60.",
 			`{"fps":23.976}`:                   "fps is 23.976; it must be a whole number.",
-			`{"seed":9007199254740993}`:        "seed is 9007199254740993; it may be from 0 to 9007199254740992.",
-			`{"seed":-1,"pace":601}`:           "seed is -1; it may be from 0 to 9007199254740992; pace is 601; it may be from 0 to 600.",
-			`{"resolution":"4k"}`:              `resolution is "4k"; it may be 480p, 720p or 1080p.`,
-			`{"size":"64x64"}`:                 `size is "64x64"; it may be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080.`,
-			`{"aspectRatio":"4:3"}`:            `aspectRatio is "4:3"; it may be 16:9, 9:16 or 1:1.`,
-			`{"steps":5}`:                      `there is no parameter "steps".`,
-			`{"FPS":5}`:                        `there is no parameter "FPS".`,
+			`{"seed":9007199254740993}`:        "seed is 9007199254740993; it must be from 0 to 9007199254740992.",
+			`{"seed":-1,"pace":601}`:           "seed is -1; it must be from 0 to 9007199254740992; pace is 601; it must be from 0 to 600.",
+			`{"resolution":"4k"}`:              `resolution is "4k"; it must be 480p, 720p or 1080p.`,
+			`{"size":"64x64"}`:                 `size is "64x64"; it must be 720x1280, 1280x720, 1024x1792, 1792x1024, 1080x1920 or 1920x1080.`,
+			`{"aspectRatio":"4:3"}`:            `aspectRatio is "4:3"; it must be 16:9, 9:16 or 1:1.`,
+			`{"steps":5}`:                      `"steps" is not a parameter of this model.`,
+			`{"FPS":5}`:                        `"FPS" is not a parameter of this model.`,
 			`[]`:                               "the params are []; they must be an object.",
 			`null`:                             "the params are null; they must be an object.",
 			`{"pace":"1"}`:                     "pace must be a number.",
@@ -122,7 +122,7 @@ func TestRender(t *testing.T) {
 func TestFFmpeg(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsAskedForWhenItIsMissing", func(t *testing.T) {
+	t.Run("FailsTheJobIfItIsMissing", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, "PATH="+t.TempDir())
@@ -134,7 +134,7 @@ func TestFFmpeg(t *testing.T) {
 		require.Contains(t, failure.Message, "apt-get install ffmpeg")
 	})
 
-	t.Run("HasItsOwnWordsReportedWhenItDies", func(t *testing.T) {
+	t.Run("HasItsErrorReportedWhenItDies", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t, withFFmpeg(t, "echo 'No space left on device' >&2; exit 28"))
@@ -145,7 +145,7 @@ func TestFFmpeg(t *testing.T) {
 		require.Equal(t, "ffmpeg ended before the video was encoded (exit status 28): No space left on device", failure.Message)
 	})
 
-	t.Run("MakesAJPEGWhereItHasNoWebP", func(t *testing.T) {
+	t.Run("MakesAJPEGIfItHasNoWebP", func(t *testing.T) {
 		t.Parallel()
 
 		ffmpeg, err := exec.LookPath("ffmpeg")
@@ -159,7 +159,7 @@ func TestFFmpeg(t *testing.T) {
 	})
 }
 
-// picture is the format of a file and its size.
+// picture returns the format and the size of a picture file.
 func picture(t *testing.T, path string) string {
 	t.Helper()
 
@@ -171,7 +171,7 @@ func picture(t *testing.T, path string) string {
 	return fmt.Sprintf("%s (%d,%d)", format, found.Width, found.Height)
 }
 
-// withFFmpeg is the environment in which ffmpeg is a shell script.
+// withFFmpeg returns an environment in which ffmpeg is the given shell script.
 func withFFmpeg(t *testing.T, script string) string {
 	t.Helper()
 
@@ -180,7 +180,7 @@ func withFFmpeg(t *testing.T, script string) string {
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
-// probe is the video stream's codec, size, pixel format, rate and frame count.
+// probe returns the video stream's codec, size, pixel format, rate and frame count.
 func probe(t *testing.T, video string) string {
 	t.Helper()
 
@@ -202,8 +202,8 @@ func probe(t *testing.T, video string) string {
 	return fmt.Sprintf("%s %dx%d %s %s %s", s.Codec, s.Width, s.Height, s.Pixels, s.Rate, s.Frames)
 }
 
-// requireFastStart finds the index before the data, so that a player can begin at
-// once.
+// requireFastStart checks that the index precedes the data, so that a player can
+// begin at once.
 func requireFastStart(t *testing.T, video string) {
 	t.Helper()
 

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// A film of 24 steps in 1.2 s: time enough to interrupt it at any of them.
+	// A film of 24 steps in 1.2 s, slow enough to interrupt at any step.
 	slow = `{"durationSeconds":0.5,"fps":8,"pace":2.4,"seed":7,"aspectRatio":"1:1"}`
-	// The same frames, at once.
+	// The same frames without a pace.
 	fast = `{"durationSeconds":0.5,"fps":8,"pace":0,"seed":7,"aspectRatio":"1:1"}`
 )
 
@@ -23,8 +23,8 @@ var calmSea struct {
 	frames string
 }
 
-// undisturbed is the frames of the calm sea's fast film, rendered once for all
-// tests.
+// undisturbed returns the hash of the frames of an uninterrupted render, done once
+// for all tests.
 func undisturbed(t *testing.T) string {
 	t.Helper()
 	calmSea.once.Do(func() { calmSea.frames = frames(t, render(t, launch(t), newJob(t, "A calm sea", fast)).Video) })
@@ -32,8 +32,8 @@ func undisturbed(t *testing.T) string {
 	return calmSea.frames
 }
 
-// interrupted starts a job, takes a checkpoint once it is at a step, and kills the
-// runtime. The file is copied away, as an agent does.
+// interrupted starts a job, takes a checkpoint once reached is true, and kills the
+// runtime. It copies the file away, as an agent does.
 func interrupted(t *testing.T, job runtime.Start, reached func(runtime.Message) bool, env ...string) runtime.Restorable {
 	t.Helper()
 
@@ -51,13 +51,13 @@ func interrupted(t *testing.T, job runtime.Start, reached func(runtime.Message) 
 	return runtime.Restorable{Path: path, Step: taken.Step}
 }
 
-// endless is an ffmpeg that takes a frame and then no more.
+// endless is an ffmpeg that reads a frame and then hangs.
 const endless = `case "$*" in *-encoders) exit;; esac; head -c 700000 >/dev/null; exec sleep 600`
 
 func TestResume(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GivesTheFramesOfAnUndisturbedRun", func(t *testing.T) {
+	t.Run("GivesTheFramesOfAnUninterruptedRender", func(t *testing.T) {
 		t.Parallel()
 
 		job := newJob(t, "A calm sea", slow)
@@ -76,7 +76,7 @@ func TestResume(t *testing.T) {
 		require.Equal(t, undisturbed(t), frames(t, one[*runtime.Result](t, messages).Video))
 	})
 
-	t.Run("EncodesAgainWhatWasKilledWhileEncoding", func(t *testing.T) {
+	t.Run("EncodesAgainIfItWasKilledWhileEncoding", func(t *testing.T) {
 		t.Parallel()
 
 		taken := interrupted(t, newJob(t, "A calm sea", fast), encoding, withFFmpeg(t, endless))
@@ -89,7 +89,7 @@ func TestResume(t *testing.T) {
 		require.Equal(t, undisturbed(t), got)
 	})
 
-	t.Run("FallsBackToAnOlderCheckpointAndThenToAFreshStart", func(t *testing.T) {
+	t.Run("FallsBackToOlderCheckpointsAndThenStartsAgain", func(t *testing.T) {
 		t.Parallel()
 
 		older := interrupted(t, newJob(t, "A calm sea", slow), step(3))
@@ -124,7 +124,7 @@ func TestResume(t *testing.T) {
 		require.Equal(t, want, frames(t, one[*runtime.Result](t, messages).Video))
 	})
 
-	t.Run("RefusesEveryShorterFile", func(t *testing.T) {
+	t.Run("RefusesATruncatedFile", func(t *testing.T) {
 		t.Parallel()
 
 		taken := interrupted(t, newJob(t, "A calm sea", slow), step(2))
@@ -153,18 +153,18 @@ func TestCheckpoint(t *testing.T) {
 
 		p := launch(t, withFFmpeg(t, endless))
 		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":600}`)))
-		require.Empty(t, checkpoint(t, p).Path, "nothing was rendered yet")
+		require.Empty(t, checkpoint(t, p).Path, "nothing is rendered yet")
 		require.NoError(t, p.Cancel())
 		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
 
 		require.NoError(t, p.Start(newJob(t, "A calm sea", fast)))
 		until(t, p, encoding)
-		require.FileExists(t, checkpoint(t, p).Path, "though the encoding does not end")
+		require.FileExists(t, checkpoint(t, p).Path, "it must be answered while the encoder hangs")
 		require.NoError(t, p.Cancel())
 		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
 	})
 
-	t.Run("LeavesNoHalfWrittenFile", func(t *testing.T) {
+	t.Run("LeavesNoPartialFile", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// files are where the parts of a result go.
+// files are the paths of a result's files.
 type files struct{ video, thumbnail, spritesheet string }
 
-// filesIn names the files of a result in a folder. The thumbnail is a WebP, and a
-// JPEG where ffmpeg was built without that.
+// filesIn returns the files of a result in a folder. The thumbnail is a WebP, or a
+// JPEG if ffmpeg was built without WebP.
 func filesIn(dir string) files {
 	thumbnail := "thumbnail.webp"
 	if !makesWebP() {
@@ -23,8 +23,8 @@ func filesIn(dir string) files {
 	return files{filepath.Join(dir, "film.mp4"), filepath.Join(dir, thumbnail), filepath.Join(dir, "spritesheet.jpg")}
 }
 
-// makesWebP asks ffmpeg once in a process. An ffmpeg that does not answer fails
-// later, with words of its own.
+// makesWebP asks ffmpeg once per process. An ffmpeg that does not answer fails
+// later, with an error of its own.
 var makesWebP = sync.OnceValue(func() bool {
 	ffmpeg, err := findFFmpeg()
 	if err != nil {
@@ -36,7 +36,7 @@ var makesWebP = sync.OnceValue(func() bool {
 	return err == nil && strings.Contains(string(encoders), " libwebp ")
 })
 
-// still writes one picture, in the format that its name ends with.
+// still returns the arguments that write one picture, in the format of its suffix.
 func still(from, path string) []string {
 	coder := []string{"-c:v", "mjpeg", "-q:v", "3", "-pix_fmt", "yuvj420p"}
 	if filepath.Ext(path) == ".webp" {
@@ -47,19 +47,19 @@ func still(from, path string) []string {
 }
 
 const (
-	thumbnailSide = 640 // the longer one, in pixels
+	thumbnailSide = 640 // the longer side, in pixels
 	spriteSide    = 240
 	sheetColumns  = 5
 	mostSprites   = sheetColumns * sheetColumns
 )
 
-// thumbnailFilter takes the frame in the middle.
+// thumbnailFilter selects the frame in the middle.
 func (f film) thumbnailFilter() string {
 	return fmt.Sprintf("select=eq(n\\,%d),", f.frames/2) + f.scale(thumbnailSide)
 }
 
-// spritesheetFilter takes frames at equal distances, the first of all first, and
-// lays them out in rows.
+// spritesheetFilter selects frames at equal distances, beginning with the first
+// frame, and lays them out in rows.
 func (f film) spritesheetFilter() string {
 	sprites := min(f.frames, mostSprites)
 	columns := min(sprites, sheetColumns)
@@ -67,7 +67,7 @@ func (f film) spritesheetFilter() string {
 	return fmt.Sprintf("select=lt(mod(n*%d\\,%d)\\,%d),%s,tile=%dx%d", sprites, f.frames, sprites, f.scale(spriteSide), columns, rows)
 }
 
-// scale makes the longer side of a frame that many pixels.
+// scale returns a filter that scales the longer side of a frame to side pixels.
 func (f film) scale(side int) string {
 	longest := max(f.width, f.height)
 	return fmt.Sprintf("scale=%d:%d", f.width*side/longest, f.height*side/longest)

@@ -23,7 +23,7 @@ func TestStills(t *testing.T) {
 			{7, 5, 2, []int{0, 1, 2, 3, 4, 5, 6}},
 			{30, 5, 5, []int{0, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 27, 28, 29}},
 		} {
-			// each frame is a grey of its own
+			// each frame has its own shade of grey
 			f := film{frames: test.frames, fps: 10, width: 96, height: 54}
 			to := filesIn(t.TempDir())
 			e, err := startEncoder(t.Context(), f, to)
@@ -41,7 +41,7 @@ func TestStills(t *testing.T) {
 	})
 }
 
-// shown is the frames that a picture of that size shows, row by row.
+// shown returns the frames that a picture of that size shows, row by row.
 func shown(t *testing.T, path string, size image.Point, columns int) (frames []int) {
 	t.Helper()
 

@@ -15,10 +15,10 @@ import (
 // Name is the model that this runtime serves.
 const Name = "testcard"
 
-// Main is Run for a program: it takes no arguments, reports an error on standard
-// error and returns the exit status.
+// Main is Run for a program: it allows no arguments, prints an error to standard
+// error, and returns the exit status.
 func Main(args []string, in io.Reader, out io.Writer) int {
-	err := errors.New("it takes no arguments: an agent starts it and talks to it by standard input and output")
+	err := errors.New("arguments are not allowed: an agent starts this program and talks to it over standard input and output")
 	if len(args) == 0 {
 		err = Run(context.Background(), in, out)
 	}
@@ -29,8 +29,8 @@ func Main(args []string, in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// Run serves an agent, one job after the other, until it is told to shut down or
-// in ends. It returns an error if the agent breaks the protocol or the pipes fail.
+// Run serves an agent, one job at a time, until the agent sends shutdown or in
+// ends. It returns an error if the agent breaks the protocol or the pipes fail.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ready := runtime.Ready{Runtime: "testcard 1", Models: []string{Name}}
 	return runtime.Serve(ctx, in, out, ready, model{})
@@ -39,16 +39,16 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 // model is the Handler. It keeps nothing between jobs.
 type model struct{}
 
-// Load only looks for ffmpeg: better now than after a render.
+// Load only looks for ffmpeg, so that a missing one is reported before a render.
 func (model) Load(_ context.Context, name string) error {
 	if name != Name {
-		return runtime.Failf(runtime.InvalidInput, "This runtime has the model %q and no model %q.", Name, name)
+		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, name)
 	}
 	_, err := findFFmpeg()
 	return err
 }
 
-// Render makes the film, its stills, and the output: what the film is.
+// Render makes the film, its stills, and the output, which describes the film.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if err := m.Load(ctx, job.Model); err != nil {
 		return runtime.Result{}, err
@@ -72,7 +72,7 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 }
 
 // findFFmpeg reports a missing ffmpeg as MODEL_CRASH: the model cannot run on this
-// host, and the job shall be tried on another.
+// host, but the job can be retried on another.
 func findFFmpeg() (string, error) {
 	path, err := exec.LookPath("ffmpeg")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// typefaces are parsed once and live as long as the runtime.
+// typefaces are parsed once per process.
 var typefaces = sync.OnceValues(func() (t struct{ regular, bold, mono *sfnt.Font }, err error) {
 	for _, f := range []struct {
 		into **sfnt.Font
@@ -31,20 +31,20 @@ var typefaces = sync.OnceValues(func() (t struct{ regular, bold, mono *sfnt.Font
 	return t, nil
 })
 
-// faceOf is a font at a size in pixels.
+// faceOf returns a font at a size in pixels.
 func faceOf(typeface *sfnt.Font, pixels float64) font.Face {
 	face, err := opentype.NewFace(typeface, &opentype.FaceOptions{Size: pixels, DPI: 72})
 	if err != nil {
-		panic(err) // its options are ours and are right
+		panic(err) // unreachable: the options are constant and valid
 	}
 	return face
 }
 
-// legible replaces what the font cannot show (emoji, and scripts that it lacks)
-// by a box for each, and drops what is not seen: controls, joiners, accents that
-// stand alone. White space becomes single spaces.
+// legible replaces each character that the font lacks (emoji, some scripts) by a
+// box, and drops invisible ones: controls, joiners, lone accents. White space
+// becomes single spaces.
 func legible(typeface *sfnt.Font, text string) string {
-	const most = 600 // more never fits
+	const most = 600 // more characters never fit
 
 	var buffer sfnt.Buffer
 	out := make([]rune, 0, most)
@@ -65,9 +65,9 @@ func legible(typeface *sfnt.Font, text string) string {
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
-// wrap breaks text into lines of at most width pixels. Words that are wider are
-// broken too. What does not fit into most lines is cut, which an ellipsis shows
-// and whole reports.
+// wrap breaks text into lines of at most width pixels, and breaks words that are
+// wider. It cuts the text after most lines and marks the cut with an ellipsis;
+// whole is then false.
 func wrap(face font.Face, text string, width, most int) (lines []string, whole bool) {
 	fits := func(s string) bool { return font.MeasureString(face, s).Ceil() <= width }
 	line := ""
@@ -102,7 +102,7 @@ func ellipsis(line string, fits func(string) bool) string {
 	return strings.TrimSpace(string(cut)) + "…"
 }
 
-// anchor says where a text lies about its x.
+// anchor is the position of a text relative to its x.
 type anchor int
 
 const (
@@ -120,7 +120,7 @@ func write(on draw.Image, face font.Face, ink color.Color, x, y float64, at anch
 	drawer.DrawString(text)
 }
 
-// digits are the glyphs of a clock, drawn beforehand, all of one width.
+// digits are the pre-drawn glyphs of a clock, all of the same width.
 type digits struct {
 	masks         [128]*image.Alpha
 	width, height int
