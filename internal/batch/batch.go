@@ -1,5 +1,5 @@
-// Package batch is group commit: calls that arrive at the same time run as one batch,
-// so that one transaction serves many of them.
+// Package batch implements group commit: concurrent calls run as one batch, so that one
+// transaction serves many of them.
 package batch
 
 import (
@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// MaxSize is how large a batch may be if its Group does not say. A longer transaction
-// holds its locks longer and gains little.
+// MaxSize is the default limit of a batch. A larger batch gains little, and its
+// transaction holds locks longer.
 const MaxSize = 200
 
-// errPanicked is the answer to the followers of a leader that panicked.
+// errPanicked is what the followers of a leader that panicked get.
 var errPanicked = errors.New("the batch of this call ended in a panic")
 
-// Sized is an item that counts for more than one in the size of its batch.
+// Sized is an item that counts as more than one in the size of its batch.
 type Sized interface{ Size() int }
 
-// Final marks an error of a whole batch that would meet each of its calls alone, too:
-// all of them get it, and none runs again.
+// Final marks an error that every call of the batch would also get if it ran alone. All
+// calls of the batch return it, and none runs again.
 func Final(err error) error { return &finalError{err} }
 
 type finalError struct{ error }
 
 func (f *finalError) Unwrap() error { return f.error }
 
-// Run carries out the items of a batch, and notes in each what became of it. An error
-// says that none of them was carried out.
+// Run executes the items of a batch and stores in each item its result. If it returns an
+// error, no item was executed.
 type Run[T any] func(ctx context.Context, items []T) error
 
-// Group joins concurrent calls into batches and runs one batch at a time. The first
-// call of a batch leads: it runs the batch while the others, its followers, wait. Calls
-// that arrive meanwhile form the next batch. The zero value is ready to use; there is
-// nothing to start or to stop.
+// Group joins concurrent calls into batches and runs one batch at a time. The first call
+// of a batch is its leader and runs it, while the others, its followers, wait. Calls that
+// arrive meanwhile form the next batch. The zero value is ready to use, and a Group needs
+// no start or stop.
 type Group[T any] struct {
-	// MaxSize bounds a batch; 0 means the constant MaxSize. An item that is larger
-	// has a batch of its own.
+	// MaxSize bounds a batch; 0 means the constant MaxSize. A larger item gets its own
+	// batch.
 	MaxSize int
-	// Linger is how long a batch waits for more calls before it runs, but only if
-	// MinSiblings others wait beside its first. A call that is alone never lingers. Once
-	// Enough calls wait, the batch runs at once; 0 means a full batch.
+	// Linger is how long a batch waits for more calls before it runs. It lingers only if
+	// at least MinSiblings other calls wait besides its first, so a lone call never does.
+	// Once Enough calls wait, the batch runs at once; 0 means that it must be full.
 	Linger              time.Duration
 	MinSiblings, Enough int
 
@@ -62,18 +62,18 @@ type call[T any] struct {
 	gone bool
 }
 
-// step is what a call does next: lead a batch that it is in, run alone, or return err.
+// step is what a call does next: lead its batch, run alone, or return err.
 type step[T any] struct {
 	batch []*call[T]
 	alone bool
 	err   error
 }
 
-// Do runs item in a batch. If a batch of several fails, each of its calls runs again by
-// itself, outside the group. So no call fails because of another, and a slow one holds up no batch.
+// Do runs item in a batch. If a batch of several calls fails, each call runs again alone,
+// outside the group: no call fails because of another, and a slow call delays no batch.
 //
-// When ctx ends, Do returns its error, though the item may still be carried out. Only a
-// leader stays until its batch is over. The batch's context ends once those of all its
+// When ctx ends, Do returns its error, although the item may still be executed. A leader
+// returns only after its batch. The batch's context ends when the contexts of all its
 // calls have ended.
 func (g *Group[T]) Do(ctx context.Context, item T, run Run[T]) error {
 	me := &call[T]{ctx: ctx, item: item, next: make(chan step[T], 1)}
@@ -108,7 +108,7 @@ func (g *Group[T]) part() {
 	g.calls--
 }
 
-// advance begins the next batch, or has it linger.
+// advance begins the next batch or lets it linger.
 func (g *Group[T]) advance() {
 	if g.running || len(g.waiting) == 0 {
 		return
@@ -134,7 +134,7 @@ func (g *Group[T]) lingered() {
 	}
 }
 
-// fill returns how many of those who wait fit into one batch, and whether it is full.
+// fill returns how many of the waiting calls fit into one batch, and whether it is full.
 func (g *Group[T]) fill() (n int, full bool) {
 	most, size := g.MaxSize, 0
 	if most == 0 {
@@ -156,7 +156,7 @@ func sizeOf(item any) int {
 	return 1
 }
 
-// begin hands a batch of the first n who wait to its leader.
+// begin makes a batch of the first n waiting calls and hands it to its leader.
 func (g *Group[T]) begin(n int) {
 	if g.timer != nil {
 		g.timer.Stop()
@@ -168,7 +168,7 @@ func (g *Group[T]) begin(n int) {
 	g.hand(batch)
 }
 
-// hand makes the first call of a batch that is still there its leader.
+// hand makes the first call that has not left the batch its leader.
 func (g *Group[T]) hand(batch []*call[T]) {
 	for _, c := range batch {
 		if !c.gone {
@@ -180,7 +180,8 @@ func (g *Group[T]) hand(batch []*call[T]) {
 	g.advance()
 }
 
-// leave ends a call whose context ended. If it was to lead a batch, another leads.
+// leave ends a call whose context has ended. If the call was to lead a batch, another
+// call leads it.
 func (g *Group[T]) leave(me *call[T]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,14 +193,14 @@ func (g *Group[T]) leave(me *call[T]) error {
 		case next.batch != nil:
 			g.hand(next.batch)
 		case !next.alone:
-			return next.err // it was served just now
+			return next.err // the batch has just finished
 		}
 	default:
 	}
 	return me.ctx.Err()
 }
 
-// lead runs a batch, answers its followers, and returns what is next for the leader.
+// lead runs a batch, wakes its followers, and returns the leader's next step.
 func (g *Group[T]) lead(batch []*call[T], run Run[T]) step[T] {
 	ctx, end := whileAny(batch)
 	defer end()
@@ -208,27 +209,27 @@ func (g *Group[T]) lead(batch []*call[T], run Run[T]) step[T] {
 		items[i] = c.item
 	}
 	next := step[T]{err: errPanicked}
-	defer func() { g.finish(batch, next) }() // after a panic, too
+	defer func() { g.finish(batch, next) }() // also after a panic
 	err := run(ctx, items)
 	var final *finalError
 	next = step[T]{err: err, alone: err != nil && len(batch) > 1 && !errors.As(err, &final)}
 	return next
 }
 
-// finish tells the followers of a batch what is next for them, and begins the next batch.
+// finish sends the followers of a batch their next step and begins the next batch.
 func (g *Group[T]) finish(batch []*call[T], next step[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range batch {
 		if !c.gone {
-			c.next <- next // lead returns the leader's own
+			c.next <- next // the leader ignores it: lead returns its step
 		}
 	}
 	g.running = false
 	g.advance()
 }
 
-// whileAny returns a context that ends once those of all calls have ended.
+// whileAny returns a context that ends when the contexts of all calls have ended.
 func whileAny[T any](batch []*call[T]) (context.Context, context.CancelFunc) {
 	if len(batch) == 1 {
 		return batch[0].ctx, func() {}
@@ -254,7 +255,7 @@ func whileAny[T any](batch []*call[T]) (context.Context, context.CancelFunc) {
 	}
 }
 
-// Calls returns how many calls wait or run.
+// Calls returns how many calls are waiting or running.
 func (g *Group[T]) Calls() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

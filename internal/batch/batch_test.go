@@ -17,7 +17,7 @@ type item struct{ n, size int }
 
 func (i item) Size() int { return i.size }
 
-// gate is a group whose batches wait until the test lets them go.
+// gate is a group whose batches block until the test lets them pass.
 type gate struct {
 	Group[item]
 	let chan struct{}
@@ -44,20 +44,20 @@ func (g *gate) run(ctx context.Context, items []item) error {
 	}
 }
 
-// begun returns the batches so far.
+// begun returns the batches that have begun.
 func (g *gate) begun() [][]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.batches)
 }
 
-// pass lets one batch go, and returns once all that this moves is at rest.
+// pass lets one batch finish and waits until everything is blocked again.
 func (g *gate) pass() {
 	g.let <- struct{}{}
 	synctest.Wait()
 }
 
-// do starts a call in the background, and returns once it waits or leads.
+// do starts a call in the background and returns when it waits or leads.
 func do(ctx context.Context, g *Group[item], i item, run Run[item]) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- g.Do(ctx, i, run) }()
@@ -79,7 +79,7 @@ func requireServed(t *testing.T, calls ...<-chan error) {
 func TestGroup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsALoneCallAtOnceAndTogetherThoseThatWaited", func(t *testing.T) {
+	t.Run("RunsALoneCallAtOnceAndWaitingCallsTogether", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			g.Linger = time.Second
@@ -104,7 +104,7 @@ func TestGroup(t *testing.T) {
 			g.Linger, g.MinSiblings = time.Second, 1
 			calls := []<-chan error{g.call(t.Context(), 0), g.call(t.Context(), 1), g.call(t.Context(), 2)}
 			g.pass()
-			require.Equal(t, [][]int{{0}}, g.begun(), "the two that wait linger")
+			require.Equal(t, [][]int{{0}}, g.begun(), "the two waiting calls linger")
 
 			time.Sleep(time.Second - time.Nanosecond)
 			calls = append(calls, g.call(t.Context(), 3))
@@ -129,7 +129,7 @@ func TestGroup(t *testing.T) {
 			calls = append(calls, g.call(t.Context(), 4))
 			g.pass()
 
-			require.Equal(t, []int{4}, g.begun()[2], "one that is alone does not linger")
+			require.Equal(t, []int{4}, g.begun()[2], "a lone call does not linger")
 			close(g.let)
 			requireServed(t, calls...)
 		})
@@ -161,11 +161,11 @@ func TestGroup(t *testing.T) {
 			close(g.let)
 			requireServed(t, calls...)
 
-			require.Equal(t, [][]int{{0}, {1, 2}, {3}, {4}, {5}}, g.begun(), "in their order; the too large one alone")
+			require.Equal(t, [][]int{{0}, {1, 2}, {3}, {4}, {5}}, g.begun(), "in order; the oversized item runs alone")
 		})
 	})
 
-	t.Run("LetsACallGoWhoseContextEnds", func(t *testing.T) {
+	t.Run("ReturnsACallWhoseContextEnds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +180,7 @@ func TestGroup(t *testing.T) {
 		})
 	})
 
-	t.Run("EndsABatchOnceAllItsCallsAreGone", func(t *testing.T) {
+	t.Run("CancelsABatchWhenAllItsCallsHaveLeft", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			one, leaveOne := context.WithCancel(t.Context())
@@ -203,7 +203,7 @@ func TestGroup(t *testing.T) {
 		})
 	})
 
-	t.Run("RunsEachCallByItselfIfABatchFails", func(t *testing.T) {
+	t.Run("RunsEachCallAloneIfABatchFails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			poisoned := errors.New("poisoned")
@@ -213,7 +213,7 @@ func TestGroup(t *testing.T) {
 					return poisoned
 				}
 				if len(items) == 1 && items[0].n == 3 {
-					<-stuck // as for a locked row
+					<-stuck // as if it waited for a locked row
 				}
 				return nil
 			}
@@ -228,7 +228,7 @@ func TestGroup(t *testing.T) {
 			requireServed(t, calls[0], calls[1])
 			require.ErrorIs(t, <-calls[2], poisoned)
 			requireServed(t, do(t.Context(), &g.Group, item{4, 1}, run))
-			require.Empty(t, calls[3], "a stuck call holds up no batch")
+			require.Empty(t, calls[3], "a stuck call delays no batch")
 			close(stuck)
 			requireServed(t, calls[3])
 		})
@@ -253,7 +253,7 @@ func TestGroup(t *testing.T) {
 		})
 	})
 
-	t.Run("KeepsNobodyWaitingAfterAPanic", func(t *testing.T) {
+	t.Run("ReturnsAllCallsAfterAPanic", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			broken := func(context.Context, []item) error { panic("broken") }
@@ -275,7 +275,7 @@ func TestGroup(t *testing.T) {
 		})
 	})
 
-	t.Run("ServesAllHoweverManyCallAndLeave", func(t *testing.T) {
+	t.Run("ServesAllCallsHoweverManyLeave", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := Group[*int]{Linger: time.Millisecond, MinSiblings: 3, MaxSize: 20}
 			var calls sync.WaitGroup

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Keyed is a Group for each key: calls of one key run together, and no key waits for
-// another. A key's group exists as long as it has calls.
+// Keyed has one Group per key: calls with the same key run together, and no key waits for
+// another. A key's group exists while it has calls.
 type Keyed[K comparable, T any] struct {
 	// MaxSize bounds a batch; 0 means the constant MaxSize.
 	MaxSize int
@@ -21,7 +21,7 @@ type member[T any] struct {
 	calls int
 }
 
-// Do is Group.Do in the group of key.
+// Do calls Group.Do on the group of key.
 func (k *Keyed[K, T]) Do(ctx context.Context, key K, item T, run Run[T]) error {
 	g := k.enter(key)
 	defer k.exit(key, g)
@@ -51,7 +51,7 @@ func (k *Keyed[K, T]) exit(key K, g *member[T]) {
 	}
 }
 
-// Calls returns how many calls wait or run.
+// Calls returns how many calls are waiting or running.
 func (k *Keyed[K, T]) Calls() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limit is how long one browser may take for all that a test does with it.
+// limit is how long a test may use one browser.
 const limit = 5 * time.Minute
 
-// Open opens a browser, which closes with the test. complaints are the errors that
-// its pages have logged so far. more are options of the browser.
+// Open opens a browser with the given options and closes it at the end of the test.
+// complaints returns the errors that its pages have logged so far.
 func Open(t testing.TB, more ...chromedp.ExecAllocatorOption) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-dev-shm-usage", true))
 	options = append(options, more...)
 	browser, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
-	// chromedp is older than Chromium, and reports what it does not know.
+	// chromedp is older than Chromium and logs events that it does not know.
 	ctx, cancel = chromedp.NewContext(browser, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, limit)

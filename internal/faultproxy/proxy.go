@@ -1,5 +1,5 @@
-// Package faultproxy stands between a test and a server, and breaks the way
-// there: it cuts, holds back, or loses one answer.
+// Package faultproxy is a TCP proxy between a test and a server that breaks the
+// connection on request: it cuts it, delays it, or loses one answer.
 package faultproxy
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy passes connections on to a server. At first it does nothing to them.
+// Proxy forwards connections to a server, at first without faults.
 type Proxy struct {
 	listener net.Listener
 
@@ -26,8 +26,8 @@ type Proxy struct {
 	conns   map[net.Conn]bool
 }
 
-// New starts a proxy to the server at target on a port of the loopback
-// interface. It ends with the test.
+// New starts a proxy to the server at target, on a port of the loopback interface.
+// The proxy ends with the test.
 func New(t testing.TB, network, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,22 +44,22 @@ func New(t testing.TB, network, target string) *Proxy {
 	return p
 }
 
-// Addr is where the server seems to be, as host:port.
+// Addr returns the proxy's address as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port is the port of Addr.
+// Port returns the port of Addr.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Cut breaks all connections, and each new one at once.
+// Cut breaks all connections, and every new one as soon as it is accepted.
 func (p *Proxy) Cut() { p.set(func() { p.cut, p.hung = true, false; p.breakAll() }) }
 
-// Break breaks the connections that there are.
+// Break breaks the existing connections.
 func (p *Proxy) Break() { p.set(p.breakAll) }
 
 // Hang holds back every byte until Heal, on new connections too.
 func (p *Proxy) Hang() { p.set(func() { p.hung = true }) }
 
-// Heal passes everything on again, what was held back first.
+// Heal forwards everything again, beginning with the held back bytes.
 func (p *Proxy) Heal() { p.set(func() { p.cut, p.hung = false, false }) }
 
 // Lead sends new connections to another server.
@@ -68,17 +68,17 @@ func (p *Proxy) Lead(network, target string) {
 }
 
 // Lose breaks each connection on which the server sends an answer that matches,
-// in place of passing it on; nil ends that.
+// instead of forwarding it. A nil match ends this.
 func (p *Proxy) Lose(match func(answer []byte) bool) { p.set(func() { p.lose = match }) }
 
-// Refused counts the connections that were broken at once.
+// Refused returns how many connections were broken on acceptance.
 func (p *Proxy) Refused() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refused
 }
 
-// Lost counts the answers that were lost.
+// Lost returns how many answers were lost.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *Proxy) accept(running *sync.WaitGroup) {
 	}
 }
 
-// connect opens the other half of a connection.
+// connect opens the connection to the server for a client's connection.
 func (p *Proxy) connect(client net.Conn) (net.Conn, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Proxy) connect(client net.Conn) (net.Conn, bool) {
 	return server, true
 }
 
-// pump passes on what comes from one side until either ends, then ends both.
+// pump forwards bytes in one direction until either side ends, then closes both.
 func (p *Proxy) pump(to, from net.Conn, loses func([]byte) bool) {
 	defer to.Close()
 	defer from.Close()
@@ -152,8 +152,7 @@ func (p *Proxy) pump(to, from net.Conn, loses func([]byte) bool) {
 	}
 }
 
-// may waits while the proxy hangs, and tells whether the connection is still
-// there.
+// may waits while the proxy hangs and reports whether the connection still exists.
 func (p *Proxy) may(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

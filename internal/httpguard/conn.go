@@ -12,40 +12,41 @@ import (
 	"time"
 )
 
-// Bounds are how many connections a server has open at once.
+// Bounds limit the connections that a server has open at once.
 type Bounds struct {
-	All        int // of everyone
-	Unknown    int // of callers that have shown no valid key, session or link
-	PerAddress int // of these, from one address. Loopback has no such bound: a proxy may be there
+	All        int // all connections
+	Unknown    int // connections of callers that have not shown a valid key, session or link
+	PerAddress int // unknown connections from one address, except loopback, where a proxy may run
 }
 
-// BoundsFor returns the bounds of a process that may have so many files open. A quarter of
-// them is left for everything else.
+// BoundsFor returns the bounds of a process that can have this many files open. It leaves
+// a quarter of them for everything else.
 func BoundsFor(files uint64) Bounds {
 	all := int(min(files, 1<<20) * 3 / 4)
 	unknown := min(2000, all/2)
 	return Bounds{All: all, Unknown: unknown, PerAddress: min(200, unknown/4)}
 }
 
-// Connections are those that a server has open. When a bound is reached, a new one takes the
-// place of the oldest for which no handler works: one that is silent, sends slowly, or reads
-// slowly. If there is none it is closed at once.
+// Connections are the open connections of a server. When a bound is reached, a new
+// connection replaces the oldest one for which no handler is working: its client is silent,
+// sends slowly, or reads slowly. If there is none, the new connection is closed at once.
 type Connections struct {
 	bounds Bounds
 
 	mu      sync.Mutex
-	known   list.List                   // the oldest first, as the others
+	known   list.List                   // oldest first, like the other lists
 	unknown list.List                   //
-	from    map[netip.Prefix]*list.List // the unknown ones
+	from    map[netip.Prefix]*list.List // unknown connections by address
 	warned  time.Time
 }
 
-// NewConnections returns none, with these bounds.
+// NewConnections returns an empty set of connections with these bounds.
 func NewConnections(bounds Bounds) *Connections {
 	return &Connections{bounds: bounds, from: map[netip.Prefix]*list.List{}}
 }
 
-// Listen returns the listener with the bounds on what it accepts. TLS comes on top of it.
+// Listen returns a listener that applies the bounds to the connections it accepts. Wrap it
+// in TLS, not the reverse.
 func (c *Connections) Listen(on net.Listener) net.Listener { return &listener{on, c} }
 
 type listener struct {
@@ -72,8 +73,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf returns the client's address: an IPv4 address, or the /64 network of an IPv6
-// one, since a single machine can have all addresses of that. It is not valid for loopback.
+// addressOf returns the client's IPv4 address, or the /64 network of its IPv6 address,
+// since one machine can use all addresses of a /64. For loopback it returns an invalid prefix.
 func addressOf(conn net.Conn) netip.Prefix {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil || at.Addr().Unmap().IsLoopback() {
@@ -87,8 +88,8 @@ func addressOf(conn net.Conn) netip.Prefix {
 	return prefix
 }
 
-// admit adds a connection, if there is a place for it. It returns the one that gave its
-// place up, which is to be closed.
+// admit adds a connection unless there is no room for it. The caller must close the
+// victim, the connection that it replaced, if any.
 func (c *Connections) admit(conn *Conn) (victim *Conn, admitted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,17 +131,17 @@ func oldestWaiting(of *list.List) *Conn {
 	return nil
 }
 
-// warn logs, once a minute, that a bound is reached. mu is held.
+// warn logs, at most once a minute, that a bound is reached. The caller holds mu.
 func (c *Connections) warn(conn *Conn) {
 	if time.Since(c.warned) < time.Minute {
 		return
 	}
 	c.warned = time.Now()
-	slog.Warn("too many connections are open, the oldest idle ones are closed", "address", conn.RemoteAddr().String(),
+	slog.Warn("too many connections are open; the oldest idle ones are closed", "address", conn.RemoteAddr().String(),
 		"without_key", c.unknown.Len(), "with_key", c.known.Len())
 }
 
-// remove forgets a connection, if it is not forgotten yet. mu is held.
+// remove removes a connection unless it is already removed. The caller holds mu.
 func (c *Connections) remove(conn *Conn) {
 	if conn.place == nil {
 		return
@@ -154,7 +155,7 @@ func (c *Connections) remove(conn *Conn) {
 	conn.place = nil
 }
 
-// leave takes a connection out of those of its address that are not known. mu is held.
+// leave removes a connection from the unknown ones of its address. The caller holds mu.
 func (c *Connections) leave(conn *Conn) {
 	from := c.from[conn.address]
 	from.Remove(conn.placeFrom)
@@ -164,23 +165,23 @@ func (c *Connections) leave(conn *Conn) {
 	conn.placeFrom = nil
 }
 
-// Conn is one of the connections. Its methods do nothing on nil, so that handlers also serve
-// without Connections.
+// Conn is one of the connections. The methods that handlers use do nothing on nil, so that
+// handlers also work without Connections.
 type Conn struct {
 	net.Conn
 	all     *Connections
 	address netip.Prefix
-	working atomic.Int64 // handlers that are at work, and not waiting for the client
+	working atomic.Int64 // handlers that work and do not wait for the client
 
-	// Guarded by the mu of all. place is nil once the connection is closed, and placeFrom once
-	// it is known.
+	// Guarded by all.mu. place is nil once the connection is closed, placeFrom once it is
+	// known.
 	place, placeFrom *list.Element
 	hijacked         bool
 }
 
 type connKey struct{}
 
-// ConnContext is for http.Server.
+// ConnContext is for the field of the same name of http.Server. It makes ConnOf work.
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -191,14 +192,14 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// ConnOf returns the connection that a request came by, or nil.
+// ConnOf returns the connection of a request, or nil.
 func ConnOf(ctx context.Context) *Conn {
 	conn, _ := ctx.Value(connKey{}).(*Conn)
 	return conn
 }
 
-// MarkKnown is called when a request showed a valid key, session or signed link: the
-// connection no longer counts among those of unknown callers.
+// MarkKnown is called when a request has shown a valid key, session or signed link. The
+// connection then no longer counts as unknown.
 func (c *Conn) MarkKnown() {
 	if c == nil {
 		return
@@ -216,8 +217,8 @@ func (c *Conn) MarkKnown() {
 	}
 }
 
-// keep is called when the connection is handed over, say for a WebSocket: it is never idle
-// then, once its caller is known.
+// keep is called when the connection is hijacked, for example for a WebSocket. From then
+// on it never counts as idle, provided that its caller is known.
 func (c *Conn) keep() {
 	if c == nil {
 		return
@@ -230,8 +231,8 @@ func (c *Conn) keep() {
 	}
 }
 
-// work is called when a handler begins to work, and wait when it waits for the client or
-// ends.
+// work is called when a handler begins to work; wait is called when it waits for the
+// client or ends.
 func (c *Conn) work() {
 	if c != nil {
 		c.working.Add(1)
@@ -252,7 +253,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http send all that it has written before it closes.
+// CloseWrite lets net/http send everything written before it closes the connection.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -29,11 +29,11 @@ func TestBoundsFor(t *testing.T) {
 	}
 }
 
-// guest is a server with bounds on its connections, which come from loopback unless it has
-// another name for them.
+// guest is a server with bounds on its connections. They come from loopback unless the
+// listener is renamed.
 type guest struct {
 	*httptest.Server
-	working chan struct{} // a value for each request to /slow that is at work
+	working chan struct{} // a value for each request to /slow whose handler is working
 	release chan struct{}
 }
 
@@ -68,7 +68,7 @@ func newGuest(t *testing.T, bounds httpguard.Bounds, from string) *guest {
 	return g
 }
 
-// renamed has connections that come from one address. The next one's is its neighbour.
+// renamed is a listener whose connections seem to come from the address from.
 type renamed struct {
 	net.Listener
 	from netip.Addr
@@ -136,7 +136,7 @@ const known = "Authorization: Bearer a\r\n"
 func TestConnections(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GiveTheirPlaceToTheNextIfTheyAreUnknown", func(t *testing.T) {
+	t.Run("AreReplacedByNewOnesWhileTheyAreUnknown", func(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, httpguard.Bounds{All: 100, Unknown: 3, PerAddress: 1}, "")
 		silent, idle, sending := g.dial(t), g.dial(t), g.dial(t)
@@ -217,7 +217,7 @@ func TestConnections(t *testing.T) {
 		})
 	}
 
-	t.Run("GiveTheirPlaceUpWhenThereAreTooManyInAll", func(t *testing.T) {
+	t.Run("AreReplacedWhenThereAreTooManyInAll", func(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, httpguard.Bounds{All: 3, Unknown: 3, PerAddress: 3}, "192.0.2.1")
 		socket, idle, unknown := g.dial(t), g.dial(t), g.dial(t)
@@ -237,7 +237,7 @@ func TestConnections(t *testing.T) {
 		g.dial(t).requireEnd(t)
 	})
 
-	t.Run("OfUnknownSocketsCount", func(t *testing.T) {
+	t.Run("OfUnknownWebSocketsCount", func(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, httpguard.Bounds{All: 100, Unknown: 1, PerAddress: 1}, "")
 		socket := g.dial(t)
@@ -248,7 +248,7 @@ func TestConnections(t *testing.T) {
 		socket.requireEnd(t)
 	})
 
-	t.Run("LeaveTheirPlaceWhenTheyEnd", func(t *testing.T) {
+	t.Run("MakeRoomWhenTheyEnd", func(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, httpguard.Bounds{All: 2, Unknown: 2, PerAddress: 2}, "192.0.2.1")
 		lasting := g.dial(t)
@@ -263,8 +263,8 @@ func TestConnections(t *testing.T) {
 		lasting.ask(t, "/", "")
 	})
 
-	// A flood takes only the places of unknown connections, and does not keep a newcomer out.
-	t.Run("LetOthersInBehindAFlood", func(t *testing.T) {
+	// A flood replaces only unknown connections and does not keep a new client out.
+	t.Run("AdmitNewClientsDuringAFlood", func(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, httpguard.Bounds{All: 200, Unknown: 20, PerAddress: 20}, "")
 		friend := g.dial(t)

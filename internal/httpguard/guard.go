@@ -29,16 +29,17 @@ type Limits struct {
 const (
 	defaultBody  = 30 * time.Second
 	defaultWrite = 10 * time.Second
-	// linger is how long the rest of a body may still arrive that no handler wants: a client
-	// that sends its request whole before it reads gets the answer.
+	// linger is how long the server still accepts the rest of a body that no handler read,
+	// so that a client that sends its whole request before it reads gets the answer.
 	linger = 2 * time.Second
 )
 
-// New returns inside with limits. If limits is nil, all requests have the defaults.
+// New returns a handler that applies limits to each request to inside. If limits is nil,
+// all requests have the defaults.
 //
-// A GET, HEAD, DELETE or OPTIONS with a body is answered 400. The answer to a request whose
-// body was not read to its end closes the connection. After inside has returned, what it
-// left behind cannot write any more.
+// A GET, HEAD, DELETE or OPTIONS request with a body is answered with 400. If a body was
+// not read to its end, the connection is closed after the answer. Once inside has returned,
+// goroutines that it left behind can no longer write to the answer.
 func New(inside http.Handler, limits func(*http.Request) Limits) http.Handler {
 	if limits == nil {
 		limits = func(*http.Request) Limits { return Limits{} }
@@ -53,7 +54,7 @@ func New(inside http.Handler, limits func(*http.Request) Limits) http.Handler {
 		defer guarded.end()
 		if r.ContentLength != 0 {
 			guarded.body = &body{from: r.Body, control: guarded.control, conn: conn, limits: bounds, keepAlive: r.ProtoMajor == 1}
-			r = r.WithContext(r.Context()) // a copy: net/http looks at the body of its own
+			r = r.WithContext(r.Context()) // a copy, since net/http checks the body of the original
 			r.Body = guarded.body
 		}
 		if hasNeedlessBody(r) {
@@ -64,8 +65,8 @@ func New(inside http.Handler, limits func(*http.Request) Limits) http.Handler {
 	})
 }
 
-// hasNeedlessBody reports whether a request has a body that its method takes no notice of. Over HTTP/2 a
-// body of unknown length may be empty, and holds up nothing.
+// hasNeedlessBody reports whether a request has a body that its method ignores. Over
+// HTTP/2, a body of unknown length may be empty and blocks nothing, so it is allowed.
 func hasNeedlessBody(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions:
@@ -80,13 +81,13 @@ type body struct {
 	control   *http.ResponseController
 	conn      *Conn
 	limits    Limits
-	keepAlive bool // the next request comes behind it: HTTP/1
+	keepAlive bool // the next request follows on the same connection (HTTP/1)
 	begun     bool
 	whole     atomic.Bool // it was read to its end
 }
 
-// Read implements io.Reader. A server that cannot set deadlines, such as a test's recorder,
-// has none.
+// Read implements io.Reader. If the server cannot set deadlines, as a test's recorder,
+// there are none.
 func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.limits.Stall > 0:
@@ -98,15 +99,15 @@ func (b *body) Read(p []byte) (int, error) {
 	b.conn.wait()
 	n, err := b.from.Read(p)
 	b.conn.work()
-	if err == io.EOF { // with which net/http takes the deadline back
+	if err == io.EOF { // net/http then also resets the deadline
 		b.whole.Store(true)
 	}
 	return n, err
 }
 
-// Close implements io.Closer. What is left of the body is net/http's.
+// Close implements io.Closer. It leaves the rest of the body to net/http.
 func (b *body) Close() error { return nil }
 
-// isLeft reports whether the connection cannot be used again unless more of the body
-// arrives.
+// isLeft reports whether a part of the body is unread that blocks the connection for the
+// next request.
 func (b *body) isLeft() bool { return b != nil && b.keepAlive && !b.whole.Load() }

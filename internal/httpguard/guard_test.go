@@ -26,7 +26,7 @@ const (
 	linger     = 2 * time.Second
 )
 
-// pipes are a listener for connections within a test, which hold nothing.
+// pipes is a listener for unbuffered connections within a test.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -40,7 +40,7 @@ func (p pipes) Close() error { close(p); return nil }
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// inBubble runs a test against a guarded handler over one connection, with a clock of its own.
+// inBubble runs a test against a guarded handler over one connection, in a synctest bubble.
 func inBubble(t *testing.T, limits httpguard.Limits, handler http.HandlerFunc, test func(t *testing.T, conn net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, conn := net.Pipe()
@@ -59,10 +59,10 @@ func inBubble(t *testing.T, limits httpguard.Limits, handler http.HandlerFunc, t
 	})
 }
 
-// send sends text whenever the server reads it.
+// send sends text in the background, as the server reads it.
 func send(conn net.Conn, text string) { go io.WriteString(conn, text) }
 
-// answer reads one answer and how long it took to come.
+// answer reads one answer and returns it with the time that it took.
 func answer(t *testing.T, from *bufio.Reader) (*http.Response, string, time.Duration) {
 	begun := time.Now()
 	res, err := http.ReadResponse(from, nil)
@@ -72,7 +72,7 @@ func answer(t *testing.T, from *bufio.Reader) (*http.Response, string, time.Dura
 	return res, string(raw), time.Since(begun)
 }
 
-// requireClosed waits for the connection's end.
+// requireClosed waits for the end of the connection.
 func requireClosed(t *testing.T, from *bufio.Reader, within time.Duration) {
 	begun := time.Now()
 	_, err := from.ReadByte()
@@ -111,7 +111,7 @@ func TestBody(t *testing.T) {
 		})
 	}
 
-	t.Run("HasOneDeadlineHoweverItComes", func(t *testing.T) {
+	t.Run("HasOneDeadlineHoweverItArrives", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{}, read, func(t *testing.T, conn net.Conn) {
 			var sending sync.WaitGroup
@@ -132,7 +132,7 @@ func TestBody(t *testing.T) {
 		})
 	})
 
-	t.Run("MayComeForLongWhereOnlyItsStallsAreBounded", func(t *testing.T) {
+	t.Run("MayTakeLongIfOnlyStallsAreLimited", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{Stall: 5 * time.Second}, read, func(t *testing.T, conn net.Conn) {
 			from := bufio.NewReader(conn)
@@ -158,7 +158,7 @@ func TestBody(t *testing.T) {
 		})
 	})
 
-	t.Run("LeavesTheHandlerItsTimeOnceItIsRead", func(t *testing.T) {
+	t.Run("DoesNotLimitTheHandlerOnceItIsRead", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			read(httptest.NewRecorder(), r)
@@ -215,9 +215,9 @@ func TestBody(t *testing.T) {
 
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
 		for kind, body := range map[string]string{"length": "Content-Length: 1000\r\n\r\n", "chunked": "Transfer-Encoding: chunked\r\n\r\n"} {
-			t.Run("IsRefusedAtOnceWhereNoneIsTaken/"+method+"/"+kind, func(t *testing.T) {
+			t.Run("IsRefusedForMethodsWithoutABody/"+method+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }, func(t *testing.T, conn net.Conn) {
+				inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { t.Error("the request reached the handler") }, func(t *testing.T, conn net.Conn) {
 					from := bufio.NewReader(conn)
 					send(conn, method+" / HTTP/1.1\r\nHost: a\r\n"+body)
 					begun := time.Now()
@@ -238,7 +238,7 @@ func TestBody(t *testing.T) {
 				})
 			})
 		}
-		t.Run("IsNoneIfItIsEmpty/"+method, func(t *testing.T) {
+		t.Run("IsAllowedIfItIsEmpty/"+method, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, func(t *testing.T, conn net.Conn) {
 				send(conn, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
@@ -295,7 +295,7 @@ func TestAnswer(t *testing.T) {
 		"header":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"flushed": func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() },
 	} {
-		t.Run("IsCutForAReaderThatNeverReads/"+name, func(t *testing.T) {
+		t.Run("IsCutOffIfTheClientNeverReads/"+name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, httpguard.Limits{}, handler, func(t *testing.T, conn net.Conn) {
 				_, err := io.WriteString(conn, get)
@@ -309,7 +309,7 @@ func TestAnswer(t *testing.T) {
 		})
 	}
 
-	t.Run("IsAsTheServerWouldSendIt", func(t *testing.T) {
+	t.Run("IsUnchanged", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }, func(t *testing.T, conn net.Conn) {
 			send(conn, get)
@@ -322,9 +322,9 @@ func TestAnswer(t *testing.T) {
 		})
 	})
 
-	// A goroutine that outlives its handler finds its writer dead, and the next answer on the
-	// connection whole.
-	t.Run("IsOverWithItsHandler", func(t *testing.T) {
+	// A goroutine that outlives its handler can no longer write, and does not damage the next
+	// answer on the connection.
+	t.Run("EndsWhenItsHandlerReturns", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, r.URL.Path)
@@ -333,7 +333,7 @@ func TestAnswer(t *testing.T) {
 				return
 			}
 			go func() {
-				time.Sleep(time.Second) // the next request is at work
+				time.Sleep(time.Second) // until the next request is being handled
 				n, err := fmt.Fprint(w, "late")
 				require.Zero(t, n)
 				require.ErrorIs(t, err, http.ErrHandlerTimeout)
@@ -358,8 +358,8 @@ func TestAnswer(t *testing.T) {
 		})
 	})
 
-	// What net/http does with the buffers of a handler that gave up is no business of what it left behind.
-	t.Run("IsOverWithAHandlerThatGaveUp", func(t *testing.T) {
+	// A goroutine that a failed handler left behind must not touch its buffers, which net/http reuses.
+	t.Run("EndsWhenItsHandlerGivesUp", func(t *testing.T) {
 		t.Parallel()
 		var late chan error
 		inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
@@ -367,7 +367,7 @@ func TestAnswer(t *testing.T) {
 			begun.Add(1)
 			go func() {
 				begun.Done()
-				time.Sleep(writeLimit) // it is due when the write fails
+				time.Sleep(writeLimit) // until the handler's write fails
 				_, err := fmt.Fprint(w, "late")
 				w.(http.Flusher).Flush()
 				late <- err
@@ -384,7 +384,7 @@ func TestAnswer(t *testing.T) {
 		})
 	})
 
-	t.Run("MayBeSilentForLongOverHTTP2", func(t *testing.T) {
+	t.Run("CanBeSilentForLongOverHTTP2", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
@@ -415,7 +415,7 @@ func TestAnswer(t *testing.T) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			require.NoError(t, err)
 			go func() {
-				time.Sleep(time.Hour) // no deadline is left on it
+				time.Sleep(time.Hour) // no deadline may be left on the connection
 				_, err := io.WriteString(conn, "hello")
 				require.NoError(t, err)
 				require.NoError(t, conn.Close())

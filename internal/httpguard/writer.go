@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// writer is the answer to one request, of which each part has a deadline. It can be used by
-// several goroutines. Once its handler has returned it does nothing: net/http gives its
-// buffers to other requests.
+// writer is the answer to one request. Each part of the answer has a deadline. It is safe
+// for concurrent use. Once its handler has returned, it writes nothing, since net/http
+// reuses the buffers for other requests.
 type writer struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
@@ -20,7 +20,7 @@ type writer struct {
 	timeout time.Duration
 
 	mu       sync.Mutex
-	begun    bool // the header is written
+	begun    bool // the header was written
 	hijacked bool
 	ended    bool
 }
@@ -30,7 +30,7 @@ var (
 	_ http.Hijacker = (*writer)(nil)
 )
 
-// part is how many bytes of an answer a client has the timeout for.
+// part is how many bytes of an answer a client must read within the timeout.
 const part = 64 << 10
 
 // Header implements http.ResponseWriter.
@@ -55,9 +55,9 @@ func (w *writer) WriteHeader(status int) {
 	w.to.WriteHeader(status)
 }
 
-// begin notes that an answer begins. It closes the connection behind an answer that this
-// process cannot serve now, so that the client's next request may reach another process. mu
-// is held.
+// begin records that the answer begins. It closes the connection after an answer of 503,
+// so that the client's next request may reach another process, and after an unread body.
+// The caller holds mu.
 func (w *writer) begin(status int) {
 	if !w.begun && (w.body.isLeft() || status == http.StatusServiceUnavailable) {
 		w.to.Header().Set("Connection", "close")
@@ -91,8 +91,8 @@ func (w *writer) writePart(chunk []byte) (int, error) {
 	return w.to.Write(chunk)
 }
 
-// limit bounds what the returned function ends. Over HTTP/2 a deadline that passes ends the
-// stream, even if nothing is being written then, so that it is taken back.
+// limit sets the deadline of a write and returns a function that resets it. Without the
+// reset, an HTTP/2 stream would end when the deadline passes, even if no write is running.
 func (w *writer) limit() func() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
 	w.conn.wait()
@@ -102,7 +102,7 @@ func (w *writer) limit() func() {
 	}
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError flushes the answer. http.ResponseController calls it.
 func (w *writer) FlushError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,8 @@ func (w *writer) FlushError() error {
 // Flush implements http.Flusher.
 func (w *writer) Flush() { _ = w.FlushError() }
 
-// Hijack implements http.Hijacker. The connection is its caller's, with its deadlines.
+// Hijack implements http.Hijacker. From then on the caller owns the connection and its
+// deadlines.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,8 +136,8 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.to }
 
-// end leaves to net/http what is in its buffers, with a deadline, and the rest of the body,
-// with another. net/http sets both again for the next request.
+// end sets the deadlines by which net/http must send its buffers and read the rest of the
+// body. net/http resets both for the next request.
 func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
