@@ -142,10 +142,10 @@ func TestSubmitFile(t *testing.T) {
 			`{"runAt": "tomorrow"}`:                   "runAt must be a time as in 2027",
 			`{"runAt": 5}`:                            "runAt must be a time as in 2027",
 			`{"promt": "x"}`:                          `a submission has no field "promt"`,
-			`{"prompt": "x", "prompt": "y"}`:          `the key "prompt" is there twice`,
+			`{"prompt": "x", "prompt": "y"}`:          `the key "prompt" occurs twice`,
 			`{"prompt": "x"`:                          "its JSON is incomplete",
 			`{"prompt": x}`:                           "it is not valid JSON: invalid character 'x'",
-			`{"prompt": "x"} {}`:                      "something follows the JSON document",
+			`{"prompt": "x"} {}`:                      "there is text after the JSON document",
 			`"a fox"`:                                 "it must be a JSON object",
 			`null`:                                    "it must be a JSON object",
 		} {

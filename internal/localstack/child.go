@@ -19,8 +19,8 @@ type ChildConfig struct {
 	Name string   // its name in messages
 	Path string   // the program
 	Args []string // its arguments, without the program's name
-	Env  []string // its whole environment; nil is ours
-	Dir  string   // its working directory; empty is ours
+	Env  []string // its whole environment; nil means that of this process
+	Dir  string   // its working directory; empty means that of this process
 
 	Input string // its standard input, such as secrets
 	Log   string // the file that its output is appended to; the file is trimmed when it grows too long
@@ -69,9 +69,9 @@ func StartChild(config ChildConfig) (*Child, error) {
 	return child, nil
 }
 
-// run starts the program and waits until it has ended. It keeps its thread:
-// Linux sends the parent's death signal when the thread that started the child
-// ends, not when the process does.
+// run starts the program and waits until it has ended. It locks its OS thread because
+// Linux sends the parent death signal when the thread that started the child ends, not
+// when the process does.
 func (c *Child) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -137,10 +137,10 @@ func (c *Child) start() (*guard, error) {
 	return guard, nil
 }
 
-// Pid is the process id of the program, and the id of its process group.
+// Pid returns the process id of the program, which is also the id of its process group.
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Err returns, once Done is closed, why the program ended. It is nil if Stop or Kill
@@ -154,7 +154,8 @@ func (c *Child) Err() error {
 	}
 }
 
-// ExitCode is the program's exit status once Done is closed: -1 if it was killed.
+// ExitCode returns, once Done is closed, the program's exit status, or -1 if a signal
+// killed it.
 func (c *Child) ExitCode() int { return c.cmd.ProcessState.ExitCode() }
 
 // Stop asks the program to end and waits for it. When its grace period or ctx ends, Stop

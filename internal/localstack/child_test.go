@@ -38,7 +38,7 @@ func TestChild(t *testing.T) {
 		startRedis(t, filepath.Join(dir, "redis"))
 	})
 
-	t.Run("SaysWhyItEndedUnasked", func(t *testing.T) {
+	t.Run("ReportsAnUnexpectedEnd", func(t *testing.T) {
 		t.Parallel()
 
 		log := filepath.Join(t.TempDir(), "log")
@@ -53,7 +53,7 @@ func TestChild(t *testing.T) {
 		require.ErrorContains(t, child.Err(), "shell ended unexpectedly (exit status 3)")
 		require.ErrorContains(t, child.Err(), "no disk here")
 		require.NotContains(t, child.Err().Error(), "earlier run")
-		require.NoError(t, child.Stop(t.Context()), "stopping what has ended does nothing")
+		require.NoError(t, child.Stop(t.Context()), "stopping an ended program does nothing")
 	})
 
 	t.Run("IsKilledWithItsGroupWhenItDoesNotEnd", func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestChild(t *testing.T) {
 		err = child.Stop(t.Context())
 
 		require.ErrorContains(t, err, "shell did not end when asked to and was killed")
-		require.NoError(t, child.Err(), "an end that was asked for is not unexpected")
+		require.NoError(t, child.Err(), "a requested end is not unexpected")
 		requireGone(t, grandchild)
 	})
 
@@ -87,7 +87,7 @@ func TestChild(t *testing.T) {
 		requireGone(t, readPid(t, filepath.Join(dir, "pid")))
 	})
 
-	t.Run("BeginsALogAnewThatGrewTooLong", func(t *testing.T) {
+	t.Run("TrimsALogThatGrewTooLong", func(t *testing.T) {
 		t.Parallel()
 
 		log := filepath.Join(t.TempDir(), "log")
@@ -106,7 +106,7 @@ func TestChild(t *testing.T) {
 		require.EqualValues(t, 17<<20, older.Size())
 	})
 
-	t.Run("CannotBeAProgramThatIsNotThere", func(t *testing.T) {
+	t.Run("CannotBeAMissingProgram", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := localstack.StartChild(localstack.ChildConfig{Name: "ghost", Path: "/nowhere/ghost"})
@@ -125,7 +125,7 @@ func TestKeeper(t *testing.T) {
 		}
 	}
 
-	t.Run("StartsAgainWhatEndsByItself", func(t *testing.T) {
+	t.Run("RestartsAProgramThatEndsByItself", func(t *testing.T) {
 		t.Parallel()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -144,11 +144,11 @@ func TestKeeper(t *testing.T) {
 		cancel()
 
 		require.NoError(t, <-ended)
-		require.False(t, gone(second.Pid()), "it stops none")
+		require.False(t, gone(second.Pid()), "a keeper stops no child itself")
 		require.NoError(t, second.Stop(t.Context()))
 	})
 
-	t.Run("LeavesWhatWeStoppedAlone", func(t *testing.T) {
+	t.Run("DoesNotRestartAStoppedProgram", func(t *testing.T) {
 		t.Parallel()
 
 		child, err := start("sleep 1000")(t.Context())
@@ -158,7 +158,7 @@ func TestKeeper(t *testing.T) {
 		require.NoError(t, localstack.Keeper{Name: "shell"}.Run(t.Context(), child))
 	})
 
-	t.Run("TriesAgainUntilTheCauseHasPassed", func(t *testing.T) {
+	t.Run("RetriesUntilTheCauseIsGone", func(t *testing.T) {
 		t.Parallel()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +224,7 @@ func TestListenPrivate(t *testing.T) {
 
 			socket, err := localstack.ListenPrivate(dir)
 
-			require.NoError(t, err, "what a killed process left is no hindrance")
+			require.NoError(t, err, "the socket of a killed process must be replaced")
 			info, err := os.Stat(filepath.Dir(socket.Path()))
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
@@ -252,7 +252,7 @@ func TestFollow(t *testing.T) {
 		require.ErrorIs(t, ctx.Err(), context.Canceled)
 	})
 
-	t.Run("RefusesWhatIsNoProcess", func(t *testing.T) {
+	t.Run("RefusesAnInvalidProcessID", func(t *testing.T) {
 		t.Parallel()
 
 		_, err := localstack.Follow(t.Context(), "12 x")
@@ -280,7 +280,7 @@ func TestLockDir(t *testing.T) {
 		require.NoError(t, again.Release())
 	})
 
-	t.Run("SaysWhatToDoWithAPathThatCannotBeWritten", func(t *testing.T) {
+	t.Run("SaysWhatToDoIfThePathCannotBeWritten", func(t *testing.T) {
 		t.Parallel()
 
 		file := filepath.Join(t.TempDir(), "file")
@@ -293,13 +293,13 @@ func TestLockDir(t *testing.T) {
 	})
 }
 
-// shortTempDir is a directory whose sockets fit into the system's limit.
+// shortTempDir returns a directory whose path is short enough for a Unix socket.
 func shortTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "svc")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o711), "a server that root starts may have to pass")
+	require.NoError(t, os.Chmod(dir, 0o711), "the other user of a server that root starts must be able to enter")
 	return dir
 }
 

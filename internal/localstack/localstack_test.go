@@ -24,7 +24,8 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 )
 
-// A test that needs a parent to kill runs this binary again, as that parent.
+// parentDir is an environment variable that makes this test binary a parent process that
+// a test can kill.
 const parentDir = "REELAY_TEST_PARENT_DIR"
 
 func TestMain(m *testing.M) {
@@ -38,8 +39,8 @@ func TestMain(m *testing.M) {
 	testrun.Main(m.Run)
 }
 
-// beParent starts a server and a child with a child of its own, prints what the
-// test has to know, and waits to be killed.
+// beParent starts a server and a child that has a child itself, prints their process ids,
+// and waits to be killed.
 func beParent(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -63,7 +64,7 @@ func beParent(dir string) error {
 	return errors.Join(shell.Stop(context.Background()), redis.Stop(context.Background()), postgres.Stop(context.Background()))
 }
 
-// startParent runs beParent in a process of its own.
+// startParent runs beParent in another process.
 func startParent(t *testing.T, dir string) (parent *exec.Cmd, children []int) {
 	t.Helper()
 	parent = exec.Command(os.Args[0])

@@ -98,8 +98,8 @@ func holder(file *os.File) string {
 	}
 }
 
-// maxSocketPath is the longest path of a Unix socket on every system of ours:
-// 107 bytes on Linux, 103 on macOS.
+// maxSocketPath is the longest path of a Unix socket that all supported systems allow:
+// Linux allows 107 bytes, macOS 103.
 const maxSocketPath = 103
 
 // fitsSocket reports whether the system and the syntax of a DSN allow a socket
@@ -108,7 +108,7 @@ func fitsSocket(dir, name string) bool {
 	return len(filepath.Join(dir, name)) <= maxSocketPath && !strings.ContainsAny(dir, `,"'\`)
 }
 
-// syncDir makes the names in dir survive a power cut.
+// syncDir syncs dir, so that the names in it survive a power failure.
 func syncDir(dir string) error {
 	file, err := os.Open(dir)
 	if err != nil {

@@ -101,7 +101,8 @@ func (c *postgresCluster) findPrograms() error {
 		c.dir, major, strings.Join(dirs, ", "))
 }
 
-// majorOf reads "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)".
+// majorOf returns the major version in the output of `postgres --version`, such as
+// "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)".
 func majorOf(version string) string {
 	fields := strings.Fields(version)
 	if len(fields) < 3 {

@@ -124,7 +124,7 @@ func (o *Objects) Host() string { return o.listener.Addr().String() }
 // Bucket returns the name of the bucket that exists from the start.
 func (o *Objects) Bucket() string { return o.bucket }
 
-// Done is closed when the store has ended.
+// Done returns a channel that is closed when the store has ended.
 func (o *Objects) Done() <-chan struct{} { return o.done }
 
 // Err returns, once Done is closed, why the store ended. It is nil if Stop ended it.
@@ -166,9 +166,9 @@ func (g *objectGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, secret, _ := r.BasicAuth()
 	switch {
 	case g.secret != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(g.secret)) != 1:
-		http.Error(w, "This object store is for its own Reelay only.", http.StatusUnauthorized)
+		http.Error(w, "This object store serves only the Reelay that started it.", http.StatusUnauthorized)
 	case !permitted(r):
-		http.Error(w, "This object store reads, lists and deletes objects, and stores new ones whole. Nothing is overwritten.", http.StatusForbidden)
+		http.Error(w, "This object store can only read, list, delete and create objects. An object cannot be overwritten.", http.StatusForbidden)
 	default:
 		g.Handler.ServeHTTP(w, r)
 	}

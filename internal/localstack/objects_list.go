@@ -19,8 +19,8 @@ import (
 const listPage = 1000
 
 // pager answers requests for one page of the objects of a bucket. It reads the names in
-// order, only as far as the page, and asks the emulator about each. The emulator itself
-// reads every object for each page and blocks writes meanwhile: two seconds for 50,000.
+// order, up to the end of the page, and asks the emulator about each. The emulator itself
+// would read every object for each page and block writes meanwhile: 2 s for 50,000 objects.
 type pager struct {
 	http.Handler        // the emulator
 	root         string // of the buckets' folders
@@ -35,7 +35,7 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := r.URL.Query()
-	for name := range asked { // the emulator handles all other options of a list
+	for name := range asked { // the emulator handles a list with any other option
 		if !slices.Contains([]string{"alt", "fields", "maxResults", "pageToken", "prefix", "prettyPrint", "projection", "startOffset"}, name) &&
 			asked.Get(name) != "" && asked.Get(name) != "false" {
 			p.Handler.ServeHTTP(w, r)
@@ -99,18 +99,18 @@ func (a *answer) Write(part []byte) (int, error) { return a.body.Write(part) }
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) { a.status = status }
 
-// listing is a page that is looked for: objects whose names begin with prefix and are
-// not before from, in their order.
+// listing collects a page: the objects whose names begin with prefix and are not less than
+// from, in order.
 type listing struct {
 	folder, prefix, from string
 	most                 int
 	read                 func(name string) json.RawMessage
 
 	items []json.RawMessage
-	next  string // the first object behind the page
+	next  string // the first object after the page
 }
 
-// walk looks through a folder of the bucket: "", or a path that ends in a slash.
+// walk collects the objects in a folder of the bucket: "" or a path that ends in a slash.
 func (l *listing) walk(path string) error {
 	entries, err := os.ReadDir(filepath.Join(l.folder, path))
 	if errors.Is(err, fs.ErrNotExist) && path != "" {
@@ -123,7 +123,7 @@ func (l *listing) walk(path string) error {
 	for i, entry := range entries {
 		names[i] = path + entry.Name()
 		if entry.IsDir() {
-			names[i] += "/" // which is a part of the names of what is in it
+			names[i] += "/" // so that a folder sorts like the names of its objects
 		}
 	}
 	slices.Sort(names)

@@ -30,7 +30,7 @@ func userNamespacesWork(program string) bool {
 	return probe.Run() == nil
 }
 
-// commandLine is the program and arguments of a process; empty if it is gone.
+// commandLine returns the program and arguments of a process, or "" if it is gone.
 func commandLine(pid int) string {
 	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return string(line)

@@ -16,7 +16,7 @@ func enterUserNamespace(*syscall.SysProcAttr) {}
 
 func userNamespacesWork(string) bool { return false }
 
-// commandLine is the program and arguments of a process; empty if it is gone.
+// commandLine returns the program and arguments of a process, or "" if it is gone.
 func commandLine(pid int) string {
 	line, _ := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 	return string(line)

@@ -27,8 +27,8 @@ const (
 
 // PostgresConfig says where a private PostgreSQL keeps its data.
 type PostgresConfig struct {
-	Dir string // everything it writes is below; empty, with Test, is a temporary one
-	// Test trades safety for speed: nothing is forced to disk.
+	Dir string // holds everything that it writes; with Test, empty means a temporary folder
+	// Test trades durability for speed: nothing is forced to disk.
 	Test bool
 }
 
@@ -39,14 +39,13 @@ type Postgres struct {
 	sockets string
 	dsn     string
 	lock    *DirLock
-	remove  []string // directories that go with it
+	remove  []string // directories to remove when it stops
 }
 
-// StartPostgres starts a server on the data in config.Dir, and makes them first
-// if there are none. It returns when the server answers. ctx bounds the start
-// only. It returns a *[MissingError] if PostgreSQL is not installed, and an error
-// that says what to do if the directory is taken or unusable, or its data were
-// written by a release that is not installed.
+// StartPostgres starts a server on the data in config.Dir, which it creates if there
+// are none. It returns when the server answers. ctx limits the start only. It returns a
+// *[MissingError] if PostgreSQL is not installed. If the directory is in use or unusable,
+// or a release that is not installed wrote its data, the error says what to do.
 func StartPostgres(ctx context.Context, config PostgresConfig) (_ *Postgres, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgresStart)
 	defer cancel()
@@ -71,18 +70,17 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (_ *Postgres, err
 	return server, nil
 }
 
-// DSN is the address of its database, for pgx and for DATABASE_URL.
+// DSN returns the address of its database, for pgx and for DATABASE_URL.
 func (p *Postgres) DSN() string { return p.dsn }
 
-// Stop ends the server in good order and gives its directory back. It returns an
-// error if the server had to be killed, which costs no data.
+// Stop shuts the server down and unlocks its directory. It returns an error if the server
+// had to be killed, which loses no data.
 func (p *Postgres) Stop(ctx context.Context) error {
 	return errors.Join(p.Child.Stop(ctx), p.discard())
 }
 
-// Restart starts the server again after it has ended by itself, on the same data
-// and under the same DSN. It returns when the server answers; ctx bounds the
-// start only.
+// Restart starts the server again after it ended unexpectedly, with the same data and the
+// same DSN. It returns when the server answers. ctx limits the start only.
 func (p *Postgres) Restart(ctx context.Context) (*Child, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgresStart)
 	defer cancel()
@@ -94,7 +92,7 @@ func (p *Postgres) Restart(ctx context.Context) (*Child, error) {
 	return child, nil
 }
 
-// temporary makes a directory that goes with the server.
+// temporary creates a directory that is removed when the server stops.
 func (p *Postgres) temporary() (string, error) {
 	dir, err := os.MkdirTemp("", "reelay-")
 	if err == nil {
@@ -148,8 +146,7 @@ func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
 	return nil
 }
 
-// postgresCluster is a directory of PostgreSQL data and the programs that can
-// read them.
+// postgresCluster is a data directory and the PostgreSQL programs that can read it.
 type postgresCluster struct {
 	dir     string
 	test    bool
@@ -161,8 +158,8 @@ func (c *postgresCluster) data() string               { return filepath.Join(c.d
 func (c *postgresCluster) log() string                { return filepath.Join(c.dir, "postgres.log") }
 func (c *postgresCluster) program(name string) string { return filepath.Join(c.bin, name) }
 
-// initialize makes the data unless they are there. They get their name last, so
-// that an initdb that was cut short leaves nothing that looks like data.
+// initialize creates the data unless they exist. It renames the directory last, so that
+// an interrupted initdb leaves nothing that looks like data.
 func (c *postgresCluster) initialize(ctx context.Context) error {
 	if _, err := os.Stat(c.data()); err == nil {
 		return nil
@@ -194,9 +191,9 @@ func (c *postgresCluster) initialize(ctx context.Context) error {
 	return syncDir(c.dir)
 }
 
-// serve starts the server and waits until it answers. Children of a server that
-// was killed may live a moment longer, and nothing may touch the data before
-// they are gone: the server refuses to start, and is started again.
+// serve starts the server and waits until it answers. While children of a killed server
+// are still ending, PostgreSQL refuses to start, to protect the data. Then serve tries
+// again.
 func (c *postgresCluster) serve(ctx context.Context, sockets string) (*Child, error) {
 	for {
 		if err := discountStalePID(ctx, c.data()); err != nil {
@@ -226,8 +223,8 @@ func (c *postgresCluster) serve(ctx context.Context, sockets string) (*Child, er
 	}
 }
 
-// stopSignal asks for a fast shutdown: it ends sessions and writes everything out.
-// A test server does not write: an immediate shutdown only frees shared memory.
+// stopSignal returns the signal for a fast shutdown, which ends sessions and writes all
+// data to disk. For a test server it is an immediate shutdown, which writes nothing.
 func (c *postgresCluster) stopSignal() syscall.Signal {
 	if c.test {
 		return syscall.SIGQUIT
@@ -242,8 +239,8 @@ func (c *postgresCluster) settings(sockets string) []string {
 	}
 	if c.test {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
-			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB", // its files may be in memory
-			"dynamic_shared_memory_type=mmap") // below the directory, and so removed with it
+			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB", // the files may be on a memory file system
+			"dynamic_shared_memory_type=mmap") // in the data directory, and so removed with it
 	}
 	args := []string{"-D", c.data()}
 	for _, setting := range settings {
@@ -252,8 +249,8 @@ func (c *postgresCluster) settings(sockets string) []string {
 	return args
 }
 
-// postgresEnv is our environment less what would redirect the server, and with
-// its messages in English, since we read some of them.
+// postgresEnv returns this process's environment without variables that would redirect the
+// server, and with messages in English, since the code below matches some of them.
 func postgresEnv() []string {
 	var env []string
 	for _, setting := range os.Environ() {
@@ -284,13 +281,13 @@ func createDatabase(ctx context.Context, sockets string) error {
 	return err
 }
 
-// discountStalePID deals with the postmaster.pid that a killed server leaves.
+// discountStalePID handles the postmaster.pid that a killed server left behind.
 //
-// While that server is still ending, it waits. Otherwise the pid may by now be
-// anybody's, and PostgreSQL would refuse to start as long as it is alive. So it
-// gets ours, which PostgreSQL discounts as its parent's. The rest of the file
-// stays: by it PostgreSQL knows whether children of the dead server still use
-// its memory. The directory's lock is held, so no other server is starting.
+// If that server is still ending, it waits. Otherwise another process may have the pid by
+// now, and PostgreSQL would refuse to start while that process lives. So the function
+// writes this process's pid, which PostgreSQL ignores because it is its parent's. It keeps
+// the rest of the file, by which PostgreSQL checks whether children of the dead server
+// still use its memory. The caller holds the directory's lock, so no other server starts.
 func discountStalePID(ctx context.Context, data string) error {
 	path := filepath.Join(data, "postmaster.pid")
 	for {
@@ -299,7 +296,7 @@ func discountStalePID(ctx context.Context, data string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the mark of an earlier server: %w", err)
+			return fmt.Errorf("read the pid file of an earlier server: %w", err)
 		}
 		first, rest, _ := bytes.Cut(content, []byte("\n"))
 		pid, err := strconv.Atoi(string(bytes.TrimSpace(first)))

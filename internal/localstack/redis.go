@@ -16,12 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisStart is how long a start may take: Redis reads its whole log first.
+// redisStart is how long a start may take. Redis first reads its whole log.
 const redisStart = time.Minute
 
 // RedisConfig says where a private Redis keeps its data.
 type RedisConfig struct {
-	Dir string // holds everything that it writes; with Test, empty is a temporary folder
+	Dir string // holds everything that it writes; with Test, empty means a temporary folder
 	// Test keeps the data in memory only.
 	Test bool
 }

@@ -92,7 +92,7 @@ func TestPostgres(t *testing.T) {
 		require.Equal(t, "1", query(t, second.DSN(), `SELECT '1'`))
 	})
 
-	t.Run("BeginsAnewWhenItsFirstStartWasCutShort", func(t *testing.T) {
+	t.Run("StartsAfterAnInterruptedInitialization", func(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
@@ -113,7 +113,7 @@ func TestPostgres(t *testing.T) {
 		require.Equal(t, "1", query(t, server.DSN(), `SELECT '1'`))
 	})
 
-	t.Run("LetsOneOfTwoStartersIn", func(t *testing.T) {
+	t.Run("StartsOnlyOnceInADirectory", func(t *testing.T) {
 		t.Parallel()
 
 		dir := shortTempDir(t)
@@ -210,7 +210,7 @@ func TestRedis(t *testing.T) {
 		require.NoError(t, client.Ping(t.Context()).Err())
 	})
 
-	t.Run("ServesAsynqByTheSameAddress", func(t *testing.T) {
+	t.Run("ServesAsynqUnderTheSameAddress", func(t *testing.T) {
 		t.Parallel()
 
 		server, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
@@ -225,7 +225,7 @@ func TestRedis(t *testing.T) {
 		require.NoError(t, client.Ping())
 	})
 
-	t.Run("RefusesWhoDoesNotKnowItsPassword", func(t *testing.T) {
+	t.Run("RefusesClientsWithoutItsPassword", func(t *testing.T) {
 		t.Parallel()
 
 		server := startRedis(t, shortTempDir(t))
@@ -276,7 +276,7 @@ func TestObjects(t *testing.T) {
 		require.Equal(t, writer.Attrs().CRC32C, reader.Attrs.CRC32C)
 	})
 
-	t.Run("AreListedAlsoAfterTheStoreWasKilledInAWrite", func(t *testing.T) {
+	t.Run("AreListedAfterTheStoreWasKilledDuringAWrite", func(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
@@ -314,7 +314,7 @@ func TestObjects(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, writer.Close())
 		}
-		// One that was killed before the emulator wrote what it is.
+		// An object whose metadata the emulator had not written when it was killed.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "buckets", "reelay", "b", "0"), nil, 0o600))
 		list := func(query storage.Query, page int) (found []storage.ObjectAttrs) {
 			all := bucket.Objects(t.Context(), &query)
@@ -337,13 +337,13 @@ func TestObjects(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, *shown, one)
 		}
-		require.NoError(t, os.Remove(filepath.Join(dir, "buckets", "reelay", "b", "0"))) // over which the emulator stumbles
+		require.NoError(t, os.Remove(filepath.Join(dir, "buckets", "reelay", "b", "0"))) // the emulator cannot list it
 		for _, query := range []storage.Query{
 			{}, {Prefix: "a"}, {Prefix: "a/"}, {Prefix: "a/2"}, {Prefix: "b/é"}, {Prefix: "z"},
 			{StartOffset: "a/2"}, {StartOffset: "a/2/x"}, {StartOffset: "a0"}, {StartOffset: "b/3"}, {StartOffset: "z"}, {StartOffset: "a/", Prefix: "a/2/"},
 		} {
 			own := query
-			own.EndOffset = "~" // which has the emulator list
+			own.EndOffset = "~" // makes the emulator itself list
 			expected := list(own, 0)
 			for _, page := range []int{0, 1, 2, 3} {
 				require.Equal(t, expected, list(query, page), "%+v by %d", query, page)
@@ -353,7 +353,7 @@ func TestObjects(t *testing.T) {
 		require.ErrorIs(t, err, storage.ErrBucketNotExist)
 	})
 
-	t.Run("HaveTheirDirectoryToThemselves", func(t *testing.T) {
+	t.Run("LockTheirDirectory", func(t *testing.T) {
 		t.Parallel()
 
 		dir := t.TempDir()
@@ -367,7 +367,7 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// The PATH is the whole process's: this test does not run beside others.
+// This test is not parallel, since it changes the PATH of the whole process.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 

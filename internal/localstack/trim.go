@@ -27,7 +27,7 @@ func keepTrimmed(ctx context.Context, path string) {
 		case <-ticker.C:
 		}
 		if err := trimLog(path); err != nil {
-			slog.WarnContext(ctx, "a log grows without bound", "log", path, "error", err)
+			slog.WarnContext(ctx, "a log cannot be trimmed and keeps growing", "log", path, "error", err)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package outbound calls the URLs that customers give: webhooks, input images.
+// Package outbound calls the URLs that customers give: webhooks and input images.
 //
-// Such a URL may lead anywhere, even into our own network (server-side request forgery).
+// Such a URL can lead anywhere, even into our own network (server-side request forgery).
 // So it is checked twice: as text when it is saved, so that its author sees the error, and
-// again for every connection, on the resolved address that is dialled. No redirect is
-// followed and no proxy is used. Answers are limited in time and in the size of their
-// header; a caller that reads a body limits it with [ReadAll].
+// on every connection, by the resolved address. The client follows no redirects, uses no
+// proxy, and limits the time of a call and the size of the response header. A caller that
+// reads a body limits it with [ReadAll].
 package outbound
 
 import (
@@ -29,8 +29,8 @@ import (
 
 // Policy says which addresses may be called.
 type Policy struct {
-	// AllowLoopback allows calls to this machine, with plain HTTP too. It is for a laptop,
-	// never for a server that strangers use.
+	// AllowLoopback allows calls to this machine, even with plain HTTP. It is for a laptop,
+	// never for a server with untrusted users.
 	AllowLoopback bool
 	// own are Reelay's own addresses; see Except.
 	own map[string]bool
@@ -223,16 +223,16 @@ func Reason(err error) string {
 	case errors.Is(err, ErrTooLarge):
 		return "the answer is too large"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
-		return "no whole answer came in time"
+		return "no complete answer arrived in time"
 	case errors.As(err, &noName):
 		return "its host has no address"
 	case errors.As(err, &outdated) && outdated.Reason == x509.Expired:
-		return "its TLS certificate has expired, or is not valid yet"
+		return "its TLS certificate has expired or is not valid yet"
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return "its TLS certificate is not valid"
 	// The operation of an alert is "local error" or "remote error".
 	case errors.As(err, &record), errors.As(err, &alert) && strings.HasSuffix(alert.Op, " error"), errors.Is(err, http.ErrSchemeMismatch):
-		return "it does not speak TLS as it should"
+		return "its server does not speak TLS correctly"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
 	}

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolver asks a name server of its own, on a real socket, that answers each
-// question with the next of these sets of addresses.
+// resolver returns a resolver with its own name server on a real socket. The server
+// answers each question with the next of these sets of addresses.
 func resolver(t *testing.T, answers ...[]string) *net.Resolver {
 	t.Helper()
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func resolver(t *testing.T, answers ...[]string) *net.Resolver {
 			m.Response, m.Authoritative, m.Additionals = true, true, nil
 			question := m.Questions[0]
 			set := answers[0]
-			if question.Type == dnsmessage.TypeA { // one per lookup: AAAA is asked beside it
+			if question.Type == dnsmessage.TypeA { // once per lookup, which also asks for AAAA
 				set = answers[min(int(asked.Add(1))-1, len(answers)-1)]
 			}
 			for _, text := range set {
@@ -84,7 +84,7 @@ func get(t *testing.T, client interface {
 	return answer.StatusCode, body, err
 }
 
-func TestClient_ConnectsToNoAddressThatIsNotPublic(t *testing.T) {
+func TestClient_RefusesAddressesThatAreNotPublic(t *testing.T) {
 	t.Parallel()
 
 	for _, address := range []string{
@@ -100,7 +100,7 @@ func TestClient_ConnectsToNoAddressThatIsNotPublic(t *testing.T) {
 	}
 }
 
-func TestClient_DialsNoneOfSeveralAddressesThatIsNotPublic(t *testing.T) {
+func TestClient_DialsOnlyThePublicOnesOfSeveralAddresses(t *testing.T) {
 	t.Parallel()
 
 	var reached atomic.Int64
@@ -115,7 +115,7 @@ func TestClient_DialsNoneOfSeveralAddressesThatIsNotPublic(t *testing.T) {
 	require.Zero(t, reached.Load())
 }
 
-func TestClient_LooksAtTheAddressOfEachConnection(t *testing.T) {
+func TestClient_ChecksTheAddressOfEachConnection(t *testing.T) {
 	t.Parallel()
 
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -163,7 +163,7 @@ func TestClient_FollowsNoRedirect(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
-func TestClient_BoundsWhatComesBack(t *testing.T) {
+func TestClient_LimitsTheResponse(t *testing.T) {
 	t.Parallel()
 
 	var bomb bytes.Buffer
@@ -209,11 +209,11 @@ func TestClient_BoundsWhatComesBack(t *testing.T) {
 	require.ErrorContains(t, head, "server response headers exceeded")
 	require.NoError(t, gzipped)
 	require.Equal(t, bomb.Bytes()[:512], zipped)
-	require.Equal(t, "no whole answer came in time", Reason(drip))
-	require.Equal(t, "no whole answer came in time", Reason(hang))
+	require.Equal(t, "no complete answer arrived in time", Reason(drip))
+	require.Equal(t, "no complete answer arrived in time", Reason(hang))
 }
 
-func TestClient_AsksNoProxy(t *testing.T) {
+func TestClient_UsesNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -226,7 +226,7 @@ func TestClient_AsksNoProxy(t *testing.T) {
 	require.Nil(t, Policy{}.Client(time.Minute).Transport.(guarded).next.Proxy)
 }
 
-func TestReason_TellsOfTLSAndNames(t *testing.T) {
+func TestReason_NamesErrorsOfTLSAndDNS(t *testing.T) {
 	t.Parallel()
 
 	selfSigned := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -244,13 +244,13 @@ func TestReason_TellsOfTLSAndNames(t *testing.T) {
 	_, _, refused := get(t, client, plain.URL)
 
 	require.Equal(t, "its TLS certificate is not valid", Reason(untrusted))
-	require.Equal(t, "it does not speak TLS as it should", Reason(noTLS))
+	require.Equal(t, "its server does not speak TLS correctly", Reason(noTLS))
 	require.Equal(t, "its host has no address", Reason(noName))
 	require.Equal(t, "the connection was refused", Reason(refused))
 	require.Equal(t, "the connection failed", Reason(errors.New("secret")))
 }
 
-func TestClient_DoesNotTellWhatListensOnThisMachine(t *testing.T) {
+func TestClient_DoesNotRevealWhatListensOnThisMachine(t *testing.T) {
 	t.Parallel()
 
 	closed, silent, other := httptest.NewServer(nil), listen(t, nil), listen(t, []byte("SSH-2.0-OpenSSH\r\n"))
@@ -271,8 +271,8 @@ func TestClient_DoesNotTellWhatListensOnThisMachine(t *testing.T) {
 	require.ErrorIs(t, own, ErrOwn)
 }
 
-// listen is the URL of a server that answers each connection with these bytes, or
-// never.
+// listen returns the URL of a server that answers each connection with these bytes. If
+// there are none, it never answers.
 func listen(t *testing.T, says []byte) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -294,7 +294,7 @@ func listen(t *testing.T, says []byte) string {
 	return "http://" + listener.Addr().String()
 }
 
-func TestClient_ComparesTheAddressesOfReelaysOwnNames(t *testing.T) {
+func TestClient_RecognisesOtherNamesOfReelaysOwnAddress(t *testing.T) {
 	t.Parallel()
 
 	server := httptest.NewServer(nil)

@@ -34,7 +34,7 @@ func (p Policy) CheckURL(raw string) (*url.URL, error) {
 	case raw == "":
 		return nil, Refusal("The URL is empty.")
 	case len(raw) > maxURLBytes:
-		return nil, Refusal(fmt.Sprintf("A URL may have %d bytes; this one has %d.", maxURLBytes, len(raw)))
+		return nil, Refusal(fmt.Sprintf("A URL can have at most %d bytes; this one has %d.", maxURLBytes, len(raw)))
 	case !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
 		return nil, Refusal("The URL holds a space, a control character or a byte that is not UTF-8: percent-encode it.")
 	case strings.Contains(raw, "#"):
@@ -107,8 +107,8 @@ func (p Policy) checkHost(host string) (local bool, err error) {
 }
 
 // validName reports whether this is a DNS name and not another spelling of an IP
-// address: resolvers of the C library take 2130706433, 127.1, 0177.0.0.1 and
-// 0x7f000001 for 127.0.0.1.
+// address: the resolver of the C library reads 2130706433, 127.1, 0177.0.0.1 and
+// 0x7f000001 as 127.0.0.1.
 func validName(name string) bool {
 	if len(name) > 253 {
 		return false
@@ -128,13 +128,13 @@ func isHex(label string) bool {
 	return prefixed && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// checkPort refuses the ports of services that do not speak HTTP, which are
-// those below 1024 but its own.
+// checkPort refuses ports below 1024 except those of HTTP and HTTPS, since other services
+// listen there.
 func checkPort(u *url.URL) error {
 	text := u.Port()
 	if text == "" {
 		if strings.HasSuffix(u.Host, ":") {
-			return Refusal("The URL has a colon behind its host, and no port.")
+			return Refusal("The URL has a colon after its host but no port.")
 		}
 		return nil
 	}

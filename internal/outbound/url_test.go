@@ -50,7 +50,7 @@ func TestCheckURL(t *testing.T) {
 	always := []string{
 		"https://host.example/", "https://host.example", "https://HOST.example:443/a%20b?c=d&e=%23", "https://host.example:8443/", "https://a_b.host.example./",
 		"https://8.8.8.8/", "https://[2606:4700::1111]:8443/", "https://xn--bcher-kva.example/", "https://1e100.example/", "https://host.example/?u=https://10.0.0.1/",
-		"https://127.0.0.1.nip.example/", // where it leads to is for the client to see
+		"https://127.0.0.1.nip.example/", // the client checks where it leads
 	}
 
 	public, laptop := outbound.Policy{}, outbound.Policy{AllowLoopback: true}
@@ -89,7 +89,7 @@ func TestCheckURL_RefusesInSentencesWithoutRepeatingTheURL(t *testing.T) {
 	}
 }
 
-func TestCheckURL_SaysWhichSchemesItTakes(t *testing.T) {
+func TestCheckURL_SaysWhichSchemesItAccepts(t *testing.T) {
 	t.Parallel()
 
 	for _, raw := range []string{"ftp://host.example/", "ftp://10.0.0.1/", "ftp://user:pw@host.example/", "file:///etc/passwd", "gopher://host.example/", "javascript:alert(1)", "data:image/png;base64,AAAA"} {
@@ -120,8 +120,8 @@ func TestExcept(t *testing.T) {
 	require.NoError(t, err, "a policy does not change")
 }
 
-// cAddress reads an IPv4 address as resolvers of the C library do: one to four
-// numbers, decimal, octal or hexadecimal, of which the last fills up the rest.
+// cAddress parses an IPv4 address as the C library does: one to four decimal, octal or
+// hexadecimal numbers, of which the last fills the remaining bytes.
 func cAddress(host string) (netip.Addr, bool) {
 	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
 	if len(parts) > 4 {
@@ -155,11 +155,11 @@ func FuzzCheckURL(f *testing.F) {
 			return
 		}
 		if u.Scheme != "https" || u.User != nil || u.Fragment != "" || u.Hostname() == "" {
-			t.Fatalf("%q was taken as %v", raw, u)
+			t.Fatalf("%q was accepted as %v", raw, u)
 		}
 		again, err := url.Parse(u.String())
 		if err != nil || again.Host != u.Host {
-			t.Fatalf("%q reads as %v first and as %v, %v then", raw, u, again, err)
+			t.Fatalf("%q is first read as %v and then as %v, %v", raw, u, again, err)
 		}
 		literal, err := netip.ParseAddr(u.Hostname())
 		if err != nil {

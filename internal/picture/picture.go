@@ -1,6 +1,5 @@
-// Package picture reads still images that strangers send. What it takes is
-// bounded before anything is decoded: some bytes of a file can ask for gigabytes
-// of pixels, or for hours of work.
+// Package picture decodes still images from untrusted callers. It checks limits before
+// it decodes anything, since a few bytes can demand gigabytes of pixels or hours of work.
 package picture
 
 import (
@@ -18,34 +17,32 @@ import (
 )
 
 const (
-	// MaxBytes is how large a file may be.
+	// MaxBytes is the maximum size of a file.
 	MaxBytes = 20 << 20
-	// MaxPixels is how many pixels an image may have, and maxSide how many on a
-	// side.
+	// MaxPixels is the maximum number of pixels of an image, and maxSide that of a side.
 	MaxPixels = 25_000_000
 	maxSide   = 16_384
 
-	// decodeTime bounds the work on one image: an honest one takes a second.
+	// decodeTime bounds the work on one image. A normal image takes a second.
 	decodeTime = 10 * time.Second
 )
 
-// ContentTypes are the types that are read.
+// ContentTypes are the supported types.
 var ContentTypes = []string{"image/jpeg", "image/png", "image/webp"}
 
-// Info is what is known of an image.
+// Info describes an image.
 type Info struct {
 	ContentType string `json:"-"`
 	Width       int    `json:"width"`
 	Height      int    `json:"height"`
 }
 
-// Fault says what is wrong with an image, as the end of a sentence: "it is …".
+// Fault says what is wrong with an image. It is the end of a sentence, such as "it is …".
 type Fault string
 
 func (f Fault) Error() string { return string(f) }
 
-// errKind is told for everything that is no image of a known kind, SVG and HTML
-// among it.
+// errKind is returned for everything else, including SVG and HTML.
 const errKind = Fault("it is not a JPEG, PNG or WebP image")
 
 // kind is one file format.
@@ -70,11 +67,11 @@ func isWebP(data []byte) bool {
 	return len(data) >= 12 && bytes.HasPrefix(data, []byte("RIFF")) && string(data[8:12]) == "WEBP"
 }
 
-// turns lets two images at a time be decoded: each may take 200 MB for that.
+// turns limits concurrent decoding to two images, since each can take 200 MB.
 var turns = make(chan struct{}, 2)
 
-// Decode decodes an image. It returns a Fault for what is not one, or is too
-// large, and the cause of ctx's end.
+// Decode decodes an image. It returns a Fault if data is not a supported image, is damaged
+// or exceeds a limit. If ctx ends, it returns the cause.
 func Decode(ctx context.Context, data []byte) (image.Image, Info, error) {
 	info, format, err := inspect(data)
 	if err != nil {
@@ -95,23 +92,23 @@ func Decode(ctx context.Context, data []byte) (image.Image, Info, error) {
 	case errors.Is(working.Err(), context.DeadlineExceeded):
 		return nil, info, Fault("it takes too long to decode: save it again without progressive passes")
 	case err != nil:
-		return nil, info, Fault("it is damaged, or cut off")
+		return nil, info, Fault("it is damaged or truncated")
 	case decoded.Bounds().Dx() != info.Width || decoded.Bounds().Dy() != info.Height:
-		return nil, info, Fault("it is damaged: its size is not the one that its head tells")
+		return nil, info, Fault("it is damaged: its size differs from the one in its header")
 	}
 	return decoded, info, nil
 }
 
-// Check decodes an image only to see that it is one.
+// Check decodes an image to validate it. It returns the errors of Decode.
 func Check(ctx context.Context, data []byte) (Info, error) {
 	_, info, err := Decode(ctx, data)
 	return info, err
 }
 
-// inspect reads an image's head.
+// inspect reads an image's header and checks the limits.
 func inspect(data []byte) (Info, kind, error) {
 	if len(data) > MaxBytes {
-		return Info{}, kind{}, Fault(fmt.Sprintf("it has more than %d MB", MaxBytes>>20))
+		return Info{}, kind{}, Fault(fmt.Sprintf("it is larger than %d MB", MaxBytes>>20))
 	}
 	for _, format := range kinds {
 		if !format.begins(data) {
@@ -119,11 +116,11 @@ func inspect(data []byte) (Info, kind, error) {
 		}
 		config, err := format.config(bytes.NewReader(data))
 		if err != nil {
-			return Info{}, format, Fault("it is damaged, or cut off")
+			return Info{}, format, Fault("it is damaged or truncated")
 		}
 		info := Info{format.contentType, config.Width, config.Height}
 		if info.Width < 1 || info.Height < 1 || info.Width > maxSide || info.Height > maxSide || info.Width*info.Height > MaxPixels {
-			return info, format, Fault(fmt.Sprintf("it has %d × %d pixels; at most %d million are taken, and %d on a side",
+			return info, format, Fault(fmt.Sprintf("it has %d × %d pixels; the limit is %d million pixels, and %d on each side",
 				info.Width, info.Height, MaxPixels/1_000_000, maxSide))
 		}
 		return info, format, nil
@@ -131,7 +128,7 @@ func inspect(data []byte) (Info, kind, error) {
 	return Info{}, kind{}, errKind
 }
 
-// timed ends when its context does: a decoder that has yet to read learns of it.
+// timed is a reader that fails once its context has ended, which stops a decoder.
 type timed struct {
 	ctx  context.Context
 	from io.Reader

@@ -28,7 +28,7 @@ func encoded(t testing.TB, width, height int) (asPNG, asJPEG []byte) {
 	return p.Bytes(), j.Bytes()
 }
 
-// flood is a PNG whose head asks for that many pixels.
+// flood returns a PNG whose header declares this many pixels.
 func flood(t testing.TB, width, height uint32) []byte {
 	t.Helper()
 	data, _ := encoded(t, 1, 1)
@@ -42,7 +42,7 @@ func flood(t testing.TB, width, height uint32) []byte {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesJPEGAndPNGAndWebP", func(t *testing.T) {
+	t.Run("AcceptsJPEGAndPNGAndWebP", func(t *testing.T) {
 		t.Parallel()
 
 		asPNG, asJPEG := encoded(t, 30, 20)
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 
-	t.Run("EndsWithItsCaller", func(t *testing.T) {
+	t.Run("EndsWhenItsContextEnds", func(t *testing.T) {
 		t.Parallel()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		info, err := picture.Check(t.Context(), data)
 		if err == nil && (info.Width < 1 || info.Height < 1 || info.Width*info.Height > picture.MaxPixels) {
-			t.Fatalf("taken with %d × %d pixels", info.Width, info.Height)
+			t.Fatalf("accepted with %d × %d pixels", info.Width, info.Height)
 		}
 	})
 }

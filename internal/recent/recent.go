@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Map remembers for a moment what was looked up, so that what is asked for all
-// the time is looked up once a second.
+// Map is a cache with a lifetime of one second, for values that are looked up all the
+// time.
 type Map[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]lookedUp[V]
@@ -19,14 +19,14 @@ type lookedUp[V any] struct {
 }
 
 const (
-	// recentFor and a KeyWatch's look are within the 5 seconds that a key may still
-	// open something after it is revoked.
+	// recentFor is the lifetime of an entry. A revoked key must be refused within 5 seconds;
+	// this time and the interval of a KeyWatch together stay below that.
 	recentFor = time.Second
-	// maxRecent bounds the memory; what is beyond is looked up each time.
+	// maxRecent bounds the memory. Further values are not cached.
 	maxRecent = 20_000
 )
 
-// Get returns what was looked up less than recentFor before now.
+// Get returns the value of key if it was looked up less than recentFor before now.
 func (r *Map[K, V]) Get(key K, now time.Time) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Map[K, V]) Get(key K, now time.Time) (value V, ok bool) {
 	return found.value, true
 }
 
-// Keep remembers what was looked up after at.
+// Keep stores a value whose lookup began at the time at.
 func (r *Map[K, V]) Keep(key K, value V, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

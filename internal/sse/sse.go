@@ -1,4 +1,4 @@
-// Package sse writes responses of server-sent events.
+// Package sse writes streams of server-sent events.
 package sse
 
 import (
@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// ErrSlow means that the reader did not take what was sent.
-var ErrSlow = errors.New("the reader is too slow, or gone")
+// ErrSlow means that the client did not read what was sent.
+var ErrSlow = errors.New("the client reads too slowly or has disconnected")
 
-// Stream is one response. It can be used by several goroutines.
+// Stream is one response. It is safe for concurrent use.
 type Stream struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
 	control *http.ResponseController
-	err     error // why nothing can be sent any more
+	err     error // why nothing more can be sent
 }
 
-// Comment is a ping that clients do not notice.
+// Comment is a ping that clients ignore.
 const Comment = ":\n\n"
 
-// Serve sends the response's header and runs run, which sends the events. In between it sends
-// a ping every so often, a comment or an event, so that proxies do not close a silent stream.
-// The context of run ends with ctx, and when the reader is gone. Serve returns the error of
-// run once nothing of the stream is running.
+// Serve sends the response's header and calls run, which sends the events. At the interval
+// every it also sends ping, a comment or an event, so that proxies do not close a silent
+// stream. The context of run ends when ctx ends or a ping cannot be sent. Serve returns
+// after run and the pings have ended: ErrSlow if a ping could not be sent, otherwise the
+// error of run.
 func Serve(ctx context.Context, w http.ResponseWriter, every time.Duration, ping string, run func(context.Context, *Stream) error) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
@@ -43,13 +44,13 @@ func Serve(ctx context.Context, w http.ResponseWriter, every time.Duration, ping
 	defer pings.Wait()
 	defer cancel(nil)
 	err := run(ctx, s)
-	if gone := context.Cause(ctx); errors.Is(gone, ErrSlow) { // which run may tell as the end of its context
+	if gone := context.Cause(ctx); errors.Is(gone, ErrSlow) { // run may have returned only ctx.Err()
 		return gone
 	}
 	return err
 }
 
-// ping sends pings until ctx ends, or ends it when they cannot be sent.
+// ping sends pings until ctx ends. If a ping cannot be sent, it cancels ctx.
 func (s *Stream) ping(ctx context.Context, every time.Duration, ping string, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -66,7 +67,7 @@ func (s *Stream) ping(ctx context.Context, every time.Duration, ping string, can
 	}
 }
 
-// Send sends whole events. It fails with ErrSlow.
+// Send sends complete events. All its errors wrap ErrSlow.
 func (s *Stream) Send(events []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

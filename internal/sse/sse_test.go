@@ -22,7 +22,7 @@ import (
 
 const writeLimit = 10 * time.Second
 
-// strict is an answer that nothing may use once its handler has returned.
+// strict is an answer that must not be used after its handler has returned.
 type strict struct {
 	http.ResponseWriter
 	ended atomic.Bool
@@ -45,8 +45,8 @@ func (s *strict) check() {
 	}
 }
 
-// answer serves a stream over one connection that holds nothing, and returns what its
-// handler's Serve returned and how often its answer was used afterwards.
+// answer serves a stream over one unbuffered connection. It returns the result of Serve
+// and how often the answer was used afterwards.
 func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.Stream) error, read func(io.Reader)) (late int64, result error) {
 	ours, conn := net.Pipe()
 	connections := make(chan net.Conn, 1)
@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"}}, w.Header())
 	})
 
-	t.Run("SendsCommentsIntoTheSilence", func(t *testing.T) {
+	t.Run("SendsPingsWhileNothingHappens", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var got []byte
@@ -121,9 +121,9 @@ func TestServe(t *testing.T) {
 		})
 	})
 
-	// The next ping is due at the very moment at which a write is given up.
+	// The next ping is due at the moment when a write fails.
 	for name, size := range map[string]int{"AtOnce": 1 << 20, "WithPingsOnly": 0} {
-		t.Run("EndsWithAReaderThatNeverReads/"+name, func(t *testing.T) {
+		t.Run("EndsIfTheClientNeverReads/"+name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				late, err := answer(t, writeLimit, func(ctx context.Context, s *sse.Stream) error {
@@ -137,13 +137,13 @@ func TestServe(t *testing.T) {
 				if size > 0 {
 					require.ErrorIs(t, err, sse.ErrSlow)
 				}
-				require.Error(t, err) // net/http, too, ends the context when a write fails
+				require.Error(t, err) // net/http also ends the context when a write fails
 				require.Zero(t, late)
 			})
 		})
 	}
 
-	t.Run("SaysThatTheReaderIsGoneWhateverItsRunMakesOfThat", func(t *testing.T) {
+	t.Run("ReturnsErrSlowWhateverRunReturns", func(t *testing.T) {
 		t.Parallel()
 		gone := errors.New("gone")
 
@@ -177,7 +177,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// held is an answer of which each write takes until it is released.
+// held is an answer whose writes block until it is released.
 type held struct {
 	*httptest.ResponseRecorder
 	once             sync.Once

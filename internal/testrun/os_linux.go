@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stallTime is how long, in all, some process has waited for a processor or a
-// disk: of this container if there is one, else of the machine. It is false on a
-// kernel without pressure stall information.
+// stallTime returns the total time in which some process waited for a processor or a disk,
+// in this container if there is one, otherwise on the machine. known is false on a kernel
+// without pressure stall information.
 func stallTime() (total time.Duration, known bool) {
 	for _, resource := range []string{"cpu", "io"} {
 		text, err := os.ReadFile("/sys/fs/cgroup/" + resource + ".pressure")
@@ -34,16 +34,16 @@ func stallTime() (total time.Duration, known bool) {
 }
 
 const (
-	// memoryFolder is the folder that Linux keeps in memory.
+	// memoryFolder is a folder that Linux keeps in memory.
 	memoryFolder = "/dev/shm"
-	// memoryRoom is how much has to be free there for a test binary: many times what
-	// the servers and the programs of its tests write.
+	// memoryRoom is how many bytes must be free there for a test binary: many times what
+	// its tests write.
 	memoryRoom = 4 << 30
 )
 
-// fastFolder returns a folder whose files are in memory if it is large enough, runs
-// programs and keeps attributes of files, as tests need. A database that is copied
-// for each test costs a fifth of the processor time there, and no wait for a disk.
+// fastFolder returns a folder in memory if it has enough room, allows programs to run and
+// supports file attributes, as tests need. There, copying a database for each test costs a
+// fifth of the processor time and does not wait for a disk.
 func fastFolder() (string, bool) {
 	var room unix.Statfs_t
 	if unix.Statfs(memoryFolder, &room) != nil || room.Flags&unix.ST_NOEXEC != 0 || int64(room.Bavail)*room.Bsize < memoryRoom {
@@ -58,8 +58,8 @@ func fastFolder() (string, bool) {
 	return memoryFolder, unix.Fsetxattr(int(probe.Fd()), "user.reelay", []byte("probe"), 0) == nil
 }
 
-// unmountBelow takes away what tests have mounted below dir. What it cannot take
-// away cannot be removed either, which then says so.
+// unmountBelow unmounts what tests have mounted below dir. It ignores errors, since the
+// removal of dir then fails and reports them.
 func unmountBelow(dir string) {
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) {

@@ -8,5 +8,5 @@ func stallTime() (time.Duration, bool) { return 0, false }
 
 func fastFolder() (string, bool) { return "", false }
 
-// unmountBelow does nothing: tests mount on Linux only.
+// unmountBelow does nothing, since tests only mount on Linux.
 func unmountBelow(string) {}

@@ -9,17 +9,17 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// tempDirs are the folders of temporary files that test binaries make, each with
-// a lock that its owner holds while it lives.
+// tempDirs is the prefix of the temporary folders of test binaries. Each folder has a lock
+// that its owner holds while it runs.
 const tempDirs = "reelay-test-"
 
-// lockFile is what localstack.LockDir writes the owner's process id to.
+// lockFile is the file to which localstack.LockDir writes the owner's process id.
 const lockFile = "lock"
 
-// ownTempDir makes a folder for all temporary files of this process and of those
-// that it starts, and removes the folders of processes that were killed. It is in
-// memory where that is possible, unless TMPDIR names another place. Its name is
-// short, because the paths of Unix sockets are.
+// ownTempDir creates a folder for all temporary files of this process and its children,
+// and removes the folders of processes that were killed. The folder is in memory if
+// possible, unless TMPDIR is set. Its name is short because the path of a Unix socket
+// must be short.
 func ownTempDir() (remove func(), err error) {
 	parent := os.TempDir()
 	removeAbandoned(parent)
@@ -35,7 +35,7 @@ func ownTempDir() (remove func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Others may pass: a private PostgreSQL of root's runs as another user.
+	// Other users may enter: a PostgreSQL that root starts runs as another user.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func ownTempDir() (remove func(), err error) {
 	}, nil
 }
 
-// removeAbandoned removes each folder whose owner is gone. A failure is left to
-// the next run: processes of the owner's may be on their way out.
+// removeAbandoned removes each folder whose owner is gone. It ignores failures, since
+// children of the owner may still be ending; the next run tries again.
 func removeAbandoned(parent string) {
 	dirs, _ := filepath.Glob(filepath.Join(parent, tempDirs+"*"))
 	for _, dir := range dirs {
@@ -67,8 +67,8 @@ func removeAbandoned(parent string) {
 	}
 }
 
-// removeDir removes the lock last, so that what cannot be removed now still shows
-// who owned it.
+// removeDir removes the lock last, so that a folder that could not be removed still shows
+// its owner.
 func removeDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package testrun keeps a test run within its bounds. Nothing that a test binary
-// starts outlives it, it does not outlive `go test`, and its temporary files are
-// removed, by the next run if it is killed.
+// Package testrun makes test binaries clean up. No process that a test binary starts
+// outlives it, the binary does not outlive `go test`, and its temporary files are removed.
+// If it is killed, the next run removes them.
 package testrun
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Main calls run, which is m.Run or begins and ends what a package's tests share
-// around it, and ends the process with its result. It belongs into TestMain.
+// Main calls run and exits with its result. run is m.Run, or a function that calls m.Run
+// between the setup and the teardown of a package. Call Main in TestMain.
 func Main(run func() int) {
 	if slices.Contains(os.Args, "-test.paniconexit0") { // `go test` started it
 		go endWith(os.Getppid())
@@ -31,19 +31,18 @@ func Main(run func() int) {
 	os.Exit(code)
 }
 
-// endWith ends the process when its parent has ended. What the tests have
-// started ends with it, as it does when the process is killed.
+// endWith ends the process when its parent has ended. The processes that the tests started
+// then end too, as when the process is killed.
 func endWith(parent int) {
 	for os.Getppid() == parent {
 		time.Sleep(250 * time.Millisecond)
 	}
-	fmt.Fprintln(os.Stderr, "testrun: go test has ended, and its tests with it")
+	fmt.Fprintln(os.Stderr, "testrun: go test has ended, so its tests end too")
 	os.Exit(1)
 }
 
-// Command is exec.CommandContext with the test's context. The program and all
-// that it starts in its process group are killed when the test ends, or when the
-// test binary does, however that ends.
+// Command is exec.CommandContext with the test's context. The program and its process
+// group are killed when the test or the test binary ends, even if the binary is killed.
 func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	leader, end := startLeader(t)
@@ -53,9 +52,8 @@ func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startLeader starts a process that leads a process group, and that kills it when
-// the other end of its input is closed: by end, or by the kernel when this process
-// has ended.
+// startLeader starts the leader of a process group. It kills the group when the other end
+// of its standard input is closed: by end, or by the kernel when this process ends.
 func startLeader(t testing.TB) (pid int, end func() error) {
 	t.Helper()
 	input, held, err := os.Pipe()
@@ -72,39 +70,37 @@ func startLeader(t testing.TB) (pid int, end func() error) {
 	}
 	end = held.Close
 	t.Cleanup(func() {
-		_ = end() // by now the context may have done it
+		_ = end() // the context may have done so already
 		_ = leader.Wait()
 	})
 	return leader.Process.Pid, end
 }
 
-// Nightly tells whether tests may take hours: REELAY_TEST_NIGHTLY is set, as it is in
-// `go tool task test:nightly`. Without it, a test takes a few seconds of processor time:
-// it has fewer cases or a shorter history of the same kind.
+// Nightly reports whether tests may take hours: REELAY_TEST_NIGHTLY is set, as by
+// `go tool task test:nightly`. Otherwise a test must take only a few seconds of processor
+// time, with fewer cases or shorter histories.
 func Nightly() bool { return os.Getenv("REELAY_TEST_NIGHTLY") != "" }
 
-// AtOnce lets up to n parallel tests of a package run at the same time, unless the
-// command line says how many. It is for tests that mostly wait for other processes:
-// by default only as many run as there are processors. It belongs into TestMain,
-// before the tests run.
+// AtOnce lets up to n parallel tests of a package run at the same time, unless the command
+// line sets the number. It is for tests that mostly wait for other processes; the default
+// is the number of processors. Call it in TestMain before the tests run.
 func AtOnce(n int) {
 	flag.Parse()
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
-		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number that it takes
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // cannot fail: the value is a number
 	}
 }
 
-// WaitLimit is after how long a wait counts as a hang. It is no measure of
-// speed: what takes a second on an idle machine may take minutes on a busy one.
+// WaitLimit is the time after which a wait counts as a hang. It does not measure speed: a
+// second on an idle machine can be minutes on a busy one.
 const WaitLimit = 5 * time.Minute
 
 const longestPause = 50 * time.Millisecond
 
-// Eventually calls check until it returns true. It is for events that cannot be
-// waited for otherwise, such as those in other processes. After [WaitLimit] it
-// fails the test and says what did not happen.
+// Eventually calls check until it returns true. It is for events without a signal to wait
+// for, such as those in other processes. After [WaitLimit] it fails the test with what.
 func Eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	limit := time.Now().Add(WaitLimit)
@@ -116,8 +112,8 @@ func Eventually(t testing.TB, what string, check func() bool) {
 	}
 }
 
-// Receive returns the next value of a channel, or the zero value if it is closed.
-// After [WaitLimit] it fails the test and says what did not happen.
+// Receive returns the next value of a channel, or the zero value if it is closed. After
+// [WaitLimit] it fails the test with what.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(WaitLimit)
@@ -131,11 +127,10 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// QuietClock measures time on a machine that others may keep busy: only the time
-// counts in which no process waited for a processor or a disk. A wait for a timer
-// that a test must not find is as long by this clock on an idle machine, and a
-// call that a busy machine slows down is no longer. Where the kernel does not
-// report such waits, nothing counts.
+// QuietClock measures time on a busy machine: it counts only the time in which no process
+// waited for a processor or a disk. So a test can tell a wait for a timer, which counts in
+// full, from a call that a busy machine slows down. If the kernel does not report such
+// waits, the clock stands still.
 type QuietClock struct {
 	began   time.Time
 	stalled time.Duration
@@ -148,7 +143,7 @@ func StartQuietClock() QuietClock {
 	return QuietClock{began: time.Now(), stalled: stalled, known: known}
 }
 
-// Elapsed is the quiet time since the clock's start.
+// Elapsed returns the quiet time since the clock's start.
 func (c QuietClock) Elapsed() time.Duration {
 	elapsed := time.Since(c.began)
 	stalled, known := stallTime()

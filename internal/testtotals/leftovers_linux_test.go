@@ -16,8 +16,8 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 )
 
-// asProgram in its environment lets this test's executable be testtotals itself;
-// its value is hangTime and leaveGrace.
+// asProgram is an environment variable that makes this test binary testtotals itself. Its
+// value holds hangTime and leaveGrace.
 const asProgram = "TESTTOTALS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	testrun.Main(m.Run)
 }
 
-// patient is for runs that neither hang nor leave anything.
+// patient holds the limits for runs that neither hang nor leave processes behind.
 const patient = "1h 1h"
 
 func duration(text string) time.Duration {
@@ -45,10 +45,10 @@ func duration(text string) time.Duration {
 type victim struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
-	dir string // where it says that everything has started
+	dir string // where it writes that everything has started
 }
 
-// startVictim starts a run whose test ends in one way, or not at all.
+// startVictim starts a run whose test ends as end says, or never.
 func startVictim(t *testing.T, end, limits string, args ...string) *victim {
 	t.Helper()
 	v := &victim{dir: t.TempDir()}
@@ -57,7 +57,7 @@ func startVictim(t *testing.T, end, limits string, args ...string) *victim {
 	v.cmd = testrun.Command(t, self, append(args, "-count=1", "./testdata/victim")...)
 	v.cmd.Env = append(os.Environ(), asProgram+"="+limits, "VICTIM_DIR="+v.dir, "VICTIM_END="+end)
 	v.cmd.Stdout, v.cmd.Stderr = &v.out, &v.out
-	v.cmd.WaitDelay = time.Second // a killed run's children have its output, too
+	v.cmd.WaitDelay = time.Second // the children of a killed run also hold its output
 	require.NoError(t, v.cmd.Start())
 	return v
 }
@@ -77,7 +77,7 @@ func (v *victim) started(t *testing.T) (processes []process) {
 	return processes
 }
 
-// find is the process whose command line contains a text.
+// find returns the id of the process whose command line contains a text.
 func find(t *testing.T, processes []process, text string) int {
 	t.Helper()
 	for _, p := range processes {
@@ -89,7 +89,7 @@ func find(t *testing.T, processes []process, text string) int {
 	return 0
 }
 
-// requireNothingLeft waits until the processes are gone, and their shared memory.
+// requireNothingLeft waits until the processes and their shared memory are gone.
 func requireNothingLeft(t *testing.T, processes []process) {
 	t.Helper()
 	testrun.Eventually(t, "no process is left", func() bool {
@@ -148,7 +148,7 @@ func TestLeftovers(t *testing.T) {
 	}{
 		"Panic":   {"panic", patient, nil, "panic: the victim ends"},
 		"Timeout": {"", patient, []string{"-timeout", "1s"}, "test timed out after 1s"},
-		"Hang":    {"", "1s 1h", nil, "TestVictim(0x"}, // where each goroutine is
+		"Hang":    {"", "1s 1h", nil, "TestVictim(0x"}, // the stack of each goroutine
 		"Forget":  {"forget", patient, nil, "1 passed, 0 failed"},
 		"NoMatch": {"", patient, []string{"-run", "Nonsense"}, "no test matched"},
 		"Escape":  {"escape", "1h 1s", nil, "sleep 1001"},

@@ -1,10 +1,9 @@
-// Testtotals runs `go test` with the arguments it is given and says what came of
-// it: a line for each package, the output of what failed, and last one line of
-// totals. Its exit status is 0 only if go test's is, if any test ran, and if no
-// process was left over.
+// Testtotals runs `go test` with its arguments and reports the result: a line for each
+// package, the output of failed tests, and a last line with totals. Its exit status is 0
+// only if that of go test is 0, a test ran, and no process was left behind.
 //
-// It ends the run if it is asked to, if a process in REELAY_FOLLOW ends, and if a
-// test hangs. However the run ends, nothing that it started is left.
+// It ends the run on a signal, when a process in REELAY_FOLLOW ends, or when a test hangs.
+// However the run ends, no process that it started is left.
 package main
 
 import (
@@ -22,14 +21,14 @@ import (
 
 // Tests change these.
 var (
-	// hangTime is for how long no test may begin, end or print. It is no limit to
-	// a run: a busy machine only makes a run slower.
+	// hangTime is how long a run can go on without any test beginning, ending or printing.
+	// It does not limit the run as a whole, which takes longer on a busy machine.
 	hangTime = 20 * time.Minute
-	// leaveGrace is how long what the tests started may take to end after them.
+	// leaveGrace is how long processes that the tests started can take to end after them.
 	leaveGrace = 2 * time.Minute
 )
 
-// stopGrace is how long go test may take to report when it is stopped.
+// stopGrace is how long go test can take to report after it is stopped.
 const stopGrace = 5 * time.Second
 
 func main() {
@@ -46,12 +45,12 @@ func main() {
 func run(args []string) (bool, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	ctx, err := localstack.Follow(ctx, os.Getenv("REELAY_FOLLOW")+" "+strconv.Itoa(os.Getppid()))
 	if err != nil {
 		return false, fmt.Errorf("REELAY_FOLLOW: %w", err)
 	}
-	os.Unsetenv("REELAY_FOLLOW") // the tests end with us
+	os.Unsetenv("REELAY_FOLLOW") // the tests end with this process
 	if err := adoptOrphans(); err != nil {
 		return false, err
 	}
@@ -74,7 +73,7 @@ func run(args []string) (bool, error) {
 	return report.passing && report.failed == 0 && !report.empty() && len(left) == 0, nil
 }
 
-// goTest runs go test until it ends, or ctx does.
+// goTest runs go test until it or ctx ends.
 func goTest(ctx context.Context, args []string) (*report, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -103,7 +102,7 @@ func goTest(ctx context.Context, args []string) (*report, error) {
 		if len(report.running) > 0 {
 			hang.Reset(hangTime)
 		} else {
-			hang.Stop() // go test compiles in silence
+			hang.Stop() // go test prints nothing while it compiles
 		}
 	})
 	hang.Stop()
@@ -115,8 +114,8 @@ func goTest(ctx context.Context, args []string) (*report, error) {
 	return report, err
 }
 
-// endHung ends go test. Its test binaries print first what each of their
-// goroutines does, which go test reports.
+// endHung ends go test. Its test binaries first print the stacks of their goroutines, which
+// go test reports.
 func endHung(child *localstack.Child) {
 	fmt.Printf("hang: no test began, ended or printed anything for %s\n", hangTime)
 	_ = syscall.Kill(-child.Pid(), syscall.SIGQUIT)

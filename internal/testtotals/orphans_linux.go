@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of each process below it whose own
-// parent has ended, so that none gets lost. It comes before the first is started.
+// adoptOrphans makes this process the parent of each descendant whose own parent has ended,
+// so that none is lost. It must be called before any child is started.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("adopt orphans: %w", err)
@@ -23,9 +23,8 @@ func adoptOrphans() error {
 	return nil
 }
 
-// reapOrphans waits, until it is stopped, for each orphan that ends. Nothing but
-// a parent can, and tests look whether a process is gone. It leaves the child to
-// the one that started it.
+// reapOrphans reaps each orphan that ends, until it is stopped. Only the parent can do so,
+// and tests check that processes are gone. It leaves child to its own waiter.
 func reapOrphans(child int) (stop func()) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -46,13 +45,13 @@ func reapOrphans(child int) (stop func()) {
 func reap(but int) {
 	for _, p := range below(os.Getpid()) {
 		if p.parent == os.Getpid() && p.state == "Z" && p.pid != but {
-			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil) // another wait may have been first
+			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil) // another call may have reaped it
 		}
 	}
 }
 
-// endOrphans waits until no process is left below this one. After grace it kills
-// what there is, and returns its names.
+// endOrphans waits until this process has no descendants. After grace it kills the
+// remaining ones and returns their names.
 func endOrphans(grace time.Duration) (killed []string) {
 	for deadline := time.Now().Add(grace); ; time.Sleep(100 * time.Millisecond) {
 		reap(0)
@@ -74,16 +73,16 @@ func endOrphans(grace time.Duration) (killed []string) {
 // process is a line of the kernel's list of processes.
 type process struct {
 	pid, parent int
-	state       string // as in ps: Z has ended and was not waited for
+	state       string // as in ps: Z is a zombie
 }
 
-// String is its id and its command line.
+// String returns its id and its command line.
 func (p process) String() string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 	return strconv.Itoa(p.pid) + " " + strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
 }
 
-// below lists all processes below one.
+// below returns all descendants of a process.
 func below(root int) []process {
 	children := map[int][]process{}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -92,7 +91,7 @@ func below(root int) []process {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name, in parentheses, may hold anything.
+		// The name, in parentheses, can contain any character.
 		pid, rest, _ := strings.Cut(string(text), " (")
 		fields := strings.Fields(rest[strings.LastIndex(rest, ")")+1:])
 		p := process{state: fields[0]}

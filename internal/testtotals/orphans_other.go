@@ -4,8 +4,8 @@ package main
 
 import "time"
 
-// Orphans are adopted on Linux only. Elsewhere guards alone end what was started:
-// see internal/localstack.
+// Orphans are adopted on Linux only. Elsewhere only the guards of internal/localstack end
+// the processes that tests started.
 
 func adoptOrphans() error { return nil }
 

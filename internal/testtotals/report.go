@@ -15,33 +15,32 @@ import (
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of a build's output, instead of Package
+	ImportPath  string // set for the output of a build, instead of Package
 	Test        string
 	Elapsed     float64
 	Output      string
 	FailedBuild string
 }
 
-// testKey is a test, or with an empty name a whole package or its build.
+// testKey identifies a test or, if test is empty, a package or its build.
 type testKey struct{ pkg, test string }
 
-// report counts tests and prints what a person needs to know. A test with
-// subtests is not counted beside them, unless it failed by itself.
+// report counts tests and prints the results. It counts subtests instead of the test that
+// contains them, unless that test itself failed.
 type report struct {
 	out                     io.Writer
 	passed, failed, skipped int
-	passing                 bool // go test says so
+	passing                 bool // go test exited with 0
 
 	output   map[testKey]*strings.Builder
 	parents  map[testKey]bool // tests with subtests
 	blamed   map[testKey]bool // tests and packages below which a failure was counted
 	perTests map[string]int   // tests counted by package
 	slow     []event          // tests that took longer than slowTest
-	running  map[testKey]bool // tests that run, and packages that do
+	running  map[testKey]bool // running tests and packages
 }
 
-// slowTest is from how many seconds a test is named at the end: up to maxSlow of
-// them.
+// The report ends with up to maxSlow tests that took at least slowTest seconds.
 const (
 	slowTest = 20
 	maxSlow  = 12
@@ -55,8 +54,8 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read takes events until they end, and calls progress after each. A line that is
-// no event is shown as it is.
+// read handles all events and calls progress after each. It prints a line that is not an
+// event unchanged.
 func (r *report) read(events io.Reader, progress func()) error {
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 64<<20)
@@ -131,7 +130,7 @@ func (r *report) endTest(key testKey, action string) {
 	}
 }
 
-// blame marks everything above a failed test, which fails for its sake.
+// blame marks everything that contains a failed test and so fails with it.
 func (r *report) blame(key testKey) {
 	r.blamed[testKey{pkg: key.pkg}] = true
 	for parent := path.Dir(key.test); parent != "."; parent = path.Dir(parent) {
@@ -139,8 +138,8 @@ func (r *report) blame(key testKey) {
 	}
 }
 
-// endPackage tells of a package. One that fails for no test's sake did not
-// build, panicked, ran out of time or raced, and counts as one failure.
+// endPackage reports a package. If it failed without a failed test, it did not build,
+// panicked, timed out or had a race, and counts as one failure.
 func (r *report) endPackage(e event) {
 	key := testKey{pkg: e.Package}
 	switch {
@@ -157,8 +156,8 @@ func (r *report) endPackage(e event) {
 	}
 }
 
-// showUnfinished names the tests that the end of their process cut short, and
-// shows what they said.
+// showUnfinished prints the names and the output of the tests that were running when their
+// process ended.
 func (r *report) showUnfinished(pkg string) {
 	for key := range r.running {
 		if key.pkg == pkg {

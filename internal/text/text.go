@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxName bounds the names that people and agents give to things.
+// MaxName is the maximum length of names that people and agents choose.
 const MaxName = 200
 
-// Clip bounds what is shown of a caller's own text.
+// Clip cuts a text to limit bytes and marks the cut with an ellipsis.
 func Clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -18,7 +18,8 @@ func Clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// Printable makes text from a worker fit for a page and a terminal.
+// Printable makes text from a worker safe to show on a page or a terminal: it removes
+// characters that are not printable, except newlines and tabs.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
@@ -28,13 +29,14 @@ func Printable(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// Valid tells whether s has so many characters, all of them printable.
+// Valid reports whether s has from least to most characters, all of them printable.
 func Valid(s string, least, most int) bool {
 	n := utf8.RuneCountInString(s)
 	return n >= least && n <= most && utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
+// Count returns a number with a noun, such as "1 job" or "2 jobs".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

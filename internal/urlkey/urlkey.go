@@ -1,5 +1,5 @@
-// Package urlkey finds API keys where they must not be: in URLs, which logs and
-// histories keep.
+// Package urlkey finds API keys in URLs. They must not be there, because logs and browser
+// histories keep URLs.
 package urlkey
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Refusal is what is said of a request whose URL holds a key.
-const Refusal = "Send the key in the header Authorization: Bearer rl_…, never in the URL, which logs keep. If this one was real, revoke it."
+// Refusal is the error message for a request whose URL contains a key.
+const Refusal = "Send the key in the header Authorization: Bearer rl_…, never in the URL, which logs keep. If the key in this URL is real, revoke it."
 
-// IsIn tells whether a parameter of a URL has a name that keys go by, or a value
-// that begins as a key or a worker's token does.
+// IsIn reports whether a parameter of a URL has the name of a key, or a value that begins
+// like a key or a worker's token.
 func IsIn(query url.Values) bool {
 	for name, values := range query {
 		if slices.Contains([]string{"key", "api_key", "apikey", "token", "access_token", "authorization"}, strings.ToLower(name)) {

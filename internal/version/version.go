@@ -1,4 +1,4 @@
-// Package version says which build a program is.
+// Package version identifies the build of a program.
 package version
 
 import (
@@ -16,8 +16,8 @@ const Number = "0.1.0"
 // Build identifies a program's build.
 type Build struct {
 	Version string `json:"version"`
-	// Commit is the git commit that was built; "" if it is not known, as with go run or
-	// in a linked git worktree.
+	// Commit is the git commit that was built, or "" if it is unknown, as with go run or in
+	// a linked git worktree.
 	Commit string `json:"commit,omitempty"`
 	// Modified means that the commit had uncommitted changes.
 	Modified bool   `json:"modified"`
@@ -34,7 +34,7 @@ func Current() Build {
 	return b
 }
 
-// stamp takes over what the go command recorded about the checkout.
+// stamp copies what the go command recorded about the checkout.
 func (b *Build) stamp(settings []debug.BuildSetting) {
 	for _, s := range settings {
 		switch s.Key {
@@ -59,8 +59,7 @@ func (b Build) String() string {
 	return text
 }
 
-// Command returns the subcommand that prints the build of the program that it
-// is added to.
+// Command returns the subcommand that prints the build of its program.
 func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

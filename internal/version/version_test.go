@@ -60,11 +60,11 @@ func TestCommand(t *testing.T) {
 		require.Equal(t, Current(), printed)
 	})
 
-	t.Run("KnowsTheCommitOfABuildFromACheckout", func(t *testing.T) {
+	t.Run("PrintsTheCommitOfABuildFromACheckout", func(t *testing.T) {
 		t.Parallel()
 
 		if git, err := os.Stat("../../.git"); err != nil || !git.IsDir() {
-			t.Skip("go records no commit outside of a clone's main working tree")
+			t.Skip("go records no commit outside a clone's main working tree")
 		}
 		head, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
 		require.NoError(t, err)

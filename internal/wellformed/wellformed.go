@@ -1,5 +1,4 @@
-// Package wellformed refuses request bodies that decoders would silently read
-// as something else than was sent.
+// Package wellformed refuses request bodies that decoders would silently misread.
 package wellformed
 
 import (
@@ -17,20 +16,20 @@ import (
 )
 
 var (
-	// ErrNotUTF8 means that the text is not valid UTF-8: a decoder would put
-	// U+FFFD for the bad bytes.
+	// ErrNotUTF8 means that the text is not valid UTF-8. A decoder would replace the
+	// invalid bytes by U+FFFD.
 	ErrNotUTF8 = errors.New("the text is not valid UTF-8")
-	// ErrLoneSurrogate means that an escape names half of a character.
-	ErrLoneSurrogate = errors.New(`the text holds half of a character (a \ud800–\udfff escape without its other half)`)
+	// ErrLoneSurrogate means that an escape is half of a surrogate pair.
+	ErrLoneSurrogate = errors.New(`the text contains half of a character (a \ud800–\udfff escape without its other half)`)
 	// ErrTooDeep means that JSON is nested deeper than MaxDepth.
 	ErrTooDeep = errors.New("the JSON is nested too deeply")
 )
 
-// MaxDepth is how many levels of objects and lists JSON may have.
+// MaxDepth is the maximum number of nested objects and lists in JSON.
 const MaxDepth = 64
 
-// Text returns ErrNotUTF8 or ErrLoneSurrogate for what a JSON or GraphQL decoder
-// would silently replace by U+FFFD.
+// Text returns ErrNotUTF8 or ErrLoneSurrogate if a JSON or GraphQL decoder would silently
+// replace a part of raw by U+FFFD.
 func Text(raw []byte) error {
 	switch {
 	case !utf8.Valid(raw):
@@ -41,15 +40,15 @@ func Text(raw []byte) error {
 	return nil
 }
 
-// HasLoneSurrogate looks for \u escapes, as JSON and GraphQL have them, that are
-// half of a pair.
+// HasLoneSurrogate reports whether text contains a \u escape, as in JSON and GraphQL, that
+// is half of a surrogate pair.
 func HasLoneSurrogate(text string) bool {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			continue
 		}
 		unit := escapedUnit(text[i:])
-		i++ // whatever is escaped, a backslash too
+		i++ // skip the escaped character, which may be a backslash
 		if !utf16.IsSurrogate(unit) {
 			continue
 		}
@@ -62,7 +61,7 @@ func HasLoneSurrogate(text string) bool {
 	return false
 }
 
-// escapedUnit is the UTF-16 unit that a text begins with, or -1.
+// escapedUnit returns the UTF-16 unit of a \u escape at the beginning of text, or -1.
 func escapedUnit(text string) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -74,17 +73,17 @@ func escapedUnit(text string) rune {
 	return rune(unit)
 }
 
-// DuplicateError names a key that a JSON object has twice: decoders disagree
-// about which one counts.
+// DuplicateError means that a JSON object has a key twice. Decoders disagree about which
+// value counts.
 type DuplicateError struct {
-	// Path leads to it: keys, and places in lists from 0, with dots between them.
+	// Path is the path of the key: keys and list indexes from 0, separated by dots.
 	Path string
 }
 
-func (e *DuplicateError) Error() string { return fmt.Sprintf("the key %q is there twice", e.Path) }
+func (e *DuplicateError) Error() string { return fmt.Sprintf("the key %q occurs twice", e.Path) }
 
-// JSON returns an error unless raw is one JSON document: Text's, a *DuplicateError,
-// ErrTooDeep, or one of jsontext.
+// JSON returns an error unless raw is exactly one JSON document: an error of Text, a
+// *DuplicateError, ErrTooDeep, or an error of jsontext.
 func JSON(raw []byte) error {
 	if err := Text(raw); err != nil {
 		return err
@@ -99,12 +98,12 @@ func JSON(raw []byte) error {
 		}
 	}
 	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON document")
+		return errors.New("there is text after the JSON document")
 	}
 	return nil
 }
 
-// refused is the error of a document that jsontext refuses.
+// refused converts an error of jsontext.
 func refused(err error) error {
 	var syntax *jsontext.SyntacticError
 	switch {

@@ -12,7 +12,7 @@ import (
 func TestJSON(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TakesWhatHasOneMeaning", func(t *testing.T) {
+	t.Run("AcceptsUnambiguousDocuments", func(t *testing.T) {
 		t.Parallel()
 
 		for _, good := range []string{
@@ -23,7 +23,7 @@ func TestJSON(t *testing.T) {
 		}
 	})
 
-	t.Run("RefusesWhatDecodersWouldMisread", func(t *testing.T) {
+	t.Run("RefusesDocumentsThatDecodersWouldMisread", func(t *testing.T) {
 		t.Parallel()
 
 		for bad, says := range map[string]string{
@@ -31,8 +31,8 @@ func TestJSON(t *testing.T) {
 			`{"a": "\ud83d"}`:                "half of a character",
 			`{"a": "\ud83dx"}`:               "half of a character",
 			`{"a": "\ude00"}`:                "half of a character",
-			`{"a": 1, "a": 2}`:               `"a" is there twice`,
-			`{"x":[0,{"k": 1,"\u006b": 2}]}`: `"x.1.k" is there twice`,
+			`{"a": 1, "a": 2}`:               `"a" occurs twice`,
+			`{"x":[0,{"k": 1,"\u006b": 2}]}`: `"x.1.k" occurs twice`,
 			strings.Repeat("[", 10_000):      "nested too deeply",
 			strings.Repeat(`{"a":`, 10_000):  "nested too deeply",
 			`{} {}`:                          "something follows",

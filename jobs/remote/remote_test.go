@@ -72,7 +72,7 @@ func TestFetch(t *testing.T) {
 			"/announced":  {Reason: "the answer is too large"},
 			"/gzip":       {Reason: "it was sent compressed, though nobody asked for that"},
 			"/cut":        {Reason: "the connection failed", Passing: true},
-			"/drip":       {Reason: "no whole answer came in time", Passing: true},
+			"/drip":       {Reason: "no complete answer arrived in time", Passing: true},
 			"/status/404": {Reason: "it answered 404"},
 			"/status/403": {Reason: "it answered 403"},
 			"/status/204": {Reason: "it answered 204"},

@@ -1,4 +1,4 @@
-// Package victim starts one of each that tests start, and then does not end well.
+// Package victim starts one process of each kind that tests start, and then ends badly.
 package victim
 
 import (
