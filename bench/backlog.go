@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What is behind the leases, and how many jobs wait before them.
+// The number of leases in the history, and the number of waiting jobs.
 const (
 	backlogLeases = 100_000
 	backlogQueued = 1_000_000
 )
 
-// backlogShare is how much of the fresh rate there shall be.
+// backlogShare is the minimum share of the initial rate.
 const backlogShare = 0.9
 
 // Names of the steps.
@@ -25,7 +25,7 @@ const (
 	backlogBefore = "many queued"
 )
 
-// backlog is what leases cost once there were many, and while many jobs wait.
+// backlog measures the cost of leases after many leases, and while many jobs wait.
 func backlog() Measurement {
 	target := func(name, of string) Target {
 		return Target{Name: "lease + completeJob " + name + ", against the fresh rate", Figure: "rate", Of: of, Against: backlogFresh, Bound: backlogShare}
@@ -75,7 +75,7 @@ func backlog() Measurement {
 	}
 }
 
-// endAll works until so many jobs have ended.
+// endAll works until this many jobs have ended.
 func (f *floor) endAll(ctx context.Context, jobs int) error {
 	for f.ended.Load() < int64(jobs) {
 		if _, err := f.round(ctx, false); err != nil {
@@ -86,7 +86,8 @@ func (f *floor) endAll(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// queueUp submits until so many jobs wait, and has PostgreSQL catch up.
+// queueUp submits until this many jobs wait, and then lets PostgreSQL vacuum and
+// write.
 func (f *floor) queueUp(ctx context.Context, jobs int) error {
 	for part := jobs / 10; f.waiting.Load() < int64(jobs); {
 		if err := f.fill(ctx, min(int(f.waiting.Load())+part, jobs)); err != nil {
@@ -100,7 +101,7 @@ func (f *floor) queueUp(ctx context.Context, jobs int) error {
 	return f.site.exec(ctx, "VACUUM ANALYZE")
 }
 
-// autovacuum lets PostgreSQL clean up Reelay's tables, or not.
+// autovacuum turns autovacuum of Reelay's tables on or off.
 func (s *Site) autovacuum(ctx context.Context, on bool) error {
 	action := "SET (autovacuum_enabled = off)"
 	if on {
@@ -114,12 +115,11 @@ func (s *Site) autovacuum(ctx context.Context, on bool) error {
 		END $$`)
 }
 
-// insufficientPrivilege is PostgreSQL's code for what only some roles may.
+// insufficientPrivilege is PostgreSQL's code for a missing permission.
 const insufficientPrivilege = "42501"
 
-// checkpoint has PostgreSQL write out what it changed, where the bench may ask for that.
-// Gigabytes would else be on their way to the disk while something is measured, at a moment
-// of PostgreSQL's choice, and each commit wait for them.
+// checkpoint makes PostgreSQL write its changes to disk, if the role is allowed to do so.
+// Otherwise PostgreSQL could write gigabytes during a measurement and delay each commit.
 func (s *Site) checkpoint(ctx context.Context) error {
 	err := s.exec(ctx, "CHECKPOINT")
 	var refused *pgconn.PgError
@@ -129,7 +129,7 @@ func (s *Site) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// exec has PostgreSQL do something by itself.
+// exec runs one statement on a connection of its own.
 func (s *Site) exec(ctx context.Context, statement string) error {
 	db, err := pgx.Connect(ctx, s.DatabaseURL)
 	if err == nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// bloatJobs run during it: a part of the daily load that leaves autovacuum its
-// share of the processors.
+// bloatJobs is how many jobs run at once: a part of the daily load that leaves enough
+// processor time for autovacuum.
 const bloatJobs = dailyJobs / 6
 
-// bloatBound is how much larger a table of a steady number of rows may become.
+// bloatBound is the allowed growth factor of a table with a steady number of rows.
 const bloatBound = 2
 
-// bloat is what a steady load leaves behind in the tables that it writes.
+// bloat measures how a steady load bloats the tables that it writes.
 func bloat() Measurement {
 	steady := func(table string) Target {
 		return Target{Name: "bloat: size of " + table + ", times its first tenth's", Figure: table + " ×", Bound: bloatBound, AtMost: true}
@@ -38,7 +38,7 @@ func bloat() Measurement {
 	}
 }
 
-// bloat has the load run, and measures tables after its first tenth and its end.
+// bloat runs the load and measures tables after its first tenth and at its end.
 func (d *day) bloat(ctx context.Context) (Figures, error) {
 	all := d.site.Effort.Minutes
 	defer func() { d.site.Effort.Minutes = all }()
@@ -66,10 +66,10 @@ func (d *day) bloat(ctx context.Context) (Figures, error) {
 	return f, err
 }
 
-// table is how large one is, and how many per cent of its rows are dead.
+// table is the size of a table and the percentage of its rows that are dead.
 type table struct{ mb, dead float64 }
 
-// tables are those that a job's life updates.
+// tables measures the tables that are updated during the life of a job.
 func (s *Site) tables(ctx context.Context) (map[string]table, error) {
 	db, err := pgx.Connect(ctx, s.DatabaseURL)
 	if err != nil {

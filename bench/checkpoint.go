@@ -10,17 +10,18 @@ import (
 
 const checkpointQuery = "mutation commitCheckpoint($input: CommitCheckpointInput!) { commitCheckpoint(input: $input) { leaseExpiresAt directive { action reason } } }"
 
-// object is what is uploaded wherever an object is needed.
+// object is the content of all uploaded objects.
 var object = bytes.Repeat([]byte("reelay"), 170)
 
-// uploadsEach is how many checkpoints each worker has uploaded before a round, so
-// that only their commit is measured.
+// uploadsEach is how many checkpoints each worker uploads before a round, so that only
+// their commit is measured.
 const uploadsEach = 40
 
-// committers are few, so that all have uploaded before the first one's lease ends.
+// committers is the number of workers. They are few, so that all finish uploading before
+// the first lease expires.
 const committers = 64
 
-// checkpoints is what each worker commits every 30 s.
+// checkpoints measures the commit of a checkpoint, which each worker does every 30 s.
 func checkpoints() Measurement {
 	return Measurement{
 		Name: "checkpoint", Title: "commitCheckpoint, 32 clients for 64 workers", Unit: "checkpoints",
@@ -64,11 +65,11 @@ func checkpoints() Measurement {
 	}
 }
 
-// message is a request that is ready to be sent under a worker's token.
+// message is a prepared request with a worker's token.
 type message struct{ head, text []byte }
 
-// uploads has each holder upload some checkpoints, and returns the commits, dealt
-// to so many clients.
+// uploads lets each holder upload checkpoints and returns the requests that commit them,
+// distributed over this many clients.
 func (s *Site) uploads(ctx context.Context, held []holder, clients int) ([][]message, error) {
 	host, err := s.host()
 	if err != nil {
@@ -102,8 +103,8 @@ func (s *Site) uploads(ctx context.Context, held []holder, clients int) ([][]mes
 	return queues, err
 }
 
-// upload sends one object of the job that a worker holds, and returns what to say
-// of it in a commit.
+// upload uploads one object of the job that a worker holds, and returns the input of its
+// commit.
 func (h *holder) upload(ctx context.Context, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
 	sum, size, err := client.Checksum(bytes.NewReader(object))
 	if err != nil {
@@ -119,7 +120,7 @@ func (h *holder) upload(ctx context.Context, kind client.ArtifactType, contentTy
 		h.Upload(ctx, target, bytes.NewReader(object), size)
 }
 
-// verifiedCompletions is the whole of what an agent does around its work, with a film.
+// verifiedCompletions measures everything that an agent does around a render, with uploads.
 func verifiedCompletions() Measurement {
 	const workers = 20
 	return Measurement{
@@ -148,7 +149,7 @@ func verifiedCompletions() Measurement {
 	}
 }
 
-// film takes a job and ends it with a film.
+// film leases a job and completes it with an uploaded video.
 func (w *worker) film(ctx context.Context) (int, error) {
 	answer, err := w.LeaseJob(ctx, client.LeaseJobInput{WorkerId: w.id, WaitSeconds: new(20)})
 	if err != nil {

@@ -13,29 +13,28 @@ import (
 	"time"
 )
 
-// conn is one kept-alive connection that posts GraphQL requests, one at a time.
-// It does no more than it must, since it shares the machine with what it
-// measures.
+// conn is one keep-alive connection that posts GraphQL requests, one at a time. It does
+// as little as possible, since it shares the machine with the Reelay that it measures.
 type conn struct {
 	host string
 	head []byte // of a request, up to its length
 	in   *bufio.Reader
-	used time.Time // when it was last needed
+	used time.Time // when it was last used
 	out  []byte
-	body []byte // the last answer, until the next
+	body []byte // the last answer
 
 	mu  sync.Mutex
 	net net.Conn // nil until it is needed
 }
 
-// idle is how long a connection may rest before a new one is better: a server
-// ends those that rest long.
+// idle is how long a connection can be unused before it is replaced, since a server closes
+// idle connections.
 const idle = 20 * time.Second
 
-// newConn is a connection to a GraphQL API under a key.
+// newConn returns a connection to a GraphQL API with a key.
 func newConn(host, key string) *conn { return &conn{host: host, head: head(host, key)} }
 
-// ready connects, if there is no connection that is fresh.
+// ready returns the connection and connects if there is none or it was idle for too long.
 func (c *conn) ready() (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +53,7 @@ func (c *conn) ready() (net.Conn, error) {
 	return c.net, nil
 }
 
-// close ends the connection, and what waits for an answer on it. The next request
-// opens another.
+// close closes the connection and aborts a waiting request. The next request reconnects.
 func (c *conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,17 +68,17 @@ func head(host, key string) []byte {
 		"Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: ", host, key)
 }
 
-// errLater is a refusal that says when to come again.
+// errLater is an error of the API that can be retried later.
 var errLater = errors.New("the API refused for now")
 
-// errLost is the end of a lease that was not renewed in time.
+// errLost means that a lease expired because it was not renewed in time.
 var errLost = errors.New("the lease is lost")
 
-// post sends one request and returns the answer, until the next. An answer with
-// errors is an error.
+// post sends one request and returns the answer, which is valid until the next call. An
+// answer with errors is an error.
 func (c *conn) post(body []byte) ([]byte, error) { return c.postAs(c.head, body) }
 
-// postAs is post under the key of another head.
+// postAs is post with another head and its key.
 func (c *conn) postAs(head, body []byte) ([]byte, error) {
 	to, err := c.ready()
 	if err != nil {
@@ -146,12 +144,12 @@ func (c *conn) read() (status int, err error) {
 	return status, c.chunks()
 }
 
-// maxAnswer is far above any answer to a request of ours.
+// maxAnswer is far above the size of any expected answer.
 const maxAnswer = 16 << 20
 
 func (c *conn) take(n int) error {
 	if n < 0 || len(c.body)+n > maxAnswer {
-		return errors.New("the API sent an answer without end")
+		return fmt.Errorf("the API sent an answer of more than %d bytes", maxAnswer)
 	}
 	from := len(c.body)
 	c.body = append(c.body, make([]byte, n)...)
@@ -178,8 +176,8 @@ func (c *conn) chunks() error {
 	}
 }
 
-// field returns the text of the first field of that name in a JSON answer, which
-// holds no escapes. It is what a hot loop can afford.
+// field returns the text of the first field with that name in a JSON answer. The text must
+// not contain escapes. It is fast enough for a hot loop.
 func field(answer []byte, name string) (string, bool) {
 	_, rest, found := bytes.Cut(answer, []byte(`"`+name+`":"`))
 	value, _, ended := bytes.Cut(rest, []byte(`"`))

@@ -82,7 +82,7 @@ func TestKeys(t *testing.T) {
 	}
 
 	require.Len(t, b.at, 2)
-	require.Len(t, seen, 6, "no key is there twice")
+	require.Len(t, seen, 6, "all keys must differ")
 }
 
 func TestLeaseIn(t *testing.T) {

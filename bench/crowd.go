@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// crowd counts who has heard of an event. Before the first one everybody is
-// expected to hear something.
+// crowd counts the listeners that have received an event. Before the first event, all
+// listeners are expected to receive something.
 type crowd struct {
-	all chan struct{} // closed when all who were expected have heard
+	all chan struct{} // closed when all expected listeners have received it
 
 	mu       sync.Mutex
 	expected int
@@ -18,14 +18,15 @@ type crowd struct {
 
 func newCrowd(n int) *crowd { return &crowd{first: n, all: make(chan struct{})} }
 
-// expect begins an event that so many will hear of. Nobody is on the way.
+// expect begins an event that this many listeners will receive. No other event may be
+// under way.
 func (c *crowd) expect(listeners int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all, c.expected, c.late = make(chan struct{}), listeners, nil
 }
 
-// hears returns what one listener calls with each event.
+// hears returns the function that one listener calls with each event.
 func (c *crowd) hears() func(progress bool, late time.Duration) {
 	first := true
 	return func(progress bool, late time.Duration) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The daily load, in one moment: a million films a day are made so.
+// The daily load: the rates at which a million videos a day are made.
 const (
 	dailyJobs          = 3600
 	dailySubmits       = 20.0 // a second, and as many jobs end
@@ -24,12 +24,12 @@ const (
 	dailySubscriptions = 500
 )
 
-// dailyWarming is how long the load lasts before it is measured.
+// dailyWarming is how long the load runs before it is measured.
 const dailyWarming = 10 * time.Second
 
 const statusQuery = "query job($id: ID!) { job(id: $id) { id status progress { percent phase etaSeconds } } }"
 
-// daily is all that happens at once on a usual day.
+// daily measures the mixed load of a usual day.
 func daily() Measurement {
 	return Measurement{
 		Name: "daily", Title: "the daily load at once", Unit: "requests", Rounds: 1,
@@ -53,7 +53,7 @@ func daily() Measurement {
 type day struct {
 	site  *Site
 	key   string // of the customer
-	watch string // of who reads
+	watch string // of the reader
 	host  string
 	share float64 // of the full load
 	held  []*dayHolder
@@ -67,10 +67,10 @@ type dayHolder struct {
 	holder
 	hand *hand
 	step int
-	job  atomic.Value // the id: readers do not wait for calls
+	job  atomic.Value // the job's id; atomic so that readers do not wait for calls
 }
 
-// newDay makes ready for the daily load, or the part of it that so many jobs are.
+// newDay prepares the daily load, scaled to n running jobs.
 func (s *Site) newDay(ctx context.Context, n int) (*day, error) {
 	f, err := s.newFloor(ctx, 0, 1)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Site) newDay(ctx context.Context, n int) (*day, error) {
 	if err != nil {
 		return nil, err
 	}
-	// an operator's: a given stack may have jobs of others, which the workers take too
+	// an operator key, since the workers also lease the jobs of other accounts of a given stack
 	watch, err := s.key(ctx, s.house, client.RoleOperator)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s *Site) newDay(ctx context.Context, n int) (*day, error) {
 	return d, nil
 }
 
-// stream is one kind of call, so often in a second.
+// stream is one kind of call at a fixed rate per second.
 type stream struct {
 	name    string
 	rate    float64
@@ -117,7 +117,7 @@ type stream struct {
 	do      func(caller int) error
 }
 
-// round is the load for as long as is asked for.
+// round runs the load for the requested time.
 func (d *day) round(ctx context.Context) (Figures, error) {
 	span := time.Duration(d.site.Effort.Minutes * float64(time.Minute))
 	d.lost.Store(0)
@@ -132,8 +132,8 @@ func (d *day) round(ctx context.Context) (Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A process that just started plans its statements while the calls of the first
-	// seconds wait for it: that is not how a day is.
+	// A process that has just started still plans its statements, which delays the calls of
+	// the first seconds. They are not measured.
 	if _, err := d.load(ctx, streams, min(span, dailyWarming)); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (d *day) round(ctx context.Context) (Figures, error) {
 	return figures, err
 }
 
-// load makes the calls of all streams for so long.
+// load makes the calls of all streams for the time span.
 func (d *day) load(ctx context.Context, streams []stream, span time.Duration) (Figures, error) {
 	figures := Figures{}
 	var mu sync.Mutex
@@ -165,7 +165,7 @@ func (d *day) load(ctx context.Context, streams []stream, span time.Duration) (F
 	return figures, group.Wait()
 }
 
-// tolerate counts what is no failure of the bench.
+// tolerate counts an expected error and returns nil; it returns other errors.
 func (d *day) tolerate(err error) error {
 	switch {
 	case errors.Is(err, errLost):
@@ -178,7 +178,7 @@ func (d *day) tolerate(err error) error {
 	return err
 }
 
-// tell says now and then how far it is.
+// tell reports progress from time to time.
 func (d *day) tell(ctx context.Context, span time.Duration) error {
 	const every = 30 * time.Second
 	for began := time.Now(); time.Since(began)+every < span; {
@@ -191,7 +191,7 @@ func (d *day) tell(ctx context.Context, span time.Duration) error {
 }
 
 func (d *day) streams(ctx context.Context) ([]stream, error) {
-	const callers = 128 // far more than are ever under way: no agent waits for another
+	const callers = 128 // far more than concurrent calls, so that no agent waits for another
 	submit, err := newBody(noopQuery, noopSubmission(), "")
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 	}, nil
 }
 
-// asRefusal makes of the Go client's error what the light client has.
+// asRefusal converts an error of the Go client to that of the light client.
 func asRefusal(err error) error {
 	told, ok := errors.AsType[*client.Error](err)
 	switch {
@@ -266,7 +266,7 @@ func asRefusal(err error) error {
 	return err
 }
 
-// call makes one call about a job that is held.
+// call makes one call of a worker for the job that it holds.
 func (d *day) call(c *conn, h *dayHolder, query string, more map[string]any) error {
 	input := map[string]any{"attemptId": h.hand.held.attempt, "fencingToken": h.hand.held.token}
 	for name, value := range more {
@@ -280,7 +280,7 @@ func (d *day) call(c *conn, h *dayHolder, query string, more map[string]any) err
 	return err
 }
 
-// subscribe has listeners follow jobs, each another one when its own is over.
+// subscribe lets each listener follow a job, and another job when that one has ended.
 func (d *day) subscribe(ctx context.Context) (*atomic.Int64, error) {
 	endpoint, err := url.Parse(d.site.Admin.Endpoint())
 	if err != nil {
@@ -304,7 +304,7 @@ func (d *day) subscribe(ctx context.Context) (*atomic.Int64, error) {
 					continue
 				}
 				stop := context.AfterFunc(ctx, func() { l.conn.Close() })
-				_ = l.listen(func(bool, time.Duration) { heard.Add(1) }) // until the job is over
+				_ = l.listen(func(bool, time.Duration) { heard.Add(1) }) // until the job has ended
 				stop()
 				l.conn.Close()
 			}

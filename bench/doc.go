@@ -1,7 +1,7 @@
-// Package bench measures a Reelay that runs, beside the limit (pgbench scripts of
-// the same transactions on the same PostgreSQL) and its peers (bench/peers), in
-// rounds that take turns.
+// Package bench measures a running Reelay. It compares it with the limit (pgbench
+// scripts of the same transactions on the same PostgreSQL) and with its peers
+// (bench/peers), in alternating rounds.
 //
-// The load is made by a light HTTP client in this process, which must not be one
-// that serves: so the garbage of one is not the other's to collect.
+// A light HTTP client in this process makes the load. Reelay must run in other
+// processes, so that the garbage collection of one does not slow the other.
 package bench

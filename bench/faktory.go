@@ -12,14 +12,13 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// faktoryStart is how long a Faktory, and the Redis that it starts, may take.
+// faktoryStart is how long Faktory and the Redis that it starts may take to start.
 const faktoryStart = 20 * time.Second
 
-// startFaktory starts a Faktory with a Redis of its own, in a folder that goes
-// with it.
+// startFaktory starts Faktory with its own Redis, in a folder that is removed afterwards.
 func (s *Site) startFaktory(ctx context.Context) (string, error) {
 	if s.Peers.Faktory == "" {
-		return "", errors.New("there is no program of it")
+		return "", errors.New("its program was not found")
 	}
 	dir, err := os.MkdirTemp("", "faktory-")
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *Site) startFaktory(ctx context.Context) (string, error) {
 	}
 }
 
-// freeAddress is one at which nobody listens now.
+// freeAddress returns an address at which no process listens now.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,11 +7,10 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// cancelledTogether are the jobs to which something happens in a round, of all
-// that are followed.
+// cancelledTogether is how many of the followed jobs are cancelled in a round.
 const cancelledTogether = 500
 
-// followers is many who each follow a job of their own.
+// followers measures many subscriptions that each follow a different job.
 func followers() Measurement {
 	return Measurement{
 		Name: "followers", Title: "events of 500 of the jobs that are followed, each on a socket of its own", Unit: "events",
@@ -27,7 +26,8 @@ func followers() Measurement {
 	}
 }
 
-// followers follow one queued job each; in every round some others are cancelled.
+// followers returns an audience that follows one queued job each. Every round cancels some
+// of the jobs.
 func (s *Site) followers(ctx context.Context, n int) (*audience, error) {
 	endpoint, owner, err := s.followed(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Site) followers(ctx context.Context, n int) (*audience, error) {
 	return a, a.open(ctx, s, endpoint, s.socketKeys(ctx), func(i int) string { return followed[i] })
 }
 
-// submitWaiting submits n jobs that nobody will lease, and returns their ids.
+// submitWaiting submits n jobs that no worker will lease, and returns their ids.
 func submitWaiting(ctx context.Context, owner *client.Client, n int) ([]string, error) {
 	const each = 500
 	ids := make([]string, 0, n)

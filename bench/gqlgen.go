@@ -8,13 +8,13 @@ import (
 	"net/url"
 )
 
-// gqlgenServer is bare gqlgen: a server with nothing behind it.
+// gqlgenServer is a bare gqlgen server without a database.
 type gqlgenServer struct {
 	endpoint *url.URL
 	process  Process
 }
 
-// startGqlgen starts one, for as long as the measurement takes.
+// startGqlgen starts a server for the duration of the measurement.
 func (s *Site) startGqlgen(ctx context.Context) (*gqlgenServer, error) {
 	r, err := s.makePeer(ctx, "gqlgen")
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Site) startGqlgen(ctx context.Context) (*gqlgenServer, error) {
 	cmd := r.command(running, "gqlgen", "serve")
 	s.later(func(context.Context) error {
 		stop()
-		_ = cmd.Wait() // we ended it
+		_ = cmd.Wait() // always an error, since it was killed
 		return nil
 	})
 	out, err := cmd.StdoutPipe()
@@ -46,7 +46,7 @@ func (s *Site) startGqlgen(ctx context.Context) (*gqlgenServer, error) {
 	return &gqlgenServer{endpoint, Process(cmd.Process.Pid)}, err
 }
 
-// bareGqlgen adds heartbeats to a gqlgen that does nothing with them.
+// bareGqlgen adds a contestant that sends heartbeats to a gqlgen that ignores them.
 func (s *Site) bareGqlgen(ctx context.Context, all []Contestant) ([]Contestant, error) {
 	server, err := s.startGqlgen(ctx)
 	if err != nil {

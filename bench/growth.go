@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// growthWorkers wait at each step of the history's growth.
+// growthWorkers is how many workers wait at each step of the growth.
 var growthWorkers = []int{10, 1000, 4000}
 
-// growthBound is how much an operation may cost more at the last step than at
-// the first.
+// growthBound is the allowed ratio of an operation's cost at the last step to the first.
 const growthBound = 1.5
 
 // Names of the first and the last step.
@@ -24,7 +23,7 @@ const (
 	growthLast  = "many rows"
 )
 
-// growth is what operations cost when there are more jobs and more workers.
+// growth measures how the cost of operations grows with jobs and workers.
 func growth() Measurement {
 	against := func(name, figure string) Target {
 		return Target{Name: "growth: " + name, Figure: figure, Against: growthFirst, Bound: growthBound, AtMost: true}
@@ -68,8 +67,8 @@ type grown struct {
 	site    *Site
 	rows    int
 	hands   []*hand
-	jobs    []step // submit a job that a worker waits for
-	submits []step // submit one that nobody takes
+	jobs    []step // submit a job for which a worker waits
+	submits []step // submit a job that no worker leases
 }
 
 const growthClients = 8
@@ -98,7 +97,7 @@ func (s *Site) newGrowth(ctx context.Context) (*grown, error) {
 	return g, err
 }
 
-// round measures once there are so many rows and workers.
+// round makes this many rows and workers, and then measures.
 func (g *grown) round(ctx context.Context, rows, workers int) (Figures, error) {
 	if err := g.fill(ctx, rows); err != nil {
 		return nil, err
@@ -132,10 +131,10 @@ func (g *grown) round(ctx context.Context, rows, workers int) (Figures, error) {
 	return Figures{"ms a submit": 1000 / alone["rate"], "ms a job": 1000 / lives, "ms a heartbeat": 1000 / beats["rate"]}, err
 }
 
-// maxAhead is how many jobs may wait for a worker: else the submits would win.
+// maxAhead is how many jobs can wait for workers, so that submits do not take all the time.
 const maxAhead = 500
 
-// lives has customers submit and workers work, and returns jobs per second.
+// lives lets customers submit and workers work, and returns jobs per second.
 func (g *grown) lives(ctx context.Context, hands []*hand) (float64, error) {
 	working, stop := context.WithCancel(ctx)
 	group, working := errgroup.WithContext(working)
@@ -179,10 +178,10 @@ func (g *grown) lives(ctx context.Context, hands []*hand) (float64, error) {
 	return rate, group.Wait()
 }
 
-// fillStep is how many rows are written at once.
+// fillStep is how many rows are written in one statement.
 const fillStep = 200_000
 
-// fill writes COMPLETED jobs until there are so many.
+// fill writes COMPLETED jobs until there are this many rows.
 func (g *grown) fill(ctx context.Context, rows int) error {
 	if g.rows >= rows {
 		return nil

@@ -13,7 +13,7 @@ const (
 	holders          = 320
 )
 
-// heartbeats is the call that each worker makes every ten seconds.
+// heartbeats measures the call that each worker makes every ten seconds.
 func heartbeats() Measurement {
 	return Measurement{
 		Name: "heartbeat", Title: "heartbeats, 32 clients for 320 workers", Unit: "heartbeats",
@@ -45,8 +45,8 @@ const liveAttempts = `TRUNCATE jobs, attempts, events, artifacts RESTART IDENTIT
 	INSERT INTO jobs (params, status) SELECT jsonb_build_object('payload', repeat('x', 384)), 'RUNNING' FROM generate_series(1, 4000);
 	INSERT INTO attempts (job_id) SELECT id FROM jobs; ANALYZE jobs, attempts`
 
-// beating has workers hold a job each, and returns clients that make a call for
-// one worker after the other.
+// beating gives each worker a job and returns clients that make a call for one worker
+// after another.
 func (s *Site) beating(ctx context.Context, query string, input func(l lease, i int) any) ([]step, error) {
 	held, err := s.holders(ctx, s.sized(holders, 8))
 	if err != nil {
@@ -87,8 +87,7 @@ type holder struct {
 	lease lease
 }
 
-// holders registers workers and gives each a job, which it lets go of when the
-// measurement is over.
+// holders registers workers and gives each a job, which it releases after the measurement.
 func (s *Site) holders(ctx context.Context, n int) ([]holder, error) {
 	f, err := s.newFloor(ctx, 0, accountsOfBench)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Site) holders(ctx context.Context, n int) ([]holder, error) {
 	return s.holding(ctx, n)
 }
 
-// holding registers workers and gives each a job of those that wait.
+// holding registers workers and gives each one of the waiting jobs.
 func (s *Site) holding(ctx context.Context, n int) ([]holder, error) {
 	workers, err := s.workers(ctx, n, noop)
 	if err != nil {

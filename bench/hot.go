@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statsDelay is how long PostgreSQL may keep an idle session's counts to itself.
+// statsDelay is how long PostgreSQL can delay the statistics of an idle session.
 const statsDelay = 11 * time.Second
 
-// hot also measures which share of the updates of a table were HOT, in per cent,
-// if the database is known.
+// hot adds the percentage of HOT updates of a table to a contestant, if the database is
+// known.
 func (s *Site) hot(c Contestant, table string) Contestant {
 	if s.DatabaseURL == "" {
 		s.Lacks("the share of HOT updates", errors.New("the address of PostgreSQL is not known"))
@@ -29,7 +29,7 @@ func (s *Site) hot(c Contestant, table string) Contestant {
 		if err != nil {
 			return nil, err
 		}
-		// The counts of most will do: they come in session by session.
+		// Sessions report their counts one by one. Those of most operations are enough.
 		operations := int64(f["rate"] * s.Effort.Span.Seconds())
 		for until := time.Now().Add(statsDelay); ; {
 			now, hotNow, err := s.updates(ctx, table)
@@ -50,7 +50,7 @@ func (s *Site) hot(c Contestant, table string) Contestant {
 	return c
 }
 
-// updates are the counts of a table and its partitions.
+// updates returns the numbers of updates of a table and its partitions.
 func (s *Site) updates(ctx context.Context, table string) (all, hot int64, err error) {
 	db, err := pgx.Connect(ctx, s.DatabaseURL)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// noop is the model whose jobs end with a JSON output, without an object.
+// noop is a model whose jobs end with a JSON output and no objects.
 const noop = "bench.noop"
 
 const (
@@ -19,10 +19,10 @@ const (
 	endQuery   = "mutation completeJob($input: CompleteJobInput!) { completeJob(input: $input) { job { id status } next { attemptId fencingToken job { id params } } } }"
 )
 
-// leaseWorkers are at once at work, as in the target.
+// leaseWorkers is how many workers run at once, as in the target.
 const leaseWorkers = 100
 
-// leaseAndComplete is the life of a job in the hands of remote workers.
+// leaseAndComplete measures the lease and the completion of jobs by remote workers.
 func leaseAndComplete() Measurement {
 	const against, withNext = "Faktory FETCH + ACK", reelay + " with leaseNext"
 	return Measurement{
@@ -56,7 +56,7 @@ func leaseAndComplete() Measurement {
 	}
 }
 
-// floor is workers who work off jobs that wait.
+// floor is a set of workers that process waiting jobs.
 type floor struct {
 	site    *Site
 	sellers []*client.Client
@@ -68,7 +68,7 @@ type floor struct {
 	rate    float64 // of the last round
 }
 
-// newFloor makes n workers, and accounts that submit for them.
+// newFloor creates n workers, and accounts that submit jobs for them.
 func (s *Site) newFloor(ctx context.Context, n, accounts int) (*floor, error) {
 	customers, err := s.customers(ctx, accounts)
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *floor) took(n int, err error) (int, error) {
 	return n, err
 }
 
-// round lets jobs pile up, so that none of the workers waits, and has them work.
+// round submits so many jobs that no worker waits, and then lets the workers run.
 func (f *floor) round(ctx context.Context, next bool) (Figures, error) {
 	if err := f.fill(ctx, int(1.5*f.rate*f.site.Effort.Span.Seconds())+20*len(f.steps[0])); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (f *floor) round(ctx context.Context, next bool) (Figures, error) {
 	return figures, f.settle(ctx)
 }
 
-// settle ends the jobs that are held: no lease would last until the next round.
+// settle ends the held jobs, since their leases would expire before the next round.
 func (f *floor) settle(ctx context.Context) error {
 	return atOnce(ctx, len(f.hands), func(ctx context.Context, i int) error {
 		var err error
@@ -126,7 +126,7 @@ func (f *floor) settle(ctx context.Context) error {
 	})
 }
 
-// fill submits until so many jobs wait.
+// fill submits until this many jobs wait.
 func (f *floor) fill(ctx context.Context, n int) error {
 	const each = 500
 	missing := n - int(f.waiting.Load())
@@ -148,17 +148,17 @@ func (f *floor) fill(ctx context.Context, n int) error {
 	})
 }
 
-// hand is what a remote worker does with its jobs.
+// hand is a remote worker that leases and completes jobs.
 type hand struct {
 	conn  *conn
 	lease []byte // the request for a job, which waits for one
-	now   []byte // the same, which does not wait
-	hasty bool   // it does not wait
+	now   []byte // the same request without waiting
+	hasty bool   // whether it uses the request without waiting
 	held  lease
 	out   []byte
 }
 
-// lease is a job in a worker's hand; none if it is empty.
+// lease is the lease of a job. The zero value means that the worker holds no job.
 type lease struct{ attempt, token, job string }
 
 func newHand(c *conn, worker string) (*hand, error) {
@@ -173,7 +173,7 @@ func newHand(c *conn, worker string) (*hand, error) {
 	return h, nil
 }
 
-// cycle ends one job, and with next takes the next in the same request.
+// cycle completes one job. If next is set, it leases the next job in the same request.
 func (h *hand) cycle(next bool) (int, error) {
 	if h.held == (lease{}) {
 		if err := h.take(); err != nil {
@@ -188,7 +188,7 @@ func (h *hand) cycle(next bool) (int, error) {
 		h.out = append(h.out, `,"leaseNext":true`...)
 	}
 	answer, err := h.conn.post(append(h.out, `}}}`...))
-	if errors.Is(err, errLost) { // it rested too long between two rounds
+	if errors.Is(err, errLost) { // too much time passed between two rounds
 		h.held = lease{}
 		return 0, nil
 	}
@@ -199,7 +199,7 @@ func (h *hand) cycle(next bool) (int, error) {
 	return 1, nil
 }
 
-// take waits for a job. A hasty hand has errNoMore if there is none now.
+// take waits for a job. A hasty hand returns errNoMore if there is none now.
 func (h *hand) take() error {
 	request := h.lease
 	if h.hasty {
@@ -219,7 +219,7 @@ func (h *hand) take() error {
 	return fmt.Errorf("a worker got no job within 20 s: %.300s", answer)
 }
 
-// leaseIn is the lease in an answer, if there is one.
+// leaseIn returns the lease in an answer, if there is one.
 func leaseIn(answer []byte) lease {
 	_, answer, found := bytes.Cut(answer, []byte(`"attemptId"`))
 	if !found {

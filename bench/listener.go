@@ -15,24 +15,23 @@ import (
 	"time"
 )
 
-// benchListener is one socket that follows the events of one job. It does no more
-// than it must, since thousands of it share the machine with what they measure.
+// benchListener is one socket that follows the events of one job. It does as little as
+// possible, since thousands of listeners share the machine with the Reelay they measure.
 type benchListener struct {
 	conn net.Conn
 	in   *bufio.Reader
-	text []byte // the last message, until the next
+	text []byte // the last message
 }
 
 const (
 	benchQuery = `subscription jobEvents($jobId: ID!, $afterSeq: Int!) { jobEvents(jobId: $jobId, afterSeq: $afterSeq) ` +
 		`{ seq type attemptId payload createdAt } }`
 	benchBuffer = 512
-	// maxBenchMessage is far above an event of progress.
+	// maxBenchMessage is far above the size of a progress event.
 	maxBenchMessage = 16 << 10
 )
 
-// openListener opens a socket, says who it is, and follows a job from its first
-// event.
+// openListener opens a socket, authenticates, and follows a job from its first event.
 func openListener(ctx context.Context, endpoint *url.URL, key, job string) (_ *benchListener, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint.Host)
 	if err != nil {
@@ -52,7 +51,7 @@ func openListener(ctx context.Context, endpoint *url.URL, key, job string) (_ *b
 		return nil, err
 	}
 	if text, err := l.next(); err != nil || !bytes.Contains(text, []byte(`"connection_ack"`)) {
-		return nil, fmt.Errorf("the socket was not let in: %q %w", text, err)
+		return nil, fmt.Errorf("the API did not accept the socket: %q %w", text, err)
 	}
 	return l, l.send(map[string]any{"type": "subscribe", "id": "1", "payload": map[string]any{
 		"query": benchQuery, "variables": map[string]any{"jobId": job, "afterSeq": 0},
@@ -89,7 +88,7 @@ func (l *benchListener) send(message any) error {
 	return err
 }
 
-// next returns the next message, until it is called again.
+// next returns the next message, which is valid until the next call.
 func (l *benchListener) next() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:2]); err != nil {
@@ -103,7 +102,7 @@ func (l *benchListener) next() ([]byte, error) {
 		size = int(binary.BigEndian.Uint16(head[2:]))
 	}
 	if head[0] != 0x81 || size > maxBenchMessage || head[1] > 126 {
-		return nil, fmt.Errorf("the API sent a frame that begins with % x, which ends the socket or is no short text", head[:2])
+		return nil, fmt.Errorf("the API sent a frame that begins with % x, which closes the socket or is not a short text", head[:2])
 	}
 	if cap(l.text) < size {
 		l.text = make([]byte, size)
@@ -118,8 +117,8 @@ var (
 	benchCreated = []byte(`"createdAt":"`)
 )
 
-// listen calls heard with every event, whether it tells of what a measurement had
-// happen, and the time since it was written, until the job is over.
+// listen calls heard with every event until the job has ended: whether the measurement
+// caused the event, and the time since it was written.
 func (l *benchListener) listen(heard func(happened bool, late time.Duration)) error {
 	for {
 		text, err := l.next()
@@ -132,7 +131,7 @@ func (l *benchListener) listen(heard func(happened bool, late time.Duration)) er
 			created, _, _ := bytes.Cut(rest, []byte(`"`))
 			written, err := time.Parse(time.RFC3339Nano, string(created))
 			if err != nil {
-				return fmt.Errorf("the API sent %q, which is no event: %w", text, err)
+				return fmt.Errorf("the API sent %q, which is not an event: %w", text, err)
 			}
 			happened := bytes.Contains(text, []byte(`"PROGRESS"`)) || bytes.Contains(text, []byte(`"CANCELLED"`))
 			heard(happened, at.Sub(written))

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// step does one thing and says how many operations that was.
+// step does one unit of work and returns how many operations that was.
 type step func() (int, error)
 
-// errNoMore ends one caller without being a failure.
+// errNoMore ends one caller and is not a failure.
 var errNoMore = errors.New("there is nothing more to do")
 
-// comeAgain is how long a caller waits that was refused for now. It is less than
-// it was told, so that it does not look like rest.
+// comeAgain is how long a caller waits after errLater. It is shorter than the API asks for,
+// so that the system is never idle.
 const comeAgain = 50 * time.Millisecond
 
-// atLoad is atLoad for the span of a round, with the microseconds of processor time
-// that an operation took of each kind of process of this Reelay and its stores: what
-// else the machine does hardly moves them. What they put off is not in it.
+// atLoad runs the package's atLoad for the span of a round. It adds the microseconds of
+// processor time per operation for each kind of process of this Reelay and its stores.
+// Other load on the machine hardly changes them. They do not include deferred work.
 func (s *Site) atLoad(ctx context.Context, callers []step) (Figures, error) {
 	before := s.processorTimes()
 	f, operations, err := atLoad(ctx, s.Effort.Span, callers)
@@ -35,9 +35,9 @@ func (s *Site) atLoad(ctx context.Context, callers []step) (Figures, error) {
 	return f, nil
 }
 
-// atLoad has each caller do its step, over and over, until span is over, and
-// returns the rate, the time that a step takes, and how many operations that were.
-// Steps that were refused for now count as refused.
+// atLoad lets each caller repeat its step until span has passed. It returns the rate, the
+// time that a step takes, and the number of operations. A step that returns errLater counts
+// as refused.
 func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures, operations int, err error) {
 	began := time.Now()
 	end := began.Add(span)
@@ -85,7 +85,7 @@ func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures,
 	return f, operations, nil
 }
 
-// percentiles takes the nearest rank: each figure is one that was measured.
+// percentiles uses the nearest rank, so that each figure is a measured value.
 func percentiles(times []time.Duration) Figures {
 	slices.Sort(times)
 	at := func(p float64) float64 {
@@ -97,8 +97,8 @@ func percentiles(times []time.Duration) Figures {
 	return Figures{"p50": at(0.50), "p99": at(0.99)}
 }
 
-// conns are so many connections, taking turns with the keys. They are closed when
-// the measurement is over.
+// conns opens n connections, which use the keys in turn. They are closed after the
+// measurement.
 func (s *Site) conns(n int, keys []string) ([]*conn, error) {
 	host, err := s.host()
 	if err != nil {

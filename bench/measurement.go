@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Figures are what one round brought, by name: "rate" is per second, "p50" and
-// "p99" are milliseconds, and a measurement may have others.
+// Figures are the results of one round by name: "rate" is per second, "p50" and "p99" are
+// in milliseconds, and a measurement can have others.
 type Figures map[string]float64
 
-// Role is what a contestant is to us.
+// Role says whether a contestant is Reelay, the limit or a peer.
 type Role string
 
 const (
@@ -18,50 +18,49 @@ const (
 	Peer  Role = "peer"
 )
 
-// Contestant is one of those that are compared.
+// Contestant is one of the compared systems.
 type Contestant struct {
 	Name string
 	Role Role
 	// Round measures once.
 	Round func(ctx context.Context) (Figures, error)
-	// Differs says what of its work is not what ours is.
+	// Differs says how its work differs from Reelay's.
 	Differs string
 }
 
-// Target is what a figure of ours shall be: at least so many times that of
-// another contestant, or at most if AtMost says so. Without another it is a
-// number of its own.
+// Target is a bound for a figure of Reelay: a minimum, or a maximum if AtMost is set. It is
+// a multiple of another contestant's figure or, without another contestant, a number.
 type Target struct {
 	Name   string
 	Figure string
-	// Of is which of ours, if there are several; empty is the first.
+	// Of names a contestant of Reelay if there are several. Empty means the first.
 	Of      string
 	Against string
 	Bound   float64
 	AtMost  bool
 }
 
-// Measurement is one thing that is measured, always in this shape.
+// Measurement is one measurement.
 type Measurement struct {
-	// Name is that of the command: measurements of the same name are made together.
+	// Name is the name in the command. Measurements with the same name are made together.
 	Name string
-	// Title says what it is, Unit what its rate counts.
+	// Title describes it. Unit is what its rate counts.
 	Title, Unit string
-	// Rounds is how many there are at most, 0 for as many as is asked for: some
-	// take long.
+	// Rounds is the maximum number of rounds, for measurements that take long. 0 means no
+	// maximum.
 	Rounds int
-	// InTurn has a contestant make all its rounds before the next: each changes
-	// the site.
+	// InTurn lets each contestant make all its rounds before the next one, because each
+	// changes the site.
 	InTurn  bool
 	Targets []Target
-	// Prepare makes ready on the site and returns who takes part. One that cannot
-	// be had is missing from them: Site.Lacks tells why.
+	// Prepare prepares the site and returns the contestants. It leaves out those that are not
+	// available and reports them with Site.Lacks.
 	Prepare func(ctx context.Context, site *Site) ([]Contestant, error)
-	// Note says what else to know of the figures.
+	// Note explains the figures.
 	Note string
 }
 
-// All are the measurements, in the order in which they are made.
+// All returns the measurements in the order in which they are made.
 func All() []Measurement {
 	return []Measurement{
 		submitBy(1), submitBy(32), submitBy(128), submitMany(),
@@ -74,7 +73,7 @@ func All() []Measurement {
 	}
 }
 
-// Named picks the measurements of these names; none means all.
+// Named returns the measurements with these names, or all if there are no names.
 func Named(names []string) ([]Measurement, error) {
 	known := map[string]bool{}
 	for _, m := range All() {

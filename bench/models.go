@@ -8,12 +8,12 @@ import (
 //go:embed models
 var modelFiles embed.FS
 
-// Models is the folder of the models that only measurements use, as REELAY_MODELS
-// takes it.
+// Models returns the folder of the models that only measurements use, in the form that
+// REELAY_MODELS needs.
 func Models() fs.FS {
 	models, err := fs.Sub(modelFiles, "models")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // unreachable: the folder is embedded
 	}
 	return models
 }

@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// peersSource is where the peers' own module is in a checkout of Reelay.
+// peersSource is the folder of the peers' module in a checkout of Reelay.
 const peersSource = "bench/peers"
 
 // faktoryPackage is the server, whose version bench/peers/go.mod pins.
 const faktoryPackage = "github.com/contribsys/faktory/cmd/faktory"
 
-// Peers is the program that measures the peers, and Faktory's server if there is
-// one.
+// Peers holds the paths of the program that measures the peers and of Faktory's server, if
+// there is one.
 type Peers struct {
 	Program, Faktory string
 }
 
-// FindPeers takes the programs from a folder, or builds them from the module
-// bench/peers of the checkout in which we are, in that folder. With an error
-// there may still be the first of them.
+// FindPeers returns the programs in a folder. It first builds them there from the module
+// bench/peers if the working directory is a checkout. With an error it may still return the
+// program that measures the peers.
 func FindPeers(ctx context.Context, folder string) (*Peers, error) {
 	p := &Peers{}
 	path, err := have(ctx, filepath.Join(folder, "bench-peers"), ".")
@@ -40,8 +40,8 @@ func FindPeers(ctx context.Context, folder string) (*Peers, error) {
 	return p, err
 }
 
-// have returns the program at path, which is built if it can be: a second build
-// takes no time.
+// have returns the program at path and builds it if possible. A second build takes no
+// time.
 func have(ctx context.Context, path, pkg string) (string, error) {
 	if _, err := os.Stat(filepath.Join(peersSource, "go.mod")); err != nil {
 		if _, err := os.Stat(path); err == nil {
@@ -60,15 +60,15 @@ func have(ctx context.Context, path, pkg string) (string, error) {
 	return absolute, nil
 }
 
-// rival is a peer that is ready to be measured.
+// rival is a peer that is ready for a measurement.
 type rival struct {
 	site *Site
 	env  []string
 }
 
-// peer makes what a peer needs: river a database, asynq Redis, faktory a server
-// of its own, gqlgen nothing. It is nil, and said to be missing, if that cannot
-// be.
+// peer creates what a peer needs: a database for river, Redis for asynq, a server for
+// faktory, nothing for gqlgen. If that fails, it reports the peer as missing and returns
+// nil.
 func (s *Site) peer(ctx context.Context, name string) *rival {
 	r, err := s.makePeer(ctx, name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Site) peer(ctx context.Context, name string) *rival {
 
 func (s *Site) makePeer(ctx context.Context, name string) (*rival, error) {
 	if s.Peers == nil {
-		return nil, errors.New("there is no program of the peers")
+		return nil, errors.New("the program that measures the peers was not found")
 	}
 	r := &rival{site: s, env: os.Environ()}
 	switch name {
@@ -101,7 +101,7 @@ func (s *Site) makePeer(ctx context.Context, name string) (*rival, error) {
 	return r, nil
 }
 
-// order is what a peer is told.
+// order holds the arguments of a peer.
 type order struct {
 	what    string // the peer and the measurement
 	clients int
@@ -110,7 +110,7 @@ type order struct {
 	pause   time.Duration
 }
 
-// contestant measures a peer in a process of its own, each round.
+// contestant returns a contestant that measures a peer in a new process for each round.
 func (r *rival) contestant(name string, o order, differs string) Contestant {
 	return Contestant{Name: name, Role: Peer, Differs: differs, Round: func(ctx context.Context) (Figures, error) {
 		span := o.span
@@ -141,7 +141,7 @@ func (r *rival) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// with adds a contestant, if the peer could be had.
+// with adds a contestant if the peer is available.
 func (r *rival) with(all []Contestant, name string, o order, differs string) []Contestant {
 	if r == nil {
 		return all

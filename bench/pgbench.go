@@ -21,8 +21,8 @@ import (
 //go:embed pgbench
 var scripts embed.FS
 
-// limit is a database of its own on the site's PostgreSQL, with tables like
-// ours, and pgbench to run transactions like ours against it.
+// limit is a separate database on the site's PostgreSQL with tables like Reelay's. pgbench
+// runs transactions like Reelay's against it.
 type limit struct {
 	site    *Site
 	program string
@@ -30,13 +30,13 @@ type limit struct {
 	url     string
 }
 
-// Names of the databases beside Reelay's, which go afterwards.
+// Names of the temporary databases.
 const (
 	limitDatabase = "reelay_bench_limit"
 	peersDatabase = "reelay_bench_peers"
 )
 
-// beside makes an empty database on the same server and returns its address.
+// beside creates an empty database on the same server and returns its address.
 func (s *Site) beside(ctx context.Context, name string) (string, error) {
 	if s.DatabaseURL == "" {
 		return "", errors.New("the address of PostgreSQL is not known: give --database, or --data of a running `reelay up`")
@@ -59,20 +59,20 @@ func (s *Site) beside(ctx context.Context, name string) (string, error) {
 		return err
 	}
 	if err := recreate(ctx, true); err != nil {
-		return "", fmt.Errorf("make a database of its own: %w", err)
+		return "", fmt.Errorf("create a temporary database: %w", err)
 	}
 	s.later(func(ctx context.Context) error { return recreate(ctx, false) })
 	return withDatabase(config, name), nil
 }
 
-// withDatabase is a key-value address, which pgx and libpq read alike.
+// withDatabase returns an address in key-value form, which both pgx and libpq read.
 func withDatabase(c *pgx.ConnConfig, name string) string {
 	quote := func(v string) string { return "'" + regexp.MustCompile(`(['\\])`).ReplaceAllString(v, `\$1`) + "'" }
 	return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s", quote(c.Host), c.Port, quote(c.User), quote(c.Password), quote(name))
 }
 
-// limit makes the limit's tables anew. It is nil, and said to be missing, if that
-// cannot be.
+// limit creates the limit's tables. If that fails, it reports the limit as missing and
+// returns nil.
 func (s *Site) limit(ctx context.Context) *limit {
 	l, err := s.makeLimit(ctx)
 	if err != nil {
@@ -104,10 +104,10 @@ func (s *Site) makeLimit(ctx context.Context) (*limit, error) {
 	return l, l.exec(ctx, string(schema))
 }
 
-// mostConns is how many connections PostgreSQL has for the limit, beside ours.
+// mostConns is how many connections PostgreSQL has for the limit besides Reelay's.
 const mostConns = 64
 
-// findPgbench finds the program on the path, or where Debian keeps PostgreSQL's.
+// findPgbench finds the program on the PATH or in the folder of Debian's packages.
 func findPgbench() (string, error) {
 	if path, err := exec.LookPath("pgbench"); err == nil {
 		return path, nil
@@ -115,7 +115,7 @@ func findPgbench() (string, error) {
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pgbench"); len(found) > 0 {
 		return found[len(found)-1], nil
 	}
-	return "", errors.New("there is no program pgbench: it comes with PostgreSQL (postgresql-contrib, or postgresql on Debian)")
+	return "", errors.New("pgbench was not found: it comes with PostgreSQL (postgresql-contrib, or postgresql on Debian)")
 }
 
 // exec runs SQL in the limit's database.
@@ -129,7 +129,7 @@ func (l *limit) exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// longestSpan is for how many seconds pgbench is run at most to get a figure.
+// longestSpan is the maximum number of seconds for which pgbench runs to get a figure.
 const longestSpan = 60
 
 var (
@@ -139,8 +139,8 @@ var (
 	latency = regexp.MustCompile(`latency average = ([0-9.]+) ms`)
 )
 
-// contestant runs one script by so many clients; each transaction is per
-// operations. before is SQL that is run first, if it is not empty.
+// contestant returns a contestant that runs one script with this many clients. Each
+// transaction counts as per operations. before is SQL to run first, if it is not empty.
 func (l *limit) contestant(script string, clients, per int, before, differs string) Contestant {
 	return Contestant{Name: "pgbench " + script, Role: Limit, Differs: differs, Round: func(ctx context.Context) (Figures, error) {
 		if before != "" {
@@ -179,7 +179,7 @@ func (l *limit) run(ctx context.Context, script string, clients, per int) (Figur
 	return f, err
 }
 
-// pgbench runs a script for so many seconds and returns what the program printed.
+// pgbench runs a script for this many seconds and returns the output.
 func (l *limit) pgbench(ctx context.Context, script []byte, clients, seconds int) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, l.program, "--no-vacuum", "--protocol=prepared", "--file=/dev/stdin",
 		"--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, 2)), "--time="+strconv.Itoa(seconds))
@@ -188,7 +188,7 @@ func (l *limit) pgbench(ctx context.Context, script []byte, clients, seconds int
 	return cmd.CombinedOutput()
 }
 
-// with adds contestants of the limit, if there is one.
+// with adds a contestant of the limit if the limit is available.
 func (l *limit) with(all []Contestant, make func(l *limit) Contestant) []Contestant {
 	if l == nil {
 		return all

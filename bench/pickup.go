@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// pickupPause lets the workers' next lease calls arrive, so that they wait.
+	// pickupPause is long enough for the workers' next lease calls to arrive and wait.
 	pickupPause = 150 * time.Millisecond
-	// pickupLimit is how long a job may wait for one of them.
+	// pickupLimit is how long a job can wait for a worker.
 	pickupLimit = 30 * time.Second
 )
 
@@ -25,7 +25,7 @@ func noopSubmission() any {
 	return map[string]any{"input": map[string]any{"type": noop, "model": noop, "params": map[string]any{"payload": benchPrompt}}}
 }
 
-// pickups is the time until a worker has a job, while nothing else happens.
+// pickups measures the time until a worker has a job while nothing else happens.
 func pickups() Measurement {
 	return Measurement{
 		Name: "pickup", Title: "pickup, idle: from submit's answer to the job in a worker's hand", Unit: "jobs",
@@ -55,7 +55,7 @@ func pickups() Measurement {
 	}
 }
 
-// pickup is a customer, and workers that wait.
+// pickup is a customer and waiting workers.
 type pickup struct {
 	customer *conn
 	submit   []byte
@@ -135,13 +135,13 @@ func (p *pickup) round(ctx context.Context, n int) (Figures, error) {
 	return percentiles(times), err
 }
 
-// taking is a job that came to a worker's hand.
+// taking is the receipt of a job by a worker.
 type taking struct {
 	job string
 	at  time.Time
 }
 
-// once submits one job and waits for its lease; others, from before, do not count.
+// once submits one job and waits for its lease. Leases of earlier jobs do not count.
 func (p *pickup) once(ctx context.Context, taken <-chan taking) (time.Duration, error) {
 	for rest := time.After(pickupPause); rest != nil; {
 		select {
@@ -152,7 +152,7 @@ func (p *pickup) once(ctx context.Context, taken <-chan taking) (time.Duration, 
 			return 0, ctx.Err()
 		}
 	}
-	// a worker may have the job before the customer has the answer
+	// a worker can have the job before the customer has the answer
 	answers := make(chan submitted, 1)
 	go func() {
 		answer, err := p.customer.post(p.submit)
@@ -176,21 +176,21 @@ func (p *pickup) once(ctx context.Context, taken <-chan taking) (time.Duration, 
 				return 0, answered.err
 			}
 		case <-ctx.Done():
-			p.customer.close() // so that it can be used again
+			p.customer.close() // aborts the request, so that the connection can be used again
 			return 0, context.Cause(ctx)
 		}
 	}
 }
 
-// submitted is a submit's answer.
+// submitted is the answer to a submit.
 type submitted struct {
 	job string
 	at  time.Time
 	err error
 }
 
-// work takes jobs and ends them until ctx ends. That cuts off the wait for a job, but
-// not its end: a worker that has a job in another round asks for one in vain.
+// work leases and completes jobs until ctx ends. That aborts the wait for a job, but not
+// the completion: a worker that still held a job would get none in the next round.
 func (h *hand) work(ctx context.Context, took func(at time.Time)) error {
 	for ctx.Err() == nil {
 		stay := context.AfterFunc(ctx, h.conn.close)
@@ -215,7 +215,7 @@ func (h *hand) work(ctx context.Context, took func(at time.Time)) error {
 	return nil
 }
 
-// busyPickups is the same while jobs come at half the rate that Reelay can take.
+// busyPickups measures the same while jobs arrive at half the maximum rate.
 func busyPickups() Measurement {
 	return Measurement{
 		Name: "pickup", Title: "pickup at half of the maximum load", Unit: "jobs",
@@ -250,7 +250,8 @@ func busyPickups() Measurement {
 	}
 }
 
-// halfLoad measures half of what can be submitted and worked off at once.
+// halfLoad measures the maximum rate of concurrent submits and completions, and returns half
+// of it.
 func (f *floor) halfLoad(ctx context.Context, conns []*conn, body []byte) (float64, error) {
 	var steps []step
 	for _, c := range conns {
@@ -270,13 +271,13 @@ func (f *floor) halfLoad(ctx context.Context, conns []*conn, body []byte) (float
 	if err != nil {
 		return 0, err
 	}
-	if err := f.drain(ctx); err != nil { // what waits would be taken first
+	if err := f.drain(ctx); err != nil { // workers would lease the waiting jobs first
 		return 0, err
 	}
 	return 0.5 / (1/max(1, submits["rate"]) + 1/max(1, cycles["rate"])), nil
 }
 
-// drain works off all that waits.
+// drain processes all waiting jobs.
 func (f *floor) drain(ctx context.Context) error {
 	for _, h := range f.hands {
 		h.hasty = true
@@ -287,10 +288,10 @@ func (f *floor) drain(ctx context.Context) error {
 	return err
 }
 
-// drainLimit is how long that may take.
+// drainLimit is how long drain can take.
 const drainLimit = 10 * time.Minute
 
-// paced has jobs come at a rate, and measures how long each waits.
+// paced submits jobs at a rate and measures how long each waits.
 func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []byte) (Figures, error) {
 	var mu sync.Mutex
 	var came, taken []time.Time
@@ -330,13 +331,13 @@ func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []b
 	return waits(came, taken), nil
 }
 
-// waits pairs the submits with the leases in order of time. Which job of those
-// that wait goes first does not change what is waited in all.
+// waits pairs submits with leases in order of time. The order in which waiting jobs are
+// leased does not change their total waiting time.
 func waits(submitted, taken []time.Time) Figures {
 	slices.SortFunc(submitted, time.Time.Compare)
 	slices.SortFunc(taken, time.Time.Compare)
 	if extra := len(taken) - len(submitted); extra > 0 {
-		taken = taken[extra:] // jobs from before
+		taken = taken[extra:] // leases of earlier jobs
 	}
 	times := make([]time.Duration, len(taken))
 	for i := range taken {
@@ -347,24 +348,24 @@ func waits(submitted, taken []time.Time) Figures {
 	return f
 }
 
-// pace is how long after a call the next one is due.
+// pace returns the time from one call to the next.
 type pace func() time.Duration
 
-// evenly makes rate calls a second, all at the same distance.
+// evenly makes rate calls per second at equal intervals.
 func evenly(rate float64) pace {
 	gap := time.Duration(float64(time.Second) / rate)
 	return func() time.Duration { return gap }
 }
 
-// independently makes rate calls a second as many callers do who do not know of each
-// other: their distances are exponentially distributed (a Poisson process).
+// independently makes rate calls per second, like many independent callers: the intervals
+// are exponentially distributed (a Poisson process).
 func independently(rate float64) pace {
 	return func() time.Duration { return time.Duration(rand.ExpFloat64() / rate * float64(time.Second)) }
 }
 
-// atPace calls do at that pace for that span, from so many callers at once, and
-// returns how long each call took from the moment at which it was due: a caller
-// that is held up does not make the others late unseen.
+// atPace calls do at a pace for the time span, with this many concurrent callers. It
+// measures each call from the moment at which it was due, so that the delay behind a slow
+// call counts.
 func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do func(caller int) error) (Figures, error) {
 	began := time.Now()
 	next, end := began, began.Add(span)

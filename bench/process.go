@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Process is a process of this machine, as Linux sees it; 0 is none.
+// Process is the id of a process of this Linux machine; 0 means none.
 type Process int
 
-// family is the process and its children.
+// family returns the process and its children.
 func (p Process) family() ([]Process, error) {
 	all := []Process{p}
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p))
@@ -24,7 +24,7 @@ func (p Process) family() ([]Process, error) {
 	for _, list := range lists {
 		raw, err := os.ReadFile(list)
 		if err != nil {
-			continue // the thread is over
+			continue // the thread has ended
 		}
 		for _, field := range bytes.Fields(raw) {
 			child, err := strconv.Atoi(string(field))
@@ -37,11 +37,11 @@ func (p Process) family() ([]Process, error) {
 	return all, nil
 }
 
-// memory is how much of the process is and was at most in memory, in bytes.
+// memory returns the current and the peak resident memory in bytes.
 func (p Process) memory() (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the memory of process %d, which takes Linux: %w", p, err)
+		return 0, 0, fmt.Errorf("read the memory of process %d (possible on Linux only): %w", p, err)
 	}
 	for name, to := range map[string]*int64{"VmRSS:": &now, "VmHWM:": &peak} {
 		_, rest, _ := bytes.Cut(status, []byte(name))
@@ -53,14 +53,13 @@ func (p Process) memory() (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// cpu is the processor time that the process has had, with that of its children
-// which are over.
+// cpu returns the processor time of the process and its ended children.
 func (p Process) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
 	if err != nil {
 		return 0, fmt.Errorf("read the time of process %d: %w", p, err)
 	}
-	// after the name, which may hold anything but a newline, come state and 10 others
+	// the name, which can contain anything but a newline, is followed by the state and 10 others
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	var ticks int
 	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
@@ -70,12 +69,12 @@ func (p Process) cpu() (time.Duration, error) {
 		}
 		ticks += n
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil // a tick is 10 ms on all Linux
+	return time.Duration(ticks) * 10 * time.Millisecond, nil // a tick is 10 ms on every Linux
 }
 
-// processorTimes is the processor time that each kind of process has had, with
-// those of its children that have no name themselves: api-1 and api-2 are of one
-// kind. It is empty where none are known.
+// processorTimes returns the processor time of each kind of process, including its unnamed
+// children. The processes api-1 and api-2 are of one kind. It is empty if no processes are
+// known.
 func (s *Site) processorTimes() map[string]time.Duration {
 	times, named := map[string]time.Duration{}, map[Process]bool{}
 	for _, p := range s.Staff {
@@ -90,7 +89,7 @@ func (s *Site) processorTimes() map[string]time.Duration {
 			}
 			spent, gone := member.cpu()
 			if gone != nil && member != p {
-				continue // a child whose work is over
+				continue // a child that has ended
 			}
 			err = errors.Join(err, gone)
 			times[kind] += spent

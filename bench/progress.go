@@ -6,7 +6,7 @@ import (
 
 const progressQuery = "mutation reportProgress($input: ProgressInput!) { reportProgress(input: $input) { leaseExpiresAt directive { action reason } } }"
 
-// progress is what each worker reports every five seconds.
+// progress measures the report that each worker makes every five seconds.
 func progress() Measurement {
 	return Measurement{
 		Name: "progress", Title: "progress reports, 32 clients for 320 workers", Unit: "reports",

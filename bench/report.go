@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Report is what came out of a run.
+// Report is the result of a run.
 type Report struct {
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
 	CPUs    int       `json:"cpus"`
 	Go      string    `json:"go"`
-	// Targets are the verdicts, Results what they are from.
+	// Targets are the verdicts on Results.
 	Targets []Verdict `json:"targets"`
 	Results []*Result `json:"results"`
 	// Missing says what could not be measured, and why.
 	Missing []string `json:"missing"`
 }
 
-// Spread is the median of the rounds, and their least and most.
+// Spread is the median, the minimum and the maximum of the rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// Result is one measurement.
+// Result is the result of one measurement.
 type Result struct {
 	Name        string  `json:"name"`
 	Title       string  `json:"title"`
@@ -37,7 +37,7 @@ type Result struct {
 	verdicts []Verdict
 }
 
-// Score is what one contestant reached.
+// Score is the result of one contestant.
 type Score struct {
 	Name    string            `json:"name"`
 	Role    Role              `json:"role"`
@@ -45,23 +45,23 @@ type Score struct {
 	Figures map[string]Spread `json:"figures"`
 }
 
-// Verdict tells whether a target was met. Limit and Peer are nil where there is
-// none, or none could be had; then Ratio is nil too if the target is against it.
+// Verdict says whether a target was met. Limit and Peer are nil if there is none or it was
+// not available. Ratio is then also nil if the target is relative to it.
 type Verdict struct {
 	Name   string  `json:"name"`
 	Figure string  `json:"figure"`
 	Ours   float64 `json:"ours"`
-	// OursMin and OursMax are of the rounds whose median is Ours.
+	// OursMin and OursMax are the extremes of the rounds whose median is Ours.
 	OursMin float64  `json:"oursMin"`
 	OursMax float64  `json:"oursMax"`
 	Limit   *float64 `json:"limit"`
 	Peer    *float64 `json:"peer"`
-	// Against is the contestant that Ours is divided by to get Ratio. If it is
-	// empty, Ratio is Ours.
+	// Against is the contestant by which Ours is divided to get Ratio. If it is empty,
+	// Ratio is Ours.
 	Against string   `json:"against"`
 	Ratio   *float64 `json:"ratio"`
 	Target  float64  `json:"target"`
-	// AtMost tells that the target is an upper bound.
+	// AtMost means that the target is an upper bound.
 	AtMost bool `json:"atMost"`
 	Met    bool `json:"met"`
 }
@@ -134,7 +134,7 @@ func (r *Result) judge(t Target) Verdict {
 	return v
 }
 
-// figure is that of the first contestant that is meant, if it has one.
+// figure returns a figure of the first contestant for which is returns true, or nil.
 func (r *Result) figure(name string, is func(Score) bool) *Spread {
 	for _, score := range r.Contestants {
 		if s, ok := score.Figures[name]; ok && is(score) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// measuredOf is a measurement of ours beside a limit and two peers.
+// measuredOf returns a measurement of Reelay, a limit and two peers.
 func measuredOf(t Target, ours, limit, slow, fast []float64) *Result {
 	rates := func(all []float64) (rounds []Figures) {
 		for _, rate := range all {
@@ -46,7 +46,7 @@ func TestResult(t *testing.T) {
 		})
 	}
 
-	t.Run("IsNotMetAgainstWhatCouldNotBeHad", func(t *testing.T) {
+	t.Run("MissesATargetIfTheOtherContestantIsMissing", func(t *testing.T) {
 		t.Parallel()
 
 		v := measuredOf(Target{Figure: "rate", Against: "gone", Bound: 1, AtMost: true}, []float64{1}, nil, nil, nil).verdicts[0]
@@ -56,7 +56,7 @@ func TestResult(t *testing.T) {
 		require.False(t, v.Met)
 	})
 
-	t.Run("IsShownWithWhatDiffers", func(t *testing.T) {
+	t.Run("IsPrintedWithTheDifferences", func(t *testing.T) {
 		t.Parallel()
 
 		var out bytes.Buffer
@@ -64,7 +64,7 @@ func TestResult(t *testing.T) {
 		result := newResult(Measurement{Title: "a race", Unit: "laps", Targets: []Target{{Name: "fast", Figure: "rate", Against: "peer", Bound: 1}}},
 			[]Contestant{{Name: reelay, Role: Ours}, {Name: "peer", Role: Peer, Differs: "runs downhill"}},
 			[][]Figures{{{"rate": 12345, "p50": 1.234}, {"rate": 14345, "p50": 1.234}}, {{"rate": 20000}, {"rate": 20000}}})
-		report.add(result, []string{"Faktory could not be had: no network"})
+		report.add(result, []string{"Faktory is not available: no network"})
 
 		require.NoError(t, report.Print(&out))
 
@@ -72,7 +72,7 @@ func TestResult(t *testing.T) {
 		require.Contains(t, out.String(), "13,345 (12,345–14,345)")
 		require.Contains(t, out.String(), "1.23")
 		require.Contains(t, out.String(), "peer: runs downhill")
-		require.Contains(t, out.String(), "missing: Faktory could not be had: no network")
+		require.Contains(t, out.String(), "missing: Faktory is not available: no network")
 		require.Contains(t, out.String(), "MISSED")
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Run makes measurements, one after the other, and returns what came out. One
-// that fails does not keep the others from being made.
+// Run makes measurements one after another and returns their results. It continues after a
+// measurement that fails, and returns the errors at the end.
 func Run(ctx context.Context, all []Measurement, open func(ctx context.Context, name string) (*Site, func() error, error)) (*Report, error) {
 	report := &Report{Began: time.Now().UTC(), CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	defer func() { report.Seconds = time.Since(report.Began).Seconds() }()
@@ -33,7 +33,7 @@ func Run(ctx context.Context, all []Measurement, open func(ctx context.Context, 
 	return report, errors.Join(failed...)
 }
 
-// runNamed makes the measurements of one name on one site.
+// runNamed makes the measurements with one name on one site.
 func runNamed(ctx context.Context, all []Measurement, open func(context.Context, string) (*Site, func() error, error), report *Report) (err error) {
 	site, closeSite, err := open(ctx, all[0].Name)
 	if err != nil {
@@ -55,8 +55,8 @@ func runNamed(ctx context.Context, all []Measurement, open func(context.Context,
 	return nil
 }
 
-// run makes one measurement: the contestants take turns, and begin each round
-// with another.
+// run makes one measurement. The contestants take turns, and each round begins with a
+// different one.
 func (s *Site) run(ctx context.Context, m Measurement) (_ *Result, err error) {
 	defer func() {
 		if failed := s.clear(context.WithoutCancel(ctx)); err == nil {

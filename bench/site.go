@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Site is a Reelay that is measured, and what is beside it.
+// Site is the measured Reelay with its stores and its peers.
 type Site struct {
-	// Admin may make accounts and keys.
+	// Admin is a client that is allowed to create accounts and keys.
 	Admin *client.Client
-	// DatabaseURL and RedisURL are the stores of this Reelay. The limit and the
-	// peers use the same servers; without them they are not measured.
+	// DatabaseURL and RedisURL are the stores of this Reelay. The limit and the peers use the
+	// same servers and are not measured without them.
 	DatabaseURL, RedisURL string
-	// Staff are the processes of this Reelay and its stores by name, as `up` calls
-	// them, if they run here.
+	// Staff are the processes of this Reelay and its stores by their name in `up`, if they
+	// run on this machine.
 	Staff map[string]Process
-	// Peers is the program of bench/peers, if it could be had.
+	// Peers is nil if the program of bench/peers is not available.
 	Peers *Peers
-	// Effort is how long it all may take.
+	// Effort says how much to measure.
 	Effort Effort
-	// Say tells how things go.
+	// Say reports progress.
 	Say func(line string)
 
 	endpoint *url.URL
@@ -35,24 +35,24 @@ type Site struct {
 	closers  []func(context.Context) error
 }
 
-// Effort is how much is measured.
+// Effort says how much to measure.
 type Effort struct {
-	// Span is how long a round of one contestant takes.
+	// Span is the duration of a contestant's round.
 	Span time.Duration
-	// Rounds is how many there are.
+	// Rounds is the number of rounds.
 	Rounds int
-	// Minutes is how long the daily load lasts.
+	// Minutes is the duration of the daily load.
 	Minutes float64
-	// N is how many jobs are picked up in a round, or how many subscriptions are
-	// open; 0 leaves it to the measurement.
+	// N is the number of jobs picked up in a round, or of open subscriptions. 0 means the
+	// default of the measurement.
 	N int
-	// Rows are the sizes of the history for the growth.
+	// Rows are the sizes of the history that the growth measurement uses.
 	Rows []int
-	// Small makes everything that has a size small, for a try.
+	// Small makes all sizes small, for a trial run.
 	Small bool
 }
 
-// sized is n, or few if everything shall be small.
+// sized returns n, or few if the effort is small.
 func (s *Site) sized(n, few int) int {
 	if s.Effort.Small {
 		return few
@@ -60,7 +60,7 @@ func (s *Site) sized(n, few int) int {
 	return n
 }
 
-// n is what is asked for, or usual.
+// n returns the requested number, or usual if there is none.
 func (s *Site) n(usual, few int) int {
 	if s.Effort.N > 0 {
 		return s.Effort.N
@@ -68,17 +68,17 @@ func (s *Site) n(usual, few int) int {
 	return s.sized(usual, few)
 }
 
-// Lacks notes what could not be measured, and why.
+// Lacks records what cannot be measured and why.
 func (s *Site) Lacks(what string, err error) {
-	line := fmt.Sprintf("%s could not be had: %v", what, err)
+	line := fmt.Sprintf("%s is not available: %v", what, err)
 	s.lacks = append(s.lacks, line)
 	s.Say(line)
 }
 
-// later has something done once the measurement is over, the last thing first.
+// later registers a function to call after the measurement, in reverse order.
 func (s *Site) later(end func(context.Context) error) { s.closers = append(s.closers, end) }
 
-// clear ends what the last measurement has begun.
+// clear calls the functions that the last measurement registered.
 func (s *Site) clear(ctx context.Context) error {
 	var failed []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -88,11 +88,11 @@ func (s *Site) clear(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// accountsOfBench share the load, as customers do.
+// accountsOfBench is the number of accounts that share the load.
 const accountsOfBench = 8
 
-// customers makes accounts whose limits are not what is measured, in the tier
-// that is never OVERLOADED, and returns a key of each.
+// customers creates accounts with limits too high to matter, in the tier that never gets
+// OVERLOADED, and returns a key of each.
 func (s *Site) customers(ctx context.Context, n int) ([]string, error) {
 	keys := make([]string, n)
 	for i := range keys {
@@ -111,7 +111,7 @@ func (s *Site) customers(ctx context.Context, n int) ([]string, error) {
 	return keys, nil
 }
 
-// key makes a key that is good for a day.
+// key creates a key that is valid for a day.
 func (s *Site) key(ctx context.Context, account string, role client.Role) (string, error) {
 	made, err := s.Admin.CreateAPIKey(ctx, account, role, "bench", time.Now().Add(24*time.Hour))
 	if err != nil {
@@ -120,14 +120,13 @@ func (s *Site) key(ctx context.Context, account string, role client.Role) (strin
 	return made.Secret, nil
 }
 
-// worker is one that takes jobs and renders nothing.
+// worker is a worker that leases jobs and renders nothing.
 type worker struct {
 	*client.Client
 	id, token string
 }
 
-// workers registers workers that take jobs of one model. They go when the
-// measurement is over.
+// workers registers workers for one model. They are removed after the measurement.
 func (s *Site) workers(ctx context.Context, n int, model string) ([]worker, error) {
 	if s.house == "" {
 		if _, err := s.customers(ctx, 1); err != nil {
@@ -160,7 +159,7 @@ func (s *Site) workers(ctx context.Context, n int, model string) ([]worker, erro
 	return all, err
 }
 
-// atOnce calls do for 0 to n-1, some of them at once.
+// atOnce calls do for 0 to n-1, several calls at once.
 func atOnce(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)

@@ -25,19 +25,19 @@ const (
 	submitsQuery = "mutation submitJobs($inputs: [SubmitJobInput!]!) { submitJobs(inputs: $inputs) { accepted rejected results { job { id status } deduplicated } } }"
 )
 
-// benchPrompt makes a job as large as the peers' 398 bytes of arguments.
+// benchPrompt makes a job as large as the 398 bytes of arguments of the peers' jobs.
 var benchPrompt = strings.Repeat("a lighthouse in a storm, ", 16)[:384]
 
-// keyMark stands where each request puts an idempotency key of its own.
+// keyMark is the placeholder that each request replaces by its own idempotency key.
 const keyMark = "idempotency-key-0000000000000000000000000000"
 
-// body is a request whose parts stay the same, and those that each request sets.
+// body is a request with constant parts and placeholders that each request sets.
 type body struct {
 	text []byte
 	at   []int
 }
 
-// newBody encodes a request and finds its marks.
+// newBody encodes a request and finds its placeholders.
 func newBody(query string, variables any, mark string) (*body, error) {
 	text, err := json.Marshal(struct {
 		Query     string `json:"query"`
@@ -57,7 +57,7 @@ func newBody(query string, variables any, mark string) (*body, error) {
 	return b, nil
 }
 
-// keys makes idempotency keys that nobody had, as long as keyMark.
+// keys makes unique idempotency keys of the length of keyMark.
 type keys struct {
 	prefix string
 	n      int
@@ -83,7 +83,7 @@ func submission() map[string]any {
 	return map[string]any{"model": "testcard", "prompt": benchPrompt, "idempotencyKey": keyMark}
 }
 
-// submitBy is submitJob by so many clients at once.
+// submitBy measures submitJob with this many concurrent clients.
 func submitBy(clients int) Measurement {
 	m := Measurement{
 		Name: "submit", Title: fmt.Sprintf("submitJob, one job each, %s", several(clients, "client")), Unit: "jobs",
@@ -112,7 +112,7 @@ func submitBy(clients int) Measurement {
 	return m
 }
 
-// submitMany is submitJobs of 100.
+// submitMany measures submitJobs with 100 jobs.
 func submitMany() Measurement {
 	const clients, each = 8, 100
 	return Measurement{
@@ -141,14 +141,14 @@ func submitMany() Measurement {
 	}
 }
 
-// ours is Reelay under a load.
+// ours returns the contestant for Reelay under a load.
 func ours(s *Site, steps []step) Contestant {
 	return Contestant{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) {
 		return s.atLoad(ctx, steps)
 	}}
 }
 
-// submitters are clients that post the same request, each time with other keys.
+// submitters returns clients that post the same request with new keys each time.
 func (s *Site) submitters(ctx context.Context, clients int, query string, variables func() any, each int) ([]step, error) {
 	customers, err := s.customers(ctx, accountsOfBench)
 	if err != nil {

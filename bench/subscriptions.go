@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// socketsPerKey is below what an api has open under one key.
+	// socketsPerKey is below the number of sockets that an api allows per key.
 	socketsPerKey = 900
-	// opening sockets are on their way at once.
+	// opening is how many sockets are opened at once.
 	opening = 8
-	// eventLimit is how long an event may take to reach everybody.
+	// eventLimit is how long an event can take to reach all listeners.
 	eventLimit = 60 * time.Second
-	// spareFiles are those that a process has open besides sockets.
+	// spareFiles is how many files a process has open besides sockets.
 	spareFiles = 500
 )
 
-// subscriptions is one event to many who listen.
+// subscriptions measures the delivery of one event to many listeners.
 func subscriptions() Measurement {
 	return Measurement{
 		Name: "subscriptions", Title: "one event to many subscriptions, each on a socket of its own", Unit: "events",
@@ -43,7 +43,7 @@ func subscriptions() Measurement {
 				return nil, err
 			}
 			all := []Contestant{{Name: reelay, Role: Ours, Round: own.round}}
-			if err := enoughFiles(2 * n); err != nil { // this process has both audiences' open
+			if err := enoughFiles(2 * n); err != nil { // this process holds the sockets of both audiences
 				s.Lacks("gqlgen", err)
 				return all, nil
 			}
@@ -57,7 +57,7 @@ func subscriptions() Measurement {
 	}
 }
 
-// enoughFiles tells whether so many sockets can be open here.
+// enoughFiles returns an error if this process cannot have this many sockets open.
 func enoughFiles(sockets int) error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
@@ -71,17 +71,17 @@ func enoughFiles(sockets int) error {
 	return nil
 }
 
-// audience is who listens to one server, and how to make something happen there.
+// audience is the listeners of one server and the way to cause an event there.
 type audience struct {
 	crowd   *crowd
 	server  Process
 	happen  func(ctx context.Context) error
 	each    float64 // KiB
 	members int
-	hear    int // of the members, what happens
+	hear    int // how many members receive the event
 }
 
-// round has one event happen.
+// round causes one event.
 func (a *audience) round(ctx context.Context) (Figures, error) {
 	before, err := a.server.cpu()
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *audience) round(ctx context.Context) (Figures, error) {
 	f := percentiles(a.crowd.late)
 	f["last ms"] = float64(a.crowd.late[len(a.crowd.late)-1].Microseconds()) / 1000
 	f["KiB each"] = a.each
-	if err := pause(ctx, time.Second); err != nil { // let what it caused come to rest
+	if err := pause(ctx, time.Second); err != nil { // until the system is idle again
 		return nil, err
 	}
 	after, err := a.server.cpu()
@@ -110,7 +110,7 @@ func (a *audience) round(ctx context.Context) (Figures, error) {
 	return f, err
 }
 
-// open opens the sockets, and returns once each of them has had a first event.
+// open opens the sockets and returns when each has received its first event.
 func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key func(i int) (string, error), job func(i int) string) error {
 	before, _, err := a.server.memory()
 	if err != nil {
@@ -161,10 +161,10 @@ func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key fun
 	return err
 }
 
-// followed is where sockets are opened, and a customer whose jobs they follow.
+// followed returns the endpoint for sockets and a customer whose jobs they follow.
 func (s *Site) followed(ctx context.Context) (*url.URL, *client.Client, error) {
 	if s.Staff["api-1"] == 0 {
-		return nil, nil, errors.New("the api process has to run on this machine: measure a stack of the bench's own, or one by --data")
+		return nil, nil, errors.New("the api process must run on this machine: let the bench start a stack, or name one with --data")
 	}
 	endpoint, err := url.Parse(s.Admin.Endpoint())
 	if err != nil {
@@ -177,7 +177,8 @@ func (s *Site) followed(ctx context.Context) (*url.URL, *client.Client, error) {
 	return endpoint, s.Admin.WithKey(customers[0]), nil
 }
 
-// listeners listen to one job of ours, whose worker reports progress.
+// listeners returns an audience that follows one job of Reelay, whose worker reports
+// progress.
 func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
 	endpoint, owner, err := s.followed(ctx)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
 	hold, turn := answer.Lease.Hold(), 0
 	s.keepLease(ctx, w, hold)
 	report := func(ctx context.Context) error {
-		turn++ // far enough from the last one to be an event
+		turn++ // differs enough from the last report to be an event
 		_, err := w.ReportProgress(ctx, client.ProgressInput{
 			AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Percent: float64(10 + 10*(turn%9)), Phase: client.PhaseRendering,
 		})
@@ -209,7 +210,7 @@ func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
 	return a, a.open(ctx, s, endpoint, s.socketKeys(ctx), func(int) string { return submitted.Job.Id })
 }
 
-// socketKeys returns the key of each socket: not too many share one.
+// socketKeys returns the key of each socket. At most socketsPerKey sockets share a key.
 func (s *Site) socketKeys(ctx context.Context) func(i int) (string, error) {
 	var secret string
 	return func(i int) (_ string, err error) {
@@ -220,20 +221,20 @@ func (s *Site) socketKeys(ctx context.Context) func(i int) (string, error) {
 	}
 }
 
-// keepLease renews a lease until the measurement is over.
+// keepLease renews a lease until the measurement has ended.
 func (s *Site) keepLease(ctx context.Context, w worker, hold client.Hold) {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.later(func(context.Context) error { end(); return nil })
 	go func() {
 		for pause(living, 8*time.Second) == nil {
 			if _, err := w.Heartbeat(living, client.HeartbeatInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken}); err != nil {
-				return // the next report says so
+				return // the next report returns the error
 			}
 		}
 	}()
 }
 
-// bareListeners listen to a gqlgen with nothing behind it.
+// bareListeners returns an audience of a bare gqlgen server.
 func (s *Site) bareListeners(ctx context.Context, n int) (*audience, error) {
 	server, err := s.startGqlgen(ctx)
 	if err != nil {
@@ -254,7 +255,7 @@ func (s *Site) bareListeners(ctx context.Context, n int) (*audience, error) {
 	return a, a.open(ctx, s, server.endpoint, func(int) (string, error) { return "none", nil }, func(int) string { return "job_1" })
 }
 
-// wait waits for done, within eventLimit.
+// wait waits for done. After eventLimit it returns an error that begins with otherwise.
 func wait(ctx context.Context, done <-chan struct{}, otherwise string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, eventLimit, fmt.Errorf("%s within %v", otherwise, eventLimit))
 	defer cancel()

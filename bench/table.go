@@ -10,8 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the report for people: a table of each measurement, then the
-// targets.
+// Print writes the report as text: a table of each measurement, then the targets.
 func (r *Report) Print(out io.Writer) error {
 	for _, result := range r.Results {
 		if err := result.print(out); err != nil {
@@ -65,7 +64,7 @@ func (r *Result) print(out io.Writer) error {
 	return nil
 }
 
-// mostColumns fit on a screen: more figures than these stand below each other.
+// mostColumns is how many columns fit on a screen. More figures are printed in rows.
 const mostColumns = 8
 
 func (r *Result) printFigures(out io.Writer, columns []string) error {
@@ -136,7 +135,7 @@ func (s *Score) cell(name string) string {
 	return fmt.Sprintf("%s (%s–%s)", short(v.Median), short(v.Min), short(v.Max))
 }
 
-// short shows three digits, or all before the point.
+// short formats a number with three digits, or with all digits before the point.
 func short(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 100 || v == math.Trunc(v):
