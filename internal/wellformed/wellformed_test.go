@@ -35,7 +35,7 @@ func TestJSON(t *testing.T) {
 			`{"x":[0,{"k": 1,"\u006b": 2}]}`: `"x.1.k" occurs twice`,
 			strings.Repeat("[", 10_000):      "nested too deeply",
 			strings.Repeat(`{"a":`, 10_000):  "nested too deeply",
-			`{} {}`:                          "something follows",
+			`{} {}`:                          "there is text after the JSON document",
 			`{"a": 1`:                        "unexpected EOF",
 			``:                               "unexpected EOF",
 			`{"a" 1}`:                        "invalid character",
