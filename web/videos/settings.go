@@ -29,7 +29,7 @@ func ReadModels(text string, known *catalogue.Snapshot) (Models, error) {
 		case !ok || name == "" || target == "" || len(name) > maxModelName:
 			return nil, fmt.Errorf("%q is no pair NAME=MODEL", door.Clip(pair))
 		case m[name] != "":
-			return nil, fmt.Errorf("%q is there twice", door.Clip(name))
+			return nil, fmt.Errorf("%q occurs twice", door.Clip(name))
 		case !isVideoModel(known, target):
 			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", door.Clip(target), strings.Join(videoModels(known), ", "))
 		}
