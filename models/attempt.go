@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -133,4 +134,25 @@ func WorkerServed(ctx context.Context, db bun.IDB, worker WorkerID, account Acco
 		SELECT EXISTS (SELECT FROM job_attempts a JOIN jobs j ON j.id = a.job_id
 			WHERE a.worker_id = ? AND j.account_id = ?)`, worker, account).Scan(ctx, &served)
 	return served, err
+}
+
+// JobRun is a run that ended before a retry or a redrive opened the next one.
+type JobRun struct {
+	bun.BaseModel `bun:"table:job_runs,alias:jr"`
+
+	JobID         JobID           `bun:"job_id,pk"`
+	Run           int             `bun:"run,pk"`
+	Status        JobStatus       `bun:"status"`
+	Params        json.RawMessage `bun:"params,type:jsonb"`
+	FailureClass  FailureClass    `bun:"failure_class,nullzero"`
+	FailureReason string          `bun:"failure_reason,nullzero"`
+	// AttemptNo is the number of its last attempt.
+	AttemptNo   int       `bun:"attempt_no"`
+	CompletedAt time.Time `bun:"completed_at"`
+}
+
+// InsertJobRun records an ended run.
+func InsertJobRun(ctx context.Context, tx bun.Tx, r *JobRun) error {
+	_, err := tx.NewInsert().Model(r).Exec(ctx)
+	return err
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -162,3 +163,21 @@ func ListPauses(ctx context.Context, db bun.IDB) ([]Pause, error) {
 	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", textArray(Tiers)).Scan(ctx, &pauses)
 	return pauses, err
 }
+
+// Tier is the service class that a customer buys. A lane is the queue of one tier.
+type Tier string
+
+// The tiers, highest first.
+const (
+	TierCritical   Tier = "CRITICAL"
+	TierEnterprise Tier = "ENTERPRISE"
+	TierPro        Tier = "PRO"
+	TierFree       Tier = "FREE"
+	TierBatch      Tier = "BATCH"
+)
+
+// Tiers lists all tiers, highest first. This is the strict order of the lanes.
+var Tiers = []Tier{TierCritical, TierEnterprise, TierPro, TierFree, TierBatch}
+
+// Above reports whether t is a higher tier than u.
+func (t Tier) Above(u Tier) bool { return slices.Index(Tiers, t) < slices.Index(Tiers, u) }

@@ -3,8 +3,10 @@ package models
 import (
 	"context"
 	"encoding/hex"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -178,4 +180,23 @@ func ListVideosToDelete(ctx context.Context, db bun.IDB, limit int) ([]*Job, err
 		Where("v.delete_asked_at IS NOT NULL AND (j.completed_at IS NOT NULL OR j.cancel_requested_at IS NULL)").
 		Order("v.delete_asked_at").Limit(int64(limit)).Scan(ctx)
 	return found, err
+}
+
+// videoPrefix begins the ids by which clients of the Videos API know jobs.
+const videoPrefix = "video_"
+
+// VideoID returns a job's id as the Videos API shows it: video_ and 32 hexadecimal digits.
+func VideoID(id JobID) string { return videoPrefix + strings.ReplaceAll(id.UUID(), "-", "") }
+
+// ParseVideoID returns the job that a VideoID names, and whether s is a VideoID.
+func ParseVideoID(s string) (JobID, bool) {
+	digits, ok := strings.CutPrefix(s, videoPrefix)
+	if !ok || len(digits) != 32 || strings.ToLower(digits) != digits {
+		return "", false
+	}
+	var id uuid.UUID
+	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+		return "", false
+	}
+	return JobID(jobKind + "_" + id.String()), true
 }

@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/reelay/reelay/models"
 )
@@ -93,4 +94,51 @@ func Merge[T any](own, promoted []T, since int) []T {
 		turns.Start(line)
 	}
 	return order
+}
+
+// Share is an account's part in one line.
+type Share struct {
+	VirtualTime float64
+	// Weight is how much GPU time the account gets in proportion to others.
+	Weight float64
+}
+
+// Stands tells whether an account stands in a line: it has jobs queued there, and runs
+// fewer, in all lines together, than it may.
+func Stands(queued, running, maxRunning int) bool { return queued > 0 && running < maxRunning }
+
+// Enter puts the account into a line at that time of the line, or at its own if that is
+// later.
+func (s *Share) Enter(lineTime float64) { s.VirtualTime = max(s.VirtualTime, lineTime) }
+
+// Advance counts the start of work that takes so many GPU seconds.
+func (s *Share) Advance(gpuSeconds float64) { s.VirtualTime += gpuSeconds / s.Weight }
+
+// LineTime returns the virtual time of a line: the least of the accounts that stand in
+// it, or reached if none does, which is the greatest that any account has ever had there.
+func LineTime(standing []float64, reached float64) float64 {
+	if len(standing) == 0 {
+		return reached
+	}
+	return slices.Min(standing)
+}
+
+const (
+	// Window is how many accounts at the head of a line a worker may choose among: enough
+	// to find one whose model is loaded.
+	Window = 8
+	// WindowTime is how far, in virtual time, a choice may be behind the first account: so
+	// much may an account get ahead of its turn because its model is loaded.
+	WindowTime = 300
+)
+
+// Choose sorts the heads of a line, which are in order, so that those in the window come
+// by what they cost a worker, and in order where that is the same. Beyond the window the
+// order stays: each account has its turn first.
+func Choose[T any](heads []T, virtualTime func(T) float64, cost func(T) int) {
+	within := min(len(heads), Window)
+	for within > 0 && virtualTime(heads[within-1]) > virtualTime(heads[0])+WindowTime {
+		within--
+	}
+	slices.SortStableFunc(heads[:within], func(a, b T) int { return cost(a) - cost(b) })
 }

@@ -3,6 +3,8 @@ package ready
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -77,4 +79,12 @@ func isSilence(err error) bool {
 	var slow net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() ||
 		errors.As(err, &dialled) && dialled.Op == "dial"
+}
+
+// redisLog sends go-redis's log to slog at the debug level: go-redis logs each lost
+// connection, which the failed calls report as well.
+type redisLog struct{}
+
+func (redisLog) Printf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, "redis: "+fmt.Sprintf(format, args...))
 }

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
 )
 
 // maxForm bounds a form, in bytes: a prompt of 40,000 bytes, each escaped to three.
@@ -31,4 +34,16 @@ func (c *console) secured(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// compressed sends responses with gzip to browsers that accept it. A stream is flushed
+// after each event. The length of a page reveals no secret of the browser: the console
+// has no CSRF token, since browsers send the origin of a request. Random padding hides
+// the length of the other content.
+func compressed(next http.Handler) http.Handler {
+	wrap, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false), gzhttp.RandomJitter(32, 0, false))
+	if err != nil {
+		panic(fmt.Sprintf("compression: %v", err)) // of constant options
+	}
+	return wrap(next)
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/reelay/reelay/jobs"
 )
 
 // apiDocs is the view of the page about the REST API, made from its OpenAPI document.
@@ -255,4 +257,12 @@ func (op apiOperation) curl() string {
 		call = strings.Replace(call, "curl -sS", "curl -sS -X "+op.Method, 1)
 	}
 	return call
+}
+
+// apiDocs serves the page about the REST API. Like the document, it needs no login.
+func (c *console) apiDocs(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	if c.restAPI == nil {
+		return errNoPage
+	}
+	return render(w, r, http.StatusOK, apiDocsPage(c.restAPI, c.origin(r)))
 }
