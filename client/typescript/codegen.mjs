@@ -1,5 +1,5 @@
-// Writes src/generated.ts: the schema's types, each operation's text with the
-// fragments that it needs, and the types of what goes in and comes out.
+// Writes src/generated.ts: the schema's types, and for each operation its text with the
+// fragments that it needs and the types of its variables and its result.
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { codegen } from "@graphql-codegen/core";
@@ -19,7 +19,7 @@ const fragments = new Map(
   document.definitions.filter((d) => d.kind === Kind.FRAGMENT_DEFINITION).map((d) => [d.name.value, d]),
 );
 
-/** The operation and, each once, the fragments that it spreads. */
+/** The operation and the fragments that it uses, each once. */
 function text(operation) {
   const needed = new Set();
   const collect = (node) => visit(node, {

@@ -26,17 +26,17 @@ export interface ReelayOptions {
   endpoint: string;
   /** A key, `rl_…`. */
   apiKey: string;
-  /** How often a call that may be repeated is sent before it counts as failed: 4 by default. */
+  /** How many times a repeatable call is sent before it fails: 4 by default. */
   tries?: number;
   /** Instead of the global fetch. */
   fetch?: typeof globalThis.fetch;
-  /** Instead of the global WebSocket, or of the package ws where there is none. */
+  /** Instead of the global WebSocket, or of the package ws if there is no global one. */
   webSocket?: unknown;
 }
 
-/** What every call takes besides its arguments. */
+/** Options of every call. */
 export interface CallOptions {
-  /** Ends the call; it then throws the signal's reason. */
+  /** Aborts the call, which then throws the signal's reason. */
   signal?: AbortSignal;
 }
 
@@ -45,11 +45,11 @@ export interface JobPage {
   jobs: Job[];
   /** Exact up to 10,000; 10,001 means more. */
   totalCount: number;
-  /** Where the next page begins; undefined on the last one. */
+  /** The cursor of the next page; undefined on the last page. */
   next: string | undefined;
 }
 
-/** Milliseconds that one call may take. */
+/** How many milliseconds one call can take. */
 const callTimeout = 60_000;
 
 const terminal: readonly JobStatus[] = ["COMPLETED", "FAILED", "CANCELLED"];
@@ -66,7 +66,7 @@ export class Reelay {
   private readonly tries: number;
   private readonly fetch: typeof globalThis.fetch;
   private readonly sockets: Sockets;
-  /** Where the account hears of its jobs' ends. */
+  /** The webhooks that notify the account when its jobs end. */
   readonly webhooks: Webhooks;
 
   constructor(options: ReelayOptions) {
@@ -74,7 +74,7 @@ export class Reelay {
     try {
       endpoint = new URL(options.endpoint);
     } catch {
-      throw new ReelayError("INVALID_INPUT", `the endpoint ${options.endpoint} is no URL: it must look like http://127.0.0.1:8080`);
+      throw new ReelayError("INVALID_INPUT", `the endpoint ${options.endpoint} is not a URL: it must look like http://127.0.0.1:8080`);
     }
     if (endpoint.protocol !== "http:" && endpoint.protocol !== "https:") {
       throw new ReelayError("INVALID_INPUT", "the endpoint must begin with http:// or https://");
@@ -93,17 +93,17 @@ export class Reelay {
       (query, variables, o) => this.ask(query, variables, o), (query, variables, o) => this.call(query, variables, o?.signal));
   }
 
-  /** Whose key this is and what it may do. */
+  /** The account of this key and what the key allows. */
   async viewer(options?: CallOptions): Promise<Viewer> {
     return (await this.ask<ViewerQuery>(operations.viewer, {}, options)).viewer;
   }
 
-  /** What jobs can ask for. */
+  /** The models that jobs can use. */
   async models(options?: CallOptions): Promise<Model[]> {
     return (await this.ask<ModelsQuery>(operations.models, {}, options)).models;
   }
 
-  /** A job of the caller's, or NOT_FOUND. */
+  /** One of the caller's jobs, or the error NOT_FOUND. */
   async job(id: string, options?: CallOptions): Promise<Job> {
     return found((await this.ask<{ job: Job | null }>(operations.job, { id }, options)).job, "job", id);
   }
@@ -120,7 +120,7 @@ export class Reelay {
     };
   }
 
-  /** All of the caller's jobs that the filter leaves, newest first, page after page. */
+  /** All of the caller's jobs that match the filter, newest first, fetched page by page. */
   async *allJobs(filter: JobFilter = {}, options?: CallOptions): AsyncGenerator<Job, void> {
     for (let after: string | undefined; ;) {
       const page = await this.jobs(filter, { first: 200, after, ...options });
@@ -132,25 +132,25 @@ export class Reelay {
     }
   }
 
-  /** Asks for a job. The idempotency key, a new one if there is none, makes one job of it however often it is sent. */
+  /** Submits a job. The idempotency key (a new one if the input has none) makes retries create only one job. */
   async submitJob(input: SubmitJobInput, options?: CallOptions): Promise<Submission> {
     return (await this.ask<SubmitJobMutation>(operations.submitJob, { input: keyed(input) }, options)).submitJob;
   }
 
-  /** What a submit of this input would have to expect. Nothing is submitted. */
+  /** Estimates the result of submitting this input. Nothing is submitted. */
   async estimate(input: SubmitJobInput, options?: CallOptions): Promise<Estimate> {
     return (await this.ask<EstimateQuery>(operations.estimate, { input }, options)).estimate;
   }
 
-  /** Asks for up to 1000 jobs at once. Each result, in their order, is a job or why it was refused, which stops no other. */
+  /** Submits up to 1000 jobs at once. Each result, in order, is a job or an error. An error does not affect the other jobs. */
   async submitJobs(inputs: readonly SubmitJobInput[], options?: CallOptions): Promise<Submissions> {
     const variables = { inputs: inputs.map(keyed) };
     return (await this.ask<SubmitJobsMutation>(operations.submitJobs, variables, options)).submitJobs;
   }
 
   /**
-   * Stores an image (image/jpeg, image/png or image/webp) and returns the id that goes into a job's
-   * `params.referenceImage`. The bytes are sent again, to a new link, if the way to the store broke.
+   * Stores an image (image/jpeg, image/png or image/webp) and returns the id for a job's `params.referenceImage`.
+   * If the connection to the store breaks, it sends the bytes again, to a new link.
    */
   async uploadInput(contentType: string, image: Uint8Array, options?: CallOptions): Promise<string> {
     const sum = new Checksum();
@@ -165,12 +165,12 @@ export class Reelay {
     });
   }
 
-  /** Cancels a waiting job at once, and asks the worker of a running one to stop. */
+  /** Cancels a waiting job at once. Asks the worker of a running job to stop. */
   async cancelJob(id: string, options?: CallOptions): Promise<Job> {
     return (await this.ask<{ cancelJob: Job }>(operations.cancelJob, { id }, options)).cancelJob;
   }
 
-  /** Opens a new run of a FAILED or CANCELLED job, from its newest checkpoint or from scratch. It is sent once. */
+  /** Retries a FAILED or CANCELLED job from its newest checkpoint or from scratch. The call itself is not repeated. */
   async retryJob(id: string, options: { fromScratch?: boolean } & CallOptions = {}): Promise<Job> {
     const variables = { id, fromScratch: options.fromScratch ?? false };
     return (await this.call<{ retryJob: Job }>(operations.retryJob, variables, options.signal)).retryJob;
@@ -186,20 +186,20 @@ export class Reelay {
     return found((await this.ask<JobAttemptsQuery>(operations.jobAttempts, { id }, options)).job, "job", id).attempts;
   }
 
-  /** What a job waits for, and best guesses of how long, and of when it is done; null where nobody can say. */
+  /** What a job is waiting for, with estimates of when it starts and ends. An unknown estimate is null. */
   async wait(id: string, options?: CallOptions): Promise<Wait> {
     return found((await this.ask<JobWaitQuery>(operations.jobWait, { id }, options)).job, "job", id);
   }
 
-  /** The artifacts of a job, oldest first. Their links are good for an hour. */
+  /** The artifacts of a job, oldest first. Their links are valid for an hour. */
   async artifacts(id: string, type?: ArtifactType, options?: CallOptions): Promise<Artifact[]> {
     const { job } = await this.ask<{ job: { artifacts: Artifact[] } | null }>(operations.jobArtifacts, { id, type }, options);
     return found(job, "job", id).artifacts;
   }
 
   /**
-   * Every event of one job after `afterSeq`, those of the past first, then live; ends after its last one. No event is
-   * missed or comes twice: a connection that breaks is made again, and goes on behind the newest event.
+   * Every event of one job after `afterSeq`: first the past ones, then live ones, until the last. No event is missed or
+   * repeated: after a broken connection it reconnects and continues after the newest event.
    */
   async *jobEvents(id: string, options: { afterSeq?: number } & CallOptions = {}): AsyncGenerator<JobEvent, void> {
     let afterSeq = options.afterSeq ?? 0;
@@ -209,21 +209,21 @@ export class Reelay {
     });
   }
 
-  /** A job's state now, then each change, at most one per `intervalMs` (50 to 60000); ends with its end. */
+  /** A job's current state and then its changes, at most one per `intervalMs` (50 to 60000), until the job has ended. */
   async *jobProgress(id: string, options: { intervalMs?: number } & CallOptions = {}): AsyncGenerator<Job, void> {
     const variables = { jobId: id, intervalMs: options.intervalMs ?? 500 };
     yield* this.follow<Job>(operations.jobProgress, () => variables, options.signal, (job) => isTerminal(job.status));
   }
 
   /**
-   * The caller's jobs that the filter leaves, each as it is when its status has changed, from now on. Nothing is kept for
-   * later: a connection that breaks is UNAVAILABLE; read the list of jobs then.
+   * From now on, each of the caller's jobs that match the filter, whenever its status changes. Missed changes are not
+   * sent later: a broken connection throws UNAVAILABLE, and the caller should then read the list of jobs.
    */
   jobChanges(filter: JobFilter = {}, options?: CallOptions): AsyncGenerator<Job, void> {
     return this.sockets.subscribe<Job>(operations.jobChanges, { filter }, options?.signal);
   }
 
-  /** Follows a job to its end and returns it, however it ended. */
+  /** Waits until a job has ended and returns it, whatever its final status. */
   async waitForJob(id: string, options?: CallOptions & { onProgress?: (job: Job) => void }): Promise<Job> {
     for await (const job of this.jobProgress(id, options)) {
       options?.onProgress?.(job);
@@ -253,12 +253,12 @@ export class Reelay {
     });
   }
 
-  /** Yields an object's bytes from `offset` on, as they come and unverified. */
+  /** Yields an object's bytes from `offset` on as they arrive, without verification. */
   read(artifact: Download, offset = 0, signal?: AbortSignal): AsyncGenerator<Uint8Array, void> {
     return read(this.fetch, { ...artifact, url: new URL(artifact.url, this.endpoint).href }, offset, signal);
   }
 
-  /** Runs one operation, again if it may be. */
+  /** Runs one operation, and retries it if it is repeatable. */
   private ask<T>(query: string, variables: Record<string, unknown>, options?: CallOptions): Promise<T> {
     return repeat(this.tries, options?.signal, () => this.call<T>(query, variables, options?.signal));
   }
@@ -285,7 +285,7 @@ export class Reelay {
     try {
       result = JSON.parse(body);
     } catch {
-      // It is not an answer of the API: its status tells what it may be.
+      // The answer is not from the API. Its status tells what happened.
     }
     if (result?.errors?.length) {
       throw fromGraphQL(result.errors);
@@ -296,7 +296,7 @@ export class Reelay {
     return result.data;
   }
 
-  /** Follows a subscription, on as many connections as that takes, until it completes after its last event. */
+  /** Follows a subscription until it completes after its last event, and reconnects as often as needed. */
   private async *follow<T>(
     query: string, variables: () => Record<string, unknown>, signal: AbortSignal | undefined, last: (event: T) => boolean,
   ): AsyncGenerator<T, void> {

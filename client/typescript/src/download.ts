@@ -1,7 +1,7 @@
 import { AwsCrc32c } from "@aws-crypto/crc32c";
 import { fromStatus, ReelayError, unreachable } from "./error.js";
 
-/** What is needed of an artifact to fetch it. */
+/** The fields of an artifact that a download needs. */
 export interface Download {
   id: string;
   url: string;
@@ -10,7 +10,7 @@ export interface Download {
   checksum: string;
 }
 
-/** Reckons the CRC32C of bytes that come one after the other. */
+/** Computes the CRC32C of bytes incrementally. */
 export class Checksum {
   private readonly crc = new AwsCrc32c();
 
@@ -20,13 +20,13 @@ export class Checksum {
     }
   }
 
-  /** As the API writes it: four bytes, big-endian, base64. */
+  /** The checksum in the API's format: four bytes, big-endian, base64. */
   async base64(): Promise<string> {
     return btoa(String.fromCharCode(...await this.crc.digest()));
   }
 }
 
-/** Refuses what is not the object that the artifact describes. */
+/** Throws CHECKSUM_MISMATCH unless the bytes are the object that the artifact describes. */
 export async function verify(artifact: Download, size: number, checksum: Checksum): Promise<void> {
   if (size !== Number(artifact.sizeBytes) || await checksum.base64() !== artifact.checksum) {
     throw new ReelayError("CHECKSUM_MISMATCH", `the ${size} bytes that came are not those of ${artifact.id}`);

@@ -1,18 +1,18 @@
-/** What kind of failure an error is, in the API's own words: see docs/users/errors.md. */
+/** The kind of an error, with the codes of the API: see docs/users/errors.md. */
 export type ErrorCode =
   | "UNAUTHENTICATED" | "FORBIDDEN" | "NOT_FOUND" | "INVALID_INPUT" | "IDEMPOTENCY_CONFLICT" | "CONFLICT"
   | "CHECKSUM_MISMATCH" | "RATE_LIMITED" | "QUOTA_EXCEEDED" | "BUDGET_EXCEEDED" | "OVERLOADED" | "QUERY_TOO_COMPLEX"
   | "UNAVAILABLE" | "INTERNAL" | (string & {});
 
-/** Why a call failed. Its message is a sentence for people. */
+/** The error of a failed call. Its message is a sentence for people. */
 export class ReelayError extends Error {
   override readonly name = "ReelayError";
   readonly code: ErrorCode;
-  /** The input that is to blame, such as `params.durationSeconds`, if one is. */
+  /** The invalid input, such as `params.durationSeconds`, if there is one. */
   readonly field: string | undefined;
-  /** How long the API asks to wait before another try, in seconds. */
+  /** How many seconds the API asks to wait before a retry. */
   readonly retryAfterSeconds: number | undefined;
-  /** Finds the failure in the server's log, if the fault is its own. */
+  /** Identifies the error in the server's log, if the server is at fault. */
   readonly requestId: string | undefined;
 
   constructor(code: ErrorCode, message: string, more: {
@@ -50,7 +50,7 @@ const codes: Record<number, ErrorCode> = {
   400: "INVALID_INPUT", 401: "UNAUTHENTICATED", 413: "INVALID_INPUT", 422: "INVALID_INPUT", 429: "RATE_LIMITED",
 };
 
-/** The error of an answer that is no GraphQL: a proxy's page, or a server that starts or stops. */
+/** The error of an answer that is not GraphQL, such as a proxy's page, or from a server that is starting or stopping. */
 export function fromStatus(host: string, status: number, body: string, retryAfter: string | null): ReelayError {
   const wait = Number(retryAfter);
   const excerpt = body.replace(/\s+/g, " ").trim().slice(0, 200);
@@ -59,7 +59,7 @@ export function fromStatus(host: string, status: number, body: string, retryAfte
   });
 }
 
-/** The error of a request that got no answer. */
+/** The error of a request without an answer. */
 export function unreachable(host: string, cause: unknown): ReelayError {
   const why = cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
   return new ReelayError("UNAVAILABLE", `${host} cannot be reached: ${why}`, { cause });

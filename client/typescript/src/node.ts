@@ -7,8 +7,8 @@ import { ReelayError } from "./error.js";
 import { repeat } from "./retry.js";
 
 /**
- * Fetches an object into a file. A connection that breaks goes on where it was, also in a later call: until all of it
- * is there and verified, the bytes lie beside `path` in a hidden file.
+ * Fetches an object into a file. After a broken connection it continues where it stopped, even in a later call: until
+ * the object is complete and verified, its bytes are in a hidden file beside `path`.
  */
 export async function download(reelay: Reelay, artifact: Download, path: string, options: CallOptions & {
   tries?: number; onProgress?: (bytes: number, of: number) => void;
@@ -46,7 +46,7 @@ export async function download(reelay: Reelay, artifact: Download, path: string,
   await rename(part, path);
 }
 
-/** Takes in what an earlier call left, and tells how much that is. */
+/** Adds the bytes that an earlier call left to the checksum and returns their number. */
 async function digest(path: string, checksum: Checksum): Promise<number> {
   let length = 0;
   for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {

@@ -1,14 +1,14 @@
 import { ReelayError } from "./error.js";
 
-/** The longest that a call waits because the API asks it to. */
+/** The longest time that a call waits at the API's request. */
 const maxPauseSeconds = 30;
 
-/** Milliseconds after so many failures in a row: 250, 500, … 8000, each shortened by up to a half. */
+/** Milliseconds to wait after this many consecutive failures: 250, 500, … 8000, each reduced at random by up to half. */
 export function backoff(failures: number): number {
   return 250 * 2 ** Math.min(failures - 1, 5) * (0.5 + Math.random() / 2);
 }
 
-/** Resolves after so many milliseconds, or rejects with the signal's reason. */
+/** Resolves after this many milliseconds, or rejects with the signal's reason. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -24,7 +24,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Calls up to `tries` times, while what fails may succeed later. */
+/** Calls up to `tries` times, as long as the error is one that a retry can fix. */
 export async function repeat<T>(tries: number, signal: AbortSignal | undefined, call: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

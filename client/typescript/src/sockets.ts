@@ -1,7 +1,7 @@
 import { type Client, createClient } from "graphql-ws";
 import { fromGraphQL, ReelayError, unreachable } from "./error.js";
 
-/** What one socket may have running, by the API's own bound. */
+/** How many subscriptions the API allows on one socket. */
 const perSocket = 20;
 
 interface Socket {
@@ -9,13 +9,13 @@ interface Socket {
   running: number;
 }
 
-/** Opens sockets as subscriptions need them, and closes those that none does. */
+/** Opens sockets for subscriptions and closes those without any. */
 export class Sockets {
   private open: Socket[] = [];
 
   constructor(private readonly url: string, private readonly apiKey: string, private readonly impl?: unknown) {}
 
-  /** Runs one subscription on one connection until it completes, fails or is returned from. */
+  /** Runs one subscription on one connection until it completes or fails, or the caller stops iterating. */
   async *subscribe<T>(query: string, variables: Record<string, unknown>, signal?: AbortSignal): AsyncGenerator<T, void> {
     signal?.throwIfAborted();
     const socket = await this.take();
@@ -47,7 +47,7 @@ export class Sockets {
       const client = createClient({
         url: this.url, webSocketImpl: impl, lazy: true, retryAttempts: 0, keepAlive: 15_000,
         connectionParams: { authorization: `Bearer ${this.apiKey}` },
-        // A server that does not answer a ping is gone, and its socket with it.
+        // A server that does not answer a ping is gone, so close its socket.
         on: { ping: (received) => { if (!received) { this.expectPong(socket!); } }, pong: () => this.gotPong(socket!) },
       });
       socket = { client, running: 0 };
@@ -78,7 +78,7 @@ export class Sockets {
     }
   }
 
-  /** Makes an error of ours of what ended a connection. */
+  /** Converts the cause of a connection's end to a ReelayError. */
   private explain(error: unknown): unknown {
     if (error instanceof ReelayError) {
       return error;

@@ -1,6 +1,6 @@
 import { fromStatus, unreachable } from "./error.js";
 
-/** Where an object goes: a link that carries its own permission, good for one try. */
+/** The target of an upload: a signed link that is valid for one attempt. */
 export interface Target {
   url: string;
   method: string;

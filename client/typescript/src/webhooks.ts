@@ -5,13 +5,13 @@ import {
 
 export type WebhookEndpoint = WebhookEndpointFragment;
 export type WebhookDelivery = WebhookDeliveryFragment;
-/** An endpoint with its secret, which is shown only now. */
+/** An endpoint with its secret, which the API returns only once. */
 export type CreatedWebhookEndpoint = CreateWebhookEndpointMutation["createWebhookEndpoint"];
 
 /** Runs one operation. */
 type Call = <T>(query: string, variables: Record<string, unknown>, options?: CallOptions) => Promise<T>;
 
-/** Where the account wants to hear of its jobs' ends. What reads is sent again if no answer came; the rest is sent once. */
+/** The webhooks that notify the account when its jobs end. Only reads are retried if there is no answer. */
 export class Webhooks {
   constructor(private readonly read: Call, private readonly write: Call) {}
 
@@ -33,38 +33,38 @@ export class Webhooks {
     };
   }
 
-  /** Has the ends of the account's jobs be told to a URL. No events are all of the format's. */
+  /** Creates an endpoint that is notified when the account's jobs end. Without events, it gets all events of its format. */
   async create(url: string, options: { format?: WebhookFormat; events?: readonly string[] } & CallOptions = {}): Promise<CreatedWebhookEndpoint> {
     const variables = { url, events: options.events, format: options.format ?? "STANDARD" };
     return (await this.write<CreateWebhookEndpointMutation>(operations.createWebhookEndpoint, variables, options)).createWebhookEndpoint;
   }
 
-  /** Gives an endpoint a new secret; the old one signs too for 24 hours. */
+  /** Gives an endpoint a new secret. For 24 hours, deliveries are also signed with the old one. */
   async rotateSecret(id: string, options?: CallOptions): Promise<CreatedWebhookEndpoint> {
     return (await this.write<{ rotateWebhookSecret: CreatedWebhookEndpoint }>(operations.rotateWebhookSecret, { id }, options)).rotateWebhookSecret;
   }
 
-  /** Makes the secret that signs the callbacks of single jobs anew; the old one signs too for 24 hours. */
+  /** Replaces the secret for callbacks of single jobs. For 24 hours, they are also signed with the old one. */
   async rotateAccountSecret(options?: CallOptions): Promise<string> {
     return (await this.write<{ rotateAccountWebhookSecret: string }>(operations.rotateAccountWebhookSecret, {}, options)).rotateAccountWebhookSecret;
   }
 
-  /** Ends that an endpoint is told anything. */
+  /** Deletes an endpoint. */
   async delete(id: string, options?: CallOptions): Promise<void> {
     await this.write(operations.deleteWebhookEndpoint, { id }, options);
   }
 
-  /** Has an endpoint be told again that was disabled. */
+  /** Enables an endpoint that was disabled. */
   async enable(id: string, options?: CallOptions): Promise<WebhookEndpoint> {
     return (await this.write<{ enableWebhookEndpoint: WebhookEndpoint }>(operations.enableWebhookEndpoint, { id }, options)).enableWebhookEndpoint;
   }
 
-  /** Sends an endpoint a signed webhook.test, in one try; `deliveries` tells what came of it. */
+  /** Sends a signed webhook.test to an endpoint, without retries. `deliveries` shows the result. */
   async test(id: string, options?: CallOptions): Promise<WebhookDelivery> {
     return (await this.write<{ sendTestWebhook: WebhookDelivery }>(operations.sendTestWebhook, { id }, options)).sendTestWebhook;
   }
 
-  /** Sends a delivery once more. */
+  /** Sends a delivery again. */
   async redeliver(id: string, options?: CallOptions): Promise<WebhookDelivery> {
     return (await this.write<{ redeliverWebhook: WebhookDelivery }>(operations.redeliverWebhook, { id }, options)).redeliverWebhook;
   }

@@ -1,4 +1,4 @@
-// Holds a running Reelay to what the official package expects of the Videos API.
+// Checks that a running Reelay does what the official package expects of the Videos API.
 // Its argument is a completed video of the account.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
@@ -7,7 +7,7 @@ const settings = { baseURL: process.env.REELAY_ENDPOINT + "/v1", apiKey: process
 const client = new OpenAI(settings);
 const done = process.argv[2];
 
-// refused is the error that a call ends with.
+// refused returns the error of a call.
 async function refused(call, status, code, param = null) {
   const err = await call.then(() => assert.fail("it was not refused"), (err) => err);
   assert.ok(err instanceof OpenAI.APIError, String(err));
@@ -18,7 +18,7 @@ async function refused(call, status, code, param = null) {
 
 const keys = ["id", "object", "model", "status", "progress", "created_at", "completed_at", "expires_at", "prompt", "size", "seconds", "remixed_from_video_id", "error"];
 
-// Each key is there, and the types are those that it declares.
+// Each key exists and has the type that the package declares.
 const video = await client.videos.retrieve(done);
 assert.deepEqual(Object.keys(video).sort(), keys.toSorted());
 assert.deepEqual([video.status, video.progress, video.seconds, video.size, video.model], ["completed", 100, "4", "720x1280", "sora-2"]);
@@ -32,8 +32,7 @@ for (const [variant, type] of [[undefined, "video/mp4"], ["video", "video/mp4"],
 }
 await refused(client.videos.downloadContent(done, { variant: "gif" }), 400, "invalid_value", "variant");
 
-// An answer that is lost on its way: the package sends the same again, and gets
-// the first job.
+// If an answer is lost, the package sends the same request again and gets the first job.
 let lost = 0;
 const unlucky = new OpenAI({
   ...settings,
@@ -62,7 +61,7 @@ for await (const each of client.videos.list({ limit: 1, order: "asc" })) listed.
 assert.deepEqual(listed.slice(-2), [once.id, remix.id]);
 assert.ok(listed.includes(done));
 
-// Delete, also what is not over.
+// Delete, including a video in progress.
 for (const id of [once.id, remix.id]) {
   assert.deepEqual({ ...(await client.videos.delete(id)) }, { id, object: "video.deleted", deleted: true });
   await refused(client.videos.retrieve(id), 404, "not_found");

@@ -1,6 +1,6 @@
-// Holds a running Reelay to what the clients of the GraphQL world expect: the
-// audit of GraphQL over HTTP, and subscriptions over sockets (graphql-ws) and
-// event streams (graphql-sse, a connection for each operation).
+// Checks that a running Reelay works with common GraphQL packages: the audit of GraphQL over
+// HTTP, and subscriptions over sockets (graphql-ws) and event streams (graphql-sse, one
+// connection per operation).
 import assert from "node:assert/strict";
 import { auditServer } from "graphql-http";
 import { createClient as createSSE } from "graphql-sse";
@@ -36,7 +36,7 @@ const submit = `mutation($name: String!) {
 }`;
 const events = "subscription($job: ID!, $after: Int) { jobEvents(jobId: $job, afterSeq: $after) { seq type } }";
 
-// answers is all that an operation is answered, or its first few results.
+// answers returns all results of an operation, or the first few.
 async function answers(client, query, variables, most = Infinity) {
   const found = [];
   for await (const { data, errors } of client.iterate({ query, variables })) {
@@ -49,15 +49,15 @@ async function answers(client, query, variables, most = Infinity) {
 
 for (const [name, open] of Object.entries(clients)) {
   const client = open(key);
-  // Queries and mutations travel as streams of one.
+  // Queries and mutations are streams of one result.
   assert.deepEqual(await answers(client, "{ viewer { role } }"), [{ viewer: { role: "CLIENT" } }]);
   const [{ submitJob: { job } }] = await answers(client, submit, { name: `followed over ${name} ${Date.now()}` });
 
-  // Who leaves early is let go: the same client goes on with other operations.
+  // A client that stops a subscription early can go on with other operations.
   const some = (await answers(client, events, { job: job.id }, 2)).map((data) => data.jobEvents);
   assert.deepEqual(await answers(client, "{ viewer { role } }"), [{ viewer: { role: "CLIENT" } }]);
 
-  // Another connection goes on after what the first has seen, to the job's end.
+  // Another connection continues after the events of the first, until the job's end.
   const later = open(key);
   const rest = (await answers(later, events, { job: job.id, after: some.at(-1).seq })).map((data) => data.jobEvents);
   const seqs = [...some, ...rest].map((event) => event.seq);
@@ -65,7 +65,7 @@ for (const [name, open] of Object.entries(clients)) {
   assert.equal(rest.at(-1).type, "COMPLETED");
   assert.deepEqual((await answers(client, events, { job: job.id })).map((data) => data.jobEvents), [...some, ...rest]);
 
-  // What the API refuses is told as an error of the operation; a bad key, before any.
+  // The API reports a refusal as an error of the operation, and a bad key before any.
   await assert.rejects(answers(client, events, { job: "job_00000000-0000-7000-8000-000000000000" }), /NOT_FOUND/);
   const stranger = open("rl_nobody");
   await assert.rejects(answers(stranger, "{ viewer { role } }"), refusals[name]);

@@ -1,4 +1,4 @@
-// Begins films with a picture, sent as the official package sends a file, and as a
+// Creates videos from a reference picture, sent as a file of the official package and as a
 // data URL. Its argument is the picture.
 import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";

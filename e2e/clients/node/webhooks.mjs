@@ -1,5 +1,5 @@
-// Is told of a film's end as OpenAI tells of it, and checks the webhook with the
-// official package.
+// Receives a webhook in OpenAI's format when a video is done, and checks it with the official
+// package.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -8,7 +8,7 @@ import OpenAI from "openai";
 const key = process.env.REELAY_API_KEY;
 const client = new OpenAI({ baseURL: process.env.REELAY_ENDPOINT + "/v1", apiKey: key });
 
-// The receiver keeps the first call that it gets.
+// The receiver keeps the first request.
 const calls = new EventTarget();
 const receiver = createServer(async (request, answer) => {
   let body = "";
@@ -37,7 +37,7 @@ const event = await client.webhooks.unwrap(body, headers, secret);
 assert.deepEqual([event.object, event.type, event.data.id], ["event", "video.completed", video.id]);
 assert.match(event.id, /^evt_/);
 
-// Nobody else can have sent it, and it says what was sent.
+// The signature is valid, and the content is what was sent.
 for (const [text, head, by] of [
   [body.replace("completed", "failed"), headers, secret],
   [body, { ...headers, "webhook-timestamp": String(headers["webhook-timestamp"] - 1) }, secret],
