@@ -35,35 +35,47 @@ const (
 // each has a whole lease's time to come back. Reap returns how many attempts it ended. Any
 // number of processes may call it at once.
 func (r *Reaper) Reap(ctx context.Context) (int, error) {
-	away, err := getOutage(ctx, r.DB)
-	if err != nil {
-		return 0, err
-	}
 	expired, err := models.ListExpiredAttempts(ctx, r.DB, reapBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find expired leases: %w", err)
 	}
-	var reaped int
+	return r.endAll(ctx, expired, "lease lost, job requeued", r.reap)
+}
+
+// reap ends an attempt if its lease has expired.
+func (r *Reaper) reap(ctx context.Context, l *held) (ended bool, err error) {
+	if !l.attempt.LeaseExpiresAt.Before(l.change.now) {
+		return false, nil // it was renewed meanwhile
+	}
+	l.worker.LastHeartbeatAt = l.attempt.LastHeartbeatAt
+	return true, endUnfenced(ctx, l, Loss{Reason: "its lease ran out"})
+}
+
+// endAll ends attempts, and gives up their workers. Each attempt has a transaction, in which
+// end decides. It returns how many ended, and logs each with the message.
+func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *held) (bool, error)) (ended int, err error) {
+	away, err := getOutage(ctx, r.DB)
+	if err != nil {
+		return 0, err
+	}
 	var failed []error
-	for _, attempt := range expired {
+	for _, attempt := range attempts {
 		if away.excuses(attempt.LastHeartbeatAt, LeaseTTL) {
 			continue
 		}
-		done, err := r.reap(ctx, attempt)
+		done, err := r.endOne(ctx, attempt, end)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("reap attempt %s: %w", attempt.ID, err))
-			continue
-		}
-		if done != nil {
-			reaped++
+			failed = append(failed, fmt.Errorf("end attempt %s: %w", attempt.ID, err))
+		} else if done != nil {
+			ended++
 			r.Notifier.After(ctx, done)
-			slog.WarnContext(ctx, "lease lost, job requeued", "job", attempt.JobID, "attempt", attempt.ID, "worker", attempt.WorkerID)
+			slog.WarnContext(ctx, message, "job", attempt.JobID, "attempt", attempt.ID, "worker", attempt.WorkerID)
 		}
 	}
-	return reaped, errors.Join(failed...)
+	return ended, errors.Join(failed...)
 }
 
-func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *Change, err error) {
+func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(context.Context, *held) (bool, error)) (done *Change, err error) {
 	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		l, err := lockHeld(ctx, tx, attempt)
@@ -73,14 +85,10 @@ func (r *Reaper) reap(ctx context.Context, attempt *models.Attempt) (done *Chang
 		if err != nil {
 			return err
 		}
-		if !l.attempt.LeaseExpiresAt.Before(l.change.now) {
-			return nil // it was renewed meanwhile
-		}
-		if err := endUnfenced(ctx, l, Loss{Reason: "its lease ran out"}); err != nil {
+		if ended, err := end(ctx, l); err != nil || !ended {
 			return err
 		}
 		l.giveUpWorker()
-		l.worker.LastHeartbeatAt = l.attempt.LastHeartbeatAt
 		done = l.change
 		return l.save(ctx)
 	})
@@ -160,66 +168,25 @@ const (
 // timeout, show no progress for five minutes, or go on long after a cancel. It returns how
 // many it ended. Any number of processes may call it at once.
 func (r *Reaper) Overdue(ctx context.Context) (int, error) {
-	away, err := getOutage(ctx, r.DB)
-	if err != nil {
-		return 0, err
-	}
 	overdue, err := models.ListOverdueAttempts(ctx, r.DB, stallLimit, agentGrace, reapBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find overdue attempts: %w", err)
 	}
-	var ended int
-	var failed []error
-	for _, attempt := range overdue {
-		if away.excuses(attempt.LastHeartbeatAt, LeaseTTL) {
-			continue
-		}
-		done, err := r.overdue(ctx, attempt)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("end overdue attempt %s: %w", attempt.ID, err))
-			continue
-		}
-		if done != nil {
-			ended++
-			r.Notifier.After(ctx, done)
-			slog.WarnContext(ctx, "overdue attempt ended", "job", attempt.JobID, "attempt", attempt.ID, "worker", attempt.WorkerID)
-		}
-	}
-	return ended, errors.Join(failed...)
+	return r.endAll(ctx, overdue, "overdue attempt ended", r.overdue)
 }
 
-func (r *Reaper) overdue(ctx context.Context, attempt *models.Attempt) (done *Change, err error) {
-	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		done = nil
-		l, err := lockHeld(ctx, tx, attempt)
-		if errors.Is(err, apierror.ErrLeaseLost) {
-			return nil // it ended meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		why := l.overdue()
-		switch {
-		case why == "":
-			return nil
-		case !l.job.CancelRequestedAt.IsZero():
-			l.end(models.AttemptCancelled, "", "")
-			err = l.change.cancelled()
-		default:
-			l.end(models.AttemptFailed, models.FailTimeout, why)
-			err = l.failed(ctx, r.Catalogue.Current(), Failure{Class: models.FailTimeout, Message: why})
-		}
-		if err != nil {
-			return err
-		}
-		l.giveUpWorker()
-		done = l.change
-		return l.save(ctx)
-	})
-	if err != nil {
-		return nil, err
+// overdue ends an attempt if its agent should have ended it.
+func (r *Reaper) overdue(ctx context.Context, l *held) (ended bool, err error) {
+	why := l.overdue()
+	switch {
+	case why == "":
+		return false, nil
+	case !l.job.CancelRequestedAt.IsZero():
+		l.end(models.AttemptCancelled, "", "")
+		return true, l.change.cancelled()
 	}
-	return done, nil
+	l.end(models.AttemptFailed, models.FailTimeout, why)
+	return true, l.failed(ctx, r.Catalogue.Current(), Failure{Class: models.FailTimeout, Message: why})
 }
 
 // overdue returns why the attempt must end now, or "" if it need not.
