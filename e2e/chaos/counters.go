@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// counters are what was met, by name.
+// counters count events by name.
 type counters struct {
 	mu    sync.Mutex
 	count map[string]int

@@ -14,14 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A fault is one kind of trouble. do makes it, for as long as it lasts, and tells
-// what it was done to; nothing if there was nothing to do it to.
+// A fault is one kind of failure. do injects it, waits until it is over, and returns its
+// target, or "" if there was no target.
 type fault struct {
 	name string
-	// cards is how many of it are in one deck: see schedule.
+	// cards is how often it occurs in one deck: see run.
 	cards int
-	// brief ones are over, and forgotten, within seconds: a short run has no
-	// others, since it could not wait until leases ran out.
+	// brief faults and their effects last seconds. A short run has only brief faults, since it
+	// cannot wait until leases expire.
 	brief bool
 	do    func(f *faults, ctx context.Context, random *rand.Rand) string
 }
@@ -49,7 +49,7 @@ var allFaults = []fault{
 	{"object store", 10, true, (*faults).storeFault},
 }
 
-// faults injects trouble.
+// faults injects faults.
 type faults struct {
 	stack    *stack
 	fleet    *fleet
@@ -58,7 +58,7 @@ type faults struct {
 	redis    *redis.Client
 	kinds    []fault
 	wait     sync.WaitGroup
-	// storeTurn has the store's faults come in turn, so that no run misses one.
+	// storeTurn selects the faults of the store in turn, so that no run misses one.
 	storeTurn atomic.Int64
 
 	mu  sync.Mutex
@@ -83,10 +83,10 @@ func newFaults(s *stack, f *fleet, met *counters, kinds []fault) *faults {
 // atOnce bounds how many faults last at the same time.
 const atOnce = 6
 
-// run injects faults until ctx ends, one about every gap, and then waits until
-// what they did is undone. The order comes from a deck of cards that is shuffled
-// by the seed: each kind comes up in each round, so that no run misses one. With
-// once, it ends when each kind came up once, however slow the machine is.
+// run injects a fault about every gap until ctx ends, and then waits until all faults are
+// over. The order comes from a deck of cards that the seed shuffles. Each round contains
+// every kind, so that no run misses one. If once is set, it ends when each kind has occurred
+// once, however slow the machine is.
 func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration, once bool) {
 	defer f.wait.Wait()
 	bound := make(chan struct{}, atOnce)
@@ -115,8 +115,7 @@ func (f *faults) run(ctx context.Context, random *rand.Rand, gap time.Duration, 
 	}
 }
 
-// shuffled is a round of cards: first one of each kind, in any order, then the
-// others.
+// shuffled returns a round of cards: first one of each kind in random order, then the rest.
 func shuffled(kinds []fault, random *rand.Rand) []fault {
 	var first, rest []fault
 	for _, fault := range kinds {
@@ -142,7 +141,7 @@ func (f *faults) inject(ctx context.Context, card fault, random *rand.Rand) {
 	f.log = append(f.log, injection{At: at, Fault: card.name, Target: target, Lasted: time.Since(at).Seconds()})
 }
 
-// busy lists the instances that hold a job of so many steps at least.
+// busy returns the instances that hold a job of at least this many steps.
 func (f *faults) busy(ctx context.Context, steps int) map[string]bool {
 	var found []string
 	err := f.stack.db.NewRaw(`
@@ -158,7 +157,7 @@ func (f *faults) busy(ctx context.Context, steps int) map[string]bool {
 	return instances
 }
 
-// victim is a machine that holds a job, more often a long one, if there is one.
+// victim returns a machine that holds a job, preferably a long one, if there is one.
 func (f *faults) victim(ctx context.Context, random *rand.Rand) *machine {
 	steps := 1
 	if random.Float64() < 0.7 {
@@ -182,7 +181,7 @@ func (f *faults) killAgent(ctx context.Context, random *rand.Rand) string {
 	return m.instance
 }
 
-// crashAgent kills an agent whose machine stays: it comes back under its name.
+// crashAgent kills an agent but not its machine: the agent returns under the same name.
 func (f *faults) crashAgent(ctx context.Context, random *rand.Rand) string {
 	m := f.victim(ctx, random)
 	if m == nil {
@@ -224,7 +223,7 @@ func (f *faults) freeze(ctx context.Context, random *rand.Rand) string {
 		return ""
 	}
 	defer m.spare()
-	if random.Float64() < 0.5 { // or the whole machine, as a live migration does
+	if random.Float64() < 0.5 { // otherwise the whole machine, like a live migration
 		for _, pid := range childrenOf(m.child.Pid()) {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 			defer syscall.Kill(pid, syscall.SIGCONT)
@@ -237,7 +236,7 @@ func (f *faults) freeze(ctx context.Context, random *rand.Rand) string {
 	return m.instance
 }
 
-// massLoss takes most of the fleet within seconds, half of it without notice.
+// massLoss ends most of the fleet within seconds, half of it without notice.
 func (f *faults) massLoss(ctx context.Context, random *rand.Rand) string {
 	size := f.fleet.size() * 7 / 10
 	var wait sync.WaitGroup
@@ -267,8 +266,8 @@ func (f *faults) massLoss(ctx context.Context, random *rand.Rand) string {
 	return fmt.Sprintf("%d agents", lost)
 }
 
-// damage kills an agent, and then flips a bit of the checkpoint that its job
-// would go on from; at times of the one before, too.
+// damage kills an agent and then flips a bit of the checkpoint from which its job would
+// resume, and sometimes also of the checkpoint before.
 func (f *faults) damage(ctx context.Context, random *rand.Rand) string {
 	var rows []struct{ Instance, Job string }
 	err := f.stack.db.NewRaw(`
@@ -318,7 +317,7 @@ func (f *faults) stopAPI(_ context.Context, random *rand.Rand) string {
 	return p.name
 }
 
-// allAPIs takes all of them away for longer than a gap.
+// allAPIs stops all api processes for longer than a gap.
 func (f *faults) allAPIs(ctx context.Context, random *rand.Rand) string {
 	for _, p := range f.stack.apis {
 		p.hold()
@@ -349,7 +348,7 @@ func (f *faults) killPostgres(context.Context, *rand.Rand) string {
 	return "postgres"
 }
 
-// postgresAway keeps it down for longer than a gap.
+// postgresAway stops PostgreSQL for longer than a gap.
 func (f *faults) postgresAway(ctx context.Context, random *rand.Rand) string {
 	f.stack.postgres.hold()
 	defer f.stack.postgres.release()
@@ -373,18 +372,18 @@ func (f *faults) flush(ctx context.Context, _ *rand.Rand) string {
 	return "redis"
 }
 
-// fillRedis has it refuse every write for a while.
+// fillRedis makes Redis refuse every write for a while.
 func (f *faults) fillRedis(ctx context.Context, random *rand.Rand) string {
 	if f.redis.ConfigSet(ctx, "maxmemory", "100kb").Err() != nil {
 		return ""
 	}
 	sleep(ctx, 2*time.Second+time.Duration(random.IntN(4000))*time.Millisecond)
-	// One that was killed meanwhile has forgotten it anyway.
+	// A Redis that was killed meanwhile has lost the setting anyway.
 	_ = f.redis.ConfigSet(context.WithoutCancel(ctx), "maxmemory", "0").Err()
 	return "redis"
 }
 
-// network spoils one way between two processes for some seconds.
+// network disturbs one connection between two processes for some seconds.
 func (f *faults) network(ctx context.Context, random *rand.Rand) string {
 	w := f.stack.network.pick(random, pairs[random.IntN(len(pairs))])
 	t := toxics[random.IntN(len(toxics))]
@@ -396,8 +395,8 @@ func (f *faults) network(ctx context.Context, random *rand.Rand) string {
 	return string(w.pair) + ": " + t.name
 }
 
-// cutOff takes a group of agents off the network for longer than a lease: they
-// render on, are given up, and come back.
+// cutOff disconnects a group of agents for longer than a lease. They go on rendering, lose
+// their leases, and come back.
 func (f *faults) cutOff(ctx context.Context, random *rand.Rand) string {
 	w := f.stack.network.pick(random, agentsAPI)
 	if !w.suffer(ctx, toxics[0], 38*time.Second+time.Duration(random.IntN(8000))*time.Millisecond) {
@@ -418,7 +417,7 @@ func (f *faults) storeFault(ctx context.Context, random *rand.Rand) string {
 	return fault.name
 }
 
-// total counts the faults, without their finer kinds.
+// total returns the number of faults, without their subtypes.
 func (f *faults) total() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

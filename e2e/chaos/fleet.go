@@ -13,8 +13,8 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// fleet keeps a number of agents there: one that goes is replaced, as a provider
-// does it, by another machine.
+// fleet keeps a number of agents running. Like a provider, it replaces an agent that ended
+// by another machine.
 type fleet struct {
 	stack *stack
 	ctx   context.Context
@@ -24,18 +24,18 @@ type fleet struct {
 	mu     sync.Mutex
 	agents map[string]*machine // by instance
 	made   int
-	died   int // agents that ended though nobody asked them to
+	died   int // agents that ended by themselves
 	gone   []*machine
 }
 
-// machine is one agent on what it takes for a machine.
+// machine is one agent on a simulated machine.
 type machine struct {
 	instance string
 	group    int
 	child    *localstack.Child
 
 	mu     sync.Mutex
-	doomed bool // somebody is about to do something to it, or has
+	doomed bool // a fault is about to hit it, or has hit it
 	notice time.Time
 	killed time.Time
 	sameAs string // the instance that came back, if this is one
@@ -52,7 +52,7 @@ func startFleet(ctx context.Context, s *stack, size int) (*fleet, error) {
 	return f, nil
 }
 
-// add starts an agent: of a fresh instance, or of one that was there before.
+// add starts an agent on a new instance, or on one that existed before.
 func (f *fleet) add(instance string, group int) error {
 	f.mu.Lock()
 	f.made++
@@ -112,7 +112,7 @@ func (f *fleet) follow(m *machine) {
 	if f.ctx.Err() != nil {
 		return
 	}
-	// A new machine takes a moment; one that only crashed is back at once.
+	// A new machine takes a moment; an agent that only crashed restarts at once.
 	delay := 500*time.Millisecond + rand.N(2*time.Second)
 	if same != "" {
 		delay = 200 * time.Millisecond
@@ -125,8 +125,8 @@ func (f *fleet) follow(m *machine) {
 	}
 }
 
-// claim picks a machine that nothing is being done to, one of the wanted
-// instances unless there are none at all, and marks it.
+// claim picks and marks a machine that no fault is hitting, one of the wanted instances if
+// there are any.
 func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	if len(candidates) == 0 {
 		return nil
 	}
-	// The map's order is not ours to repeat; the instance is.
+	// The order of a map is not repeatable, so sort by instance.
 	m := candidates[random.IntN(len(candidates))]
 	m.mu.Lock()
 	m.doomed = true
@@ -148,7 +148,7 @@ func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	return m
 }
 
-// spare gives back a claimed machine that is as it was.
+// spare unmarks a claimed machine that was not changed.
 func (m *machine) spare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +163,7 @@ func (m *machine) kill() {
 	m.child.Kill()
 }
 
-// preempt gives a machine notice, and takes it away when that is over.
+// preempt gives a machine notice and kills it when the notice ends.
 func (m *machine) preempt() {
 	m.mu.Lock()
 	m.notice = time.Now()
@@ -178,7 +178,7 @@ func (m *machine) preempt() {
 	}
 }
 
-// killRuntime kills what renders on a machine, if there is something.
+// killRuntime kills the runtime of a machine, if there is one.
 func (m *machine) killRuntime() bool {
 	killed := false
 	for _, pid := range childrenOf(m.child.Pid()) {
@@ -187,28 +187,28 @@ func (m *machine) killRuntime() bool {
 	return killed
 }
 
-// freeze stops a machine for so long, and lets it go on.
+// freeze stops a machine for a while and then continues it.
 func (m *machine) freeze(ctx context.Context, lasting time.Duration) {
 	_ = syscall.Kill(m.child.Pid(), syscall.SIGSTOP)
 	sleep(ctx, lasting)
 	_ = syscall.Kill(m.child.Pid(), syscall.SIGCONT)
 }
 
-// size is how many agents run.
+// size returns how many agents run.
 func (f *fleet) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.agents)
 }
 
-// history lists all machines that are gone.
+// history returns all machines that have ended.
 func (f *fleet) history() []*machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*machine(nil), f.gone...)
 }
 
-// close kills what is left.
+// close kills the remaining machines.
 func (f *fleet) close() {
 	f.stop()
 	f.wait.Wait()

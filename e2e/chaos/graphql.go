@@ -11,18 +11,18 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// caller is one key at one address of the API. The client package has only what
-// the CLI and the agent need; a soak wants every verb that there is.
+// caller is one key at one address of the API. The soak needs every operation, and the
+// client package has only those of the CLI and the agent.
 type caller struct {
 	endpoint, key string
 	http          *http.Client
 }
 
-// direct calls the API past all faults.
+// direct returns a caller that bypasses all faults.
 func (s *stack) direct(key string) caller { return caller{s.directAt, key, http.DefaultClient} }
 
-// ask sends one operation and decodes its data into out, unless that is nil. Its
-// error is a *client.Error; one of code UNAVAILABLE may have been obeyed or not.
+// ask sends one operation and decodes its data into out, unless that is nil. Its error is a
+// *client.Error. After UNAVAILABLE, the operation may have been executed or not.
 func (c caller) ask(ctx context.Context, query string, variables map[string]any, out any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

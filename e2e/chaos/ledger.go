@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// request is one thing that the soak asked for: a job, under one key.
+// request is one job that the soak requested, under one key.
 type request struct {
 	N       int // also in the job's metadata, so that every job finds its request
 	Tenant  *tenant
-	Key     string // empty: none, so that an answer that is lost leaves us in the dark
+	Key     string // empty: no key, so that a lost answer cannot be recovered
 	Prompt  string
 	Seed    int64
 	Steps   int
@@ -18,23 +18,22 @@ type request struct {
 	After   []string // jobs that it depends on
 
 	mu sync.Mutex
-	// ids are the jobs that answers to this request named: one, or something is
-	// wrong.
+	// ids are the jobs that answers to this request named. More than one is an error.
 	ids map[string]bool
 	// cancelled is when a cancel of the job was acknowledged.
 	cancelled time.Time
 	// asked is when a cancel was sent.
 	asked time.Time
-	// reopened tells that a retry or a redrive was asked for.
+	// reopened is true if a retry or a redrive was requested.
 	reopened bool
 }
 
-// takes is how long the job needs a worker.
+// takes returns how long the job needs a worker.
 func (r *request) takes() time.Duration {
 	return time.Duration(r.Steps*r.Millis) * time.Millisecond
 }
 
-// acknowledged notes that the API said that this job exists.
+// acknowledged records that the API confirmed this job.
 func (r *request) acknowledged(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +43,7 @@ func (r *request) acknowledged(id string) {
 	r.ids[id] = true
 }
 
-// job is the job's id, if it was ever told.
+// job returns the job's id, or "" if no answer named it.
 func (r *request) job() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +53,8 @@ func (r *request) job() string {
 	return ""
 }
 
-// ledger is what the soak knows by itself: everything it asked for, and all that
-// was acknowledged.
+// ledger is the soak's own record of everything that it requested and that the API
+// acknowledged.
 type ledger struct {
 	mu       sync.Mutex
 	requests []*request

@@ -13,13 +13,13 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// load is the customers: they submit, ask twice, cancel and try again.
+// load simulates the customers: they submit, repeat requests, cancel and retry.
 type load struct {
 	stack    *stack
 	ledger   *ledger
-	counters *counters  // what was met
+	counters *counters  // events that occurred
 	answers  *counters  // refusals by their code
-	open     func() int // jobs that are not over
+	open     func() int // jobs that have not ended
 	want     int        // jobs to have open
 	brief    bool       // only jobs of seconds
 
@@ -29,7 +29,7 @@ type load struct {
 }
 
 const (
-	// askAgain is how long a customer goes on asking for the same thing.
+	// askAgain is how long a customer repeats the same request.
 	askAgain = 90 * time.Second
 	// callLimit is how long a customer waits for one answer.
 	callLimit = 10 * time.Second
@@ -73,7 +73,7 @@ func (f *forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errForgotten
 }
 
-// run asks for jobs until ctx ends, then waits for what is under way.
+// run submits jobs until ctx ends, and then waits for the running requests.
 func (l *load) run(ctx context.Context, random *rand.Rand) {
 	defer l.wait.Wait()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -86,7 +86,7 @@ func (l *load) run(ctx context.Context, random *rand.Rand) {
 			return
 		case <-tick.C:
 		}
-		// Now and then everybody comes at once, and the lanes fill.
+		// From time to time all customers submit at once, and the lanes fill.
 		if random.IntN(1200) == 0 {
 			burst = 2 * l.want
 		}
@@ -107,8 +107,8 @@ func (l *load) run(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// newRequest makes up a job: mostly a short one, now and then one that outlives
-// leases, and rarely one that misbehaves.
+// newRequest invents a job: usually a short one, sometimes one that takes longer than a
+// lease, and rarely one that misbehaves.
 func (l *load) newRequest(random *rand.Rand) *request {
 	r := &request{Tenant: l.pick(random), Seed: random.Int64N(1 << 40), Steps: 2 + random.IntN(6), Millis: 100 + random.IntN(200)}
 	switch kind := random.Float64(); {
@@ -152,7 +152,7 @@ func (l *load) pick(random *rand.Rand) *tenant {
 	panic("unreachable")
 }
 
-// input is what is sent: the same each time.
+// input returns the input of the submit, the same each time.
 func (r *request) input() map[string]any {
 	params := map[string]any{"steps": r.Steps, "stepMillis": r.Millis, "seed": r.Seed}
 	if r.Steps > 20 {
@@ -179,11 +179,11 @@ func (r *request) input() map[string]any {
 	return in
 }
 
-// serve is one customer with one wish. sent is called once it was answered.
+// serve acts as one customer with one request. It calls sent once the request was answered.
 func (l *load) serve(ctx context.Context, r *request, random *rand.Rand, sent func()) {
 	at := random.Float64()
 	var others sync.WaitGroup
-	if r.Key != "" && at < 0.06 { // an impatient one asks at many places at once
+	if r.Key != "" && at < 0.06 { // an impatient customer sends it several times at once
 		for range 2 {
 			l.counters.add(metDuplicateSubmit, 1)
 			others.Go(func() { l.submit(ctx, r) })
@@ -204,7 +204,7 @@ func (l *load) serve(ctx context.Context, r *request, random *rand.Rand, sent fu
 		l.submitOther(ctx, r)
 	case at >= 0.14 && at < 0.16:
 		l.cancel(ctx, r)
-	case at >= 0.16 && at < 0.22: // just about when it is done
+	case at >= 0.16 && at < 0.22: // at about the time when the job ends
 		sleep(ctx, time.Duration(float64(r.takes())*(0.7+0.5*random.Float64()))+time.Duration(random.IntN(300))*time.Millisecond)
 		l.cancel(ctx, r)
 	}
@@ -212,8 +212,8 @@ func (l *load) serve(ctx context.Context, r *request, random *rand.Rand, sent fu
 
 const submitMutation = `mutation($in: SubmitJobInput!) { submitJob(input: $in) { job { id } deduplicated } }`
 
-// submit asks until there is an answer, and tells whether it was yes. A customer
-// without a key asks once: he could not tell what a second answer means.
+// submit repeats the submit until there is an answer, and reports whether it succeeded. A
+// customer without a key sends it once, since a second submit could create a second job.
 func (l *load) submit(ctx context.Context, r *request) bool {
 	err := l.insist(ctx, r.Key != "", func(ctx context.Context) error {
 		var answer struct {
@@ -234,7 +234,7 @@ func (l *load) submit(ctx context.Context, r *request) bool {
 	return err == nil
 }
 
-// submitOther asks for something else under the same key, which must be refused.
+// submitOther submits a different job under the same key, which must be refused.
 func (l *load) submitOther(ctx context.Context, r *request) {
 	in := r.input()
 	in["prompt"] = r.Prompt + ", but different"
@@ -249,7 +249,7 @@ func (l *load) submitOther(ctx context.Context, r *request) {
 	}
 }
 
-// cancel asks until there is an answer.
+// cancel repeats the cancel until there is an answer.
 func (l *load) cancel(ctx context.Context, r *request) {
 	id := r.job()
 	r.mu.Lock()
@@ -269,7 +269,7 @@ func (l *load) cancel(ctx context.Context, r *request) {
 	}
 }
 
-// insist repeats a call, as it stands, until it is answered or refused.
+// insist repeats a call unchanged until it is answered or refused.
 func (l *load) insist(ctx context.Context, again bool, call func(context.Context) error) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), askAgain)
 	defer cancel()
@@ -299,7 +299,7 @@ func (l *load) insist(ctx context.Context, again bool, call func(context.Context
 	}
 }
 
-// reopen has jobs that ended badly tried again, and dead letters redriven.
+// reopen retries failed jobs and redrives dead letters.
 func (l *load) reopen(ctx context.Context, random *rand.Rand) {
 	for ; ctx.Err() == nil; sleep(ctx, 4*time.Second) {
 		l.retryOne(ctx, random)
@@ -307,7 +307,7 @@ func (l *load) reopen(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// retryOne tries one job again that is known to have ended badly.
+// retryOne retries one job that is known to have failed.
 func (l *load) retryOne(ctx context.Context, random *rand.Rand) {
 	all := l.ledger.all()
 	for range 200 {

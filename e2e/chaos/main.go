@@ -1,7 +1,7 @@
-// Command chaos is the soak: all of Reelay as processes, under load, while
-// everything around it fails. It ends by itself, and its exit status is 1 if a
-// job was lost or doubled, an invariant is broken, or the run never met one of
-// the faults that it is there for. See docs/operators/reliability.md.
+// Command chaos is the soak test: it runs all processes of Reelay under load while
+// everything around them fails. Its exit status is 1 if a job was lost or doubled, an
+// invariant is broken, or the run never met one of the faults that it must meet. See
+// docs/operators/reliability.md.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// options is what the soak may be told.
+// options are the arguments of the soak.
 type options struct {
 	Seed    uint64
 	Minutes float64
@@ -44,7 +44,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
-	// The task runner passes no signal on: see internal/localstack.
+	// The task runner does not forward signals: see internal/localstack.
 	ctx, err = localstack.Follow(ctx, os.Getenv("REELAY_FOLLOW"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: REELAY_FOLLOW:", err)
@@ -112,11 +112,11 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// command is what repeats the run.
+// command returns the command that repeats the run.
 func (o options) command() string {
 	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d", o.Seed, o.Minutes, o.Agents)
 }
 
-// random is a generator of its own for each purpose, so that none disturbs the
-// others' order.
+// random returns a separate generator for each purpose, so that the sequences do not
+// depend on each other.
 func (o options) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, purpose)) }

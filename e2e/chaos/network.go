@@ -15,8 +15,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A pair is one way between two kinds of processes, on which the network may
-// fail.
+// A pair is a connection between two kinds of processes on which the network can fail.
 type pair string
 
 const (
@@ -32,14 +31,14 @@ const (
 
 var pairs = []pair{clientsAPI, agentsAPI, agentsObjects, apiPostgres, apiRedis, apiObjects, controlPG, controlRedis}
 
-// network is a toxiproxy for each way, some for the same pair.
+// network has a toxiproxy for each way. A pair can have several ways.
 type network struct {
 	server *toxiproxy.ApiServer
 	ways   map[pair][]*way
 	closed []io.Closer
 }
 
-// way is one proxy. At most one thing is wrong with it at a time.
+// way is one proxy. It has at most one toxic at a time.
 type way struct {
 	pair  pair
 	proxy *toxiproxy.Proxy
@@ -53,7 +52,7 @@ func newNetwork() *network {
 	}
 }
 
-// open makes a way to upstream and returns the address at which it begins.
+// open creates a way to upstream and returns the address to connect to.
 func (n *network) open(p pair, upstream string) (string, error) {
 	name := fmt.Sprintf("%s %d", p, len(n.ways[p]))
 	proxy := toxiproxy.NewProxy(n.server, name, "127.0.0.1:0", upstream)
@@ -75,11 +74,11 @@ func (n *network) close() {
 	}
 }
 
-// A toxic is one thing that can be wrong with a way.
+// A toxic is one kind of network failure.
 type toxic struct {
 	name string
-	// json is what toxiproxy adds; empty cuts the way: what is open breaks, and
-	// nothing new is let in.
+	// json is the toxic for toxiproxy. If it is empty, the way is cut: open connections
+	// break, and new ones are refused.
 	json string
 }
 
@@ -92,8 +91,7 @@ var toxics = []toxic{
 	{"cut short", `{"name":"t","type":"limit_data","stream":"downstream","toxicity":0.5,"attributes":{"bytes":700}}`},
 }
 
-// suffer applies a toxic for so long. It returns false if something is wrong with
-// the way already.
+// suffer applies a toxic for a while. It returns false if the way already has one.
 func (w *way) suffer(ctx context.Context, t toxic, lasting time.Duration) bool {
 	if !w.busy.CompareAndSwap(false, true) {
 		return false
@@ -106,17 +104,17 @@ func (w *way) suffer(ctx context.Context, t toxic, lasting time.Duration) bool {
 		return true
 	}
 	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(t.json)); err != nil {
-		panic(fmt.Sprintf("toxic %s: %v", t.name, err)) // they are all ours
+		panic(fmt.Sprintf("toxic %s: %v", t.name, err)) // all toxics are constants
 	}
 	sleep(ctx, lasting)
-	_ = w.proxy.Toxics.RemoveToxic(context.WithoutCancel(ctx), "t") // it is there
+	_ = w.proxy.Toxics.RemoveToxic(context.WithoutCancel(ctx), "t") // cannot fail: it exists
 	return true
 }
 
-// reopen lets a way begin where it began before: its clients know no other place.
+// reopen listens again on the address of the way, which its clients know.
 func (w *way) reopen() {
 	for w.proxy.Start() != nil {
-		time.Sleep(20 * time.Millisecond) // somebody dialled out from just this port
+		time.Sleep(20 * time.Millisecond) // an outgoing connection uses this port
 	}
 }
 
@@ -126,7 +124,7 @@ func (n *network) pick(random *rand.Rand, p pair) *way {
 	return ways[random.IntN(len(ways))]
 }
 
-// forward serves a TCP address that leads to whatever dial reaches: a Unix
+// forward listens on a TCP address and forwards connections to the result of dial: a Unix
 // socket, or one of several servers.
 func (n *network) forward(dial func() (net.Conn, error)) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -153,7 +151,7 @@ func (n *network) forward(dial func() (net.Conn, error)) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// splice copies both ways until either end is gone.
+// splice copies in both directions until either end closes.
 func splice(a, b net.Conn) {
 	var once sync.Once
 	end := func() { a.Close(); b.Close() }

@@ -18,19 +18,18 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// stopping bounds the end of things that the soak started.
+// stopping returns a context that limits how long a process can take to stop.
 func stopping() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
 
-// outage is a time in which something of ours was away. until is zero while it
-// lasts.
+// outage is a time in which a process did not run. until is zero while it lasts.
 type outage struct{ from, until time.Time }
 
-// process is a program that a supervisor keeps running: it starts again, a
-// moment after it ended, as often as it ends.
+// process is a program that a supervisor keeps running: whenever it ends, it is restarted
+// after a moment.
 type process struct {
 	name  string
 	start func() (child, error)
@@ -43,14 +42,14 @@ type process struct {
 	done    chan struct{}
 }
 
-// child is what runs once.
+// child is one run of a program.
 type child interface {
 	Pid() int
 	Done() <-chan struct{}
 	Stop(ctx context.Context) error
 }
 
-// supervise starts the process, and goes on starting it until ctx ends.
+// supervise starts the process and restarts it until ctx ends.
 func supervise(ctx context.Context, name string, start func() (child, error)) (*process, error) {
 	p := &process{name: name, start: start, changed: make(chan struct{}), done: make(chan struct{})}
 	first, err := start()
@@ -81,7 +80,7 @@ func (p *process) keep(ctx context.Context) {
 		p.mu.Lock()
 		p.outages = append(p.outages, outage{from: ended})
 		p.mu.Unlock()
-		_ = p.child.Stop(stopping()) // gives back what it held
+		_ = p.child.Stop(stopping()) // also releases its resources
 		for ctx.Err() == nil {
 			sleep(ctx, restartAfter)
 			p.mu.Lock()
@@ -134,15 +133,15 @@ func (p *process) setHeld(held bool) {
 	p.changed = make(chan struct{})
 }
 
-// away lists when it did not run.
+// away returns the times in which it did not run.
 func (p *process) away() []outage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]outage(nil), p.outages...)
 }
 
-// startRedis starts a Redis that remembers nothing, always at the same address
-// under the same password.
+// startRedis starts a Redis without persistence, always at the same address with the same
+// password.
 func startRedis(dir string, port int, password string) (*localstack.Child, error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -162,8 +161,8 @@ func startRedis(dir string, port int, password string) (*localstack.Child, error
 	return child, answers(child, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
-// answers waits until somebody listens at address, or the child has ended. A
-// program of others' tells nobody that it listens: it has to be tried.
+// answers waits until a connection to address succeeds or the child has ended. Other
+// programs do not report that they listen.
 func answers(c child, address string) error {
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -180,7 +179,7 @@ func answers(c child, address string) error {
 	return fmt.Errorf("nothing listens at %s", address)
 }
 
-// redisURL is the address of the Redis behind a way.
+// redisURL returns the address of the Redis behind a way.
 func redisURL(host, password string) string {
 	u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: host, Path: "/0"}
 	return u.String()
@@ -198,7 +197,7 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// childrenOf lists the processes that pid started.
+// childrenOf returns the child processes of pid.
 func childrenOf(pid int) []int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	var found []int
@@ -207,7 +206,7 @@ func childrenOf(pid int) []int {
 		if err != nil {
 			continue
 		}
-		// pid (name) state ppid …, and a name may hold anything.
+		// pid (name) state ppid …; a name can contain any character.
 		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {

@@ -9,8 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// recovery is how long something took to be well again, over all the times that
-// it happened.
+// recovery holds the durations of all recoveries of one kind.
 type recovery struct {
 	Name   string
 	Target float64 // seconds; 0: none
@@ -19,7 +18,7 @@ type recovery struct {
 	P95    float64
 	Max    float64
 
-	// Slow are those above the target, with what else happened meanwhile.
+	// Slow describes those above the target, with the other faults at that time.
 	Slow []string `json:",omitempty"`
 
 	seconds []float64
@@ -27,7 +26,7 @@ type recovery struct {
 
 func (r *recovery) add(d time.Duration) { r.seconds = append(r.seconds, d.Seconds()) }
 
-// explain keeps what happened during a recovery that took too long.
+// explain records what else happened during a recovery that took too long.
 func (r *recovery) explain(s *soak, what string, from, until time.Time) {
 	if r.Target == 0 || until.Sub(from).Seconds() <= r.Target {
 		return
@@ -50,7 +49,7 @@ func (r *recovery) close() {
 	r.P50, r.P95, r.Max = at(0.5), at(0.95), r.seconds[r.N-1]
 }
 
-// held is one attempt as the database remembers it.
+// held is one attempt as recorded in the database.
 type held struct {
 	Instance  string
 	Job       string
@@ -60,8 +59,8 @@ type held struct {
 	NextLease time.Time
 }
 
-// recoveries measures, for each fault that took a worker or a store, how long it
-// was until leases flowed.
+// recoveries measures, for each fault that hit a worker or a store, the time until leases
+// were granted again.
 func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 	var attempts []held
 	err := s.stack.db.NewRaw(`
@@ -124,8 +123,8 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 	return all, nil
 }
 
-// flow measures from the end of each outage to the first lease after it, unless
-// there was something else to wait for.
+// flow measures the time from the end of each outage to the first lease after it, unless
+// another outage also delayed it.
 func (s *soak) flow(r *recovery, of *process, leases []time.Time) {
 	for _, o := range of.away() {
 		if o.until.IsZero() || o.until.After(s.faultsEnded) {
@@ -139,13 +138,13 @@ func (s *soak) flow(r *recovery, of *process, leases []time.Time) {
 	}
 }
 
-// otherAway tells whether PostgreSQL, or all apis, were away between two moments.
+// otherAway reports whether PostgreSQL or all api processes were down between two moments.
 func (s *soak) otherAway(but *process, from, until time.Time) bool {
 	return but != s.stack.postgres && overlaps(s.stack.postgres.away(), from, until) || overlaps(common(s.stack.apis), from, until)
 }
 
-// gaps are the times in which a render may not be given up: no api, no control
-// or no PostgreSQL for 5 s, as the servers or the soak saw it, and one lease after.
+// gaps returns the times in which no lease may be reaped: no api, no control or no PostgreSQL
+// ran for 5 s, as the servers or the soak saw it, and one lease after that.
 func (s *soak) gaps() []outage {
 	gaps := s.watch.lastingGaps()
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
@@ -158,7 +157,7 @@ func (s *soak) gaps() []outage {
 	return gaps
 }
 
-// common is when all of these were away at once.
+// common returns the times in which all of these were down at once.
 func common(group []*process) []outage {
 	all := group[0].away()
 	for _, p := range group[1:] {
@@ -186,8 +185,7 @@ func overlaps(gaps []outage, from, until time.Time) bool {
 	return slices.ContainsFunc(gaps, func(g outage) bool { return g.from.Before(until) && g.until.After(from) })
 }
 
-// anyAway tells whether any process of ours but Redis was away between two
-// moments.
+// anyAway reports whether any process except Redis was down between two moments.
 func (s *soak) anyAway(from, until time.Time) bool {
 	for _, p := range s.stack.processes() {
 		if p != s.stack.redis && overlaps(p.away(), from, until) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is everything that a run has to say.
+// report is the result of a run.
 type report struct {
 	Command  string
 	Seed     uint64
@@ -18,14 +18,14 @@ type report struct {
 	Faults   int
 	Injected map[string]int
 	Met      map[string]int
-	Answers  map[string]int // refusals and faults that customers were told of
+	Answers  map[string]int // errors that customers got, by code
 	*verdict
 	Recoveries []*recovery
 	AgentsDied int
-	Failures   []string // why the run failed; none: it passed
+	Failures   []string // why the run failed; empty if it passed
 }
 
-// judge adds up why the run failed.
+// judge collects the reasons why the run failed.
 func (r *report) judge(must []string) {
 	count := func(what string, found []string) {
 		if len(found) > 0 {

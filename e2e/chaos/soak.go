@@ -30,11 +30,11 @@ type soak struct {
 	faultsEnded time.Time
 }
 
-// brief tells whether the run is too short to wait until leases run out.
+// brief reports whether the run is too short to wait until leases expire.
 func (o options) brief() bool { return o.Minutes < 1 }
 
-// kinds are the faults to inject, and gap how far they are apart: 500 and more in
-// half an hour, and each kind also in a run of seconds.
+// kinds returns the faults to inject and the gap between them: at least 500 faults in half
+// an hour, and each kind even in a run of seconds.
 func (o options) kinds() (kinds []fault, gap time.Duration) {
 	if !o.brief() {
 		return allFaults, 2200 * time.Millisecond
@@ -47,7 +47,7 @@ func (o options) kinds() (kinds []fault, gap time.Duration) {
 	return kinds, time.Duration(o.Minutes * float64(time.Minute) / float64(len(kinds)+2))
 }
 
-// must lists what the run has to meet.
+// must returns the counters that the run has to meet.
 func (s *soak) must() []string {
 	if s.Minutes < 3 {
 		return mustSoon
@@ -55,7 +55,7 @@ func (s *soak) must() []string {
 	return must
 }
 
-// soak runs everything, and returns what there is to say of it.
+// soak runs everything and returns the report.
 func (o options) soak(ctx context.Context) (_ *report, err error) {
 	dir, err := os.MkdirTemp("", "rlchaos-")
 	if err != nil {
@@ -109,10 +109,10 @@ func (s *soak) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// briefLimit bounds a brief run, which ends once each fault came up.
+// briefLimit limits a brief run, which ends once each fault has occurred.
 const briefLimit = 3 * time.Minute
 
-// trouble is the run itself: load and faults, until the time is over.
+// trouble runs load and faults until the time is over.
 func (s *soak) trouble(ctx context.Context) {
 	limit := time.Duration(s.Minutes * float64(time.Minute))
 	if s.brief() {
@@ -132,7 +132,7 @@ func (s *soak) trouble(ctx context.Context) {
 	}
 	running.Go(func() {
 		_, gap := s.kinds()
-		sleep(ctx, 2*gap) // first it shall run at all
+		sleep(ctx, 2*gap) // first let it run without faults
 		s.faults.run(ctx, s.random(3), gap, s.brief())
 		if s.brief() {
 			cancel()
@@ -143,7 +143,7 @@ func (s *soak) trouble(ctx context.Context) {
 	s.faultsEnded = time.Now()
 }
 
-// tell says how it goes.
+// tell prints the progress.
 func (s *soak) tell(ctx context.Context) {
 	for sleep(ctx, 5*time.Second); ctx.Err() == nil; sleep(ctx, 5*time.Second) {
 		s.line("trouble")
@@ -157,11 +157,11 @@ func (s *soak) line(phase string) {
 		now.Open, now.Queued, now.Running, now.Completed, now.Failed, now.Canceled, s.met.get(metStale))
 }
 
-// drainLimit is how long the last jobs may take once all is well again: a render
-// of 90 s that is lost in the last moment, and retries with their backoff.
+// drainLimit is how long the last jobs can take after the last fault: a render of 90 s that
+// is lost at the last moment, and retries with their backoff.
 const drainLimit = 6 * time.Minute
 
-// drain waits until every job is over. It returns false if that does not happen.
+// drain waits until every job has ended. It returns false after drainLimit.
 func (s *soak) drain(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *soak) drain(ctx context.Context) bool {
 	return false
 }
 
-// conclude stops what works, and looks at what came of it.
+// conclude stops the workers and verifies the result.
 func (s *soak) conclude(ctx context.Context) (*report, error) {
 	s.fleet.close()
 	s.countFromLogs()
@@ -205,7 +205,7 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 	return r, s.keepFaultLog()
 }
 
-// countFromLogs counts what only agents and servers say.
+// countFromLogs counts events that are recorded only in the logs of agents and servers.
 func (s *soak) countFromLogs() {
 	logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
 	for _, path := range logs {
@@ -230,7 +230,7 @@ func (s *soak) countFromLogs() {
 	}
 }
 
-// keepFaultLog leaves what was done when beside the logs.
+// keepFaultLog writes the injected faults with their times beside the logs.
 func (s *soak) keepFaultLog() error {
 	data, err := json.MarshalIndent(s.faults.log, "", " ")
 	if err != nil {

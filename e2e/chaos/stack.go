@@ -27,7 +27,7 @@ const (
 	agentGroups = 8
 )
 
-// stack is the whole of Reelay as processes, and the ways between them.
+// stack is all processes of Reelay and the ways between them.
 type stack struct {
 	dir, bin string
 	network  *network
@@ -58,8 +58,8 @@ type tenant struct {
 	account *models.Account
 	key     string
 	share   int // of the submits
-	// narrow is an account with its tier's own limits: refusals happen, and it
-	// gets short jobs alone, since they queue behind each other.
+	// narrow is an account with the default limits of its tier, so that refusals happen. It
+	// submits only short jobs, since they queue behind each other.
 	narrow bool
 }
 
@@ -81,7 +81,7 @@ func (s *stack) startPostgres(ctx context.Context) error {
 	var dsn string
 	var err error
 	s.postgres, err = supervise(ctx, "postgres", func() (child, error) {
-		// With all its safety: what it acknowledged must survive a kill.
+		// With full durability: an acknowledged commit must survive a kill.
 		p, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(s.dir, "postgres")})
 		if err != nil {
 			return nil, err
@@ -125,8 +125,8 @@ func (s *stack) startStore(context.Context) (err error) {
 	return err
 }
 
-// tenants of every tier. Their limits are wide, but for one account that has its
-// tier's own, so that refusals happen too.
+// prepare creates tenants of every tier. They have high limits, except one account with the
+// default limits of its tier, so that refusals happen too.
 func (s *stack) prepare(ctx context.Context) error {
 	if _, err := migrations.Run(ctx, s.db); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *stack) prepare(ctx context.Context) error {
 
 func (s *stack) secrets() string { return filepath.Join(s.dir, "secrets.json") }
 
-// environment is that of one server, with ways of its own to the stores.
+// environment returns the environment of one server, with its own ways to the stores.
 func (s *stack) environment(postgres, redis pair, more ...string) ([]string, error) {
 	database, err := s.network.open(postgres, s.postgresHost)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *stack) environment(postgres, redis pair, more ...string) ([]string, err
 	), more...), nil
 }
 
-// plainEnvironment is ours without what would configure Reelay.
+// plainEnvironment returns this process's environment without Reelay's settings.
 func plainEnvironment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
@@ -276,7 +276,7 @@ func (s *stack) startAPIs(ctx context.Context) error {
 	return nil
 }
 
-// dialAPI is the load balancer: any API that listens.
+// dialAPI acts as the load balancer: it connects to any api that listens.
 func (s *stack) dialAPI() (net.Conn, error) {
 	err := errors.New("no api runs")
 	for _, i := range rand.Perm(len(s.apiAddresses)) {
@@ -300,7 +300,7 @@ func (s *stack) processes() []*process {
 	return append(append([]*process{s.postgres, s.redis}, s.apis...), s.controls...)
 }
 
-// close ends everything, and waits for it.
+// close ends everything and waits for it.
 func (s *stack) close() {
 	s.stop()
 	for _, p := range s.processes() {

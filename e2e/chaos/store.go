@@ -18,14 +18,14 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 )
 
-// store is the object store behind a layer that can be told to fail.
+// store is the object store behind a layer that fails on request.
 type store struct {
 	objects  *localstack.Objects
 	dir      string
 	listener net.Listener
 	server   *http.Server
 
-	mode    atomic.Pointer[storeFault] // nil: all is well
+	mode    atomic.Pointer[storeFault] // nil: no fault
 	refused atomic.Int64
 	partial atomic.Int64
 	slowed  atomic.Int64
@@ -82,7 +82,7 @@ func (s *store) stop() {
 	_ = s.objects.Stop(stopping())
 }
 
-// fail does to requests what the mode of the moment says.
+// fail applies the current fault to requests.
 func (s *store) fail(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fault := s.mode.Load()
@@ -113,14 +113,14 @@ func (s *store) fail(next http.Handler) http.Handler {
 	})
 }
 
-// discard is an answer that nobody gets.
+// discard is an answer that is dropped.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// read returns an object's bytes, past all faults.
+// read returns an object's bytes and bypasses all faults.
 func (s *store) read(key string) ([]byte, error) {
 	answer, err := http.Get("http://" + s.objects.Host() + "/storage/v1/b/" + bucket + "/o/" + url.PathEscape(key) + "?alt=media")
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *store) read(key string) ([]byte, error) {
 	return io.ReadAll(answer.Body)
 }
 
-// flip damages one bit of a stored object, as a disk would: the store goes on
-// saying that it has the old checksum.
+// flip flips one bit of a stored object, like a faulty disk: the store still reports the old
+// checksum.
 func (s *store) flip(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

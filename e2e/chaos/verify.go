@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// verdict is what was found once all was over.
+// verdict is the result of the verification at the end.
 type verdict struct {
 	Accepted, Completed, Failed, Cancelled int
 	FailedBy                               map[string]int
@@ -28,7 +28,7 @@ type verdict struct {
 	Objects    int      // hashed again
 }
 
-// finished is one job as it ended.
+// finished is one job with its final state.
 type finished struct {
 	ID          string
 	N           int
@@ -41,8 +41,8 @@ type finished struct {
 	CancelledAt time.Time
 }
 
-// verify compares the ledger with the database, the films with what they must
-// be, and asks every invariant.
+// verify compares the ledger with the database and the videos with their expected content,
+// and checks every invariant.
 func (s *soak) verify(ctx context.Context) (*verdict, error) {
 	var rows []finished
 	err := s.stack.db.NewRaw(`
@@ -83,12 +83,12 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 	return v, s.askInvariants(ctx, v)
 }
 
-// noted is for how long PostgreSQL, or every api, must have been away for the
-// servers to have noted a gap: its 5 s, and one round of signs before and after.
+// noted is the outage of PostgreSQL or of all apis after which the servers must have
+// recorded a gap: its 5 s, and one round of signs of life before and after.
 const noted = 9 * time.Second
 
-// askGaps looks for outages that the servers did not note, and for leases that
-// were taken before their workers could renew them: within one lease after a gap.
+// askGaps looks for outages that the servers did not record, and for leases that were reaped
+// before their workers could renew them: within one lease after a gap.
 func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 	ends, gaps := s.watch.gapEnds(), s.watch.lastingGaps()
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
@@ -116,7 +116,7 @@ func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// compare holds one request against the jobs that came of it.
+// compare compares one request with its jobs.
 func (s *soak) compare(v *verdict, r *request, found []finished) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +154,8 @@ func (s *soak) compare(v *verdict, r *request, found []finished) {
 	}
 }
 
-// compareFilm reads the film past all faults: it must be, byte by byte, that of
-// a job that nothing ever happened to.
+// compareFilm reads the video and bypasses all faults. It must equal, byte by byte, that of
+// an undisturbed job.
 func (s *soak) compareFilm(v *verdict, r *request, j finished) {
 	film, err := s.stack.store.read(j.FilmKey)
 	v.Films++
@@ -167,8 +167,7 @@ func (s *soak) compareFilm(v *verdict, r *request, j finished) {
 	}
 }
 
-// hashObjects reads every object that a job still points to, and compares it
-// with its row.
+// hashObjects reads every object to which a job still points and compares it with its row.
 func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 	var rows []struct {
 		Key, Checksum, Type string
@@ -181,7 +180,7 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 		return fmt.Errorf("read the artifacts: %w", err)
 	}
 	for _, row := range rows {
-		if s.stack.store.damaged(row.Key) { // by us, and never read since
+		if s.stack.store.damaged(row.Key) { // by the soak, and not read since
 			continue
 		}
 		object, err := s.stack.store.read(row.Key)
@@ -201,8 +200,7 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// askInvariants asks what `reelay doctor --full` would ask of the rows, and that
-// every job is over by now.
+// askInvariants checks the rows like `reelay doctor --full`, and that every job has ended.
 func (s *soak) askInvariants(ctx context.Context, v *verdict) error {
 	var open []string
 	if err := s.stack.db.NewRaw("SELECT id::text FROM jobs WHERE completed_at IS NULL").Scan(ctx, &open); err != nil {
@@ -231,7 +229,7 @@ func (v *verdict) breach(what string, rows []string, count int) {
 	}
 }
 
-// countFromHistory fills the counters that the database's own history tells.
+// countFromHistory fills the counters that come from the history in the database.
 func (s *soak) countFromHistory(ctx context.Context) error {
 	for name, query := range map[string]string{
 		metLost:     `SELECT count(*) FROM job_attempts WHERE status = 'LOST'`,

@@ -9,21 +9,21 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// sample is what the database said at one moment.
+// sample is the state of the database at one moment.
 type sample struct {
 	At                          time.Time
 	Open, Queued, Running, Idle int
 	Completed, Failed, Canceled int
 }
 
-// watcher looks at the database each second, past all faults.
+// watcher samples the database each second and bypasses all faults.
 type watcher struct {
 	stack *stack
 
 	mu      sync.Mutex
 	samples []sample
 	gaps    []outage       // as the servers saw them
-	taken   map[int64]bool // outbox messages whose relay had not carried them out in time
+	taken   map[int64]bool // outbox messages that their relay did not deliver in time
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -60,7 +60,7 @@ func (w *watcher) last() sample {
 	return w.samples[len(w.samples)-1]
 }
 
-// short tells whether no worker was free at any time between two moments.
+// short reports whether at some time between two moments no worker was free.
 func (w *watcher) short(from, until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,8 +78,8 @@ func (w *watcher) keep(s sample) {
 	w.samples = append(w.samples, s)
 }
 
-// lookAtOutbox notes the messages that a relay took and did not carry out: they
-// are delivered, maybe again, when its claim of 30 s is over.
+// lookAtOutbox records the messages that a relay claimed but did not deliver. They are
+// delivered, perhaps again, when its claim of 30 s expires.
 func (w *watcher) lookAtOutbox(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -101,8 +101,8 @@ func (w *watcher) redelivered() int {
 	return len(w.taken)
 }
 
-// lookAtGaps keeps the gaps of api and control: the database has the last of
-// each alone.
+// lookAtGaps records the gaps of api and control, since the database keeps only the last gap
+// of each.
 func (w *watcher) lookAtGaps(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -120,7 +120,7 @@ func (w *watcher) lookAtGaps(ctx context.Context) {
 	}
 }
 
-// gapEnds are the ends of all gaps.
+// gapEnds returns the ends of all gaps.
 func (w *watcher) gapEnds() []time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *watcher) gapEnds() []time.Time {
 	return ends
 }
 
-// lastingGaps are all gaps, each with the lease after it.
+// lastingGaps returns all gaps, each extended by one lease.
 func (w *watcher) lastingGaps() []outage {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,10 +15,9 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// zombies are workers that go silent while they hold a job, and come back with
-// the old token once somebody else has it. They try everything that the token
-// opened before. Real agents never do this: they stop by themselves, so it would
-// not be seen whether the server holds the line.
+// zombies are workers that go silent while they hold a job, and return with the old token
+// when another worker has the job. They try every call that the token allowed before. Real
+// agents stop by themselves, so they would not show whether the server refuses stale tokens.
 type zombies struct {
 	stack    *stack
 	counters *counters
@@ -26,11 +25,11 @@ type zombies struct {
 
 	mu      sync.Mutex
 	made    int
-	strange []string // answers to stale writes that were no refusals
+	strange []string // answers to stale writes other than a refusal
 }
 
-// zombieLife is the least that a job must take for a zombie to be interested:
-// the newer attempt has to live when it comes back.
+// zombieLife is the minimum duration of a job that a zombie keeps, so that the newer attempt
+// still runs when the zombie returns.
 const zombieLife = 12 * time.Second
 
 func (z *zombies) run(ctx context.Context, number int) {
@@ -95,8 +94,7 @@ func (z *zombies) register(ctx context.Context) (*client.Client, string, error) 
 	return c.WithKey(r.WorkerToken), r.Worker.Id, nil
 }
 
-// leaseLong leases until it gets a job that takes long enough. Others it hands
-// back.
+// leaseLong leases jobs until it gets one that takes long enough, and releases the others.
 func (z *zombies) leaseLong(ctx context.Context, c *client.Client, worker string) (*client.Lease, error) {
 	for ctx.Err() == nil {
 		id := uuid.NewString()
@@ -124,7 +122,7 @@ func (z *zombies) leaseLong(ctx context.Context, c *client.Client, worker string
 	return nil, ctx.Err()
 }
 
-// upload stores some bytes of no meaning under a key of the attempt's.
+// upload stores some meaningless bytes under a key of the attempt.
 func upload(ctx context.Context, c *client.Client, hold client.Hold, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
 	data := []byte("brains, said the zombie: " + rand.Text())
 	sum, size, err := client.Checksum(bytes.NewReader(data))
@@ -143,7 +141,7 @@ func upload(ctx context.Context, c *client.Client, hold client.Hold, kind client
 	return &client.UploadedObject{ObjectKey: target.ObjectKey, SizeBytes: size, Checksum: sum, ContentType: contentType}, nil
 }
 
-// reaped waits until the attempt is over and another one lives.
+// reaped waits until the attempt has ended and another one runs.
 func (z *zombies) reaped(ctx context.Context, lease *client.Lease) bool {
 	id := strings.TrimPrefix(lease.AttemptId, "att_")
 	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit) && ctx.Err() == nil; sleep(ctx, 300*time.Millisecond) {
@@ -162,8 +160,8 @@ func (z *zombies) reaped(ctx context.Context, lease *client.Lease) bool {
 	return false
 }
 
-// comeBack tries everything with the old token. All of it must be refused; what
-// is not shows at the latest when events, objects and films are checked.
+// comeBack tries every call with the old token. All must be refused. A call that was not
+// refused shows at the latest in the check of events, objects and videos.
 func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Hold, object *client.UploadedObject) {
 	film := *object
 	film.ContentType = "video/mp4"
@@ -206,8 +204,8 @@ func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Ho
 	}
 }
 
-// refused makes one stale write, again and again until it gets an answer, and
-// tells whether that was a refusal.
+// refused repeats one stale write until it gets an answer, and reports whether that was a
+// refusal.
 func (z *zombies) refused(ctx context.Context, name string, do func(context.Context) error) bool {
 	for range 20 {
 		limited, cancel := context.WithTimeout(ctx, callLimit)
