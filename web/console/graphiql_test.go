@@ -53,7 +53,7 @@ func TestGraphiQL(t *testing.T) {
 		require.Contains(t, w.Body.String(), "go tool task assets")
 	})
 
-	t.Run("IsForBrowsersThatAskNothing", func(t *testing.T) {
+	t.Run("IsForBrowsersThatSendNoQuery", func(t *testing.T) {
 		t.Parallel()
 
 		const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

@@ -44,7 +44,7 @@ func TestJobShow_State(t *testing.T) {
 		require.Regexp(t, `<dt>Expires</dt>\s*<dd>\s*<time[^>]*>in 1 h`, got)
 	})
 
-	t.Run("ProvesACancelStepByStep", func(t *testing.T) {
+	t.Run("ShowsEachStepOfACancel", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)

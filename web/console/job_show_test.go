@@ -179,7 +179,7 @@ func TestJobShow(t *testing.T) {
 func TestJobLive(t *testing.T) {
 	t.Parallel()
 
-	t.Run("TellsOnlyNewsAndEndsWithTheJob", func(t *testing.T) {
+	t.Run("SendsOnlyChangesAndEndsWithTheJob", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
@@ -202,7 +202,7 @@ func TestJobLive(t *testing.T) {
 		require.Equal(t, "event: end\nend\n", end)
 	})
 
-	t.Run("KnowsNoOtherJobs", func(t *testing.T) {
+	t.Run("RefusesUnknownJobs", func(t *testing.T) {
 		t.Parallel()
 
 		got := operator(t).get(t, "/jobs/"+string(models.NewJobID())+"/live")

@@ -46,7 +46,7 @@ func TestLivePage(t *testing.T) {
 				return / s ago/.test(text) && text;
 			})()`, &text, forever),
 		))
-		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Data from \d s ago\.`, text, "it says so at once")
+		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Last update \d s ago\.`, text, "it says so at once")
 
 		back := httptest.NewUnstartedServer(console)
 		back.Listener.Close()
@@ -114,7 +114,7 @@ func TestLivePage(t *testing.T) {
 				chromedp.WaitVisible("#key"),
 				chromedp.Location(&location),
 			))
-			require.Regexp(t, `^Your session ended\. Data from `, text)
+			require.Regexp(t, `^Your session ended\. Last update `, text)
 			require.Equal(t, "/login?next="+url.QueryEscape(path), link)
 			require.Equal(t, b.url+link, location, "an action leads to the login, and from there back to the page")
 			require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)

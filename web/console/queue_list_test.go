@@ -93,7 +93,7 @@ func TestQueueActions(t *testing.T) {
 		require.Contains(t, got.Body, "up to 200 printable characters")
 	})
 
-	t.Run("KnowNoOtherLanes", func(t *testing.T) {
+	t.Run("RefuseUnknownLanes", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)

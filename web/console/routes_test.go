@@ -89,7 +89,7 @@ func TestRoutes(t *testing.T) {
 		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
 	})
 
-	t.Run("LetNothingStrangeIntoAPage", func(t *testing.T) {
+	t.Run("ForbidForeignContent", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
@@ -107,7 +107,7 @@ func TestRoutes(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowWhatThereIsNot", func(t *testing.T) {
+	t.Run("AreMissingAtUnknownAddresses", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
@@ -123,7 +123,7 @@ func TestRoutes(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 
-	t.Run("NamesWhereFilmsAre", func(t *testing.T) {
+	t.Run("AllowsVideosOfTheObjectStore", func(t *testing.T) {
 		t.Parallel()
 
 		require.Contains(t, contentPolicy("https://storage.googleapis.com"), "; media-src 'self' https://storage.googleapis.com; ")
@@ -146,7 +146,7 @@ func TestMonitor(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, b.post(t, "/asynqmon/api/queues/pro:pause", nil).Status)
 	})
 
-	t.Run("WritesDownWhatIsDoneBeforeItIsDone", func(t *testing.T) {
+	t.Run("AuditsAnActionBeforeItHappens", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)

@@ -12,7 +12,7 @@ import (
 func TestWorkerList(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ShowsWhoWorksOnWhat", func(t *testing.T) {
+	t.Run("ShowsWorkersWithTheirJobs", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
@@ -39,7 +39,7 @@ func TestWorkerList(t *testing.T) {
 		require.Regexp(t, `silent</span> since <time[^>]*>13:05:02.0</time> UTC`, b.get(t, "/workers").Body)
 	})
 
-	t.Run("HidesThoseThatAreGone", func(t *testing.T) {
+	t.Run("HidesTerminatedWorkers", func(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)

@@ -57,7 +57,7 @@
 	};
 	const age = () => {
 		const seconds = (Date.now() - heard) / 1000;
-		show(stale.querySelector(".age"), `Data from ${since(seconds)}.`);
+		show(stale.querySelector(".age"), `Last update ${since(seconds)}.`);
 	};
 	const hear = () => {
 		heard = Date.now();
