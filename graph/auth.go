@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/graph/transport"
@@ -20,11 +19,7 @@ func base(ctx context.Context) string { return transport.CallerOf(ctx).Base }
 // authorize is the directive @auth: it refuses callers that do not have the role.
 func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Role) (any, error) {
 	if p := principal(ctx); !p.May(role) {
-		return nil, forbidden("This call takes a key of the role %s; this key's role is %s.", role, p.Role)
+		return nil, apierror.Forbidden("This call takes a key of the role %s; this key's role is %s.", role, p.Role)
 	}
 	return next(ctx)
-}
-
-func forbidden(format string, args ...any) error {
-	return &apierror.Error{Code: apierror.CodeForbidden, Message: fmt.Sprintf(format, args...)}
 }

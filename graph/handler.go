@@ -119,8 +119,8 @@ func servedSchema() *ast.Schema {
 }
 
 var (
-	errKeyInURL = &apierror.Error{Code: apierror.CodeInvalidInput, Message: urlkey.Refusal}
-	errTwoKeys  = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The request has the header Authorization twice: send it once."}
+	errKeyInURL = apierror.Invalid("", "%s", urlkey.Refusal)
+	errTwoKeys  = apierror.Invalid("", "The request has the header Authorization twice: send it once.")
 )
 
 // ServeHTTP implements http.Handler. It authenticates the caller of every request but a

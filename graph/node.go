@@ -65,5 +65,5 @@ func orNotFound(err error) error {
 	if err != nil {
 		return err
 	}
-	return &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such object."}
+	return apierror.NotFound("object")
 }

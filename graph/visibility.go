@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
@@ -40,7 +41,7 @@ func showField(ctx context.Context, next graphql.Resolver) (any, error) {
 		if nullable {
 			return nil, nil
 		}
-		return nil, forbidden("The field %s.%s is not for keys of the role %s.", field.Object, field.Field.Name, role)
+		return nil, apierror.Forbidden("The field %s.%s is not for keys of the role %s.", field.Object, field.Field.Name, role)
 	}
 	value, err := next(ctx)
 	if nullable && isEmptyText(value) {

@@ -15,6 +15,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/internal/text"
@@ -48,10 +49,8 @@ const (
 	InputsFolder = "inputs/"
 )
 
-var errInputsFull = &apierror.Error{
-	Code: apierror.CodeQuotaExceeded, RetryAfterSeconds: 3600,
-	Message: fmt.Sprintf("This account has asked for %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs),
-}
+var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
+	"This account has asked for %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
 
 // Request issues a link to upload an image of exactly this type, size in bytes (up to 20 MB)
 // and CRC32C. Once it is uploaded, a job names it by its id. Request returns INVALID_INPUT,
@@ -161,7 +160,7 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.In
 }
 
 // errNoInput is the answer for an image that does not exist for this account.
-var errNoInput = &apierror.Error{Code: apierror.CodeNotFound, Field: ReferenceField, Message: "There is no such image (" + ReferenceField + ")."}
+var errNoInput = apierror.NotFound("image (" + ReferenceField + ")").In(ReferenceField)
 
 // reference is how a job's params name the image that it starts from: an artifact's id or a
 // URL. It is empty if there is no image.

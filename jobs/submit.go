@@ -162,10 +162,8 @@ func setTier(job *models.Job, account *models.Account) error {
 	return nil
 }
 
-var errKeyOfAnother = &apierror.Error{
-	Code: apierror.CodeIdempotencyConflict, Field: "idempotencyKey",
-	Message: "This idempotency key was used for another request: use a new key, or repeat that request exactly.",
-}
+var errKeyOfAnother = apierror.New(apierror.CodeIdempotencyConflict,
+	"This idempotency key was used for another request: use a new key, or repeat that request exactly.").In("idempotencyKey")
 
 func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
 	model, err := known.Model(in.Model)

@@ -239,7 +239,7 @@ func StoreAway(ctx context.Context, err error) *apierror.Error {
 }
 
 func mismatch(format string, args ...any) *apierror.Error {
-	return &apierror.Error{Code: apierror.CodeChecksumMismatch, Message: fmt.Sprintf(format, args...)}
+	return apierror.New(apierror.CodeChecksumMismatch, format, args...)
 }
 
 func validChecksum(checksum string) error {

@@ -37,13 +37,11 @@ const (
 )
 
 // Internal is the error of a fault on our side. Its details are only logged.
-var Internal = &apierror.Error{Code: apierror.CodeInternal, Message: "Something went wrong on our side. The request id finds it in the server's log."}
+var Internal = apierror.New(apierror.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
 
 // LoneSurrogate refuses text that cannot be represented in UTF-8.
-var LoneSurrogate = &apierror.Error{
-	Code:    apierror.CodeInvalidInput,
-	Message: `The request holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`,
-}
+var LoneSurrogate = apierror.Invalid("",
+	`The request holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
 
 // Present turns an error into what the caller reads. An *apierror.Error keeps its code
 // and message, and gqlgen's own errors keep their code. Every other error becomes

@@ -4,7 +4,6 @@ package limit
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -80,7 +79,7 @@ func (q Queries) MutateOperationParameters(ctx context.Context, request *graphql
 			return nil
 		}
 		if excess := excessOf(q.Schema, doc, request.Query); excess != "" {
-			return failure.Refusal(&apierror.Error{Code: failure.CodeTooComplex, Message: excess})
+			return failure.Refusal(apierror.New(failure.CodeTooComplex, "%s", excess))
 		}
 	}
 	if len(doc.Operations) == 0 {
@@ -97,14 +96,9 @@ func (q Queries) MutateOperationParameters(ctx context.Context, request *graphql
 }
 
 var (
-	errWhichOperation = &apierror.Error{
-		Code:    failure.CodeInvalid,
-		Message: "operationName must be the name of one of the query's operations, and can be left out only if there is but one.",
-	}
-	errOneStream = &apierror.Error{
-		Code:    failure.CodeInvalid,
-		Message: "A subscription selects exactly one field, its stream: send one operation for each stream.",
-	}
+	errWhichOperation = apierror.New(failure.CodeInvalid,
+		"operationName must be the name of one of the query's operations, and can be left out only if there is but one.")
+	errOneStream = apierror.New(failure.CodeInvalid, "A subscription selects exactly one field, its stream: send one operation for each stream.")
 )
 
 // MutateOperationContext refuses an operation before any part of it runs.
@@ -114,8 +108,8 @@ func (Queries) MutateOperationContext(_ context.Context, op *graphql.OperationCo
 	}
 	answer := measure{variables: op.Variables, known: map[*ast.FragmentDefinition]Size{}}.of(op.Operation.SelectionSet)
 	if answer.fields > maxAnswer {
-		return failure.Refusal(&apierror.Error{Code: failure.CodeTooComplex, Message: fmt.Sprintf(
-			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer)})
+		return failure.Refusal(apierror.New(failure.CodeTooComplex,
+			"The answer to this query may have more than %d fields: ask for less at once, or for shorter pages.", maxAnswer))
 	}
 	op.Stats.SetExtension(sizeKey, answer)
 	return nil

@@ -38,15 +38,10 @@ func (Persisted) Validate(graphql.ExecutableSchema) error { return nil }
 
 var (
 	// Clients recognize the error by this message.
-	errNotPersisted = &apierror.Error{Code: "PERSISTED_QUERY_NOT_FOUND", Message: "PersistedQueryNotFound"}
-	errPersisted    = &apierror.Error{
-		Code: apierror.CodeInvalidInput, Field: "extensions.persistedQuery",
-		Message: "extensions.persistedQuery must be {version: 1, sha256Hash}, the hash that of the query's text in 64 hexadecimal digits.",
-	}
-	errOtherHash = &apierror.Error{
-		Code: apierror.CodeInvalidInput, Field: "extensions.persistedQuery",
-		Message: "extensions.persistedQuery.sha256Hash is not the SHA-256 of this query.",
-	}
+	errNotPersisted = apierror.New("PERSISTED_QUERY_NOT_FOUND", "PersistedQueryNotFound")
+	errPersisted    = apierror.Invalid("extensions.persistedQuery",
+		"extensions.persistedQuery must be {version: 1, sha256Hash}, the hash that of the query's text in 64 hexadecimal digits.")
+	errOtherHash = apierror.Invalid("extensions.persistedQuery", "extensions.persistedQuery.sha256Hash is not the SHA-256 of this query.")
 )
 
 // MutateOperationParameters replaces a hash by the text of its query.

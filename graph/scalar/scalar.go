@@ -33,7 +33,7 @@ func (m MustBe) Error() string { return "This must be " + string(m) + "." }
 
 // Named returns the error INVALID_INPUT of a field. The message calls the value name.
 func (m MustBe) Named(field, name string) *apierror.Error {
-	return &apierror.Error{Code: apierror.CodeInvalidInput, Field: field, Message: name + " must be " + string(m) + "."}
+	return apierror.Invalid(field, "%s must be %s.", name, string(m))
 }
 
 // MarshalTime writes a time as RFC 3339 in UTC, and the zero time as null.

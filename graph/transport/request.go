@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -18,22 +17,18 @@ import (
 )
 
 var (
-	errNotUTF8 = &apierror.Error{Code: failure.CodeParseFailed, Message: "The request is not valid UTF-8."}
-	errShape   = &apierror.Error{
-		Code:    failure.CodeParseFailed,
-		Message: "The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).",
-	}
-	errNoQuery = &apierror.Error{
-		Code: failure.CodeParseFailed, Field: "query",
-		Message: "The request has no query: send query (a string), or as extensions.persistedQuery the hash of one that was sent before.",
-	}
-	errTooDeep  = &apierror.Error{Code: failure.CodeParseFailed, Message: fmt.Sprintf("The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)}
-	errBatch    = &apierror.Error{Code: failure.CodeParseFailed, Message: "Send one operation per request: lists of them are not taken."}
-	errTooLarge = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "The request is larger than 1 MiB."}
-	errMedia    = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "Send the request as Content-Type: application/json."}
-	errMethod   = &apierror.Error{Code: apierror.CodeInvalidInput, Message: "Use POST, or GET for queries."}
-	errEscapes  = &apierror.Error{Code: failure.CodeParseFailed, Message: "The query of the URL cannot be read: escape each value, and its ; too."}
-	errUnread   = &apierror.Error{Code: failure.CodeParseFailed, Message: "The request ended, or stopped, before its body did."}
+	errNotUTF8 = apierror.New(failure.CodeParseFailed, "The request is not valid UTF-8.")
+	errShape   = apierror.New(failure.CodeParseFailed,
+		"The body must be one JSON object with query (a string), and if needed operationName (a string), variables and extensions (objects).")
+	errNoQuery = apierror.New(failure.CodeParseFailed,
+		"The request has no query: send query (a string), or as extensions.persistedQuery the hash of one that was sent before.").In("query")
+	errTooDeep  = apierror.New(failure.CodeParseFailed, "The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)
+	errBatch    = apierror.New(failure.CodeParseFailed, "Send one operation per request: lists of them are not taken.")
+	errTooLarge = apierror.Invalid("", "The request is larger than 1 MiB.")
+	errMedia    = apierror.Invalid("", "Send the request as Content-Type: application/json.")
+	errMethod   = apierror.Invalid("", "Use POST, or GET for queries.")
+	errEscapes  = apierror.New(failure.CodeParseFailed, "The query of the URL cannot be read: escape each value, and its ; too.")
+	errUnread   = apierror.New(failure.CodeParseFailed, "The request ended, or stopped, before its body did.")
 )
 
 // parts are the members of a request and the first character of the JSON type of each.
@@ -187,12 +182,9 @@ func malformed(err error) *apierror.Error {
 
 func errTwice(path string) *apierror.Error {
 	if len(path) > failure.MaxEcho {
-		return &apierror.Error{Code: failure.CodeParseFailed, Message: "The request has a key twice: send it once."}
+		return apierror.New(failure.CodeParseFailed, "The request has a key twice: send it once.")
 	}
-	return &apierror.Error{
-		Code: failure.CodeParseFailed, Field: strings.TrimPrefix(path, "variables."),
-		Message: fmt.Sprintf("The request has the key %q twice: send it once.", path),
-	}
+	return apierror.New(failure.CodeParseFailed, "The request has the key %q twice: send it once.", path).In(strings.TrimPrefix(path, "variables."))
 }
 
 func isObject(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }

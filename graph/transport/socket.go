@@ -45,9 +45,7 @@ func (*Sockets) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") 
 // frees what it keeps for a request. The socket lives until the client or Close ends it.
 func (t *Sockets) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
 	if !t.allows(r) {
-		Refuse(w, r, http.StatusForbidden, &apierror.Error{
-			Code: apierror.CodeForbidden, Message: "Pages of this origin may not open sockets here.",
-		})
+		Refuse(w, r, http.StatusForbidden, apierror.Forbidden("Pages of this origin may not open sockets here."))
 		return
 	}
 	conn := &framedConn{frames: newFrameBudget()}

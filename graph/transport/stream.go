@@ -127,7 +127,5 @@ func (s *stream) last(ctx context.Context) *gqlerror.Error {
 	return nil
 }
 
-var errKeyEnded = &apierror.Error{
-	Code:    apierror.CodeUnauthenticated,
-	Message: "The key of this stream is not valid any more: it was revoked, or has expired. Connect with another.",
-}
+var errKeyEnded = apierror.New(apierror.CodeUnauthenticated,
+	"The key of this stream is not valid any more: it was revoked, or has expired. Connect with another.")

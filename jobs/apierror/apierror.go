@@ -51,41 +51,59 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
+// HasCode reports whether err is an *Error with that code.
+func HasCode(err error, code Code) bool { return errors.Is(err, &Error{Code: code}) }
+
+// In returns the error with the input that is wrong.
+func (e *Error) In(field string) *Error {
+	named := *e
+	named.Field = field
+	return &named
+}
+
 var (
 	// ErrLeaseLost means that the job was reaped, requeued or ended after the
 	// caller leased it. The worker must stop and upload nothing more.
-	ErrLeaseLost = &Error{Code: CodeLeaseLost, Message: "The lease on this job is gone: stop the work and upload nothing more."}
+	ErrLeaseLost = New(CodeLeaseLost, "The lease on this job is gone: stop the work and upload nothing more.")
 	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
 	// models.IsOutage. What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
 	// ErrUnauthenticated means that no valid key came with the request.
-	ErrUnauthenticated = &Error{Code: CodeUnauthenticated, Message: "No valid key came with this request: send the header Authorization: Bearer rl_live_…"}
+	ErrUnauthenticated = New(CodeUnauthenticated, "No valid key came with this request: send the header Authorization: Bearer rl_live_…")
 )
+
+// New returns an error of any code. Invalid, Conflict, Forbidden, NotFound and Later are for
+// the most frequent ones. No other package builds an Error by itself.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
 
 // Later is a refusal that is over after so long, in whole seconds, at least one:
 // the message ends with when to try again.
 func Later(code Code, after time.Duration, format string, args ...any) *Error {
 	seconds := max(int(math.Ceil(after.Seconds())), 1)
-	message := fmt.Sprintf(format, args...) + fmt.Sprintf(" Try again in %d s.", seconds)
-	return &Error{Code: code, RetryAfterSeconds: seconds, Message: message}
+	e := New(code, format, args...)
+	e.RetryAfterSeconds = seconds
+	e.Message += fmt.Sprintf(" Try again in %d s.", seconds)
+	return e
 }
 
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalidInput, Field: field, Message: fmt.Sprintf(format, args...)}
+	return New(CodeInvalidInput, format, args...).In(field)
 }
 
 func Conflict(format string, args ...any) *Error {
-	return &Error{Code: CodeConflict, Message: fmt.Sprintf(format, args...)}
+	return New(CodeConflict, format, args...)
 }
 
 func Forbidden(format string, args ...any) *Error {
-	return &Error{Code: CodeForbidden, Message: fmt.Sprintf(format, args...)}
+	return New(CodeForbidden, format, args...)
 }
 
 // NotFound is the one answer for an id that does not exist and for one that is
 // not the caller's. It does not repeat the id, which may be anything.
 func NotFound(what string) *Error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("There is no such %s.", what)}
+	return New(CodeNotFound, "There is no such %s.", what)
 }
 
 // OrNotFound makes a missing row the caller's error.

@@ -344,7 +344,7 @@ func (r *Reader) Artifact(ctx context.Context, p jobs.Principal, id models.Artif
 }
 
 func orHidden(err error, what string) error {
-	if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
+	if apierror.HasCode(err, apierror.CodeNotFound) {
 		return apierror.NotFound(what)
 	}
 	return err

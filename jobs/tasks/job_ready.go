@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -85,7 +84,7 @@ func jobReady(handle func(context.Context, ...models.JobID) error) asynq.Handler
 			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 		}
 		err = handle(ctx, append([]models.JobID{ready.JobID}, ready.Others...)...)
-		if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
+		if apierror.HasCode(err, apierror.CodeNotFound) {
 			return nil
 		}
 		return outcome(err)

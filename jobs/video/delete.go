@@ -32,7 +32,7 @@ func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) 
 func (v *Videos) finish(ctx context.Context, p jobs.Principal, id models.JobID) error {
 	job, err := v.Canceller.Cancel(ctx, p, id)
 	switch {
-	case errors.Is(err, &apierror.Error{Code: apierror.CodeConflict}): // it ended first
+	case apierror.HasCode(err, apierror.CodeConflict): // it ended first
 	case err != nil:
 		return err
 	case !job.Status.Terminal():

@@ -26,10 +26,8 @@ const (
 )
 
 // errTooSlow ends a stream whose follower missed changes: they are not stored for later.
-var errTooSlow = &apierror.Error{
-	Code: apierror.CodeUnavailable, RetryAfterSeconds: 1,
-	Message: "Changes were not read as fast as they came, and some are gone: read the list of jobs again, and subscribe anew.",
-}
+var errTooSlow = apierror.Later(apierror.CodeUnavailable, time.Second,
+	"Changes were not read as fast as they came, and some are gone: read the list of jobs again, and subscribe anew.")
 
 // Changes follows the status changes of jobs that the caller may see and that the filter
 // matches. Each comes as the job's row at that time, with the new status. The stream begins

@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	errNoPage      = &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such page."}
-	errCrossOrigin = &apierror.Error{Code: apierror.CodeForbidden, Message: "This request came from another site and was refused. Open the page here and try again."}
+	errNoPage      = apierror.NotFound("page")
+	errCrossOrigin = apierror.Forbidden("This request came from another site and was refused. Open the page here and try again.")
 )
 
 // failure is the view of the error page.

@@ -50,4 +50,4 @@ func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	return nil
 }
 
-var errNoVideo = &apierror.Error{Code: apierror.CodeConflict, Message: "This job has no video yet."}
+var errNoVideo = apierror.Conflict("This job has no video yet.")

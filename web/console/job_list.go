@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -97,10 +96,7 @@ func badFilter[T ~string](field, value string, known []T) error {
 	for _, name := range known {
 		names = append(names, strings.ToLower(string(name)))
 	}
-	return &apierror.Error{
-		Code: apierror.CodeInvalidInput, Field: field,
-		Message: fmt.Sprintf("There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", ")),
-	}
+	return apierror.Invalid(field, "There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", "))
 }
 
 func (q jobQuery) filter() models.JobFilter {

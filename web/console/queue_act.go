@@ -93,7 +93,7 @@ func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Pri
 func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
 	lane, model = models.Tier(strings.ToUpper(r.PathValue("lane"))), r.URL.Query().Get("model")
 	if !slices.Contains(models.Tiers, lane) {
-		return "", "", &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such lane."}
+		return "", "", apierror.NotFound("lane")
 	}
 	if model != "" {
 		if _, err := c.Reader.Catalogue.Current().Model(model); err != nil {

@@ -157,7 +157,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	switch value(asked.Priority) {
 	case "critical":
 		if !p.May(models.RoleOperator) {
-			return submission, &apierror.Error{Code: apierror.CodeForbidden, Field: "priority", Message: "The priority critical is for operators."}
+			return submission, apierror.New(apierror.CodeForbidden, "The priority critical is for operators.").In("priority")
 		}
 		submission.Tier = models.TierCritical
 	case "high":

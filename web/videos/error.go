@@ -145,7 +145,7 @@ func errNoVideo(id string) error {
 
 // orNoVideo names the video in a NOT_FOUND error.
 func orNoVideo(err error, id string) error {
-	if errors.Is(err, &apierror.Error{Code: apierror.CodeNotFound}) {
+	if apierror.HasCode(err, apierror.CodeNotFound) {
 		return errNoVideo(id)
 	}
 	return err

@@ -38,7 +38,7 @@ func fetcherTransport() http.RoundTripper {
 }
 
 // errStore has no details, because the link is a secret.
-var errStore = &apierror.Error{Code: apierror.CodeUnavailable, RetryAfterSeconds: 2, Message: "The object store cannot be reached: try again in a moment."}
+var errStore = apierror.Later(apierror.CodeUnavailable, 2*time.Second, "The object store cannot be reached.")
 
 // pass sends the object behind a link, or the requested range of it.
 func pass(w http.ResponseWriter, c *call, link string) error {
