@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// command runs the CLI against a stack, as a person beside it would.
+// command runs the CLI against a stack, as a person on the same machine would.
 func (s *stack) command(t *testing.T, args ...string) (out, errs string, status int) {
 	t.Helper()
 	cmd := testrun.Command(t, reelay, append(args, "--data", s.data)...)
@@ -86,7 +86,7 @@ func TestCLI(t *testing.T) {
 		require.Positive(t, info.Size())
 		require.NotZero(t, refused)
 		require.Contains(t, refusal, "--force")
-		require.Equal(t, 1, cancelled, "a film that was cancelled is no success")
+		require.Equal(t, 1, cancelled, "a cancelled video must not exit with 0")
 		require.Contains(t, models, "testcard")
 		require.Equal(t, "BLOCKED", field(t, after, "status"))
 	})
@@ -177,7 +177,7 @@ func TestCLI(t *testing.T) {
 	})
 }
 
-// field is a text of a document, at the top or within its job.
+// field returns a text field of a document or of the job in it.
 func field(t *testing.T, doc map[string]any, name string) string {
 	t.Helper()
 	if job, ok := doc["job"].(map[string]any); ok {

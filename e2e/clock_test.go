@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinksKeepPostgreSQLsTime runs two api processes whose own clocks are wrong by hours, as
-// PostgreSQL has it. What one of them signs, the other takes.
+// TestLinksKeepPostgreSQLsTime runs two api processes whose clocks differ from PostgreSQL's by
+// hours. Each must accept links that the other has signed.
 func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 	t.Parallel()
 
@@ -58,7 +58,7 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 	}
 }
 
-// leased registers a worker and leases it the job that waits.
+// leased registers a worker and leases the waiting job to it.
 func leased(t *testing.T, address, key string) (*client.Client, *client.Lease) {
 	t.Helper()
 	enrolment, err := client.New("http://"+address, key)
@@ -75,7 +75,7 @@ func leased(t *testing.T, address, key string) (*client.Client, *client.Lease) {
 	return worker, answer.Lease
 }
 
-// own is a link at this process.
+// own returns the link with the address of this process.
 func (a *api) own(t *testing.T, link string) string {
 	t.Helper()
 	address, err := url.Parse(link)

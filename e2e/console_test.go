@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promised waits for a promise of the page.
+// promised makes the evaluation wait for the promise that the page returns.
 func promised(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 
 const (
-	// watchPercents keeps each percentage that the page shows. It is lost if the
-	// page is loaded again.
+	// watchPercents records each percentage that the page shows. A reload of the page loses
+	// them.
 	watchPercents = `window.percents = [];
 		new MutationObserver(() => {
 			const now = document.querySelector("#percent").textContent;

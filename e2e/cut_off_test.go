@@ -28,8 +28,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// TestCutOffAPI cuts one of two api processes off from its stores, while all agents have
-// their connections to that one. They must reach the other one before they lose a lease.
+// TestCutOffAPI cuts one of two api processes off from its stores while all agents are
+// connected to it. They must reach the other process before they lose a lease.
 func TestCutOffAPI(t *testing.T) {
 	t.Parallel()
 
@@ -108,7 +108,7 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 	require.Greater(t, time.Since(cut), jobs.LeaseTTL, "an agent that stayed would have lost its lease")
 }
 
-// waiting waits until n agents wait for jobs.
+// waiting waits until n agents are waiting for jobs.
 func waiting(t *testing.T, c *client.Client, n int) {
 	t.Helper()
 	testrun.Eventually(t, "the agents wait for jobs", func() bool {
@@ -118,7 +118,7 @@ func waiting(t *testing.T, c *client.Client, n int) {
 	})
 }
 
-// drill submits a job of so many seconds.
+// drill submits a job that takes this many seconds.
 func drill(t *testing.T, c *client.Client, seconds int) (id string) {
 	t.Helper()
 	params := json.RawMessage(fmt.Sprintf(`{"steps": %d, "stepMillis": 1000}`, seconds))
@@ -127,8 +127,8 @@ func drill(t *testing.T, c *client.Client, seconds int) (id string) {
 	return done.Job.Id
 }
 
-// servers is Reelay as processes that are started one by one, with a control process and
-// a balancer from the start.
+// servers are processes of Reelay that a test starts one by one. The control process and the
+// balancer run from the start.
 type servers struct {
 	balancer *balancer
 	db       *bun.DB
@@ -167,7 +167,7 @@ func newServersOver(t *testing.T, dsn string) *servers {
 
 func (s *servers) secrets() string { return filepath.Join(s.dir, "secrets.json") }
 
-// key makes a key of a role.
+// key creates a key with a role.
 func (s *servers) key(t *testing.T, role models.Role) string {
 	t.Helper()
 	_, key, err := (&auth.Keys{DB: s.db}).Create(t.Context(), jobs.Host, auth.NewKey{AccountID: s.account, Role: role, Name: "test"})
@@ -180,7 +180,7 @@ func (s *servers) environment(database, redis string) []string {
 		"STORAGE_EMULATOR_HOST="+s.objects.Host(), "REELAY_SECRETS_FILE="+s.secrets(), "REELAY_PUBLIC_URL=http://"+s.balancer.Addr().String())
 }
 
-// api is an api process with ways of its own to PostgreSQL and Redis.
+// api is an api process with its own proxies to PostgreSQL and Redis.
 type api struct {
 	address         string
 	postgres, redis *faultproxy.Proxy
@@ -204,7 +204,7 @@ func (s *servers) api(t *testing.T) *api {
 }
 
 // turnsAway reports whether the process refuses a call with 503 and closes the connection, so
-// that its client reaches another process with the next one.
+// that the client's next call reaches another process.
 func (a *api) turnsAway(t *testing.T, key string) bool {
 	t.Helper()
 	body := strings.NewReader(`{"query": "{ viewer { role } }"}`)
@@ -246,8 +246,8 @@ func (s *servers) run(t *testing.T, command string, env []string, files ...*os.F
 	})
 }
 
-// balancer leads each new connection to the next of its targets, and leaves those alone
-// that there are.
+// balancer forwards each new connection to the next of its targets. It does not change
+// existing connections.
 type balancer struct {
 	net.Listener
 
@@ -275,7 +275,7 @@ func newBalancer(t *testing.T) *balancer {
 	return b
 }
 
-// lead is where connections lead from now on.
+// lead sets the targets of new connections.
 func (b *balancer) lead(targets ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// depguardRule is one rule of the linter depguard. Of allow and deny the longer prefix of
-// an import decides; lax rules deny only what they name.
+// depguardRule is one rule of the linter depguard. The longest prefix of an import in allow
+// or deny decides. A lax rule denies only what it names.
 type depguardRule struct {
 	Files []string
 	Allow []string
 	Deny  []struct{ Pkg, Desc string }
 }
 
-// covers reports whether the rule is for a file. "!$test" leaves tests out.
+// covers reports whether the rule applies to a file. "!$test" excludes tests.
 func (r depguardRule) covers(t *testing.T, file string) bool {
 	t.Helper()
 	if slices.Contains(r.Files, "!$test") && strings.HasSuffix(file, "_test.go") {
@@ -53,8 +53,8 @@ func (r depguardRule) refuses(path string) string {
 	return why
 }
 
-// TestPackageRules holds the code to depguard's rules, which `go tool task lint` does not
-// run.
+// TestPackageRules checks the code against depguard's rules, since `go tool task lint` does
+// not run depguard.
 func TestPackageRules(t *testing.T) {
 	t.Parallel()
 	var config struct {
@@ -76,7 +76,7 @@ func TestPackageRules(t *testing.T) {
 	for file := range strings.FieldsSeq(string(listed)) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.ImportsOnly)
 		if os.IsNotExist(err) {
-			continue // deleted, and not committed yet
+			continue // deleted but not committed yet
 		}
 		require.NoError(t, err)
 		for name, rule := range rules {

@@ -15,9 +15,9 @@ import (
 
 const (
 	runQuery = ".graphiql-execute-button"
-	// knowsSchema tells whether the editor can complete what is written.
+	// knowsSchema is true if the editor has loaded the schema for completion.
 	knowsSchema = `!!document.querySelector(".graphiql-query-editor .CodeMirror").CodeMirror.options.lint?.schema`
-	// hideSchema answers introspection as an API does that has it off.
+	// hideSchema answers introspection like an API where it is disabled.
 	hideSchema = `{
 		window.hidden = 0;
 		const fetch = window.fetch;
@@ -94,7 +94,7 @@ func TestGraphiQL(t *testing.T) {
 	})
 }
 
-// write puts a query into GraphiQL's editor.
+// write writes a query into GraphiQL's editor.
 func write(query string) chromedp.Action {
 	return chromedp.Evaluate(`document.querySelector(".graphiql-query-editor .CodeMirror").CodeMirror.setValue(`+strconv.Quote(query)+`)`, nil)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// post sends one GraphQL request and returns what came back as it stands.
+// post sends one GraphQL request and returns the status and the body of the answer.
 func (s *stack) post(t *testing.T, key, contentType, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.keys.Endpoint+"/graphql", strings.NewReader(body))

@@ -27,7 +27,7 @@ func TestImports(t *testing.T) {
 
 	for _, rule := range []struct {
 		pkg   string
-		all   bool // its dependencies' dependencies too
+		all   bool // including indirect dependencies
 		never []string
 	}{
 		{"migrations", true, []string{module + "/models", module + "/jobs"}},

@@ -29,7 +29,7 @@ func submit(t *testing.T, c *client.Client, prompt string, seconds, pace float64
 	return done.Job.Id
 }
 
-// until follows a job until check holds of it.
+// until follows a job until check returns true.
 func until(t *testing.T, c *client.Client, id string, check func(*client.Job) bool) *client.Job {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
@@ -50,15 +50,15 @@ func until(t *testing.T, c *client.Client, id string, check func(*client.Job) bo
 
 func completed(job *client.Job) bool { return job.Status == client.JobStatusCompleted }
 
-// beyond holds once a job's render has passed a percentage, on that attempt or
-// a later one.
+// beyond returns a check that a job's render has passed a percentage, on this attempt or a
+// later one.
 func beyond(percent float64, attempt int) func(*client.Job) bool {
 	return func(job *client.Job) bool {
 		return job.AttemptNo >= attempt && job.Status == client.JobStatusRunning && job.Progress.Percent >= percent
 	}
 }
 
-// holder is the worker that holds a job now.
+// holder returns the worker that holds a job.
 func holder(t *testing.T, s *stack, job string) client.Worker {
 	t.Helper()
 	var found client.Worker
@@ -76,7 +76,7 @@ func holder(t *testing.T, s *stack, job string) client.Worker {
 	return found
 }
 
-// agentPID is the process of a local worker.
+// agentPID returns the process id of a local worker.
 func agentPID(t *testing.T, w client.Worker) int {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-f", "agent .*"+w.ProviderInstanceId).Output()
@@ -86,7 +86,7 @@ func agentPID(t *testing.T, w client.Worker) int {
 	return pid
 }
 
-// frames is the SHA-256 of a finished job's decoded frames.
+// frames returns the SHA-256 of a finished job's decoded frames.
 func frames(t *testing.T, c *client.Client, job *client.Job) string {
 	t.Helper()
 	film := filepath.Join(t.TempDir(), "film.mp4")
@@ -165,15 +165,15 @@ func TestFrames(t *testing.T) {
 		undisturbed := until(t, c, submit(t, c, prompt, 4, 0), completed)
 
 		id := submit(t, c, prompt, 4, 4)
-		// With notice: the newest state is saved and handed on.
+		// Preempted with notice: the worker saves the newest state and another resumes it.
 		until(t, c, id, beyond(15, 1))
 		_, err := s.operator(t).PreemptWorker(t.Context(), holder(t, s, id).Id, 20*time.Second)
 		require.NoError(t, err)
-		// Killed: what came after the last checkpoint is rendered again.
+		// Killed: everything after the last checkpoint is rendered again.
 		until(t, c, id, beyond(25, 2))
 		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
-		// The lease is cancelled under a worker that goes on rendering: somebody
-		// else registers in its place.
+		// A worker loses its lease while it goes on rendering: another registers in its
+		// place.
 		until(t, c, id, beyond(30, 3))
 		usurped := holder(t, s, id)
 		_, err = s.dial(t, s.keys.WorkerKey).RegisterWorker(t.Context(), client.RegisterWorkerInput{
@@ -207,7 +207,7 @@ func TestStaleWorker(t *testing.T) {
 		require.NoError(t, err)
 		film := frames(t, c, done)
 		require.NoError(t, syscall.Kill(stopped, syscall.SIGCONT))
-		// It is heard again once it has found out that its lease is gone.
+		// It heartbeats again once it has noticed that its lease is lost.
 		testrun.Eventually(t, "the stale worker is idle again", func() bool {
 			w, err := s.operator(t).Worker(t.Context(), before.Attempts[0].Worker.Id)
 			require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// blocks are the shell examples of a page, with the address of a stack in place of
-// the one that the page shows.
+// blocks returns the shell examples of a page, with the address of the stack instead of the
+// one on the page.
 func (s *stack) blocks(t *testing.T, page string) (scripts []string) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/" + page)
@@ -25,7 +25,7 @@ func (s *stack) blocks(t *testing.T, page string) (scripts []string) {
 	return scripts
 }
 
-// stand is a folder like the one that a reader runs examples in: beside .reelay.
+// stand returns a folder like the one in which a reader runs examples: with .reelay in it.
 func (s *stack) stand(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func shell(t *testing.T, dir, script string) string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a script that failed left behind
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the processes that a failed script left behind
 	require.NoError(t, err, string(out))
 	return string(out)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGraphQLPeers holds the API to what the packages of other people expect:
-// the audit of GraphQL over HTTP, graphql-ws and graphql-sse.
+// TestGraphQLPeers tests the API with common packages: the audit of GraphQL over HTTP,
+// graphql-ws and graphql-sse.
 func TestGraphQLPeers(t *testing.T) {
 	t.Parallel()
 

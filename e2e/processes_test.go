@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// processes are the ids of a stack's processes, by name.
+// processes returns the ids of a stack's processes by name.
 func (s *stack) processes(t *testing.T) map[string]int {
 	t.Helper()
 	var pids map[string]int
@@ -29,7 +29,7 @@ func (s *stack) processes(t *testing.T) map[string]int {
 	return pids
 }
 
-// kill signals a process and returns when another one runs in its place.
+// kill signals a process and returns when its replacement runs.
 func (s *stack) kill(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
 	pid := s.processes(t)[name]
@@ -56,7 +56,7 @@ func (s *stack) flush(t *testing.T) {
 	}
 }
 
-// crowd submits jobs and follows each to its end, until it is told to stop.
+// crowd submits jobs and follows each to its end, until it is stopped.
 type crowd struct {
 	stop    chan struct{}
 	members sync.WaitGroup
@@ -72,8 +72,8 @@ func (c *crowd) fault(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// member submits one job after the other. An answer that did not come is asked
-// for again under the same key, and so is every one that did.
+// member submits one job after another. It repeats every submit under the same key, whether
+// the answer arrived or not.
 func (c *crowd) member(ctx context.Context, api *client.Client, name int) {
 	for n := 0; ; n++ {
 		select {
@@ -108,12 +108,12 @@ func (c *crowd) submit(ctx context.Context, api *client.Client, key string) stri
 			c.fault("submit %s: %v", key, err)
 			return ""
 		}
-		time.Sleep(50 * time.Millisecond) // the pause of a client that is told to try again
+		time.Sleep(50 * time.Millisecond) // a client pauses before it retries
 	}
 	return ""
 }
 
-// follow sees a job through. Its watcher must be told of its end, whoever served
+// follow watches a job to its end. The watcher must receive the end, whichever process served
 // the beginning.
 func (c *crowd) follow(ctx context.Context, api *client.Client, id string) {
 	ctx, cancel := context.WithTimeout(ctx, testrun.WaitLimit)
@@ -167,8 +167,8 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
-// preemptThrough preempts a worker by a call that only one of three apis can
-// take: the others stand still meanwhile.
+// preemptThrough preempts a worker by a call that only one of three apis can serve, since the
+// others are stopped meanwhile.
 func (s *stack) preemptThrough(t *testing.T, api string) {
 	t.Helper()
 	idle := ""
@@ -192,8 +192,8 @@ func (s *stack) preemptThrough(t *testing.T, api string) {
 	operator, err := client.New(s.keys.Endpoint, s.keys.OperatorKey, client.WithTransport(&http.Transport{DisableKeepAlives: true}))
 	require.NoError(t, err)
 
-	// Whoever stands still may do so with a row locked, for the ten seconds that
-	// PostgreSQL lets an idle transaction be.
+	// A stopped api may hold a row lock until PostgreSQL ends its idle transaction after ten
+	// seconds.
 	testrun.Eventually(t, "a preemption through "+api, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPromises checks that each test exists that docs/operators/reliability.md and
-// docs/developers/testing.md name, in the folders that they name.
+// TestPromises checks that every test named in docs/operators/reliability.md and
+// docs/developers/testing.md exists in the named folder.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 

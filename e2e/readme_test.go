@@ -22,7 +22,7 @@ func TestReadme(t *testing.T) {
 		tasks, err := os.ReadFile("../Taskfile.yml")
 		require.NoError(t, err)
 		s := common(t)
-		// Where a reader stands: beside bin and .reelay.
+		// The reader's working directory, with bin and .reelay in it.
 		dir := t.TempDir()
 		require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))
 		require.NoError(t, os.Symlink(filepath.Dir(reelay), filepath.Join(dir, "bin")))
@@ -32,7 +32,7 @@ func TestReadme(t *testing.T) {
 		for _, block := range blocks {
 			if names := regexp.MustCompile(`go tool task ([a-z:]+)`).FindAllStringSubmatch(block[1], -1); names != nil {
 				for _, name := range names {
-					require.Contains(t, string(tasks), "\n  "+name[1]+":\n", "the README names a task that is not there")
+					require.Contains(t, string(tasks), "\n  "+name[1]+":\n", "the README names a task that does not exist")
 				}
 				continue // CI runs them
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask sends a GraphQL request as any client might, and decodes its data.
+// ask sends a GraphQL request and decodes its data.
 func (s *stack) ask(ctx context.Context, t *testing.T, key, query string, variables map[string]any, data any) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})

@@ -1,5 +1,5 @@
-// Package e2e tests the whole with real processes: what a person starts, and
-// what a person sees.
+// Package e2e tests the whole system with real processes: what people start and what they
+// see.
 package e2e
 
 import (
@@ -64,7 +64,7 @@ type stack struct {
 // launch starts `reelay up` on a data folder and waits until it is ready.
 func launch(data string, args ...string) (*stack, error) { return launchWith(nil, data, args...) }
 
-// launchWith is launch, with more in the environment.
+// launchWith is launch with additional environment variables.
 func launchWith(env []string, data string, args ...string) (*stack, error) {
 	s := &stack{data: data, log: &strings.Builder{}}
 	read, write, err := os.Pipe()
@@ -126,7 +126,7 @@ func (s *stack) output() string {
 // end stops the stack as Ctrl-C does.
 func (s *stack) end() { s.Stop(context.Background()) }
 
-// start launches a stack of the test's own.
+// start launches a stack for one test.
 func start(t *testing.T, args ...string) *stack {
 	t.Helper()
 	s, err := launch(dataDir(t), args...)
@@ -135,7 +135,7 @@ func start(t *testing.T, args ...string) *stack {
 	return s
 }
 
-// dataDir is a folder that a private PostgreSQL can use, whoever runs the tests.
+// dataDir returns a folder that a private PostgreSQL can use, whichever user runs the tests.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := makeDataDir()
@@ -144,8 +144,8 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// makeDataDir makes a folder that others may pass: where root may not make a
-// user namespace, as in many containers, PostgreSQL runs as another user.
+// makeDataDir makes a folder that other users may enter: if root cannot create a user
+// namespace, as in many containers, PostgreSQL runs as another user.
 func makeDataDir() (string, error) {
 	dir, err := os.MkdirTemp("", "data-")
 	if err != nil {
@@ -160,7 +160,7 @@ var shared struct {
 	err   error
 }
 
-// common is the stack that tests share which do not disturb each other: two
+// common returns the stack that is shared by tests that do not disturb each other. It has two
 // agents, and more when many jobs wait.
 func common(t *testing.T) *stack {
 	t.Helper()

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTLS serves HTTPS with a certificate of a private CA, as a company would
-// have: who is told of the CA trusts it, and nobody else.
+// TestTLS serves HTTPS with a certificate of a private CA, as in a company. Only clients that
+// are configured with the CA must trust it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 
@@ -74,8 +74,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// issue writes cert.pem and key.pem for this machine, signed by a CA whose
-// certificate is the file that it returns.
+// issue writes cert.pem and key.pem for this machine, and returns the file with the
+// certificate of the CA that signed them.
 func issue(t *testing.T, dir string) (ca string) {
 	t.Helper()
 	authority := &x509.Certificate{

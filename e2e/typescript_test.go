@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// node runs a program of the TypeScript client's against a stack.
+// node runs a program of the TypeScript client against a stack.
 func (s *stack) node(t *testing.T, dir string, command ...string) string {
 	t.Helper()
 	cmd := testrun.Command(t, command[0], command[1:]...)
@@ -71,7 +71,7 @@ func TestTypeScriptClient(t *testing.T) {
 		}
 		require.Subset(t, files, []string{"dist/index.js", "dist/index.d.ts", "dist/node.js", "dist/node.d.ts", "dist/webhooks.js", "README.md"})
 
-		// Installed as npm would, but for the network: beside the packages that it names, and no others.
+		// Installed as npm would do it, without the network: with only the packages that it names.
 		modules := filepath.Join(dir, "node_modules")
 		installed := filepath.Join(modules, "reelay-client")
 		require.NoError(t, os.MkdirAll(installed, 0o755))

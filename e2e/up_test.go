@@ -45,7 +45,7 @@ func TestUp(t *testing.T) {
 		require.Equal(t, film, frames(t, second.client(t), again))
 		for _, key := range []string{first.keys.OperatorKey, first.keys.ClientKey, first.keys.WorkerKey} {
 			require.Contains(t, first.output(), key)
-			require.NotContains(t, second.output(), key, "keys are shown when they are made")
+			require.NotContains(t, second.output(), key, "keys are shown only when they are created")
 		}
 		require.NotContains(t, first.output(), first.keys.AdminKey)
 		until(t, second.client(t), submit(t, second.client(t), "after the restart", 1, 0), completed)
@@ -98,7 +98,7 @@ func TestUp(t *testing.T) {
 		answer, err := http.Get("http://" + store.Host + "/storage/v1/b/reelay/o")
 		require.NoError(t, err)
 		answer.Body.Close()
-		require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "the store asks for a secret")
+		require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "the store must require its secret")
 	})
 
 	t.Run("KeepsItsKeysToItself", func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestUp(t *testing.T) {
 	})
 }
 
-// descendants lists the processes below one.
+// descendants returns the descendants of a process.
 func descendants(root int) []int {
 	out, _ := exec.Command("ps", "-e", "-o", "pid=,ppid=").Output()
 	children := map[int][]int{}
@@ -216,8 +216,7 @@ func descendants(root int) []int {
 	return all
 }
 
-// alive tells whether a process runs; one that has ended but was not waited for
-// does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	state := strings.TrimSpace(string(out))

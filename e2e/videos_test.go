@@ -24,8 +24,8 @@ import (
 
 const nodePackages = "clients/node/node_modules"
 
-// TestVideos has the official packages make films over HTTPS, with a certificate
-// of the stack's own.
+// TestVideos makes videos with the official packages over HTTPS, with a certificate of the
+// stack.
 func TestVideos(t *testing.T) {
 	t.Parallel()
 
@@ -166,7 +166,7 @@ func redAndBlue() image.Image {
 	return picture
 }
 
-// probeFilm says what a film is: its codec, width, height and number of frames.
+// probeFilm returns a video's codec, width, height and number of frames.
 func probeFilm(t *testing.T, path string) string {
 	t.Helper()
 	out, err := testrun.Command(t, "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,nb_frames",
@@ -175,7 +175,7 @@ func probeFilm(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestMigrating holds the guide to the programs that are run here.
+// TestMigrating checks the guide against the programs that run here.
 func TestMigrating(t *testing.T) {
 	t.Parallel()
 

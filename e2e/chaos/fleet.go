@@ -125,8 +125,8 @@ func (f *fleet) follow(m *machine) {
 	}
 }
 
-// claim picks and marks a machine that no fault is hitting, one of the wanted instances if
-// there are any.
+// claim picks a machine that no fault is hitting and marks it. If wanted is not empty, it
+// picks one of these instances.
 func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *fleet) claim(random *rand.Rand, wanted map[string]bool) *machine {
 	if len(candidates) == 0 {
 		return nil
 	}
-	// The order of a map is not repeatable, so sort by instance.
+	// The order of a map is random, so the seed does not determine this choice.
 	m := candidates[random.IntN(len(candidates))]
 	m.mu.Lock()
 	m.doomed = true

@@ -60,7 +60,7 @@ func (w *watcher) last() sample {
 	return w.samples[len(w.samples)-1]
 }
 
-// short reports whether at some time between two moments no worker was free.
+// short reports whether no worker was free during the whole time between two moments.
 func (w *watcher) short(from, until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command mutants shows that the tests would notice. Each patch beside it takes
-// away one thing that keeps a job from being lost, doubled or shown to somebody
-// else; the tests that it names must fail with it.
+// Command mutants checks that the tests detect bugs. Each patch in this folder removes one
+// thing that keeps a job from being lost, doubled or shown to another account. The tests
+// that the patch names must fail with it.
 package main
 
 import (

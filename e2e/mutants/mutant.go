@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// mutant is one patch. Its first lines say what it breaks, and who must notice:
+// mutant is one patch. Its first lines say what it breaks and which tests must fail:
 //
 //	What: the heartbeat does not ask for the token
 //	Test: ./models TestUpdate
 type mutant struct {
 	name  string
 	what  string
-	pkg   string // the package whose tests must notice
+	pkg   string // the package whose tests must fail
 	tests string // a pattern of their names
 	patch string // the file, an absolute path
 }
 
-// readMutants reads the patches of these names, or all, in a folder.
+// readMutants reads the patches with these names in a folder, or all if there are no names.
 func readMutants(dir string, names []string) ([]mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {

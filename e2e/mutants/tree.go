@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tree is a copy of this working tree, to be broken.
+// tree is a copy of this working tree to which mutants are applied.
 type tree struct{ from, dir string }
 
 // copyTree copies every file that git does not ignore.
@@ -29,7 +29,7 @@ func copyTree(ctx context.Context) (*tree, error) {
 	}
 	t := &tree{from: from, dir: dir}
 	for _, name := range strings.Split(strings.Trim(string(listed), "\x00"), "\x00") {
-		if err := t.restore(name); err != nil && !os.IsNotExist(err) { // deleted, and not committed yet
+		if err := t.restore(name); err != nil && !os.IsNotExist(err) { // deleted but not committed yet
 			t.remove()
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func copyTree(ctx context.Context) (*tree, error) {
 
 func (t *tree) remove() { os.RemoveAll(t.dir) }
 
-// restore makes a file as it is in the tree itself.
+// restore copies a file from the original tree.
 func (t *tree) restore(name string) error {
 	data, err := os.ReadFile(filepath.Join(t.from, name))
 	if err != nil {
@@ -52,8 +52,7 @@ func (t *tree) restore(name string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// sound returns an error unless the tests that are to notice pass without a
-// mutant.
+// sound returns an error unless the tests of the mutants pass without a mutant.
 func (t *tree) sound(ctx context.Context, mutants []mutant) error {
 	tests := map[string][]string{}
 	for _, m := range mutants {
@@ -67,10 +66,10 @@ func (t *tree) sound(ctx context.Context, mutants []mutant) error {
 	return nil
 }
 
-// try returns the test that caught the mutant, or "". It returns an error if the
-// mutant does not apply, or does not build.
+// try returns the test that caught the mutant, or "" if none did. It returns an error if the
+// mutant does not apply or does not build.
 func (t *tree) try(ctx context.Context, m mutant) (string, error) {
-	// One line of context must do: the code around it goes on changing.
+	// One line of context is enough, since the surrounding code changes often.
 	if out, err := t.command(ctx, "git", "apply", "-C1", m.patch); err != nil {
 		return "", fmt.Errorf("the patch no longer applies: %s", firstLine(out))
 	}
@@ -88,14 +87,14 @@ func (t *tree) try(ctx context.Context, m mutant) (string, error) {
 	return "", fmt.Errorf("the tests ended without a verdict: %s", output)
 }
 
-// failure is a test that failed; the last of a chain is the innermost.
+// failure matches a failed test. The last match is the innermost subtest.
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 func (t *tree) test(ctx context.Context, pkg, tests string) (string, error) {
 	return t.command(ctx, "go", "test", "-failfast", "-timeout", "8m", pkg, "-run", "^("+tests+")$")
 }
 
-// restoreAll takes the mutant back.
+// restoreAll reverts the mutant.
 func (t *tree) restoreAll(ctx context.Context, m mutant) {
 	changed, err := t.command(ctx, "git", "apply", "--numstat", m.patch)
 	if err != nil {
