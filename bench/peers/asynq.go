@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqQueue is our own in a Redis that others may use.
+// asynqQueue is a separate queue, since other programs may use the same Redis.
 const asynqQueue = "bench-peers"
 
-// asynqPoll is how often asynq looks for jobs here; its default is a second.
+// asynqPoll is how often asynq polls for jobs. Its default is a second.
 const asynqPoll = 20 * time.Millisecond
 
-// openAsynq connects to Redis, where our queue is then empty.
+// openAsynq connects to Redis and empties the queue.
 func openAsynq(ctx context.Context) (*redis.Client, *asynq.Client, error) {
 	options, err := redis.ParseURL(os.Getenv("PEERS_REDIS_URL"))
 	if err != nil {
@@ -39,7 +39,7 @@ func asynqTask(t task) *asynq.Task {
 	return asynq.NewTask("noop", payload)
 }
 
-// retained keeps a completed task for a while, as a history.
+// retained keeps a completed task for an hour, as a history.
 var retained = []asynq.Option{asynq.Queue(asynqQueue), asynq.Retention(time.Hour)}
 
 func asynqEnqueue(ctx context.Context, t task) (figures, error) {

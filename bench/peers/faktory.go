@@ -61,7 +61,7 @@ func (f *faktory) read() ([]byte, error) {
 		return line[1:], nil
 	}
 	size, err := strconv.Atoi(string(line[1:]))
-	if err != nil || size < 0 { // $-1 is nothing
+	if err != nil || size < 0 { // $-1 means nil
 		return nil, err
 	}
 	text := make([]byte, size+2)
@@ -111,7 +111,7 @@ func (f *faktory) ack(jid string) error {
 	return err
 }
 
-// faktories opens connections to a server that then holds no job.
+// faktories opens connections to a server and removes all its jobs.
 func faktories(ctx context.Context, n int) ([]*faktory, error) {
 	all := make([]*faktory, n)
 	for i := range all {
@@ -148,7 +148,7 @@ func faktoryPushBulk(ctx context.Context, t task) (figures, error) {
 	return callers(ctx, t, bulkSize, func(_ context.Context, client int) error { return all[client].pushBulk(t, bulkSize) })
 }
 
-// faktoryWork has workers fetch and acknowledge t.n jobs.
+// faktoryWork lets workers fetch and acknowledge t.n jobs.
 func faktoryWork(ctx context.Context, t task) (figures, error) {
 	all, err := faktories(ctx, t.clients)
 	if err != nil {

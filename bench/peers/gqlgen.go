@@ -17,9 +17,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// gqlgenServe serves bare gqlgen until it is asked to end: a mutation that does
-// nothing, and a subscription that everybody hears when something is posted to
-// /publish. It prints where it listens.
+// gqlgenServe serves bare gqlgen until it is told to end: a mutation that does nothing, and a
+// subscription that receives an event for each POST to /publish. It prints its address.
 func gqlgenServe(ctx context.Context, _ task) (figures, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +43,7 @@ func gqlgenServe(ctx context.Context, _ task) (figures, error) {
 	return figures{}, nil
 }
 
-// crowd is everybody who listens. It is also all resolvers.
+// crowd is the set of subscribers. It also implements all resolvers.
 type crowd struct {
 	mu      sync.Mutex
 	members map[chan *graph.JobEvent]struct{}
@@ -71,7 +70,7 @@ func (c *crowd) event() *graph.JobEvent {
 	}
 }
 
-// JobEvents is the subscription. Everybody hears one event at once.
+// JobEvents is the subscription. It receives one event at once.
 func (c *crowd) JobEvents(ctx context.Context, _ string, _ *int) (<-chan *graph.JobEvent, error) {
 	events := make(chan *graph.JobEvent, 4)
 	c.mu.Lock()
@@ -96,7 +95,7 @@ func (c *crowd) publish() {
 	for member := range c.members {
 		select {
 		case member <- event:
-		default: // it is slower than four events
+		default: // the subscriber is four events behind
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Command bench-peers does the work of one measurement of the benchmark with
-// another queue, and prints what came out as JSON. It finds the stores by
-// PEERS_DATABASE_URL, PEERS_REDIS_URL and PEERS_FAKTORY.
+// Command bench-peers runs one measurement of the benchmark with another queue and prints
+// the result as JSON. PEERS_DATABASE_URL, PEERS_REDIS_URL and PEERS_FAKTORY are the addresses
+// of the stores.
 package main
 
 import (
@@ -16,17 +16,16 @@ import (
 	"time"
 )
 
-// task is what one run is told.
+// task holds the arguments of one run.
 type task struct {
-	clients int           // callers, or workers, at once
+	clients int           // concurrent callers or workers
 	span    time.Duration // how long it may take
 	n       int           // jobs to prepare, or to measure one at a time
 	pause   time.Duration // between jobs that are measured one at a time
 	payload string        // the arguments of each job
 }
 
-// figures are what came out: jobs per second as rate, and milliseconds as p50
-// and p99.
+// figures are the results: rate in jobs per second, p50 and p99 in milliseconds.
 type figures map[string]float64
 
 // measurements are by peer and name.

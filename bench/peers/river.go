@@ -14,17 +14,17 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverConns is the pool's size, as in the figures that targets are from.
+// riverConns is the size of the pool, as in the figures on which the targets are based.
 const riverConns = 40
 
-// noopArgs is a job of all peers.
+// noopArgs are the arguments of a job, the same for all peers.
 type noopArgs struct {
 	Payload string `json:"payload"`
 }
 
 func (noopArgs) Kind() string { return "noop" }
 
-// openRiver connects to a database whose River tables are there and empty.
+// openRiver connects to the database and makes sure that River's tables exist and are empty.
 func openRiver(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(os.Getenv("PEERS_DATABASE_URL"))
 	if err != nil {
@@ -48,7 +48,7 @@ func openRiver(ctx context.Context) (*pgxpool.Pool, error) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// inserter is a client that only inserts.
+// inserter returns a client that only inserts.
 func inserter(pool *pgxpool.Pool) (*river.Client[pgx.Tx], error) {
 	return river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: quiet()})
 }
@@ -95,7 +95,7 @@ func riverInsertManyFast(ctx context.Context, t task) (figures, error) {
 	})
 }
 
-// riverWorker does nothing with a job but tell that it came.
+// riverWorker does nothing with a job except report its arrival.
 type riverWorker struct {
 	river.WorkerDefaults[noopArgs]
 	came func()
@@ -106,7 +106,7 @@ func (w *riverWorker) Work(context.Context, *river.Job[noopArgs]) error {
 	return nil
 }
 
-// worker starts a client that works jobs, fetching as fast as River may.
+// worker starts a client that works jobs and fetches as fast as River allows.
 func worker(ctx context.Context, pool *pgxpool.Pool, max int, cooldown time.Duration, came func()) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverWorker{came: came})
@@ -120,7 +120,7 @@ func worker(ctx context.Context, pool *pgxpool.Pool, max int, cooldown time.Dura
 	return client, client.Start(ctx)
 }
 
-// riverWork works off t.n jobs, and counts the rows that are completed.
+// riverWork processes t.n jobs and counts the completed rows.
 func riverWork(ctx context.Context, t task) (figures, error) {
 	pool, err := openRiver(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func riverWork(ctx context.Context, t task) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := working.Stop(ctx); err != nil { // it completes what it has
+	if err := working.Stop(ctx); err != nil { // it completes the jobs that it has
 		return nil, err
 	}
 	var completed int
@@ -160,7 +160,7 @@ func riverWork(ctx context.Context, t task) (figures, error) {
 	return f, nil
 }
 
-// riverPickup leaves River's defaults, under which it is used.
+// riverPickup measures with River's default settings, as in normal use.
 func riverPickup(ctx context.Context, t task) (figures, error) {
 	pool, err := openRiver(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// callers has t.clients goroutines call do, over and over, until t.span is over.
-// Each call did per jobs.
+// callers lets t.clients goroutines call do repeatedly until t.span has passed. Each call
+// counts as per jobs.
 func callers(ctx context.Context, t task, per int, do func(ctx context.Context, client int) error) (figures, error) {
 	began := time.Now()
 	end := began.Add(t.span)
@@ -38,12 +38,12 @@ func callers(ctx context.Context, t task, per int, do func(ctx context.Context, 
 	return f, nil
 }
 
-// oneByOne submits t.n jobs, each once the one before is in a worker's hand, and
-// measures the time from submit's answer to that. The worker calls taken.
+// oneByOne submits t.n jobs, each after a worker has received the previous one, and measures
+// the time from the answer to the submit to that receipt, which arrives on taken.
 func oneByOne(ctx context.Context, t task, taken <-chan time.Time, submit func(context.Context) error) (figures, error) {
 	var times []time.Duration
 	for range t.n {
-		time.Sleep(t.pause) // a queue that has come to rest is what is measured
+		time.Sleep(t.pause) // the measurement needs an idle queue
 		if err := submit(ctx); err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func oneByOne(ctx context.Context, t task, taken <-chan time.Time, submit func(c
 	return percentiles(times), nil
 }
 
-// percentiles takes the nearest rank.
+// percentiles uses the nearest rank.
 func percentiles(times []time.Duration) figures {
 	slices.Sort(times)
 	at := func(p float64) float64 {
@@ -70,7 +70,7 @@ func percentiles(times []time.Duration) figures {
 	return figures{"p50": at(0.50), "p99": at(0.99)}
 }
 
-// countdown tells when so many jobs are done.
+// countdown signals when this many jobs are done.
 type countdown struct {
 	mu   sync.Mutex
 	n    int
@@ -90,8 +90,7 @@ func (c *countdown) one() {
 	}
 }
 
-// rate waits until all are done, or the span is over, and returns jobs per
-// second.
+// rate waits until all jobs are done or the span has passed, and returns jobs per second.
 func (c *countdown) rate(ctx context.Context, began time.Time, span time.Duration) (figures, error) {
 	over := time.NewTimer(span)
 	defer over.Stop()

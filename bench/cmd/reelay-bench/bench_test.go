@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// command runs the program in the checkout, everything small.
+// command returns a run of the program in the checkout, with small sizes.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := testrun.Command(t, filepath.Join(programs, "reelay-bench"), append([]string{"--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
@@ -60,7 +60,7 @@ func TestBench(t *testing.T) {
 		var out, errs bytes.Buffer
 		cmd := command(t, "--json", "--peers", t.TempDir())
 		cmd.Stdout, cmd.Stderr = &out, &errs
-		require.NoError(t, cmd.Run(), "a missed target is no failure\n%s", errs.String())
+		require.NoError(t, cmd.Run(), "a missed target must not fail the command\n%s", errs.String())
 
 		var report struct {
 			Targets []struct {
@@ -93,7 +93,7 @@ func TestBench(t *testing.T) {
 	t.Run("LeavesNothingWhenItIsInterrupted", func(t *testing.T) {
 		t.Parallel()
 
-		// A PostgreSQL that root starts runs as another user, who has to pass.
+		// A PostgreSQL that root starts runs as another user, who must be able to enter.
 		temporary, err := os.MkdirTemp("", "bench-")
 		require.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(temporary) })

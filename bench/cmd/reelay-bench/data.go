@@ -10,8 +10,8 @@ import (
 	"github.com/reelay/reelay/bench"
 )
 
-// siteOf describes the `reelay up` that runs in a data folder. A store that the
-// environment names goes before the folder's.
+// siteOf describes the `reelay up` that runs in a data folder. A store in the environment
+// takes precedence over the folder's.
 func siteOf(data string, say func(line string)) (*bench.Site, error) {
 	var keys struct {
 		Endpoint string `json:"endpoint"`

@@ -19,20 +19,20 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// listsOptions is what `reelay-bench lists` may be told.
+// listsOptions are the flags of `reelay-bench lists`.
 type listsOptions struct {
 	rows, times int
 	data        string
 	all, asJSON bool
 }
 
-// listsTarget is within what any list, filter, count or page is to be answered.
+// listsTarget is the time within which any list, filter, count or page must be answered.
 const listsTarget = 200 * time.Millisecond
 
-// listsLimit is when the API's connections end a statement (models.Open).
+// listsLimit is the statement timeout of the API's connections (models.Open).
 const listsLimit = 10 * time.Second
 
-// listsShown is how many of the slowest are printed.
+// listsShown is how many of the slowest queries are printed.
 const listsShown = 20
 
 func listsCommand() *cobra.Command {
@@ -79,7 +79,7 @@ func (o *listsOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	// Nothing of it is worth a wait for the disk: a history that was cut short is made anew.
+	// Without waits for the disk: an incomplete history is created again.
 	postgres, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(data, "postgres"), Test: true})
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (o *listsOptions) run(cmd *cobra.Command) (err error) {
 	return result.print(cmd.OutOrStdout(), o.all)
 }
 
-// folder is where the history is, and how it goes.
+// folder returns the folder of the history and a function that removes it if it is temporary.
 func (o *listsOptions) folder() (string, func() error, error) {
 	if o.data != "" {
 		return o.data, func() error { return nil }, os.MkdirAll(o.data, 0o711)
@@ -107,7 +107,7 @@ func (o *listsOptions) folder() (string, func() error, error) {
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-// fill brings the schema up to date and writes the history, unless it is there.
+// fill migrates the schema and writes the history unless it exists.
 func (o *listsOptions) fill(ctx context.Context, dsn string, progress io.Writer) error {
 	db, done, err := models.OpenPatient(ctx, dsn, 3)
 	if err != nil {
@@ -135,12 +135,12 @@ func (o *listsOptions) fill(ctx context.Context, dsn string, progress io.Writer)
 	})
 }
 
-// listsResult is what came out, the slowest first.
+// listsResult is the result, slowest query first.
 type listsResult struct {
 	Rows     int            `json:"rows"`
 	Queries  []listsMeasure `json:"queries"`
 	TargetMs float64        `json:"targetMs"`
-	Within   int            `json:"within"` // whose worst was within the target
+	Within   int            `json:"within"` // queries whose slowest run was within the target
 	Met      bool           `json:"met"`
 }
 
@@ -150,13 +150,12 @@ type listsMeasure struct {
 	What   string  `json:"what"`
 	P50    float64 `json:"p50Ms"`
 	Worst  float64 `json:"worstMs"`
-	// Processor is the median of PostgreSQL's processor time: what else the
-	// machine does is not in it, and neither are waits for the disk.
+	// Processor is the median of PostgreSQL's processor time. It includes neither other load
+	// on the machine nor waits for the disk.
 	Processor float64 `json:"processorMs"`
 }
 
-// measure asks each query as often as it was told, over one connection, as the
-// API would.
+// measure runs each query as often as requested, over one connection, like the API.
 func (o *listsOptions) measure(ctx context.Context, dsn string) (*listsResult, error) {
 	db, done, err := models.Open(ctx, dsn, 1)
 	if err != nil {
@@ -192,7 +191,7 @@ func (o *listsOptions) time(ctx context.Context, db bun.IDB, pid int, q history.
 	for range o.times {
 		began, before := time.Now(), processorTime(pid)
 		err := q.Run(ctx, db)
-		// what takes longer than the API allows is a measure too
+		// a query that the statement timeout ended also counts
 		if err != nil && (ctx.Err() != nil || time.Since(began) < listsLimit) {
 			return listsMeasure{}, err
 		}
@@ -202,8 +201,8 @@ func (o *listsOptions) time(ctx context.Context, db bun.IDB, pid int, q history.
 	return listsMeasure{q.List, q.Filter, q.What, p.P50, p.Max, percentilesOf(worked).P50}, nil
 }
 
-// processorTime is what a process of one thread has had of the processors, or 0
-// where that cannot be read: only Linux tells it so exactly.
+// processorTime returns the processor time of a single-threaded process, or 0 if it cannot be
+// read: only Linux reports it exactly enough.
 func processorTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

@@ -29,8 +29,8 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// processContext ends when this process is asked to, or when a process in
-// REELAY_FOLLOW ends. A second request ends the process immediately.
+// processContext returns a context that ends on a signal or when a process in REELAY_FOLLOW
+// ends. A second signal ends the process immediately.
 func processContext() (context.Context, func(), error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -52,19 +52,19 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil && ctx.Err() != nil { // whatever failed, it was interrupted first
+	if err != nil && ctx.Err() != nil { // whatever the error says, the interruption came first
 		fmt.Fprintln(errs, "reelay-bench: interrupted before it was done")
 		return exitInterrupted
 	}
 	return report(errs, err)
 }
 
-// usageError is a command line that cannot be understood.
+// usageError is the error of an invalid command line.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// report prints what went wrong and returns the exit status.
+// report prints an error and returns the exit status.
 func report(errs io.Writer, err error) int {
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return 0

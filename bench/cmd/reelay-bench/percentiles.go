@@ -14,7 +14,7 @@ type percentiles struct {
 	Max float64 `json:"max"`
 }
 
-// percentilesOf takes the nearest rank: each figure is one that was measured.
+// percentilesOf uses the nearest rank, so that each figure is a measured value.
 func percentilesOf(times []time.Duration) percentiles {
 	sorted := slices.Sorted(slices.Values(times))
 	at := func(p float64) float64 {

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// place is which Reelay is measured.
+// place says which Reelay is measured.
 type place struct {
 	data, endpoint, database string
-	reelay                   string // the program that a stack of our own is started with
+	reelay                   string // the program with which a stack is started
 }
 
 func (p *place) addFlags(f *pflag.FlagSet) {
@@ -26,7 +26,7 @@ func (p *place) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.reelay, "reelay", "", "program to start a stack with (default: reelay in the folder of this program)")
 }
 
-// open starts a stack, or finds the given one.
+// open starts a stack or returns the given one.
 func (p *place) open(ctx context.Context, say func(line string)) (*bench.Site, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
@@ -60,7 +60,7 @@ func (p *place) open(ctx context.Context, say func(line string)) (*bench.Site, f
 	return site, stack.stop, nil
 }
 
-// program is the reelay that a stack is started with.
+// program returns the reelay with which a stack is started.
 func program(named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -72,8 +72,7 @@ func program(named string) (string, error) {
 	return filepath.Join(filepath.Dir(self), "reelay"), nil
 }
 
-// newClient makes a client that also trusts the certificates in a file, if one is
-// named.
+// newClient returns a client that also trusts the certificates in caFile, if it is not empty.
 func newClient(endpoint, key, caFile string) (*client.Client, error) {
 	trust, err := client.TrustFile(caFile)
 	if err != nil {

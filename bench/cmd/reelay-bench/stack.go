@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// memory is the folder that Linux keeps in memory.
+	// memory is a folder that Linux keeps in memory.
 	memory = "/dev/shm"
-	// memoryRoom is how much has to be free there: many times what the objects of a
-	// measurement take.
+	// memoryRoom is how many bytes must be free there: many times the objects of a
+	// measurement.
 	memoryRoom = 1 << 30
-	// stackStart is how long a stack may take until it is ready.
+	// stackStart is how long a stack can take until it is ready.
 	stackStart = 10 * time.Minute
 )
 
@@ -30,10 +30,10 @@ const (
 type stack struct {
 	child *localstack.Child
 	data  string
-	// objects is the folder in memory that its object store writes to: on most sites the
-	// store is elsewhere, and here each upload would have the disk that commits wait for
-	// sync two files. It is empty where a bucket is configured, or where that cannot be;
-	// lack then says why, and the stack has its objects in its data folder.
+	// objects is the folder in memory to which its object store writes. Most sites have the
+	// store on another machine, but here each upload would sync two files on the disk for
+	// which commits wait. It is empty if a bucket is configured or if the folder is not
+	// possible. In the second case lack says why, and the objects are in the data folder.
 	objects string
 	lack    error
 }
@@ -77,7 +77,7 @@ func startStack(ctx context.Context, reelay string) (_ *stack, err error) {
 	return s, s.waitReady(ctx, log)
 }
 
-// makeDataFolder makes a temporary folder that others may pass: a PostgreSQL that
+// makeDataFolder makes a temporary folder that other users may enter, since a PostgreSQL that
 // root starts runs as another user.
 func makeDataFolder() (string, error) {
 	dir, err := os.MkdirTemp("", "reelay-")
@@ -87,9 +87,8 @@ func makeDataFolder() (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// makeMemoryFolder makes a folder in memory. It returns an error if there is no
-// room, or if the system cannot keep attributes of files there, which the object
-// store needs.
+// makeMemoryFolder makes a folder in memory. It returns an error if there is not enough room,
+// or if the folder does not support file attributes, which the object store needs.
 func makeMemoryFolder() (string, error) {
 	var room unix.Statfs_t
 	if err := unix.Statfs(memory, &room); err != nil {
@@ -146,7 +145,7 @@ func (s *stack) waitReady(ctx context.Context, log string) error {
 func (s *stack) stop() error {
 	var err error
 	if s.child != nil {
-		err = s.child.Stop(context.Background()) // bounded by its grace
+		err = s.child.Stop(context.Background()) // limited by its grace period
 	}
 	for _, dir := range []string{s.objects, s.data} {
 		if dir != "" {
