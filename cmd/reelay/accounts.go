@@ -12,25 +12,17 @@ import (
 )
 
 func accountsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "accounts",
 		Short: "List, create and change accounts (for operators)",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(accountsListCommand(), accountsCreateCommand(), accountsUpdateCommand())
-	return cmd
+	}, accountsListCommand(), accountsCreateCommand(), accountsUpdateCommand())
 }
 
 func accountsListCommand() *cobra.Command {
 	list := &lister[client.Account]{
 		target: target{operator: true}, header: accountHeader, row: accountRow,
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Account], error) {
-			found, err := c.Accounts(ctx, p.first, p.after)
-			if err != nil {
-				return listed[client.Account]{}, err
-			}
-			return listOf[client.Account](found.Edges, found.PageInfo, nil), nil
+			return listOf[client.Account](c.Accounts(ctx, p.first, p.after))
 		},
 	}
 	return list.command(&cobra.Command{Use: "list", Short: "List accounts, newest first", Args: cobra.NoArgs})

@@ -23,11 +23,7 @@ func auditCommand() *cobra.Command {
 			return []string{e.At.UTC().Format(time.RFC3339), e.Actor, e.Action, orDash(e.Target), more}
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.AuditEntry], error) {
-			found, err := c.AuditLog(ctx, about, p.first, p.after)
-			if err != nil {
-				return listed[client.AuditEntry]{}, err
-			}
-			return listOf[client.AuditEntry](found.Edges, found.PageInfo, nil), nil
+			return listOf[client.AuditEntry](c.AuditLog(ctx, about, p.first, p.after))
 		},
 	}
 	return list.command(cmd)

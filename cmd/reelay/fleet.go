@@ -42,11 +42,7 @@ func workersCommand() *cobra.Command {
 			return []string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt)}
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
-			found, err := c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after)
-			if err != nil {
-				return listed[client.Worker]{}, err
-			}
-			return listOf[client.Worker](found.Edges, found.PageInfo, &found.TotalCount), nil
+			return listOf[client.Worker](c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after))
 		},
 	}
 	return list.command(cmd)

@@ -16,16 +16,12 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list and revoke API keys (for admins)",
 		Long: "Manages API keys. Each has one account and one role; see docs/operators/keys.md. These commands need an\n" +
 			"ADMIN key, except bootstrap, which creates the first one and connects to the database directly.",
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(keysBootstrapCommand(), keysCreateCommand(), keysListCommand(), keysRevokeCommand())
-	return cmd
+	}, keysBootstrapCommand(), keysCreateCommand(), keysListCommand(), keysRevokeCommand())
 }
 
 func keysBootstrapCommand() *cobra.Command {

@@ -57,11 +57,7 @@ func listCommand() *cobra.Command {
 		},
 		none: o.none,
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Job], error) {
-			found, err := c.Jobs(ctx, filter, p.first, p.after)
-			if err != nil {
-				return listed[client.Job]{}, err
-			}
-			return listOf[client.Job](found.Edges, found.PageInfo, &found.TotalCount), nil
+			return listOf[client.Job](c.Jobs(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)

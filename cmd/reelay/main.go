@@ -82,7 +82,7 @@ func processContext() (context.Context, func(), error) {
 }
 
 func rootCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := family(&cobra.Command{
 		Use:   "reelay",
 		Short: "Turn prompts into videos on GPUs that may vanish",
 		Long: "Reelay turns prompts into videos on GPUs that may vanish. If a worker goes away, its job resumes from its\n" +
@@ -95,9 +95,7 @@ func rootCommand() *cobra.Command {
 		Version:       version.Current().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noSuchCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	})
 	root.AddGroup(
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
@@ -120,56 +118,25 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
+// family makes a command that only has subcommands. Without one it shows its help.
+func family(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = noSuchCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // noSuchCommand refuses the arguments of a command that only has subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("there is no command %q", args[0])
-	if similar := nearest(cmd, args[0]); similar != "" {
-		err = fmt.Errorf("%w; did you mean %s?", err, similar)
+	// A third of the letters may be wrong, and at most two.
+	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/3)
+	if similar := slices.Compact(cmd.SuggestionsFor(args[0])); len(similar) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
 	}
-	return err
-}
-
-// nearest returns the subcommand of cmd that other tools call by the typed name, or else the
-// one that is closest to it, or "" if none is close: a third of the letters may be wrong, and
-// at most two.
-func nearest(cmd *cobra.Command, typed string) (name string) {
-	for _, sub := range cmd.Commands() {
-		if slices.Contains(sub.SuggestFor, strings.ToLower(typed)) {
-			return sub.Name()
-		}
-	}
-	least := min(2, len(typed)/3) + 1
-	for _, sub := range cmd.Commands() {
-		if d := distance(strings.ToLower(typed), sub.Name()); d < least && sub.IsAvailableCommand() {
-			name, least = sub.Name(), d
-		}
-	}
-	return name
-}
-
-// distance returns how many letters must be inserted, deleted or replaced to turn a
-// into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Errorf("there is no command %q", args[0])
 }
 
 // usageError is the error of an invalid command line.

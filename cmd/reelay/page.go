@@ -79,16 +79,27 @@ type listed[T any] struct {
 	EndCursor   *string `json:"endCursor"`
 }
 
-// listOf converts a page from the client.
+// listOf converts a page from the client, if err is nil.
 func listOf[T, E any, N interface {
 	*E
 	GetNode() T
-}](edges []E, info client.PageInfo, total *int) listed[T] {
-	list := listed[T]{Items: []T{}, TotalCount: total, HasNextPage: info.HasNextPage, EndCursor: info.EndCursor}
+}, P interface {
+	GetEdges() []E
+	GetPageInfo() client.PageInfo
+}](found P, err error) (listed[T], error) {
+	list := listed[T]{Items: []T{}}
+	if err != nil {
+		return list, err
+	}
+	edges, info := found.GetEdges(), found.GetPageInfo()
 	for i := range edges {
 		list.Items = append(list.Items, N(&edges[i]).GetNode())
 	}
-	return list
+	list.HasNextPage, list.EndCursor = info.HasNextPage, info.EndCursor
+	if counted, ok := any(found).(interface{ GetTotalCount() int }); ok {
+		list.TotalCount = new(counted.GetTotalCount())
+	}
+	return list, nil
 }
 
 // printMore prints how to show the next page.

@@ -13,17 +13,13 @@ import (
 )
 
 func webhooksCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "webhooks",
 		Short: "Manage webhook endpoints and deliveries",
 		Long: "Manages the endpoints that are notified when the account's jobs end, and shows the deliveries to them.\n" +
 			"docs/users/webhooks.md describes the events and how to verify them.",
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(webhooksListCommand(), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
+	}, webhooksListCommand(), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
 		webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
-	return cmd
 }
 
 func webhooksListCommand() *cobra.Command {
@@ -176,11 +172,7 @@ func webhooksDeliveriesCommand() *cobra.Command {
 			return []string{d.Id, d.JobId, d.Event, d.Url, fmt.Sprint(d.Attempts), ago(&d.CreatedAt), deliveryState(d)}
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.WebhookDelivery], error) {
-			found, err := c.WebhookDeliveries(ctx, filter, p.first, p.after)
-			if err != nil {
-				return listed[client.WebhookDelivery]{}, err
-			}
-			return listOf[client.WebhookDelivery](found.Edges, found.PageInfo, nil), nil
+			return listOf[client.WebhookDelivery](c.WebhookDeliveries(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
