@@ -1,4 +1,4 @@
--- Tables with the rows that ours have, and no more indexes than the work takes.
+-- Tables with rows like those of Reelay, and only the indexes that the scripts need.
 CREATE TABLE jobs (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     account_id bigint      NOT NULL DEFAULT 1,
