@@ -30,7 +30,7 @@ func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	}
 	awaited, err := models.ListAwaited(ctx, tx, slices.Collect(maps.Keys(over)))
 	if err != nil {
-		return fmt.Errorf("find the jobs that others wait for: %w", err)
+		return fmt.Errorf("find the parents of jobs: %w", err)
 	}
 	for _, id := range awaited {
 		if err := over[id].settle(ctx); err != nil {
@@ -59,7 +59,7 @@ func (c *Change) settle(ctx context.Context) error {
 		}
 		c.others = append(c.others, child)
 	}
-	return apierror.Wrap(c.writeOthers(ctx), "settle what waits for job %s", c.job.ID)
+	return apierror.Wrap(c.writeOthers(ctx), "update the jobs that wait for job %s", c.job.ID)
 }
 
 // writeOthers writes the dependents with their events and dead letters.

@@ -79,7 +79,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 		return nil, err
 	}
 	if l.job.Status == models.JobCancelled {
-		return nil, apierror.Conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+		return nil, apierror.Conflict("This job is CANCELLED: a cancel was requested before it completed.")
 	}
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
@@ -240,7 +240,7 @@ func (h *Holder) again(ctx context.Context, p Principal, f Fence, as models.Atte
 		return nil, err
 	}
 	if a.Status == models.AttemptCancelled && as == models.AttemptSucceeded {
-		return nil, apierror.Conflict("This job is CANCELLED: somebody asked for it before it was complete.")
+		return nil, apierror.Conflict("This job is CANCELLED: a cancel was requested before it completed.")
 	}
 	if a.Status != as && a.Status != models.AttemptCancelled {
 		return nil, apierror.ErrLeaseLost

@@ -87,7 +87,7 @@ func (f Fence) check(p Principal, found *models.Attempt) error {
 func (f Fence) askedBy(p Principal) error {
 	switch {
 	case p.WorkerID == "":
-		return apierror.Forbidden("This call takes the worker's own token, which registerWorker returned.")
+		return apierror.Forbidden("This call requires the worker's own token, which registerWorker returned.")
 	case !f.AttemptID.Valid():
 		return apierror.NotFound("attempt")
 	}

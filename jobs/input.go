@@ -50,7 +50,7 @@ const (
 )
 
 var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
-	"This account has asked for %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
+	"This account has requested %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
 
 // Request issues a link to upload an image of exactly this type, size in bytes (up to 20 MB)
 // and CRC32C. Once it is uploaded, a job names it by its id. Request returns INVALID_INPUT,
@@ -229,7 +229,7 @@ func (i *Inputs) check(ctx context.Context, account models.AccountID, params jso
 func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload) (picture.Info, error) {
 	stored, err := i.Objects.Stat(ctx, issued.ObjectKey)
 	if errors.Is(err, ErrNoObject) {
-		return picture.Info{}, apierror.Invalid(ReferenceField, "This image was not uploaded yet: send its bytes to the link that requestInputUpload gave.")
+		return picture.Info{}, apierror.Invalid(ReferenceField, "This image was not uploaded yet: send its bytes to the link that requestInputUpload returned.")
 	}
 	if err != nil {
 		return picture.Info{}, StoreAway(ctx, err)

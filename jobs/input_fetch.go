@@ -73,7 +73,7 @@ func (f *InputFetcher) Run(ctx context.Context) error {
 			fetches.Go(func() {
 				defer func() { <-slots }()
 				if err := f.fetch(ctx, fetch); err != nil {
-					slog.ErrorContext(ctx, "an image could not be fetched for a fault of ours", "job", fetch.JobID, "error", err)
+					slog.ErrorContext(ctx, "fetching an image failed because of an internal error", "job", fetch.JobID, "error", err)
 				}
 			})
 		}
@@ -200,5 +200,5 @@ func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, see
 	if err == nil && done != nil {
 		f.Notifier.After(ctx, done)
 	}
-	return apierror.Wrap(err, "settle the image of job %s", seen.ID)
+	return apierror.Wrap(err, "update the image of job %s", seen.ID)
 }

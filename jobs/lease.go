@@ -159,7 +159,7 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 // is no worker, and NOT_FOUND for another one.
 func (p Principal) RequireWorker(id models.WorkerID) error {
 	if p.WorkerID == "" {
-		return apierror.Forbidden("This call takes the worker's own token, which registerWorker returned.")
+		return apierror.Forbidden("This call requires the worker's own token, which registerWorker returned.")
 	}
 	if p.WorkerID != id {
 		return apierror.NotFound("worker")

@@ -67,7 +67,7 @@ func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
 	}
 	f, err := models.CountFleetLoss(ctx, l.change.tx, l.job.ID, massWithin, massSilence)
 	if err != nil {
-		return false, fmt.Errorf("count what the fleet lost: %w", err)
+		return false, fmt.Errorf("count the losses of the fleet: %w", err)
 	}
 	return float64(f.Gone) <= massLoss*float64(f.All), nil
 }

@@ -127,7 +127,7 @@ var waitingEvents = map[models.JobStatus]models.JobEventType{
 func (c *Change) setTier(ctx context.Context, p Principal, tier models.Tier) error {
 	job := c.job
 	if job.Status.Terminal() {
-		return apierror.Conflict("This job is %s: its tier is settled.", job.Status)
+		return apierror.Conflict("This job is %s: its tier can no longer change.", job.Status)
 	}
 	if job.Tier == tier && job.Lane == tier {
 		return nil

@@ -73,7 +73,7 @@ type outage struct {
 
 func getOutage(ctx context.Context, db bun.IDB) (o outage, err error) {
 	if o.Outage, err = models.GetOutage(ctx, db, gapLength); err != nil {
-		return o, fmt.Errorf("read when we were away: %w", err)
+		return o, fmt.Errorf("read the outages of the API: %w", err)
 	}
 	if o.now, err = models.Now(ctx, db); err != nil {
 		return o, err
@@ -96,5 +96,5 @@ func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 // to one interval earlier, and so may the worker have sent its last heartbeat.
 func wentSilentWithAPI(ctx context.Context, db bun.IDB, lastSign time.Time) (bool, error) {
 	silent, err := models.APIFellSilent(ctx, db, lastSign.Add(-2*PresenceEvery), lastSign.Add(HeartbeatEvery+PresenceEvery), gapLength)
-	return silent, apierror.Wrap(err, "read which processes were away")
+	return silent, apierror.Wrap(err, "read which processes were absent")
 }

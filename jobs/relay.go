@@ -23,7 +23,7 @@ type Relay struct {
 
 // ErrUnpublishable means that there is no handler for a message; a newer release may have
 // written it.
-var ErrUnpublishable = errors.New("nobody handles this message")
+var ErrUnpublishable = errors.New("this message has no handler")
 
 const (
 	relayBatch = 200
@@ -139,7 +139,7 @@ func (r *Readier) reindex(ctx context.Context) error {
 	}
 	standings, err := models.ListStandings(ctx, r.DB, nil)
 	if err != nil {
-		return fmt.Errorf("list where accounts stand: %w", err)
+		return fmt.Errorf("list the standings of accounts: %w", err)
 	}
 	if err := r.Notifier.Index.Stand(ctx, standings...); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)

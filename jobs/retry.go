@@ -108,7 +108,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 		return err
 	}
 	if depends.fetch, err = useInput(ctx, c.tx, job); errors.Is(err, errNoInput) {
-		return apierror.Conflict("The image that this job begins from was deleted: submit a new job.")
+		return apierror.Conflict("The reference image of this job was deleted: submit a new job.")
 	}
 	if err != nil {
 		return err

@@ -20,10 +20,10 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
 	if err := b.writeImages(ctx); err != nil {
-		return fmt.Errorf("write what the jobs begin from: %w", err)
+		return fmt.Errorf("write the inputs of the jobs: %w", err)
 	}
 	if err := b.writeRequests(ctx); err != nil {
-		return fmt.Errorf("write what the Videos API was asked for: %w", err)
+		return fmt.Errorf("write the requests of the Videos API: %w", err)
 	}
 	if err := b.ensureCallbacks(ctx, sealer); err != nil {
 		return fmt.Errorf("write the callbacks' endpoints: %w", err)

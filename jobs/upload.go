@@ -63,7 +63,7 @@ func (h *Holder) RequestUpload(ctx context.Context, p Principal, f Fence, r Uplo
 	var issued string // not key: if ctx ends, act may run while this returns
 	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		if l.attempt.Uploads >= maxUploads {
-			return apierror.Conflict("This attempt has asked for %d uploads, which is the limit.", maxUploads)
+			return apierror.Conflict("This attempt has requested %d uploads, which is the limit.", maxUploads)
 		}
 		l.attempt.Uploads++
 		issued = objectKey(l.attempt, r.Type)
@@ -138,7 +138,7 @@ type UploadedObject struct {
 func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
-		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload returned.", what)
 	}
 	metadata, err := strictjson.ReadStored("metadata", o.Metadata, maxArtifactMetadata)
 	if err != nil {
@@ -149,7 +149,7 @@ func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *
 		return nil, err
 	}
 	if issued == nil || issued.AttemptID != f.AttemptID || issued.Type != t {
-		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload gave.", what)
+		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload returned.", what)
 	}
 	if issued.SizeBytes != o.SizeBytes || issued.Checksum != o.Checksum {
 		return nil, mismatch("The %s was announced with %d bytes and checksum %s, not with those given now.", what, issued.SizeBytes, issued.Checksum)
@@ -235,7 +235,7 @@ const UploadTTL = time.Hour
 // StoreAway is the error for callers when the object store is unavailable.
 func StoreAway(ctx context.Context, err error) *apierror.Error {
 	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
-	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be asked now.")
+	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be reached now.")
 }
 
 func mismatch(format string, args ...any) *apierror.Error {

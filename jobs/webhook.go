@@ -54,7 +54,7 @@ func announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	}
 	wanting, err := models.ListWantingEndpoints(ctx, tx, accounts, eventsOf(ended))
 	if err != nil {
-		return fmt.Errorf("find the webhooks that want to hear of it: %w", err)
+		return fmt.Errorf("find the endpoints of the event: %w", err)
 	}
 	endpoints := map[models.AccountID][]*models.WebhookEndpoint{}
 	for _, e := range wanting {

@@ -37,7 +37,7 @@ const (
 )
 
 // Internal is the error of a fault on our side. Its details are only logged.
-var Internal = apierror.New(apierror.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
+var Internal = apierror.New(apierror.CodeInternal, "An internal error occurred. The server's log has it under the request id.")
 
 // LoneSurrogate refuses text that cannot be represented in UTF-8.
 var LoneSurrogate = apierror.Invalid("",

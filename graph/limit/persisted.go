@@ -40,7 +40,7 @@ var (
 	// Clients recognize the error by this message.
 	errNotPersisted = apierror.New("PERSISTED_QUERY_NOT_FOUND", "PersistedQueryNotFound")
 	errPersisted    = apierror.Invalid("extensions.persistedQuery",
-		"extensions.persistedQuery must be {version: 1, sha256Hash}, the hash that of the query's text in 64 hexadecimal digits.")
+		"extensions.persistedQuery must be {version: 1, sha256Hash}. The hash is that of the query's text, as 64 hexadecimal digits.")
 	errOtherHash = apierror.Invalid("extensions.persistedQuery", "extensions.persistedQuery.sha256Hash is not the SHA-256 of this query.")
 )
 

@@ -90,7 +90,7 @@ func TestLoader(t *testing.T) {
 
 			_, err := l.Load(t.Context(), "a")
 
-			require.ErrorContains(t, err, "Something went wrong on our side")
+			require.ErrorContains(t, err, "An internal error occurred")
 		})
 	})
 }

@@ -60,7 +60,7 @@ func (HTTP) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExe
 }
 
 var (
-	errGetQueries   = apierror.New(failure.CodeInvalid, "A GET request can only ask queries: send mutations with POST.")
+	errGetQueries   = apierror.New(failure.CodeInvalid, "A GET request can only run queries: send mutations with POST.")
 	errSubscription = apierror.New(failure.CodeInvalid, "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.")
 )
 

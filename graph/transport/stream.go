@@ -128,4 +128,4 @@ func (s *stream) last(ctx context.Context) *gqlerror.Error {
 }
 
 var errKeyEnded = apierror.New(apierror.CodeUnauthenticated,
-	"The key of this stream is not valid any more: it was revoked, or has expired. Connect with another.")
+	"The key of this stream is no longer valid: it was revoked or has expired. Connect with another key.")

@@ -69,7 +69,7 @@ var (
 	// models.IsOutage. What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
 	// ErrUnauthenticated means that no valid key came with the request.
-	ErrUnauthenticated = New(CodeUnauthenticated, "No valid key came with this request: send the header Authorization: Bearer rl_live_…")
+	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )
 
 // New returns an error of any code. Invalid, Conflict, Forbidden, NotFound and Later are for

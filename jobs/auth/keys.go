@@ -238,7 +238,7 @@ func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool
 			return err
 		}
 		if len(admins) > 0 && !another {
-			return apierror.Conflict("There is a valid ADMIN key already: use it to make others.")
+			return apierror.Conflict("A valid ADMIN key already exists: use it to create others.")
 		}
 		house, err := ensureAccount(ctx, tx, account, models.TierCritical)
 		if err != nil {

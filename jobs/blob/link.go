@@ -104,9 +104,9 @@ func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	}
 	switch end := time.Unix(expires, 0); {
 	case !now.Before(end):
-		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Ask for a new one.", end.UTC().Format(time.RFC3339))
+		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Request a new one.", end.UTC().Format(time.RFC3339))
 	case end.After(now.Add(maxTTL)):
-		return terms{}, refuse(http.StatusForbidden, "This link ends at %s, more than %.0f days from now: it was signed by a wrong clock. Ask for a new one.",
+		return terms{}, refuse(http.StatusForbidden, "This link ends at %s, more than %.0f days from now: it was signed with a wrong clock. Request a new one.",
 			end.UTC().Format(time.RFC3339), maxTTL.Hours()/24)
 	}
 	granted := terms{key: key, filename: params.Get("filename")}

@@ -222,7 +222,7 @@ func (d *Doctor) schema(ctx context.Context) (Finding, error) {
 	missing, unknown, err := migrations.Compare(ctx, d.DB)
 	switch {
 	case err != nil:
-		return f, fmt.Errorf("read how far the schema is; run `reelay migrate` if it never was: %w", err)
+		return f, fmt.Errorf("read the version of the schema; run `reelay migrate` if it never ran: %w", err)
 	case len(missing) > 0:
 		f.Level, f.Found, f.IDs, f.Count = LevelBroken, "The schema lacks steps that this program needs.", missing, len(missing)
 		f.Matters, f.Fix = "Queries of this program fail. Nothing else was examined.", "Run `reelay migrate`."

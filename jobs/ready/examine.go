@@ -125,7 +125,7 @@ func (x *Index) strangers(ctx context.Context) doctor.Finding {
 	if count == 0 {
 		return f
 	}
-	f = doctor.Advise(f.Check, f.Holds, fmt.Sprintf("%d keys are not ours; they begin so:", count),
+	f = doctor.Advise(f.Check, f.Holds, fmt.Sprintf("%d keys are not Reelay's. They begin:", count),
 		"What others do there can evict, flush or slow down ours, and FLUSHALL of ours loses theirs.",
 		"Give Reelay a Redis of its own.")
 	f.IDs, f.Count = kinds, count

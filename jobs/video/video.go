@@ -120,7 +120,7 @@ func (v *Videos) showAll(ctx context.Context, found []*models.Job) ([]*Video, er
 	}
 	most, err := models.MaxPercents(ctx, v.Reader.DB, again)
 	if err != nil {
-		return nil, fmt.Errorf("read how far jobs came: %w", err)
+		return nil, fmt.Errorf("read the progress of jobs: %w", err)
 	}
 	asked := make(map[models.JobID]*models.Video, len(kept))
 	for _, row := range kept {

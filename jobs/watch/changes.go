@@ -27,7 +27,7 @@ const (
 
 // errTooSlow ends a stream whose follower missed changes: they are not stored for later.
 var errTooSlow = apierror.Later(apierror.CodeUnavailable, time.Second,
-	"Changes were not read as fast as they came, and some are gone: read the list of jobs again, and subscribe anew.")
+	"Changes were not read fast enough, and some are lost: read the list of jobs, and subscribe again.")
 
 // Changes follows the status changes of jobs that the caller may see and that the filter
 // matches. Each comes as the job's row at that time, with the new status. The stream begins

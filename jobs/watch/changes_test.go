@@ -112,7 +112,7 @@ func TestChanges(t *testing.T) {
 		_, err = slow.Next(t.Context())
 
 		jobstest.RequireCode(t, err, apierror.CodeUnavailable)
-		require.ErrorContains(t, err, "not read as fast as they came")
+		require.ErrorContains(t, err, "not read fast enough")
 	})
 
 	t.Run("EndWithoutLeaks", func(t *testing.T) {

@@ -59,7 +59,7 @@ func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url st
 			return err
 		}
 		if n >= maxWebhookEndpoints {
-			return apierror.Conflict("This account has %d webhook endpoints, as many as it may have: delete one first.", n)
+			return apierror.Conflict("This account has %d webhook endpoints, which is the limit: delete one first.", n)
 		}
 		return models.InsertWebhookEndpoint(ctx, tx, endpoint)
 	})
@@ -103,7 +103,7 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 		return nil, "", err
 	}
 	if endpoint.AccountID != p.AccountID {
-		return nil, "", apierror.Forbidden("This endpoint is another account's: only a key of that account is shown its secret.")
+		return nil, "", apierror.Forbidden("This endpoint belongs to another account: only a key of that account can rotate its secret.")
 	}
 	secret, sealed, err := jobs.NewWebhookSecret(w.Sealer, id)
 	if err != nil {

@@ -31,7 +31,7 @@ func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.Webhoo
 		case endpoint.Disabled():
 			return apierror.Conflict("This endpoint is disabled: enable it first (enableWebhookEndpoint).")
 		case pending:
-			return apierror.Conflict("A test of this endpoint is on its way: webhookDeliveries shows what comes of it.")
+			return apierror.Conflict("A test of this endpoint is in progress: webhookDeliveries shows its result.")
 		}
 		if delivery, err = writeTest(ctx, tx, endpoint); err != nil {
 			return err

@@ -55,7 +55,7 @@ func describe(ctx context.Context, err error) *problem {
 		p.Field, p.RetryAfterSeconds = known.Field, known.RetryAfterSeconds
 		return p
 	}
-	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, "Something went wrong on our side. The request id finds it in the server's log.")
+	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, "An internal error occurred. The server's log has it under the request id.")
 	p.RequestID = uuid.NewString()
 	door.Log(ctx, p.RequestID, err)
 	return p

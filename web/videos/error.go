@@ -88,7 +88,7 @@ func asFault(ctx context.Context, err error) *fault {
 	}
 	return &fault{
 		status: http.StatusInternalServerError, kind: kindServer, code: "server_error",
-		message: "Something went wrong on our side. The request id in the header x-request-id finds it in the server's log.",
+		message: "An internal error occurred. The server's log has it under the request id in the header x-request-id.",
 	}
 }
 
