@@ -147,15 +147,15 @@ func TestAccounts(t *testing.T) {
 			role  models.Role
 			code  string
 		}{
-			"a negative cap":               {a.Account.ID, map[string]any{"maxRunning": -1}, models.RoleOperator, "INVALID_INPUT"},
-			"a cap beyond a million":       {a.Account.ID, map[string]any{"maxQueued": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
-			"too many submits":             {a.Account.ID, map[string]any{"submitsPerMinute": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
-			"no name":                      {a.Account.ID, map[string]any{"name": "  "}, models.RoleOperator, "INVALID_INPUT"},
-			"a name with a line feed":      {a.Account.ID, map[string]any{"name": "a\nb"}, models.RoleOperator, "INVALID_INPUT"},
-			"the operators' tier":          {a.Account.ID, map[string]any{"tier": "CRITICAL"}, models.RoleOperator, "FORBIDDEN"},
-			"a client's word":              {a.Account.ID, map[string]any{"maxRunning": 5}, models.RoleClient, "FORBIDDEN"},
-			"an account that is not there": {models.NewAccountID(), map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
-			"an id of another kind":        {a.Client.KeyID, map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
+			"a negative cap":          {a.Account.ID, map[string]any{"maxRunning": -1}, models.RoleOperator, "INVALID_INPUT"},
+			"a cap beyond a million":  {a.Account.ID, map[string]any{"maxQueued": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
+			"too many submits":        {a.Account.ID, map[string]any{"submitsPerMinute": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
+			"no name":                 {a.Account.ID, map[string]any{"name": "  "}, models.RoleOperator, "INVALID_INPUT"},
+			"a name with a line feed": {a.Account.ID, map[string]any{"name": "a\nb"}, models.RoleOperator, "INVALID_INPUT"},
+			"the operators' tier":     {a.Account.ID, map[string]any{"tier": "CRITICAL"}, models.RoleOperator, "FORBIDDEN"},
+			"a client's word":         {a.Account.ID, map[string]any{"maxRunning": 5}, models.RoleClient, "FORBIDDEN"},
+			"a missing account":       {models.NewAccountID(), map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
+			"an id of another kind":   {a.Client.KeyID, map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
 		} {
 			got := ask(t, a.url, a.Secrets[c.role], update, map[string]any{"id": c.id, "i": c.input})
 

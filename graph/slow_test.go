@@ -131,8 +131,8 @@ func TestSlowAnswer(t *testing.T) {
 		rest  time.Duration
 		whole bool
 	}{
-		"IsWholeForWhoReadsOn":         {patience / 3, true},
-		"IsCutOffForWhoLeavesItUnread": {patience + time.Second, false},
+		"IsCompleteForASlowReader":  {patience / 3, true},
+		"IsCutOffForAStalledReader": {patience + time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

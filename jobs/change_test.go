@@ -51,11 +51,11 @@ func TestChange(t *testing.T) {
 				_, _, err := s.Leaser.Lease(t.Context(), idle, jobs.LeaseCall{WorkerID: idle.WorkerID})
 				return err
 			},
-			"cancel a waiting one": func() error {
+			"cancel a waiting job": func() error {
 				_, err := s.Canceller.Cancel(t.Context(), s.Client, waiting.ID)
 				return err
 			},
-			"cancel a held one": func() error {
+			"cancel a leased job": func() error {
 				_, err := s.Canceller.Cancel(t.Context(), s.Client, held.ID)
 				return err
 			},

@@ -86,12 +86,12 @@ func TestDelete(t *testing.T) {
 			id   models.JobID
 			code apierror.Code
 		}{
-			"a running job":        {s.Client, running.ID, apierror.CodeConflict},
-			"a waiting job":        {s.Client, waiting.ID, apierror.CodeConflict},
-			"another's job":        {stranger, waiting.ID, apierror.CodeNotFound},
-			"the worker":           {worker, running.ID, apierror.CodeNotFound},
-			"an unknown job":       {s.Client, models.NewJobID(), apierror.CodeNotFound},
-			"what is no id at all": {s.Admin, "job_1", apierror.CodeNotFound},
+			"a running job":  {s.Client, running.ID, apierror.CodeConflict},
+			"a waiting job":  {s.Client, waiting.ID, apierror.CodeConflict},
+			"another's job":  {stranger, waiting.ID, apierror.CodeNotFound},
+			"the worker":     {worker, running.ID, apierror.CodeNotFound},
+			"an unknown job": {s.Client, models.NewJobID(), apierror.CodeNotFound},
+			"a malformed id": {s.Admin, "job_1", apierror.CodeNotFound},
 		} {
 			_, err := s.Deleter.Delete(t.Context(), c.p, c.id)
 

@@ -300,9 +300,9 @@ func TestSubmitConditions(t *testing.T) {
 			}},
 			"a demand without a region":  {"requireRegion", func(in *jobs.Submission) { in.RequireRegion = true }},
 			"a region with a line break": {"region", func(in *jobs.Submission) { in.Region = "eu\nwest" }},
-			"a delay of nothing":         {"retry.initialDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
+			"a delay of zero":            {"retry.initialDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
 			"a delay of two days":        {"retry.maxDelaySeconds", func(in *jobs.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
-			"a largest below the smallest": {"retry.maxDelaySeconds", func(in *jobs.Submission) {
+			"a maximum below the minimum": {"retry.maxDelaySeconds", func(in *jobs.Submission) {
 				in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(9.0), MaxDelaySeconds: new(8.0)}
 			}},
 		} {

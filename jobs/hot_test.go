@@ -58,7 +58,7 @@ func TestHeartbeat(t *testing.T) {
 				_, err := s.Holder.Heartbeat(t.Context(), worker, f, []jobs.GPUSample{{Utilization: float64(i%100) / 100}})
 				return err
 			}},
-		"WritesNoIndexWithProgressEither": {[]string{"job_attempts", "workers", "jobs"},
+		"WritesNoIndexWithProgress": {[]string{"job_attempts", "workers", "jobs"},
 			func(s *jobstest.Stack, worker jobs.Principal, f jobs.Fence, i int) error {
 				_, err := s.Holder.ReportProgress(t.Context(), worker, f, jobs.ProgressReport{Progress: models.Progress{
 					Phase: models.PhaseRendering, Percent: float64(i % 100), Step: &i, Message: "step by step",

@@ -150,13 +150,13 @@ func TestSilentAPI(t *testing.T) {
 		processes string // the worker's last heartbeat was a minute ago
 		crashes   int
 	}{
-		"IsNotTheJobsFault":                      {"silent(60, NULL)", 0},
-		"IsNotTheJobsFaultOnceItIsBack":          {"silent(0, 60)", 0},
-		"MayFallSilentUpToAHeartbeatLater":       {"silent(50, NULL)", 0},
-		"MayHaveWrittenAMomentBefore":            {"silent(63, NULL)", 0},
-		"IsNoExcuseForAWorkerThatAnotherHeard":   {"silent(70, NULL)", 1},
-		"IsNoExcuseForAWorkerThatWasSilentFirst": {"silent(40, NULL)", 1},
-		"IsNoneThatIsThere":                      {"silent(1, NULL)", 1},
+		"IsNotTheJobsFault":                       {"silent(60, NULL)", 0},
+		"IsNotTheJobsFaultAfterItsReturn":         {"silent(0, 60)", 0},
+		"MayBecomeSilentAHeartbeatLater":          {"silent(50, NULL)", 0},
+		"MayHaveWrittenAMomentEarlier":            {"silent(63, NULL)", 0},
+		"DoesNotExcuseAWorkerThatAnotherAPIHeard": {"silent(70, NULL)", 1},
+		"DoesNotExcuseAWorkerThatWasSilentFirst":  {"silent(40, NULL)", 1},
+		"IsNotOneThatIsPresent":                   {"silent(1, NULL)", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,13 +239,13 @@ func TestGap(t *testing.T) {
 		presence string
 		reaped   int
 	}{
-		"KillsNoRenderWhileNoAPIIsThere":             {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'api'", 0},
-		"KillsNoRenderWhileNoControlIsThere":         {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'control'", 0},
-		"IsNotWhatLastsForLessThanFiveSeconds":       {"UPDATE presence SET seen_at = clock_timestamp() - interval '4 s'", 1},
-		"GivesEveryoneALeaseToComeBack":              {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '28 s' WHERE kind = 'api'", 0},
-		"ExcusesNobodyForLongerThanALease":           {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '31 s' WHERE kind = 'api'", 1},
-		"ExcusesNobodyWhoWasSilentForTenMinutes":     {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '601 s'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 1},
-		"ExcusesThoseWhoWereSilentForNineMinutesYet": {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '9 minutes'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 0},
+		"KeepsRendersWhileNoAPIRuns":         {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'api'", 0},
+		"KeepsRendersWhileNoControlRuns":     {"UPDATE presence SET seen_at = clock_timestamp() - interval '6 s' WHERE kind = 'control'", 0},
+		"IsNotShorterThanFiveSeconds":        {"UPDATE presence SET seen_at = clock_timestamp() - interval '4 s'", 1},
+		"GivesEveryWorkerALeaseToReturn":     {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '28 s' WHERE kind = 'api'", 0},
+		"ExcusesNoWorkerForLongerThanALease": {"UPDATE presence SET gap_began_at = clock_timestamp() - interval '140 s', gap_ended_at = clock_timestamp() - interval '31 s' WHERE kind = 'api'", 1},
+		"DoesNotExcuseTenMinutesOfSilence":   {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '601 s'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 1},
+		"ExcusesNineMinutesOfSilence":        {"UPDATE job_attempts SET last_heartbeat_at = clock_timestamp() - interval '9 minutes'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 h'", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -320,13 +320,13 @@ func TestOverdue(t *testing.T) {
 		status models.JobStatus
 		class  models.FailureClass
 	}{
-		"EndsAnAttemptThatTakesTooLong":      {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 61 FROM jobs))", models.JobScheduled, models.FailTimeout},
-		"LetsAnAttemptUseItsTime":            {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 55 FROM jobs))", models.JobRunning, ""},
-		"EndsARenderWithoutProgress":         {"UPDATE jobs SET phase = 'RENDERING', progress_at = clock_timestamp() - interval '361 s'", models.JobScheduled, models.FailTimeout},
-		"LetsAModelLoad":                     {"UPDATE jobs SET phase = 'LOADING_MODEL', progress_at = clock_timestamp() - interval '361 s'", models.JobRunning, ""},
-		"EndsWhatGoesOnLongAfterACancel":     {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '61 s'", models.JobCancelled, ""},
-		"GivesACancelledWorkerTimeToStop":    {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '55 s'", models.JobRunning, ""},
-		"ExcusesWhatCouldNotBeSaidWhileAway": {"UPDATE job_attempts SET started_at = clock_timestamp() - interval '6 h'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 minute'", models.JobRunning, ""},
+		"EndsAnAttemptThatTakesTooLong":       {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 61 FROM jobs))", models.JobScheduled, models.FailTimeout},
+		"LetsAnAttemptUseItsTime":             {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 55 FROM jobs))", models.JobRunning, ""},
+		"EndsARenderWithoutProgress":          {"UPDATE jobs SET phase = 'RENDERING', progress_at = clock_timestamp() - interval '361 s'", models.JobScheduled, models.FailTimeout},
+		"LetsAModelLoad":                      {"UPDATE jobs SET phase = 'LOADING_MODEL', progress_at = clock_timestamp() - interval '361 s'", models.JobRunning, ""},
+		"EndsAnAttemptLongAfterACancel":       {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '61 s'", models.JobCancelled, ""},
+		"GivesACancelledWorkerTimeToStop":     {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '55 s'", models.JobRunning, ""},
+		"ExcusesMissingReportsDuringAnOutage": {"UPDATE job_attempts SET started_at = clock_timestamp() - interval '6 h'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 minute'", models.JobRunning, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

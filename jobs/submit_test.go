@@ -71,7 +71,7 @@ func TestSubmit(t *testing.T) {
 			"property with NUL":           {"params", params(`{"a\u0000": 1}`)},
 			"params that are a list":      {"params", params(`[]`)},
 			"params that are truncated":   {"params", params(`{"fps": `)},
-			"params with a tail":          {"params", params(`{} {}`)},
+			"params with trailing data":   {"params", params(`{} {}`)},
 			"params of 17 kB":             {"params", params(`{"seed": ` + strings.Repeat(" ", 17<<10) + `1}`)},
 			"priority 101":                {"priority", func(in *jobs.Submission) { in.Priority = 101 }},
 			"priority -101":               {"priority", func(in *jobs.Submission) { in.Priority = -101 }},

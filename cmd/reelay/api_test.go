@@ -142,9 +142,9 @@ func TestReady(t *testing.T) {
 		status int
 		says   string
 	}{
-		"WithItsSchema":   {"SELECT", http.StatusOK, "ready"},
-		"WithoutASchema":  {"DROP SCHEMA public CASCADE; CREATE SCHEMA public", http.StatusServiceUnavailable, "Run `reelay migrate`"},
-		"WithAStepTooFew": {"DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+		"WithItsSchema":         {"SELECT", http.StatusOK, "ready"},
+		"WithoutASchema":        {"DROP SCHEMA public CASCADE; CREATE SCHEMA public", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+		"WithAMissingMigration": {"DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)", http.StatusServiceUnavailable, "Run `reelay migrate`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

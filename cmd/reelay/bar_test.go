@@ -19,9 +19,9 @@ func TestBar(t *testing.T) {
 		"FillsWithProgress":              {[]float64{10, 40}, "████░░░░░░"},
 		"IsFullAtTheEnd":                 {[]float64{100}, "██████████"},
 		"MarksTheResumeAndShadesTheLoss": {[]float64{80, 50}, "█████┃▒▒░░"},
-		"KeepsTheMarkWhenItGoesOn":       {[]float64{80, 50, 90}, "█████┃███░"},
+		"KeepsTheMarkAfterwards":         {[]float64{80, 50, 90}, "█████┃███░"},
 		"MarksEachResume":                {[]float64{40, 20, 70, 60, 100}, "██┃███┃███"},
-		"MarksNoStartFromNothing":        {[]float64{30, 0}, "▒▒▒░░░░░░░"},
+		"DoesNotMarkAFreshStart":         {[]float64{30, 0}, "▒▒▒░░░░░░░"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

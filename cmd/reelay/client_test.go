@@ -19,18 +19,18 @@ func TestResolveTarget(t *testing.T) {
 		endpoint, key string
 		wrong         string
 	}{
-		"TakesTheCredentialsOfARunningUp":     {file: running, endpoint: "http://127.0.0.1:8080", key: "rl_client"},
-		"TakesTheOperatorsKeyWhereItIsNeeded": {target: target{operator: true}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_operator"},
+		"UsesTheCredentialsOfARunningUp":   {file: running, endpoint: "http://127.0.0.1:8080", key: "rl_client"},
+		"UsesTheOperatorsKeyWhereRequired": {target: target{operator: true}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_operator"},
 		"PrefersTheEnvironment": {env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"}, file: running,
 			endpoint: "http://e", key: "rl_e"},
-		"PrefersFlagsToAll": {target: target{endpoint: "http://f", key: "rl_f"}, env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"},
+		"PrefersFlags": {target: target{endpoint: "http://f", key: "rl_f"}, env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"},
 			endpoint: "http://f", key: "rl_f"},
-		"TakesAnotherKeyToTheRunningUp":     {env: map[string]string{"REELAY_API_KEY": "rl_e"}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_e"},
-		"SendsTheFilesKeyToItsOwnEndpoint":  {target: target{endpoint: "http://127.0.0.1:8080/"}, file: running, endpoint: "http://127.0.0.1:8080/", key: "rl_client"},
-		"SendsTheFilesKeyToNoOtherEndpoint": {target: target{endpoint: "http://elsewhere"}, file: running, wrong: "no key for http://elsewhere"},
-		"SaysWhatToDoWhenNothingIsKnown":    {wrong: "`reelay up`"},
-		"SaysThatTheAddressIsMissing":       {env: map[string]string{"REELAY_API_KEY": "rl_e"}, wrong: "REELAY_ENDPOINT"},
-		"RefusesAFileThatIsNotWhatUpWrites": {file: "nonsense", wrong: "was not written by `reelay up`"},
+		"SendsAnotherKeyToTheRunningUp":      {env: map[string]string{"REELAY_API_KEY": "rl_e"}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_e"},
+		"SendsTheFilesKeyToItsOwnEndpoint":   {target: target{endpoint: "http://127.0.0.1:8080/"}, file: running, endpoint: "http://127.0.0.1:8080/", key: "rl_client"},
+		"SendsTheFilesKeyToNoOtherEndpoint":  {target: target{endpoint: "http://elsewhere"}, file: running, wrong: "no key for http://elsewhere"},
+		"SuggestsWhatToDoWithoutCredentials": {wrong: "`reelay up`"},
+		"ReportsAMissingAddress":             {env: map[string]string{"REELAY_API_KEY": "rl_e"}, wrong: "REELAY_ENDPOINT"},
+		"RefusesAFileThatUpDidNotWrite":      {file: "nonsense", wrong: "was not written by `reelay up`"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

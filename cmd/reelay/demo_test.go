@@ -39,16 +39,16 @@ func TestDemoCheck(t *testing.T) {
 		change func(*client.JobHistory)
 		wrong  string
 	}{
-		"TakesAJobThatWentOnElsewhere":     {func(*client.JobHistory) {}, ""},
-		"RefusesAFailedJob":                {func(h *client.JobHistory) { h.Status = client.JobStatusFailed }, "FAILED, not COMPLETED"},
-		"RefusesASingleAttempt":            {func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }, "1 attempts"},
-		"RefusesALostAttempt":              {func(h *client.JobHistory) { h.Attempts[0].Status = client.AttemptStatusLost }, "LOST, not RELEASED"},
-		"RefusesAnotherReason":             {func(h *client.JobHistory) { h.Attempts[0].FailureClass = nil }, "not PREEMPTED"},
-		"RefusesTheSameWorker":             {func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }, "not another worker's"},
-		"RefusesAStartFromNothing":         {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }, "not from a checkpoint"},
-		"RefusesAStartFromStepZero":        {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = new(0) }, "not from a checkpoint"},
-		"RefusesAJobThatNobodySawRunAgain": {func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }, "ran again"},
-		"RefusesThePreemptionOfABystander": {func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }, "was not the preempted worker's"},
+		"AcceptsAJobThatResumedElsewhere":     {func(*client.JobHistory) {}, ""},
+		"RefusesAFailedJob":                   {func(h *client.JobHistory) { h.Status = client.JobStatusFailed }, "FAILED, not COMPLETED"},
+		"RefusesASingleAttempt":               {func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }, "1 attempts"},
+		"RefusesALostAttempt":                 {func(h *client.JobHistory) { h.Attempts[0].Status = client.AttemptStatusLost }, "LOST, not RELEASED"},
+		"RefusesAnotherReason":                {func(h *client.JobHistory) { h.Attempts[0].FailureClass = nil }, "not PREEMPTED"},
+		"RefusesTheSameWorker":                {func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }, "not another worker's"},
+		"RefusesAFreshStart":                  {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }, "not from a checkpoint"},
+		"RefusesAStartFromStepZero":           {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = new(0) }, "not from a checkpoint"},
+		"RefusesAJobThatWasNotSeenToRunAgain": {func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }, "ran again"},
+		"RefusesThePreemptionOfAnotherWorker": {func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }, "was not the preempted worker's"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,37 +23,37 @@ func TestPrintJob(t *testing.T) {
 		shows []string
 		hides string
 	}{
-		"SaysThatTheWorkerIsBeingTold": {
+		"ShowsThatTheWorkerIsBeingNotified": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, Progress: rendering,
 				Cancellation: &client.Cancellation{RequestedAt: at(0)}}},
 			shows: []string{"cancel     asked " + asked + " · its worker is being told\n", "progress   17 %  RENDERING\n"},
 		},
-		"SaysThatTheWorkerWasTold": {
+		"ShowsThatTheWorkerWasNotified": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, Progress: rendering,
 				Cancellation: &client.Cancellation{RequestedAt: at(0), DeliveredAt: new(at(0.1))}}},
 			shows: []string{"asked " + asked + " · worker told after 0.1 s · it is stopping\n"},
 			hides: "being told",
 		},
-		"ProvesThatTheWorkerStopped": {
+		"ShowsThatTheWorkerStopped": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCancelled, Progress: over,
 				Cancellation: &client.Cancellation{RequestedAt: at(0), DeliveredAt: new(at(0.1)), StoppedAt: new(at(0.4))}}},
 			shows: []string{"asked " + asked + " · worker told after 0.1 s · stopped after 0.4 s\n", "17 % when it was cancelled\n"},
 		},
-		"SaysOfAWaitingJobThatItStoppedAtOnce": {
+		"ShowsThatAWaitingJobStoppedAtOnce": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCancelled, Progress: over,
 				Cancellation: &client.Cancellation{RequestedAt: at(0), StoppedAt: new(at(0))}}},
 			shows: []string{"asked " + asked + " · stopped after 0.0 s\n"},
 		},
-		"TellsWhatItWaitsForAndUntilWhen": {
+		"ShowsWhatItWaitsForAndUntilWhen": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusScheduled, ExpiresAt: new(at(60))},
 				WaitingFor: []client.WaitingReason{{Message: "It is due at noon."}, {Message: "3 jobs ahead."}}},
 			shows: []string{"waits      It is due at noon.\nwaits      3 jobs ahead.\n", "expires    " + at(60).Format(time.RFC3339)},
 		},
-		"SaysThatNothingHoldsItBack": {
+		"ShowsThatNothingHoldsItBack": {
 			job:   client.JobHistory{Job: client.Job{Status: client.JobStatusQueued}},
 			shows: []string{"waits      Nothing holds it back"},
 		},
-		"WaitsForNothingOnceItRuns": {
+		"ShowsNoWaitOnceItRuns": {
 			job:   client.JobHistory{Job: client.Job{Status: client.JobStatusRunning, StartedAt: new(at(1)), ExpiresAt: new(at(60))}},
 			hides: "waits",
 		},
@@ -67,12 +67,12 @@ func TestPrintJob(t *testing.T) {
 			shows: []string{"why        POISON: three workers crashed\n", "progress   17 % when it failed\n"},
 			hides: "DONE",
 		},
-		"SaysThatTheReasonWasDeleted": {
+		"ShowsThatTheReasonWasDeleted": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusFailed, DeletedAt: new(at(9)),
 				FailureClass: new(client.FailureClassPoison)}},
 			shows: []string{"why        POISON: the job was deleted, together with the reason", "deleted    " + at(9).Format(time.RFC3339)},
 		},
-		"TellsOfAnAttemptWhyItEndedAndItsLog": {
+		"ShowsWhyAnAttemptEndedAndItsLog": {
 			job: client.JobHistory{Attempts: []client.Attempt{
 				{AttemptNo: 1, FailureClass: new(client.FailureClassModelCrash), FailureReason: new("exit status 3, " + strings.Repeat("x", 100)),
 					Log: &client.Artifact{SizeBytes: 2048}},

@@ -93,10 +93,10 @@ func TestBase(t *testing.T) {
 		"ANamedHostPerhapsBehindAProxy":          {hosts{"api.internal"}, public, "api.internal", false, public},
 		"AnotherHost":                            {hosts{"api.internal"}, public, "evil.example:8080", false, public},
 		"NoHost":                                 {nil, "http://127.0.0.1:8080", "", false, "http://127.0.0.1:8080"},
-		"WhatIsNoHost":                           {nil, "http://127.0.0.1:8080", "a@b:8080", false, "http://127.0.0.1:8080"},
-		"WhatIsNoPort":                           {nil, "http://127.0.0.1:8080", "localhost:80x", false, "http://127.0.0.1:8080"},
-		"AnAddressThatOnlyBeginsSo":              {nil, "http://127.0.0.1.example", "localhost:8080", false, "http://127.0.0.1.example"},
-		"TheSlashOfThePublicURLIsNoPath":         {nil, public + "/", "x.example", false, public},
+		"AnInvalidHost":                          {nil, "http://127.0.0.1:8080", "a@b:8080", false, "http://127.0.0.1:8080"},
+		"AnInvalidPort":                          {nil, "http://127.0.0.1:8080", "localhost:80x", false, "http://127.0.0.1:8080"},
+		"AnAddressWithTheSamePrefix":             {nil, "http://127.0.0.1.example", "localhost:8080", false, "http://127.0.0.1.example"},
+		"ThePublicURLWithASlash":                 {nil, public + "/", "x.example", false, public},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,9 +21,9 @@ func TestParseFields(t *testing.T) {
 		want  map[string]string
 		wrong string
 	}{
-		"TakesJSONValuesAsTheyAre":       {pairs: []string{"seed=7", "loop=true", `name="7"`}, want: map[string]string{"seed": "7", "loop": "true", "name": `"7"`}},
-		"TakesOtherValuesAsText":         {pairs: []string{"resolution=720p", "fps=NaN", "seed=007", "empty="}, want: map[string]string{"resolution": `"720p"`, "fps": `"NaN"`, "seed": `"007"`, "empty": `""`}},
-		"KeepsWhatFollowsTheFirstSign":   {pairs: []string{"a=b=c"}, want: map[string]string{"a": `"b=c"`}},
+		"AcceptsJSONValues":              {pairs: []string{"seed=7", "loop=true", `name="7"`}, want: map[string]string{"seed": "7", "loop": "true", "name": `"7"`}},
+		"TreatsOtherValuesAsText":        {pairs: []string{"resolution=720p", "fps=NaN", "seed=007", "empty="}, want: map[string]string{"resolution": `"720p"`, "fps": `"NaN"`, "seed": `"007"`, "empty": `""`}},
+		"KeepsFurtherEqualsSigns":        {pairs: []string{"a=b=c"}, want: map[string]string{"a": `"b=c"`}},
 		"LetsAPairReplaceTheBase":        {base: `{"seed":1,"fps":24}`, pairs: []string{"seed=2"}, want: map[string]string{"seed": "2", "fps": "24"}},
 		"ReadsAFileAndKeepsLargeNumbers": {base: "@" + file, want: map[string]string{"seed": "9007199254740993"}},
 		"ReadsTheStandardInput":          {base: "@-", want: map[string]string{"fps": "12"}},

@@ -57,17 +57,17 @@ func TestServe_RefusesMalformedRequests(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 
 	for name, c := range map[string]struct{ request, status string }{
-		"a header of 33 kB":     {head + "X: " + strings.Repeat("x", 33<<10) + "\r\n\r\n", "431"},
-		"a header of 64 kB":     {head + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "431"},
-		"two hosts":             {head + "Host: b\r\n\r\n", "400"},
-		"no host":               {"GET / HTTP/1.1\r\n\r\n", "400"},
-		"two lengths":           {head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx", "400"},
-		"a length that is none": {head + "Content-Length: -1\r\n\r\n", "400"},
-		"an unknown encoding":   {head + "Transfer-Encoding: xchunked\r\n\r\n", "501"},
-		"two encodings":         {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", "501"},
-		"a folded line":         {"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "400"},
-		"a NUL in a header":     {head + "X: a\x00b\r\n\r\n", "400"},
-		"no HTTP":               {"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n", "400"},
+		"a header of 33 kB":   {head + "X: " + strings.Repeat("x", 33<<10) + "\r\n\r\n", "431"},
+		"a header of 64 kB":   {head + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "431"},
+		"two hosts":           {head + "Host: b\r\n\r\n", "400"},
+		"no host":             {"GET / HTTP/1.1\r\n\r\n", "400"},
+		"two lengths":         {head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx", "400"},
+		"an invalid length":   {head + "Content-Length: -1\r\n\r\n", "400"},
+		"an unknown encoding": {head + "Transfer-Encoding: xchunked\r\n\r\n", "501"},
+		"two encodings":       {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", "501"},
+		"a folded line":       {"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "400"},
+		"a NUL in a header":   {head + "X: a\x00b\r\n\r\n", "400"},
+		"no HTTP":             {"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n", "400"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

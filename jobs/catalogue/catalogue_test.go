@@ -32,7 +32,7 @@ func TestLoadCatalogue(t *testing.T) {
 		"RefusesAModelWithoutGPUTypes": {`[{"name": "own", "type": "own"}]`, "gpuTypes is empty"},
 		"RefusesATimeoutOfZero":        {`[{"name": "own", "type": "own", "gpuTypes": ["any"], "gpuSecondsPerSecond": 1}]`, "must be positive"},
 		"RefusesAModelWithoutASchema":  {`[{"name": "other", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`, "other.schema.json"},
-		"RefusesWhatIsNoJSON":          {`{`, "models.json: unexpected end of JSON input"},
+		"RefusesInvalidJSON":           {`{`, "models.json: unexpected end of JSON input"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,19 +38,19 @@ func TestPlanOfOnePool(t *testing.T) {
 		workers int
 		reason  string
 	}{
-		"NothingWaits":                {poolOf(0, 4, "m"), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"KeepsTheMinimum":             {poolOf(2, 4, "m", busy), nil, 2, "0 waiting jobs and 1 busy worker need 1 worker; the pool keeps 2."},
-		"StaysBelowTheMaximum":        {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting jobs and 1 busy worker need 5 workers; the pool is limited to 4."},
-		"CriticalJobsNeedOneEach":     {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs and 0 busy workers need 3 workers."},
-		"EnterpriseJobsStartIn30s":    {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs and 0 busy workers need 3 workers."},
-		"NeverMoreWorkersThanJobs":    {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job and 0 busy workers need 1 worker."},
-		"BatchJobsNeedOneInAll":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs and 0 busy workers need 1 worker."},
-		"LanesAddUp":                  {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting jobs and 2 busy workers need 6 workers."},
-		"KindsOfALaneAddUpFirst":      {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs and 0 busy workers need 1 worker."},
-		"IdleAndBootingAreNoNeed":     {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"IgnoresWhatItCannotRun":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"CountsWhatItHasNoRoomFor":    {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs and 0 busy workers need 1 worker; the pool is limited to 0."},
-		"LanesWithoutWorkTakeNothing": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"NothingWaits":                     {poolOf(0, 4, "m"), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"KeepsTheMinimum":                  {poolOf(2, 4, "m", busy), nil, 2, "0 waiting jobs and 1 busy worker need 1 worker; the pool keeps 2."},
+		"StaysBelowTheMaximum":             {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting jobs and 1 busy worker need 5 workers; the pool is limited to 4."},
+		"CriticalJobsNeedAWorkerEach":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs and 0 busy workers need 3 workers."},
+		"EnterpriseJobsStartIn30s":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs and 0 busy workers need 3 workers."},
+		"NeverMoreWorkersThanJobs":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job and 0 busy workers need 1 worker."},
+		"BatchJobsNeedOneWorkerTogether":   {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs and 0 busy workers need 1 worker."},
+		"LanesAddUp":                       {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting jobs and 2 busy workers need 6 workers."},
+		"KindsOfALaneAddUpFirst":           {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs and 0 busy workers need 1 worker."},
+		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"CountsJobsBeyondItsMaximum":       {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs and 0 busy workers need 1 worker; the pool is limited to 0."},
+		"EmptyLanesNeedNothing":            {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,12 +77,12 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
 			[]int{4, 0}, []int{4, 0},
 		},
-		"BatchNeedsOneWorkerInAll": {
+		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
 			[]models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)},
 			[]int{1, 0}, []int{100, 0},
 		},
-		"UsesWorkersThatAreThereFirst": {
+		"UsesExistingWorkersFirst": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m", idle, booting)},
 			[]models.QueueDemand{queueOf("CRITICAL", "m", 3, 3)},
 			[]int{1, 2}, []int{1, 2},

@@ -70,9 +70,9 @@ func TestKeepEvents(t *testing.T) {
 		t.Parallel()
 
 		for name, change := range map[string]string{
-			"it runs still":      "UPDATE jobs SET status = 'QUEUED', completed_at = NULL, queued_at = now() WHERE id = ?",
-			"it ended of late":   "UPDATE jobs SET completed_at = now() - interval '89 days' WHERE id = ?",
-			"it ended by itself": "UPDATE jobs SET completed_at = now() - interval '1 minute', created_at = completed_at - interval '25 hours' WHERE id = ?",
+			"it is still running": "UPDATE jobs SET status = 'QUEUED', completed_at = NULL, queued_at = now() WHERE id = ?",
+			"it ended recently":   "UPDATE jobs SET completed_at = now() - interval '89 days' WHERE id = ?",
+			"it ended by itself":  "UPDATE jobs SET completed_at = now() - interval '1 minute', created_at = completed_at - interval '25 hours' WHERE id = ?",
 		} {
 			s := jobstest.New(t)
 			old, job := oldMonth(t, s, 6)
