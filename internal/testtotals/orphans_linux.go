@@ -63,8 +63,9 @@ func endOrphans(grace time.Duration) (killed []string) {
 			continue
 		}
 		for _, p := range left {
+			name := p.String() // a killed process has none
 			if syscall.Kill(p.pid, syscall.SIGKILL) == nil {
-				killed = append(killed, p.String())
+				killed = append(killed, name)
 			}
 		}
 	}
