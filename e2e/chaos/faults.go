@@ -329,11 +329,35 @@ func (f *faults) allAPIs(ctx context.Context, random *rand.Rand) string {
 	return "all"
 }
 
-func (f *faults) killControl(_ context.Context, random *rand.Rand) string {
+// killControl kills one control process, or all while one of them has claimed messages of the
+// outbox that it has not delivered yet.
+func (f *faults) killControl(ctx context.Context, random *rand.Rand) string {
+	if random.IntN(2) == 0 && f.awaitClaim(ctx) {
+		for _, p := range f.stack.controls {
+			p.signal(syscall.SIGKILL)
+			f.met.add(metKillControl, 1)
+		}
+		return "all, amid a delivery"
+	}
 	p := f.stack.controls[random.IntN(controls)]
 	p.signal(syscall.SIGKILL)
 	f.met.add(metKillControl, 1)
 	return p.name
+}
+
+// awaitClaim waits up to 5 s until a message of the outbox is claimed. A claim lasts a few
+// milliseconds, so it does not pause between its looks.
+func (f *faults) awaitClaim(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		var claimed bool
+		err := f.stack.db.NewRaw("SELECT EXISTS (SELECT FROM outbox WHERE claimed_until > clock_timestamp())").Scan(ctx, &claimed)
+		if err != nil || claimed {
+			return err == nil
+		}
+	}
+	return false
 }
 
 func (f *faults) stopControl(_ context.Context, random *rand.Rand) string {
