@@ -36,9 +36,9 @@ type Holder struct {
 // Heartbeats and progress reports are frequent, and nobody waits for their answers. When
 // several workers send them at once, a batch waits for more calls.
 const (
-	beatLinger   = 20 * time.Millisecond
+	beatLinger   = 50 * time.Millisecond
 	beatSiblings = 1
-	beatsEnough  = 16
+	beatsEnough  = 32
 )
 
 // NewHolder returns a holder.
