@@ -38,7 +38,7 @@ type Holder struct {
 const (
 	beatLinger   = 50 * time.Millisecond
 	beatSiblings = 1
-	beatsEnough  = 32
+	beatsEnough  = 64
 )
 
 // NewHolder returns a holder.
