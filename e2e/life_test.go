@@ -172,7 +172,7 @@ func TestFrames(t *testing.T) {
 		// Killed: everything after the last checkpoint is rendered again.
 		until(t, c, id, beyond(25, 2))
 		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
-		// A worker loses its lease while it goes on rendering: another registers in its
+		// A worker loses its lease while it continues to render: another registers in its
 		// place.
 		until(t, c, id, beyond(30, 3))
 		usurped := holder(t, s, id)

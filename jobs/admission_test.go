@@ -52,7 +52,7 @@ func (b *tokens) Give(_ context.Context, _ string, keys []string, _ int) {
 	}
 }
 
-// tally records what an observer is told.
+// tally records the calls of an observer.
 type tally struct {
 	mu      sync.Mutex
 	refused map[apierror.Code]int

@@ -33,7 +33,7 @@ type Holder struct {
 	keeping, ending batch.Group[*fencedCall]
 }
 
-// Heartbeats and progress reports are frequent, and nobody waits for their answers. When
+// Heartbeats and progress reports are frequent, and agents work on meanwhile. When
 // several workers send them at once, a batch waits for more calls.
 const (
 	beatLinger   = 50 * time.Millisecond

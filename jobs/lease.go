@@ -188,7 +188,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	for ctx.Err() == nil { // nobody would receive a lease that is given after that
 		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
 		if errors.Is(err, models.ErrAnswered) {
-			// This call is a late duplicate: nobody would run a job that is leased for it.
+			// This call is a late duplicate: its caller is gone and would not run the job.
 			l.Notifier.Waiters.passOn(waiting, woken)
 			return nil, nil, nil
 		}

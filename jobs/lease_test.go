@@ -127,7 +127,7 @@ func TestLease(t *testing.T) {
 				late, directive, err := s.Leaser.Lease(t.Context(), worker, call)
 
 				require.NoError(t, err)
-				require.Nil(t, late, "nobody would run it")
+				require.Nil(t, late, "its caller is gone")
 				require.Nil(t, directive)
 			}
 			theirs, _, err := s.Leaser.Lease(t.Context(), other, jobs.LeaseCall{WorkerID: other.WorkerID, RequestID: call.RequestID})

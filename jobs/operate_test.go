@@ -32,7 +32,7 @@ func TestPauseQueue(t *testing.T) {
 			batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 			lose(s)
 
-			require.Equal(t, batch.ID, jobstest.LeaseNext(t, s, two).Job.ID, "the lane below goes on")
+			require.Equal(t, batch.ID, jobstest.LeaseNext(t, s, two).Job.ID, "the lane below is still served")
 			require.Nil(t, jobstest.LeaseNext(t, s, three))
 			_, err := s.Holder.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)

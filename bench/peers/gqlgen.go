@@ -17,7 +17,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// gqlgenServe serves bare gqlgen until it is told to end: a mutation that does nothing, and a
+// gqlgenServe serves bare gqlgen until it is asked to stop: a mutation that does nothing, and a
 // subscription that receives an event for each POST to /publish. It prints its address.
 func gqlgenServe(ctx context.Context, _ task) (figures, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")

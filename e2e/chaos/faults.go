@@ -419,7 +419,7 @@ func (f *faults) network(ctx context.Context, random *rand.Rand) string {
 	return string(w.pair) + ": " + t.name
 }
 
-// cutOff disconnects a group of agents for longer than a lease. They go on rendering, lose
+// cutOff disconnects a group of agents for longer than a lease. They continue to render, lose
 // their leases, and come back.
 func (f *faults) cutOff(ctx context.Context, random *rand.Rand) string {
 	w := f.stack.network.pick(random, agentsAPI)

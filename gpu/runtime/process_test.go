@@ -422,7 +422,7 @@ func pid(t *testing.T, line string) int {
 	return n
 }
 
-// gone reports whether a process has ended, even if nobody has reaped it yet.
+// gone reports whether a process has ended; a zombie counts as ended.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err == nil {

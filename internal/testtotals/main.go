@@ -21,7 +21,7 @@ import (
 
 // Tests change these.
 var (
-	// hangTime is how long a run can go on without any test beginning, ending or printing.
+	// hangTime is how long a run may last while no test begins, ends or prints.
 	// It does not limit the run as a whole, which takes longer on a busy machine.
 	hangTime = 20 * time.Minute
 	// leaveGrace is how long processes that the tests started can take to end after them.

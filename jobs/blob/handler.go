@@ -59,7 +59,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers err. Neither the response nor the log contains the link: anyone who reads them
+// fail responds with err. Neither the response nor the log contains the link: anyone who reads them
 // could use it.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err error) {
 	var fault *refusal
