@@ -100,29 +100,29 @@ func ids[T any](of []T, id func(T) models.JobID) []models.JobID {
 }
 
 // The GPU seconds and weights are powers of two, so that virtual times are exact and
-// often equal.
-var (
-	drawnSeconds = rapid.SampledFrom([]float64{1, 2, 4, 32})
-	drawnWeight  = rapid.SampledFrom([]float64{1, 2, 4})
-	drawnLanes   = rapid.SampledFrom([]models.Tier{models.TierCritical, models.TierPro, models.TierFree})
-	drawnModel   = rapid.SampledFrom([]string{"testcard", "rare"})
-)
+// often equal. Tests that run in parallel cannot share a generator.
+func drawnSeconds() *rapid.Generator[float64] { return rapid.SampledFrom([]float64{1, 2, 4, 32}) }
+func drawnWeight() *rapid.Generator[float64]  { return rapid.SampledFrom([]float64{1, 2, 4}) }
+func drawnLanes() *rapid.Generator[models.Tier] {
+	return rapid.SampledFrom([]models.Tier{models.TierCritical, models.TierPro, models.TierFree})
+}
+func drawnModel() *rapid.Generator[string] { return rapid.SampledFrom([]string{"testcard", "rare"}) }
 
 // fillAtRandom adds accounts with queued jobs.
 func fillAtRandom(rt *rapid.T, tx bun.Tx) {
 	var accounts, jobs []map[string]any
-	lanes := rapid.SampledFrom([]*rapid.Generator[models.Tier]{rapid.Just(models.TierPro), drawnLanes}).Draw(rt, "lanes")
+	lanes := rapid.SampledFrom([]*rapid.Generator[models.Tier]{rapid.Just(models.TierPro), drawnLanes()}).Draw(rt, "lanes")
 	for i := range rapid.SampledFrom([]int{6, 3, 1}).Draw(rt, "accounts") {
 		account := fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 		accounts = append(accounts, map[string]any{
-			"id": account, "name": fmt.Sprint("account ", i), "tier": "PRO", "max_queued": 1000, "submits_per_minute": 1000, "weight": drawnWeight.Draw(rt, "weight"),
+			"id": account, "name": fmt.Sprint("account ", i), "tier": "PRO", "max_queued": 1000, "submits_per_minute": 1000, "weight": drawnWeight().Draw(rt, "weight"),
 			"running": rapid.IntRange(0, 2).Draw(rt, "running"), "max_running": rapid.SampledFrom([]int{60, 4, 1}).Draw(rt, "maxRunning"),
 		})
 		for range rapid.SampledFrom([]int{30, 8, 1, 0}).Draw(rt, "jobs") {
 			jobs = append(jobs, map[string]any{
 				"id": uuid.NewString(), "account_id": account, "type": "video.generate", "status": "QUEUED", "params": struct{}{}, "max_attempts": 3, "timeout_seconds": 600,
-				"queued_at": time.Now(), "model": drawnModel.Draw(rt, "model"), "tier": lanes.Draw(rt, "tier"), "lane": lanes.Draw(rt, "lane"),
-				"estimated_gpu_seconds": drawnSeconds.Draw(rt, "seconds"), "priority": rapid.IntRange(0, 2).Draw(rt, "priority"),
+				"queued_at": time.Now(), "model": drawnModel().Draw(rt, "model"), "tier": lanes.Draw(rt, "tier"), "lane": lanes.Draw(rt, "lane"),
+				"estimated_gpu_seconds": drawnSeconds().Draw(rt, "seconds"), "priority": rapid.IntRange(0, 2).Draw(rt, "priority"),
 				"requeued": rapid.IntRange(0, 5).Draw(rt, "requeued") == 0, "gpu_rank": rapid.IntRange(0, 1).Draw(rt, "rank"),
 				"region": "eu", "require_region": rapid.Bool().Draw(rt, "region"),
 			})
@@ -152,8 +152,8 @@ func fillAtRandom(rt *rapid.T, tx bun.Tx) {
 func drawQueues(rt *rapid.T) []models.Queue {
 	queues := rapid.SliceOfNDistinct(rapid.Custom(func(rt *rapid.T) models.Queue {
 		return models.Queue{
-			Line:  models.Line{Lane: drawnLanes.Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
-			Model: drawnModel.Draw(rt, "model"), GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"), Region: rapid.SampledFrom([]string{"", "eu"}).Draw(rt, "region"),
+			Line:  models.Line{Lane: drawnLanes().Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
+			Model: drawnModel().Draw(rt, "model"), GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"), Region: rapid.SampledFrom([]string{"", "eu"}).Draw(rt, "region"),
 		}
 	}), rapid.SampledFrom([]int{40, 1}).Draw(rt, "least"), 48, rapid.ID).Draw(rt, "queues")
 	turns := fairqueue.Turns{models.TierPro: rapid.SampledFrom([]int{0, models.PromotedEvery - 1}).Draw(rt, "since")}
@@ -215,8 +215,8 @@ func TestFairOrder(t *testing.T) {
 		eachFilled(t, func(rt *rapid.T, tx bun.Tx, all []contender) {
 			limit := rapid.SampledFrom([]int{20, 7, 1}).Draw(rt, "limit")
 			asked := []models.LineUp{
-				{Lane: drawnLanes.Draw(rt, "lane"), Models: rapid.SliceOfNDistinct(drawnModel, 1, 2, rapid.ID).Draw(rt, "models")},
-				{Lane: drawnLanes.Draw(rt, "lane"), Models: []string{"testcard", "rare"}, AccountID: "acc_00000000-0000-0000-0000-000000000000"},
+				{Lane: drawnLanes().Draw(rt, "lane"), Models: rapid.SliceOfNDistinct(drawnModel(), 1, 2, rapid.ID).Draw(rt, "models")},
+				{Lane: drawnLanes().Draw(rt, "lane"), Models: []string{"testcard", "rare"}, AccountID: "acc_00000000-0000-0000-0000-000000000000"},
 			}
 
 			found, err := models.ListLinedUp(context.Background(), tx, asked, limit)
