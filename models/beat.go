@@ -48,7 +48,7 @@ var extendLeasesSQL string
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
 // event of the progress if thin allows one. Rows are locked in the usual order.
 func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.Duration, thin Thinning) (map[Hold]*Beat, error) {
-	arg, err := placedArg(beats)
+	arg, err := rowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +69,27 @@ func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.D
 		return err
 	})
 	return extended, err
+}
+
+// newestOf merges the beats of each lease into one, with the newest samples and progress.
+func newestOf(beats []LeaseBeat) []LeaseBeat {
+	var newest []LeaseBeat
+	index := make(map[Hold]int, len(beats))
+	for _, b := range beats {
+		i, known := index[b.Hold]
+		if !known {
+			index[b.Hold] = len(newest)
+			newest = append(newest, b)
+			continue
+		}
+		if b.GPUUtilization != nil {
+			newest[i].GPUUtilization = b.GPUUtilization
+		}
+		if b.Progress != nil {
+			newest[i].Progress = b.Progress
+		}
+	}
+	return newest
 }
 
 // Touch is a sign of life of a worker. If Warm is nil, the worker's warm models stay.
