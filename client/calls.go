@@ -57,6 +57,40 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return data.Models, nil
 }
 
+// Model returns a version of a model, or a NOT_FOUND error. Version 0 means the current one.
+func (c *Client) Model(ctx context.Context, name string, version int) (*Model, error) {
+	data, err := model(ctx, repeater{c}, name, optional(version))
+	if err != nil {
+		return nil, err
+	}
+	return found(data.Model, "model", name)
+}
+
+// ModelAliases lists the names that spread jobs over models.
+func (c *Client) ModelAliases(ctx context.Context) ([]ModelAlias, error) {
+	data, err := modelAliases(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.ModelAliases, nil
+}
+
+// ApplyModels adds and changes the entries of a file of models, all or none. If dryRun is
+// true, it only returns what would change. Applying a file again changes nothing.
+func (c *Client) ApplyModels(ctx context.Context, file, source string, dryRun bool) ([]ModelChange, error) {
+	data, err := applyModels(ctx, repeater{c}, ApplyModelsInput{Source: source, File: &file, DryRun: &dryRun})
+	if err != nil {
+		return nil, err
+	}
+	return data.ApplyModels, nil
+}
+
+// RemoveModel removes a model or an alias from the catalogue.
+func (c *Client) RemoveModel(ctx context.Context, name string) error {
+	_, err := removeModel(ctx, caller{c}, name)
+	return err
+}
+
 // SubmitJob submits a job. Its idempotency key, a new one if in has none, ensures that
 // repetitions do not create a second job.
 func (c *Client) SubmitJob(ctx context.Context, in SubmitJobInput) (*Submission, error) {

@@ -129,6 +129,24 @@ func (v *ApiKey) GetExpiresAt() *time.Time { return v.ExpiresAt }
 // GetRevokedAt returns ApiKey.RevokedAt, and is useful for accessing the field via an interface.
 func (v *ApiKey) GetRevokedAt() *time.Time { return v.RevokedAt }
 
+type ApplyModelsInput struct {
+	// The text of a file of models and aliases, in YAML or JSON (docs/users/models.md). At most 256 KiB.
+	Source string `json:"source"`
+	// The file's name, for messages.
+	File *string `json:"file"`
+	// Only say what would change.
+	DryRun *bool `json:"dryRun"`
+}
+
+// GetSource returns ApplyModelsInput.Source, and is useful for accessing the field via an interface.
+func (v *ApplyModelsInput) GetSource() string { return v.Source }
+
+// GetFile returns ApplyModelsInput.File, and is useful for accessing the field via an interface.
+func (v *ApplyModelsInput) GetFile() *string { return v.File }
+
+// GetDryRun returns ApplyModelsInput.DryRun, and is useful for accessing the field via an interface.
+func (v *ApplyModelsInput) GetDryRun() *bool { return v.DryRun }
+
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
 type Artifact struct {
 	Id        string       `json:"id"`
@@ -901,8 +919,12 @@ func (v *InputUpload) GetTarget() UploadTarget { return v.Target }
 type Job struct {
 	Id string `json:"id"`
 	// The kind of work, such as video.generate. The model catalogue defines the types.
-	Type     string    `json:"type"`
-	Model    string    `json:"model"`
+	Type  string `json:"type"`
+	Model string `json:"model"`
+	// The version of the model with which params were validated.
+	ModelVersion int `json:"modelVersion"`
+	// The alias that the client named instead of the model.
+	Alias    *string   `json:"alias"`
 	Status   JobStatus `json:"status"`
 	Progress Progress  `json:"progress"`
 	// The service class.
@@ -953,6 +975,12 @@ func (v *Job) GetType() string { return v.Type }
 
 // GetModel returns Job.Model, and is useful for accessing the field via an interface.
 func (v *Job) GetModel() string { return v.Model }
+
+// GetModelVersion returns Job.ModelVersion, and is useful for accessing the field via an interface.
+func (v *Job) GetModelVersion() int { return v.ModelVersion }
+
+// GetAlias returns Job.Alias, and is useful for accessing the field via an interface.
+func (v *Job) GetAlias() *string { return v.Alias }
 
 // GetStatus returns Job.Status, and is useful for accessing the field via an interface.
 func (v *Job) GetStatus() JobStatus { return v.Status }
@@ -1212,6 +1240,12 @@ func (v *JobHistory) GetType() string { return v.Job.Type }
 // GetModel returns JobHistory.Model, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetModel() string { return v.Job.Model }
 
+// GetModelVersion returns JobHistory.ModelVersion, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetModelVersion() int { return v.Job.ModelVersion }
+
+// GetAlias returns JobHistory.Alias, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetAlias() *string { return v.Job.Alias }
+
 // GetStatus returns JobHistory.Status, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetStatus() JobStatus { return v.Job.Status }
 
@@ -1331,6 +1365,10 @@ type __premarshalJobHistory struct {
 
 	Model string `json:"model"`
 
+	ModelVersion int `json:"modelVersion"`
+
+	Alias *string `json:"alias"`
+
 	Status JobStatus `json:"status"`
 
 	Progress Progress `json:"progress"`
@@ -1402,6 +1440,8 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.Id = v.Job.Id
 	retval.Type = v.Job.Type
 	retval.Model = v.Job.Model
+	retval.ModelVersion = v.Job.ModelVersion
+	retval.Alias = v.Job.Alias
 	retval.Status = v.Job.Status
 	retval.Progress = v.Job.Progress
 	retval.Tier = v.Job.Tier
@@ -1505,6 +1545,8 @@ type Lease struct {
 	// Seconds between checkpoints.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
+	// The job's version of its model. Null if it is no longer known.
+	Model *LeasedModel `json:"model"`
 }
 
 // GetAttemptId returns Lease.AttemptId, and is useful for accessing the field via an interface.
@@ -1533,6 +1575,9 @@ func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
 
 // GetTimeoutSeconds returns Lease.TimeoutSeconds, and is useful for accessing the field via an interface.
 func (v *Lease) GetTimeoutSeconds() int { return v.TimeoutSeconds }
+
+// GetModel returns Lease.Model, and is useful for accessing the field via an interface.
+func (v *Lease) GetModel() *LeasedModel { return v.Model }
 
 // LeaseAnswer includes the requested fields of the GraphQL type LeaseJobPayload.
 type LeaseAnswer struct {
@@ -1596,17 +1641,109 @@ func (v *LeasedJob) GetParams() json.RawMessage { return v.Params }
 // GetAttemptNo returns LeasedJob.AttemptNo, and is useful for accessing the field via an interface.
 func (v *LeasedJob) GetAttemptNo() int { return v.AttemptNo }
 
+// LeasedModel includes the requested fields of the GraphQL type LeasedModel.
+// The GraphQL type's documentation follows.
+//
+// What a runtime needs to know of the model of a job.
+type LeasedModel struct {
+	Version  int              `json:"version"`
+	Runtime  *string          `json:"runtime"`
+	Settings *json.RawMessage `json:"settings"`
+	Quality  *json.RawMessage `json:"quality"`
+}
+
+// GetVersion returns LeasedModel.Version, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetVersion() int { return v.Version }
+
+// GetRuntime returns LeasedModel.Runtime, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetRuntime() *string { return v.Runtime }
+
+// GetSettings returns LeasedModel.Settings, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetSettings() *json.RawMessage { return v.Settings }
+
+// GetQuality returns LeasedModel.Quality, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetQuality() *json.RawMessage { return v.Quality }
+
 // Model includes the GraphQL fields of Model requested by the fragment Model.
+// The GraphQL type's documentation follows.
+//
+// A model of the catalogue, or one kind of job without a model. Each change of an entry makes a new version; a job keeps the
+// version with which its params were validated.
 type Model struct {
-	Name        string `json:"name"`
-	Type        string `json:"type"`
-	Description string `json:"description"`
+	// From 1. 0 until the catalogue was read from the database.
+	Version int `json:"version"`
+	// The runtime that renders with it.
+	Runtime *string `json:"runtime"`
+	// What the runtime is handed with each job. Null for other callers than operators.
+	Settings *json.RawMessage `json:"settings"`
+	// How the rendered video is checked.
+	Quality *json.RawMessage `json:"quality"`
+	// The GPU memory that it needs, in gigabytes. Null means unknown.
+	GpuMemoryGb    *float64     `json:"gpuMemoryGb"`
+	GpusPerWorker  int          `json:"gpusPerWorker"`
+	Produces       ModelProduct `json:"produces"`
+	RequiresPrompt bool         `json:"requiresPrompt"`
+	// The base of an attempt's running time, in seconds. Resolution and length add to it.
+	TimeoutSeconds float64 `json:"timeoutSeconds"`
+	// The first estimate: GPU seconds per second of video. Measured times replace it.
+	GpuSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
+	// Multiplies the price of a GPU second.
+	PriceFactor float64      `json:"priceFactor"`
+	Retry       *ModelRetry  `json:"retry"`
+	Origin      *ModelOrigin `json:"origin"`
+	// When this version was written.
+	CreatedAt   *time.Time `json:"createdAt"`
+	Name        string     `json:"name"`
+	Type        string     `json:"type"`
+	Description string     `json:"description"`
 	// The JSON Schema of params, with defaults.
 	ParamsSchema json.RawMessage `json:"paramsSchema"`
 	GpuTypes     []string        `json:"gpuTypes"`
 	// Whether a worker that can run it is registered now.
 	Available bool `json:"available"`
 }
+
+// GetVersion returns Model.Version, and is useful for accessing the field via an interface.
+func (v *Model) GetVersion() int { return v.Version }
+
+// GetRuntime returns Model.Runtime, and is useful for accessing the field via an interface.
+func (v *Model) GetRuntime() *string { return v.Runtime }
+
+// GetSettings returns Model.Settings, and is useful for accessing the field via an interface.
+func (v *Model) GetSettings() *json.RawMessage { return v.Settings }
+
+// GetQuality returns Model.Quality, and is useful for accessing the field via an interface.
+func (v *Model) GetQuality() *json.RawMessage { return v.Quality }
+
+// GetGpuMemoryGb returns Model.GpuMemoryGb, and is useful for accessing the field via an interface.
+func (v *Model) GetGpuMemoryGb() *float64 { return v.GpuMemoryGb }
+
+// GetGpusPerWorker returns Model.GpusPerWorker, and is useful for accessing the field via an interface.
+func (v *Model) GetGpusPerWorker() int { return v.GpusPerWorker }
+
+// GetProduces returns Model.Produces, and is useful for accessing the field via an interface.
+func (v *Model) GetProduces() ModelProduct { return v.Produces }
+
+// GetRequiresPrompt returns Model.RequiresPrompt, and is useful for accessing the field via an interface.
+func (v *Model) GetRequiresPrompt() bool { return v.RequiresPrompt }
+
+// GetTimeoutSeconds returns Model.TimeoutSeconds, and is useful for accessing the field via an interface.
+func (v *Model) GetTimeoutSeconds() float64 { return v.TimeoutSeconds }
+
+// GetGpuSecondsPerSecond returns Model.GpuSecondsPerSecond, and is useful for accessing the field via an interface.
+func (v *Model) GetGpuSecondsPerSecond() float64 { return v.GpuSecondsPerSecond }
+
+// GetPriceFactor returns Model.PriceFactor, and is useful for accessing the field via an interface.
+func (v *Model) GetPriceFactor() float64 { return v.PriceFactor }
+
+// GetRetry returns Model.Retry, and is useful for accessing the field via an interface.
+func (v *Model) GetRetry() *ModelRetry { return v.Retry }
+
+// GetOrigin returns Model.Origin, and is useful for accessing the field via an interface.
+func (v *Model) GetOrigin() *ModelOrigin { return v.Origin }
+
+// GetCreatedAt returns Model.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Model) GetCreatedAt() *time.Time { return v.CreatedAt }
 
 // GetName returns Model.Name, and is useful for accessing the field via an interface.
 func (v *Model) GetName() string { return v.Name }
@@ -1625,6 +1762,154 @@ func (v *Model) GetGpuTypes() []string { return v.GpuTypes }
 
 // GetAvailable returns Model.Available, and is useful for accessing the field via an interface.
 func (v *Model) GetAvailable() bool { return v.Available }
+
+// ModelAlias includes the GraphQL fields of ModelAlias requested by the fragment ModelAlias.
+// The GraphQL type's documentation follows.
+//
+// A name that spreads jobs over models. A job keeps the model that was chosen, in model, and the alias in alias.
+type ModelAlias struct {
+	Name    string       `json:"name"`
+	Version int          `json:"version"`
+	Models  []ModelShare `json:"models"`
+}
+
+// GetName returns ModelAlias.Name, and is useful for accessing the field via an interface.
+func (v *ModelAlias) GetName() string { return v.Name }
+
+// GetVersion returns ModelAlias.Version, and is useful for accessing the field via an interface.
+func (v *ModelAlias) GetVersion() int { return v.Version }
+
+// GetModels returns ModelAlias.Models, and is useful for accessing the field via an interface.
+func (v *ModelAlias) GetModels() []ModelShare { return v.Models }
+
+// ModelChange includes the GraphQL fields of ModelChange requested by the fragment ModelChange.
+// The GraphQL type's documentation follows.
+//
+// What applying one entry does.
+type ModelChange struct {
+	Kind    ModelChangeKind `json:"kind"`
+	Name    string          `json:"name"`
+	IsAlias bool            `json:"isAlias"`
+	// The entry's version afterwards.
+	Version int `json:"version"`
+	// What differs from the current version.
+	Differences []ModelDifference `json:"differences"`
+}
+
+// GetKind returns ModelChange.Kind, and is useful for accessing the field via an interface.
+func (v *ModelChange) GetKind() ModelChangeKind { return v.Kind }
+
+// GetName returns ModelChange.Name, and is useful for accessing the field via an interface.
+func (v *ModelChange) GetName() string { return v.Name }
+
+// GetIsAlias returns ModelChange.IsAlias, and is useful for accessing the field via an interface.
+func (v *ModelChange) GetIsAlias() bool { return v.IsAlias }
+
+// GetVersion returns ModelChange.Version, and is useful for accessing the field via an interface.
+func (v *ModelChange) GetVersion() int { return v.Version }
+
+// GetDifferences returns ModelChange.Differences, and is useful for accessing the field via an interface.
+func (v *ModelChange) GetDifferences() []ModelDifference { return v.Differences }
+
+type ModelChangeKind string
+
+const (
+	ModelChangeKindAdded     ModelChangeKind = "ADDED"
+	ModelChangeKindChanged   ModelChangeKind = "CHANGED"
+	ModelChangeKindUnchanged ModelChangeKind = "UNCHANGED"
+)
+
+var AllModelChangeKind = []ModelChangeKind{
+	ModelChangeKindAdded,
+	ModelChangeKindChanged,
+	ModelChangeKindUnchanged,
+}
+
+// ModelDifference includes the GraphQL fields of ModelDifference requested by the fragment ModelDifference.
+// The GraphQL type's documentation follows.
+//
+// path leads to a value: keys, joined with dots. before or after is null where there is no value.
+type ModelDifference struct {
+	Path   string           `json:"path"`
+	Before *json.RawMessage `json:"before"`
+	After  *json.RawMessage `json:"after"`
+}
+
+// GetPath returns ModelDifference.Path, and is useful for accessing the field via an interface.
+func (v *ModelDifference) GetPath() string { return v.Path }
+
+// GetBefore returns ModelDifference.Before, and is useful for accessing the field via an interface.
+func (v *ModelDifference) GetBefore() *json.RawMessage { return v.Before }
+
+// GetAfter returns ModelDifference.After, and is useful for accessing the field via an interface.
+func (v *ModelDifference) GetAfter() *json.RawMessage { return v.After }
+
+// Whether an entry came with Reelay, from the folder REELAY_MODELS, or from an operator. Reelay never overwrites an operator's.
+type ModelOrigin string
+
+const (
+	ModelOriginShipped  ModelOrigin = "SHIPPED"
+	ModelOriginFolder   ModelOrigin = "FOLDER"
+	ModelOriginOperator ModelOrigin = "OPERATOR"
+)
+
+var AllModelOrigin = []ModelOrigin{
+	ModelOriginShipped,
+	ModelOriginFolder,
+	ModelOriginOperator,
+}
+
+type ModelProduct string
+
+const (
+	ModelProductVideo  ModelProduct = "VIDEO"
+	ModelProductImage  ModelProduct = "IMAGE"
+	ModelProductOutput ModelProduct = "OUTPUT"
+)
+
+var AllModelProduct = []ModelProduct{
+	ModelProductVideo,
+	ModelProductImage,
+	ModelProductOutput,
+}
+
+// ModelRetry includes the GraphQL fields of ModelRetry requested by the fragment ModelRetry.
+// The GraphQL type's documentation follows.
+//
+// What applies to jobs that state nothing themselves. Null values are the tier's or Reelay's defaults.
+type ModelRetry struct {
+	MaxAttempts         *int     `json:"maxAttempts"`
+	Backoff             *Backoff `json:"backoff"`
+	InitialDelaySeconds *float64 `json:"initialDelaySeconds"`
+	MaxDelaySeconds     *float64 `json:"maxDelaySeconds"`
+}
+
+// GetMaxAttempts returns ModelRetry.MaxAttempts, and is useful for accessing the field via an interface.
+func (v *ModelRetry) GetMaxAttempts() *int { return v.MaxAttempts }
+
+// GetBackoff returns ModelRetry.Backoff, and is useful for accessing the field via an interface.
+func (v *ModelRetry) GetBackoff() *Backoff { return v.Backoff }
+
+// GetInitialDelaySeconds returns ModelRetry.InitialDelaySeconds, and is useful for accessing the field via an interface.
+func (v *ModelRetry) GetInitialDelaySeconds() *float64 { return v.InitialDelaySeconds }
+
+// GetMaxDelaySeconds returns ModelRetry.MaxDelaySeconds, and is useful for accessing the field via an interface.
+func (v *ModelRetry) GetMaxDelaySeconds() *float64 { return v.MaxDelaySeconds }
+
+// ModelShare includes the GraphQL fields of ModelShare requested by the fragment ModelShare.
+// The GraphQL type's documentation follows.
+//
+// One of an alias's models, or another alias. weight is relative to the sum of the weights.
+type ModelShare struct {
+	Name   string  `json:"name"`
+	Weight float64 `json:"weight"`
+}
+
+// GetName returns ModelShare.Name, and is useful for accessing the field via an interface.
+func (v *ModelShare) GetName() string { return v.Name }
+
+// GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
+func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
 // PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 type PageInfo struct {
@@ -2855,6 +3140,14 @@ type __apiKeysInput struct {
 // GetAccountId returns __apiKeysInput.AccountId, and is useful for accessing the field via an interface.
 func (v *__apiKeysInput) GetAccountId() *string { return v.AccountId }
 
+// __applyModelsInput is used internally by genqlient
+type __applyModelsInput struct {
+	Input ApplyModelsInput `json:"input"`
+}
+
+// GetInput returns __applyModelsInput.Input, and is useful for accessing the field via an interface.
+func (v *__applyModelsInput) GetInput() ApplyModelsInput { return v.Input }
+
 // __auditLogInput is used internally by genqlient
 type __auditLogInput struct {
 	Target *string `json:"target,omitempty"`
@@ -3115,6 +3408,18 @@ type __leaseJobInput struct {
 // GetInput returns __leaseJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__leaseJobInput) GetInput() LeaseJobInput { return v.Input }
 
+// __modelInput is used internally by genqlient
+type __modelInput struct {
+	Name    string `json:"name"`
+	Version *int   `json:"version"`
+}
+
+// GetName returns __modelInput.Name, and is useful for accessing the field via an interface.
+func (v *__modelInput) GetName() string { return v.Name }
+
+// GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
+func (v *__modelInput) GetVersion() *int { return v.Version }
+
 // __pauseQueueInput is used internally by genqlient
 type __pauseQueueInput struct {
 	Tier   Tier    `json:"tier"`
@@ -3186,6 +3491,14 @@ type __releaseJobInput struct {
 
 // GetInput returns __releaseJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__releaseJobInput) GetInput() ReleaseJobInput { return v.Input }
+
+// __removeModelInput is used internally by genqlient
+type __removeModelInput struct {
+	Name string `json:"name"`
+}
+
+// GetName returns __removeModelInput.Name, and is useful for accessing the field via an interface.
+func (v *__removeModelInput) GetName() string { return v.Name }
 
 // __reportProgressInput is used internally by genqlient
 type __reportProgressInput struct {
@@ -3450,6 +3763,15 @@ type apiKeysResponse struct {
 // GetApiKeys returns apiKeysResponse.ApiKeys, and is useful for accessing the field via an interface.
 func (v *apiKeysResponse) GetApiKeys() []ApiKey { return v.ApiKeys }
 
+// applyModelsResponse is returned by applyModels on success.
+type applyModelsResponse struct {
+	// Adds and changes the entries of a file, all or none. Entries that it does not name stay. INVALID_INPUT lists the problems with their lines.
+	ApplyModels []ModelChange `json:"applyModels"`
+}
+
+// GetApplyModels returns applyModelsResponse.ApplyModels, and is useful for accessing the field via an interface.
+func (v *applyModelsResponse) GetApplyModels() []ModelChange { return v.ApplyModels }
+
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
 	// Newest first. target narrows it to one object.
@@ -3666,6 +3988,23 @@ type leaseJobResponse struct {
 // GetLeaseJob returns leaseJobResponse.LeaseJob, and is useful for accessing the field via an interface.
 func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
 
+// modelAliasesResponse is returned by modelAliases on success.
+type modelAliasesResponse struct {
+	ModelAliases []ModelAlias `json:"modelAliases"`
+}
+
+// GetModelAliases returns modelAliasesResponse.ModelAliases, and is useful for accessing the field via an interface.
+func (v *modelAliasesResponse) GetModelAliases() []ModelAlias { return v.ModelAliases }
+
+// modelResponse is returned by model on success.
+type modelResponse struct {
+	// One version of a model; without version, the current one. Null if there is none.
+	Model *Model `json:"model"`
+}
+
+// GetModel returns modelResponse.Model, and is useful for accessing the field via an interface.
+func (v *modelResponse) GetModel() *Model { return v.Model }
+
 // modelsResponse is returned by models on success.
 type modelsResponse struct {
 	Models []Model `json:"models"`
@@ -3734,6 +4073,15 @@ type releaseJobResponse struct {
 
 // GetReleaseJob returns releaseJobResponse.ReleaseJob, and is useful for accessing the field via an interface.
 func (v *releaseJobResponse) GetReleaseJob() ReleasedJob { return v.ReleaseJob }
+
+// removeModelResponse is returned by removeModel on success.
+type removeModelResponse struct {
+	// Removes a model or an alias. CONFLICT while an alias names it, or a job of it has not ended.
+	RemoveModel bool `json:"removeModel"`
+}
+
+// GetRemoveModel returns removeModelResponse.RemoveModel, and is useful for accessing the field via an interface.
+func (v *removeModelResponse) GetRemoveModel() bool { return v.RemoveModel }
 
 // reportProgressResponse is returned by reportProgress on success.
 type reportProgressResponse struct {
@@ -4016,6 +4364,54 @@ func apiKeys(
 	return data_, err_
 }
 
+// The mutation executed by applyModels.
+const applyModels_Operation = `
+mutation applyModels ($input: ApplyModelsInput!) {
+	applyModels(input: $input) {
+		... ModelChange
+	}
+}
+fragment ModelChange on ModelChange {
+	kind
+	name
+	isAlias
+	version
+	differences {
+		... ModelDifference
+	}
+}
+fragment ModelDifference on ModelDifference {
+	path
+	before
+	after
+}
+`
+
+func applyModels(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input ApplyModelsInput,
+) (data_ *applyModelsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "applyModels",
+		Query:  applyModels_Operation,
+		Variables: &__applyModelsInput{
+			Input: input,
+		},
+	}
+
+	data_ = &applyModelsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by auditLog.
 const auditLog_Operation = `
 query auditLog ($target: String, $first: Int, $after: String) {
@@ -4081,6 +4477,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -4303,6 +4701,12 @@ fragment Lease on Lease {
 	}
 	checkpointSeconds
 	timeoutSeconds
+	model {
+		version
+		runtime
+		settings
+		quality
+	}
 }
 fragment Artifact on Artifact {
 	id
@@ -4486,6 +4890,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -4858,6 +5264,12 @@ fragment Lease on Lease {
 	}
 	checkpointSeconds
 	timeoutSeconds
+	model {
+		version
+		runtime
+		settings
+		quality
+	}
 }
 fragment Artifact on Artifact {
 	id
@@ -4953,6 +5365,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -5051,6 +5465,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -5251,6 +5667,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -5384,6 +5802,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -5512,6 +5932,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -5640,6 +6062,12 @@ fragment Lease on Lease {
 	}
 	checkpointSeconds
 	timeoutSeconds
+	model {
+		version
+		runtime
+		settings
+		quality
+	}
 }
 fragment Directive on Directive {
 	action
@@ -5684,6 +6112,113 @@ func leaseJob(
 	return data_, err_
 }
 
+// The query executed by model.
+const model_Operation = `
+query model ($name: String!, $version: Int) {
+	model(name: $name, version: $version) {
+		... Model
+	}
+}
+fragment Model on Model {
+	version
+	runtime
+	settings
+	quality
+	gpuMemoryGb
+	gpusPerWorker
+	produces
+	requiresPrompt
+	timeoutSeconds
+	gpuSecondsPerSecond
+	priceFactor
+	retry {
+		... ModelRetry
+	}
+	origin
+	createdAt
+	name
+	type
+	description
+	paramsSchema
+	gpuTypes
+	available
+}
+fragment ModelRetry on ModelRetry {
+	maxAttempts
+	backoff
+	initialDelaySeconds
+	maxDelaySeconds
+}
+`
+
+func model(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+	version *int,
+) (data_ *modelResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "model",
+		Query:  model_Operation,
+		Variables: &__modelInput{
+			Name:    name,
+			Version: version,
+		},
+	}
+
+	data_ = &modelResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by modelAliases.
+const modelAliases_Operation = `
+query modelAliases {
+	modelAliases {
+		... ModelAlias
+	}
+}
+fragment ModelAlias on ModelAlias {
+	name
+	version
+	models {
+		... ModelShare
+	}
+}
+fragment ModelShare on ModelShare {
+	name
+	weight
+}
+`
+
+func modelAliases(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *modelAliasesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "modelAliases",
+		Query:  modelAliases_Operation,
+	}
+
+	data_ = &modelAliasesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by models.
 const models_Operation = `
 query models {
@@ -5692,12 +6227,34 @@ query models {
 	}
 }
 fragment Model on Model {
+	version
+	runtime
+	settings
+	quality
+	gpuMemoryGb
+	gpusPerWorker
+	produces
+	requiresPrompt
+	timeoutSeconds
+	gpuSecondsPerSecond
+	priceFactor
+	retry {
+		... ModelRetry
+	}
+	origin
+	createdAt
 	name
 	type
 	description
 	paramsSchema
 	gpuTypes
 	available
+}
+fragment ModelRetry on ModelRetry {
+	maxAttempts
+	backoff
+	initialDelaySeconds
+	maxDelaySeconds
 }
 `
 
@@ -6069,6 +6626,38 @@ func releaseJob(
 	return data_, err_
 }
 
+// The mutation executed by removeModel.
+const removeModel_Operation = `
+mutation removeModel ($name: String!) {
+	removeModel(name: $name)
+}
+`
+
+func removeModel(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+) (data_ *removeModelResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "removeModel",
+		Query:  removeModel_Operation,
+		Variables: &__removeModelInput{
+			Name: name,
+		},
+	}
+
+	data_ = &removeModelResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by reportProgress.
 const reportProgress_Operation = `
 mutation reportProgress ($input: ProgressInput!) {
@@ -6263,6 +6852,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -6527,6 +7118,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress
@@ -6637,6 +7230,8 @@ fragment Job on Job {
 	id
 	type
 	model
+	modelVersion
+	alias
 	status
 	progress {
 		... Progress

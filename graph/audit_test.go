@@ -90,6 +90,11 @@ var acts = map[string]act{
 	"updateAccount": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q, input: {maxRunning: 3}) { id }", a.Account.ID)
 	},
+	"applyModels": plain(`(input: {source: "models: [{name: own, type: x, gpuTypes: [any], timeoutSeconds: 1, gpuSecondsPerSecond: 1, params: {}}]"}) { name }`),
+	"removeModel": func(t *testing.T, a *api) string {
+		a.SeedCatalogue(t)
+		return `(name: "drill")`
+	},
 	"createAccount": plain(`(input: {name: "acme", tier: PRO}) { id }`),
 	"createApiKey": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(accountId: %q, role: CLIENT, name: \"new\") { id }", a.Account.ID)

@@ -188,11 +188,6 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	return &JobConnection{*connect(page), only}, nil
 }
 
-func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
-	all, err := r.Reader.Models(ctx, r.Reader.Catalogue.Current())
-	return pointers(all), err
-}
-
 func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error) {
 	return r.Submitter.Estimate(ctx, principal(ctx), input)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 )
@@ -39,6 +40,7 @@ type Resolver struct {
 	Retrier   *jobs.Retrier
 	Registrar *fleet.Registrar
 	Operator  *jobs.Operator
+	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Letters   *jobs.DeadLetters
 	Bulk      *bulk.Bulk

@@ -31,6 +31,7 @@ type ResolverRoot interface {
 	DeadLetterConnection() DeadLetterConnectionResolver
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
+	Lease() LeaseResolver
 	Mutation() MutationResolver
 	Pool() PoolResolver
 	Query() QueryResolver
@@ -70,6 +71,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAccountInput,
+		ec.unmarshalInputApplyModelsInput,
 		ec.unmarshalInputCommitCheckpointInput,
 		ec.unmarshalInputCompleteJobInput,
 		ec.unmarshalInputFailJobInput,
@@ -175,7 +177,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -192,6 +194,7 @@ var sources = []*ast.Source{
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/key.graphqls", Input: sourceData("schema/key.graphqls"), BuiltIn: false},
+	{Name: "schema/model.graphqls", Input: sourceData("schema/model.graphqls"), BuiltIn: false},
 	{Name: "schema/pool.graphqls", Input: sourceData("schema/pool.graphqls"), BuiltIn: false},
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
@@ -619,6 +622,10 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_type(ctx, field)
 	case "model":
 		return ec.fieldContext_Job_model(ctx, field)
+	case "modelVersion":
+		return ec.fieldContext_Job_modelVersion(ctx, field)
+	case "alias":
+		return ec.fieldContext_Job_alias(ctx, field)
 	case "status":
 		return ec.fieldContext_Job_status(ctx, field)
 	case "progress":
@@ -781,6 +788,8 @@ func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql
 		return ec.fieldContext_Lease_checkpointSeconds(ctx, field)
 	case "timeoutSeconds":
 		return ec.fieldContext_Lease_timeoutSeconds(ctx, field)
+	case "model":
+		return ec.fieldContext_Lease_model(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Lease", field.Name)
 }
@@ -795,10 +804,26 @@ func (ec *executionContext) childFields_LeaseJobPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type LeaseJobPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_LeasedModel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_LeasedModel_version(ctx, field)
+	case "runtime":
+		return ec.fieldContext_LeasedModel_runtime(ctx, field)
+	case "settings":
+		return ec.fieldContext_LeasedModel_settings(ctx, field)
+	case "quality":
+		return ec.fieldContext_LeasedModel_quality(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LeasedModel", field.Name)
+}
+
 func (ec *executionContext) childFields_Model(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
 		return ec.fieldContext_Model_name(ctx, field)
+	case "version":
+		return ec.fieldContext_Model_version(ctx, field)
 	case "type":
 		return ec.fieldContext_Model_type(ctx, field)
 	case "description":
@@ -807,10 +832,100 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_paramsSchema(ctx, field)
 	case "gpuTypes":
 		return ec.fieldContext_Model_gpuTypes(ctx, field)
+	case "gpuMemoryGb":
+		return ec.fieldContext_Model_gpuMemoryGb(ctx, field)
+	case "gpusPerWorker":
+		return ec.fieldContext_Model_gpusPerWorker(ctx, field)
+	case "produces":
+		return ec.fieldContext_Model_produces(ctx, field)
+	case "requiresPrompt":
+		return ec.fieldContext_Model_requiresPrompt(ctx, field)
+	case "timeoutSeconds":
+		return ec.fieldContext_Model_timeoutSeconds(ctx, field)
+	case "gpuSecondsPerSecond":
+		return ec.fieldContext_Model_gpuSecondsPerSecond(ctx, field)
+	case "priceFactor":
+		return ec.fieldContext_Model_priceFactor(ctx, field)
+	case "retry":
+		return ec.fieldContext_Model_retry(ctx, field)
+	case "runtime":
+		return ec.fieldContext_Model_runtime(ctx, field)
+	case "settings":
+		return ec.fieldContext_Model_settings(ctx, field)
+	case "quality":
+		return ec.fieldContext_Model_quality(ctx, field)
+	case "origin":
+		return ec.fieldContext_Model_origin(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Model_createdAt(ctx, field)
 	case "available":
 		return ec.fieldContext_Model_available(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Model", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelAlias(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ModelAlias_name(ctx, field)
+	case "version":
+		return ec.fieldContext_ModelAlias_version(ctx, field)
+	case "models":
+		return ec.fieldContext_ModelAlias_models(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelAlias", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_ModelChange_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_ModelChange_name(ctx, field)
+	case "isAlias":
+		return ec.fieldContext_ModelChange_isAlias(ctx, field)
+	case "version":
+		return ec.fieldContext_ModelChange_version(ctx, field)
+	case "differences":
+		return ec.fieldContext_ModelChange_differences(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelChange", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_ModelDifference_path(ctx, field)
+	case "before":
+		return ec.fieldContext_ModelDifference_before(ctx, field)
+	case "after":
+		return ec.fieldContext_ModelDifference_after(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelRetry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "maxAttempts":
+		return ec.fieldContext_ModelRetry_maxAttempts(ctx, field)
+	case "backoff":
+		return ec.fieldContext_ModelRetry_backoff(ctx, field)
+	case "initialDelaySeconds":
+		return ec.fieldContext_ModelRetry_initialDelaySeconds(ctx, field)
+	case "maxDelaySeconds":
+		return ec.fieldContext_ModelRetry_maxDelaySeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelRetry", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelShare(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ModelShare_name(ctx, field)
+	case "weight":
+		return ec.fieldContext_ModelShare_weight(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelShare", field.Name)
 }
 
 func (ec *executionContext) childFields_PageInfo(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -19,6 +19,10 @@ import (
 var shown = map[models.Role]map[string][]string{
 	models.RoleClient: {
 		"Worker": {"id", "region", "gpuType", "status"},
+		"Model": {
+			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
+			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "origin", "createdAt", "available",
+		},
 		// Clients see no field of these.
 		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {},
 	},

@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
+
+func (r *leaseResolver) Model(ctx context.Context, obj *Lease) (*catalogue.Model, error) {
+	return r.Reader.Catalogue.Current().At(obj.Job.Model, obj.Job.ModelVersion), nil
+}
 
 func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error) {
 	worker, token, err := r.Registrar.Register(ctx, principal(ctx), input)
@@ -125,11 +130,14 @@ func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerCo
 	return r.Reader.CountWorkers(ctx, obj.filter)
 }
 
+func (r *Resolver) Lease() LeaseResolver { return &leaseResolver{r} }
+
 func (r *Resolver) Worker() WorkerResolver { return &workerResolver{r} }
 
 func (r *Resolver) WorkerConnection() WorkerConnectionResolver { return &workerConnectionResolver{r} }
 
 type (
+	leaseResolver            struct{ *Resolver }
 	workerResolver           struct{ *Resolver }
 	workerConnectionResolver struct{ *Resolver }
 )

@@ -86,7 +86,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 
 // mayComplete refuses a completion that lacks what a job of its model must produce.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
-	if model, err := h.Catalogue.Current().Model(job.Model); err == nil && model.RequiresVideo && c.Video == nil {
+	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil {
 		return apierror.Invalid("video", "A job of type %s ends with a video: upload it and name it in video.", job.Type)
 	}
 	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)

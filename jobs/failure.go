@@ -95,8 +95,8 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 // outgrow moves a job that ran out of memory to the next larger GPU type, if its model lists
 // one.
 func (l *held) outgrow(known *catalogue.Snapshot) {
-	model, err := known.Model(l.job.Model)
-	if err != nil {
+	model := known.At(l.job.Model, l.job.ModelVersion)
+	if model == nil {
 		return // no longer in the catalogue: keep the GPU type
 	}
 	if rank := slices.Index(model.GPUTypes, l.worker.GPUType) + 1; rank > l.job.GPURank && rank < len(model.GPUTypes) {

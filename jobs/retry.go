@@ -149,7 +149,8 @@ func (c *Change) apply(ctx context.Context, o opening) error {
 			job.TimeoutSeconds = o.edit.model.Timeout(o.edit.params)
 		}
 		job.Params, job.EstimatedGPUSeconds = o.edit.params, o.edit.model.EstimateGPUSeconds(o.edit.params)
-		if err := models.EditJobParams(ctx, c.tx, job.ID, job.Params); err != nil {
+		job.ModelVersion = o.edit.model.Version
+		if err := models.EditJobParams(ctx, c.tx, job.ID, job.Params, job.ModelVersion); err != nil {
 			return fmt.Errorf("edit the params: %w", err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -166,17 +167,7 @@ var errKeyOfAnother = apierror.New(apierror.CodeIdempotencyConflict,
 	"This idempotency key was used for another request: use a new key, or repeat that request exactly.").In("idempotencyKey")
 
 func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
-	model, err := known.Model(in.Model)
-	if err != nil {
-		return nil, err
-	}
-	if in.Type != "" && in.Type != model.Type {
-		return nil, apierror.Invalid("type", "The model %s does %s, not %s.", model.Name, model.Type, text.Clip(in.Type, 64))
-	}
-	if err := validPrompt(in.Prompt, model); err != nil {
-		return nil, err
-	}
-	params, err := model.Params(in.Params)
+	model, params, err := chooseModel(known, in)
 	if err != nil {
 		return nil, err
 	}
@@ -189,11 +180,20 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		}
 	}
 	job := &models.Job{
-		ID: models.NewJobID(), Type: model.Type, Model: model.Name, Run: 1, Region: in.Region, RequireRegion: in.RequireRegion,
-		RetryPolicy: in.Retry,
-		Priority:    in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		ID: models.NewJobID(), Type: model.Type, Model: model.Name, ModelVersion: model.Version, Run: 1,
+		Region: in.Region, RequireRegion: in.RequireRegion, RetryPolicy: in.Retry,
+		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
 		CallbackURL:    in.CallbackURL,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+	}
+	if in.Model != model.Name {
+		job.Alias = in.Model
+	}
+	if model.Retry != nil {
+		job.MaxAttempts = lo.FromPtr(model.Retry.MaxAttempts)
+		if in.Retry == nil {
+			job.RetryPolicy = model.Retry.Policy()
+		}
 	}
 	if in.MaxAttempts != nil {
 		job.MaxAttempts = *in.MaxAttempts
@@ -235,6 +235,9 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
 		job.UserID, job.Metadata,
 	}
+	if job.Alias != "" { // another model may be chosen each time: none of its defaults count
+		request[0], request[1], request[3], request[6], request[7] = in.Type, job.Alias, in.Params, in.MaxAttempts, in.TimeoutSeconds
+	}
 	if when := in.conditions(); when != nil {
 		request = append(request, when)
 	}
@@ -247,6 +250,34 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	}
 	sum := sha256.Sum256(canonical)
 	return sum[:], nil
+}
+
+// chooseModel returns the model for a submission and its validated params. A submission that
+// names an alias must be valid for each model that it can get, so that whether it is accepted
+// does not depend on chance.
+func chooseModel(known *catalogue.Snapshot, in *Submission) (*catalogue.Model, json.RawMessage, error) {
+	candidates, err := known.Candidates(in.Model)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen := catalogue.Choose(candidates)
+	var params json.RawMessage
+	for _, c := range candidates {
+		if in.Type != "" && in.Type != c.Model.Type {
+			return nil, nil, apierror.Invalid("type", "The model %s does %s, not %s.", c.Model.Name, c.Model.Type, text.Clip(in.Type, 64))
+		}
+		if err := validPrompt(in.Prompt, c.Model); err != nil {
+			return nil, nil, err
+		}
+		valid, err := c.Model.Params(in.Params)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c.Model == chosen {
+			params = valid
+		}
+	}
+	return chosen, params, nil
 }
 
 func validPrompt(prompt string, model *catalogue.Model) error {

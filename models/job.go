@@ -88,11 +88,15 @@ type Job struct {
 	CreatedBy KeyID     `bun:"created_by" json:"created_by"`
 	Type      string    `bun:"type" json:"type"`
 	Model     string    `bun:"model" json:"model"`
-	Status    JobStatus `bun:"status" json:"status"`
-	Tier      Tier      `bun:"tier" json:"tier"`
-	Lane      Tier      `bun:"lane" json:"lane"`
-	Run       int       `bun:"run" json:"run"`
-	Priority  int       `bun:"priority" json:"priority"`
+	// ModelVersion is the version of the catalogue's entry with which Params were validated.
+	ModelVersion int `bun:"model_version" json:"model_version"`
+	// Alias is the alias that the client named instead of Model, or "".
+	Alias    string    `bun:"alias,nullzero" json:"alias,omitzero"`
+	Status   JobStatus `bun:"status" json:"status"`
+	Tier     Tier      `bun:"tier" json:"tier"`
+	Lane     Tier      `bun:"lane" json:"lane"`
+	Run      int       `bun:"run" json:"run"`
+	Priority int       `bun:"priority" json:"priority"`
 	// Requeued jobs keep their place: they come before the account's other jobs.
 	Requeued            bool            `bun:"requeued" json:"requeued"`
 	QueueOrder          int64           `bun:"queue_order,nullzero,default:generated" json:"queue_order,omitzero"`
@@ -310,9 +314,10 @@ func ShareJobs(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err e
 	return found, err
 }
 
-// EditJobParams writes the params of a job's next run.
-func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage) error {
-	return mustChange(tx.NewRaw("UPDATE jobs SET params = ? WHERE id = ?", string(params), id).Exec(ctx))
+// EditJobParams writes the params of a job's next run, and the version of the model that they
+// were validated with.
+func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage, modelVersion int) error {
+	return mustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion, id).Exec(ctx))
 }
 
 // ListExpiringJobs returns jobs that were not started by their deadline, the longest overdue

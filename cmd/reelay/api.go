@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/migrations"
@@ -113,6 +114,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "estimates", estimate.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
@@ -144,7 +146,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
 
 	pages := console.New(console.Config{
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Fleet: s.fleetOperator(),
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
@@ -164,7 +166,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
-		Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
+		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base})
 
 	shared := s.cfg.origins.share

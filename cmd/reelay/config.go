@@ -187,22 +187,28 @@ func (c *config) checkStores(bad func(name, value, may string)) error {
 
 // checkModels checks that the models, and their names in the Videos API, can be read.
 func (c *config) checkModels() error {
-	known, err := c.loadModels()
-	if err != nil {
-		return fmt.Errorf("REELAY_MODELS is %q: it must be a folder with a models.json and a NAME.schema.json for each model: %w", c.models, err)
+	if _, _, err := c.loadModels(); err != nil {
+		return fmt.Errorf("REELAY_MODELS is %q: it must be a folder with a models.yaml: %w", c.models, err)
 	}
-	if _, err := videos.ReadModels(c.videoModels, known); err != nil {
+	if _, err := videos.ReadModels(c.videoModels); err != nil {
 		return fmt.Errorf("REELAY_VIDEO_MODELS is %q: it must be pairs such as sora-2=testcard, separated by commas: %w", c.videoModels, err)
 	}
 	return nil
 }
 
-// loadModels returns the models that jobs can use.
-func (c *config) loadModels() (*catalogue.Snapshot, error) {
+// loadModels returns the entries of REELAY_MODELS, or nil, and the models that jobs can use
+// until the database's are read.
+func (c *config) loadModels() (*catalogue.Source, *catalogue.Snapshot, error) {
 	if c.models == "" {
-		return catalogue.Load()
+		known, err := catalogue.Load()
+		return nil, known, err
 	}
-	return catalogue.Load(os.DirFS(c.models))
+	folder, err := catalogue.ReadFolder(os.DirFS(c.models))
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := catalogue.Load(folder)
+	return folder, known, err
 }
 
 func validListen(address string) bool {

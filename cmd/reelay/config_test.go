@@ -77,7 +77,7 @@ func TestModels(t *testing.T) {
 		cfg := readConfig()
 		require.NoError(t, cfg.check())
 
-		known, err := cfg.loadModels()
+		_, known, err := cfg.loadModels()
 
 		require.NoError(t, err)
 		_, err = known.Model("bench.noop")

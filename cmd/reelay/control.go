@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/jobs/webhook"
@@ -90,6 +91,7 @@ func (s *stack) control(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier}

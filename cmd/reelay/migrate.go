@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
@@ -15,8 +17,8 @@ func migrateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database's schema up to date",
-		Long: "Brings the schema of the database at DATABASE_URL up to date.\n" +
+		Short: "Bring the database's schema and the models that come with Reelay up to date",
+		Long: "Brings the schema of the database at DATABASE_URL, and the models that come with Reelay, up to date.\n" +
 			"Steps only go forward; any number of processes may run this at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,12 +49,22 @@ func migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// migrate brings the schema up to date and returns the migrations that it applied.
+// migrate brings the schema and the models that come with Reelay up to date, and returns the
+// migrations that it applied.
 func migrate(ctx context.Context, databaseURL string) ([]string, error) {
 	db, done, err := models.OpenPatient(ctx, databaseURL, 4)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return migrations.Run(ctx, db)
+	steps, err := migrations.Run(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	shipped, err := catalogue.Shipped()
+	if err != nil {
+		return nil, err
+	}
+	r := &registry.Registry{DB: db, Catalogue: catalogue.Of(catalogue.New())}
+	return steps, r.Seed(ctx, shipped, models.OriginShipped)
 }

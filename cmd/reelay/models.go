@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/client"
@@ -15,19 +18,36 @@ import (
 )
 
 func modelsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := listModels(&cobra.Command{
 		Use:   "models",
-		Short: "List the models and their parameters",
+		Short: "List the models and their parameters; change them (for admins)",
 		Long:  "Lists the models and their parameters. With --json, each model has the JSON Schema of its parameters.",
-		Args:  cobra.NoArgs,
-	}
+		Args:  noSuchCommand,
+	})
+	cmd.AddCommand(
+		listModels(&cobra.Command{Use: "list", Short: "List the models and their parameters", Args: cobra.NoArgs}),
+		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsRemoveCommand())
+	return cmd
+}
+
+// modelList is what --json prints of the list.
+type modelList struct {
+	items[client.Model]
+	Aliases []client.ModelAlias `json:"aliases"`
+}
+
+func listModels(cmd *cobra.Command) *cobra.Command {
 	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		models, err := c.Models(ctx)
-		return items[client.Model]{models}, func(out io.Writer) error { return printModels(out, models) }, err
+		if err != nil {
+			return nil, nil, err
+		}
+		aliases, err := c.ModelAliases(ctx)
+		return modelList{items[client.Model]{models}, aliases}, func(out io.Writer) error { return printModels(out, models, aliases) }, err
 	})
 }
 
-func printModels(to io.Writer, models []client.Model) error {
+func printModels(to io.Writer, models []client.Model, aliases []client.ModelAlias) error {
 	out := bufio.NewWriter(to)
 	for i, m := range models {
 		if i > 0 {
@@ -42,7 +62,170 @@ func printModels(to io.Writer, models []client.Model) error {
 			return err
 		}
 	}
+	for _, a := range aliases {
+		var shares []string
+		for _, s := range a.Models {
+			shares = append(shares, fmt.Sprintf("%s (weight %g)", s.Name, s.Weight))
+		}
+		fmt.Fprintf(out, "\n%s  (alias)\n  Spreads jobs over %s.\n", a.Name, strings.Join(shares, ", "))
+	}
 	return out.Flush()
+}
+
+func modelsShowCommand() *cobra.Command {
+	var version int
+	cmd := new(apiCall).command(&cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show one model with all its fields",
+		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		m, err := c.Model(ctx, args[0], version)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m, func(out io.Writer) error { return printModel(out, m) }, nil
+	})
+	cmd.Flags().IntVar(&version, "version", 0, "a version other than the current one")
+	return cmd
+}
+
+func printModel(to io.Writer, m *client.Model) error {
+	out := bufio.NewWriter(to)
+	field := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-16s"+format+"\n", append([]any{name}, args...)...)
+	}
+	field("name", "%s", m.Name)
+	origin := ""
+	if m.Origin != nil {
+		origin = fmt.Sprintf("  (%s, %s)", strings.ToLower(string(*m.Origin)), ago(m.CreatedAt))
+	}
+	field("version", "%d%s", m.Version, origin)
+	field("type", "%s", m.Type)
+	field("description", "%s", clean(m.Description))
+	field("available", "%s", map[bool]string{true: "yes", false: "no worker runs it now"}[m.Available])
+	if m.Runtime != nil {
+		field("runtime", "%s", *m.Runtime)
+	}
+	field("GPU types", "%s", strings.Join(m.GpuTypes, ", "))
+	if m.GpuMemoryGb != nil {
+		field("GPU memory", "%g GB", *m.GpuMemoryGb)
+	}
+	field("GPUs per worker", "%d", m.GpusPerWorker)
+	field("produces", "%s", strings.ToLower(string(m.Produces)))
+	field("prompt", "%s", map[bool]string{true: "required", false: "optional"}[m.RequiresPrompt])
+	field("time limit", "%s and more for long or large videos", formatSeconds(m.TimeoutSeconds))
+	field("first estimate", "%s of GPU per second of video", formatSeconds(m.GpuSecondsPerSecond))
+	field("price factor", "%g", m.PriceFactor)
+	for _, part := range []struct {
+		name  string
+		value *json.RawMessage
+	}{{"settings", m.Settings}, {"quality", m.Quality}} {
+		if part.value != nil {
+			field(part.name, "%s", clean(string(*part.value)))
+		}
+	}
+	fmt.Fprintln(out)
+	if err := printTable(out, []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func modelsApplyCommand() *cobra.Command {
+	return applyModels(&cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Add and change the models of a file (for admins)",
+		Long: "Adds and changes the models and aliases of a YAML or JSON file, all or none of them. Models that the file does\n" +
+			"not name stay. A job keeps the version of its model with which it was submitted. FILE may be - for standard input.",
+		Example: "  reelay models diff -f models.yaml\n  reelay models apply -f models.yaml",
+		Args:    cobra.NoArgs,
+	}, false)
+}
+
+func modelsDiffCommand() *cobra.Command {
+	return applyModels(&cobra.Command{
+		Use:   "diff -f FILE",
+		Short: "Show what apply would change (for admins)",
+		Args:  cobra.NoArgs,
+	}, true)
+}
+
+func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
+	var file string
+	apply := &apiCall{target: target{admin: true}}
+	cmd = apply.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		source, err := readModelFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		changes, err := c.ApplyModels(ctx, file, source, dryRun)
+		if err != nil {
+			return nil, nil, err
+		}
+		return items[client.ModelChange]{changes}, func(out io.Writer) error { return printChanges(out, changes) }, nil
+	})
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file of models and aliases; - is standard input")
+	return cmd
+}
+
+// maxModelFile is one byte more than the API takes.
+const maxModelFile = 256<<10 + 1
+
+func readModelFile(path string) (string, error) {
+	in := io.Reader(os.Stdin)
+	switch path {
+	case "":
+		return "", errors.New("name the file with -f")
+	case "-":
+	default:
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxModelFile))
+	if err == nil && len(data) == maxModelFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxModelFile-1)
+	}
+	return string(data), err
+}
+
+func printChanges(to io.Writer, changes []client.ModelChange) error {
+	out := bufio.NewWriter(to)
+	for _, c := range changes {
+		kind := map[bool]string{true: "alias", false: "model"}[c.IsAlias]
+		fmt.Fprintf(out, "%-9s  %s %s, version %d\n", strings.ToLower(string(c.Kind)), kind, c.Name, c.Version)
+		for _, d := range c.Differences {
+			fmt.Fprintf(out, "           %s: %s → %s\n", clean(d.Path), shownValue(d.Before), shownValue(d.After))
+		}
+	}
+	return out.Flush()
+}
+
+// shownValue is a value of an entry for people, or "none".
+func shownValue(v *json.RawMessage) string {
+	if v == nil {
+		return "none"
+	}
+	return clean(string(*v))
+}
+
+func modelsRemoveCommand() *cobra.Command {
+	remove := &apiCall{target: target{admin: true}}
+	return remove.command(&cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a model or an alias (for admins)",
+		Long:  "Removes a model or an alias from the catalogue. A model whose jobs have not all ended, or that an alias names, stays.",
+		Args:  cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		if err := c.RemoveModel(ctx, args[0]); err != nil {
+			return nil, nil, err
+		}
+		return map[string]string{"removed": args[0]}, line("Removed %s.", strconv.Quote(args[0])), nil
+	})
 }
 
 // paramRows reads a JSON Schema as far as it is simple; --json shows all of it.

@@ -25,6 +25,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/video"
@@ -44,6 +45,7 @@ type stack struct {
 	objects   *blob.Store
 	sealer    *seal.Sealer
 	catalogue *catalogue.Catalogue
+	registry  *registry.Registry
 	metrics   *metrics.Metrics
 	notifier  *jobs.Notifier
 	// videoModels maps the model names of the Videos API to those of the catalogue.
@@ -78,18 +80,25 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
 		return nil, err
 	}
-	known, err := cfg.loadModels()
+	folder, known, err := cfg.loadModels()
 	if err != nil {
 		return nil, err
 	}
 	s.catalogue = catalogue.Of(known)
-	if s.videoModels, err = videos.ReadModels(cfg.videoModels, known); err != nil {
+	if s.videoModels, err = videos.ReadModels(cfg.videoModels); err != nil {
 		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}
 	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
 	}
 	s.notifier.DB = s.db
+	s.registry = &registry.Registry{DB: s.db, Catalogue: s.catalogue, Folder: folder}
+	if err := s.registry.Pass(ctx); err != nil { // the next pass reads it again
+		slog.WarnContext(ctx, "the catalogue was not read", "error", err)
+	}
+	if unknown := s.videoModels.Unknown(s.catalogue.Current()); unknown != "" {
+		slog.WarnContext(ctx, "REELAY_VIDEO_MODELS names a model that is not a video model of the catalogue", "model", unknown)
+	}
 	s.clock = &jobs.Clock{DB: s.workers}
 	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)

@@ -1,47 +1,225 @@
 package catalogue_test
 
 import (
-	"io/fs"
+	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
-func TestLoadCatalogue(t *testing.T) {
+// own is a valid entry, as one line of YAML for each field.
+const own = `models:
+  - name: own
+    type: video.generate
+    gpuTypes: [L4, H100]
+    timeoutSeconds: 600
+    gpuSecondsPerSecond: 1
+    settings: {weights: /models/own, adapters: [{scale: 0.8}]}
+    params:
+      type: object
+      properties:
+        zeta: {type: integer, default: 9007199254740993}
+        alpha: {type: string}
+`
+
+func TestParse(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AddsTheModelsOfAFolder", func(t *testing.T) {
+	t.Run("FillsInDefaultsAndKeepsTheOrderOfKeys", func(t *testing.T) {
 		t.Parallel()
 
-		added, err := catalogue.Load(folder(`[{"name": "own", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`))
-		require.NoError(t, err)
+		source, err := catalogue.Parse("own.yaml", []byte(own))
 
-		own, err := added.Model("own")
 		require.NoError(t, err)
-		require.True(t, own.Takes("payload"))
-		require.False(t, own.RequiresVideo)
-		_, err = added.Model("testcard")
+		m := source.Models[0]
+		require.Equal(t, 1, m.GPUsPerWorker)
+		require.Equal(t, 1.0, m.PriceFactor)
+		require.True(t, m.RequiresVideo())
+		require.JSONEq(t, `{"weights": "/models/own", "adapters": [{"scale": 0.8}]}`, string(m.Settings))
+		require.Less(t, strings.Index(string(m.Schema), "zeta"), strings.Index(string(m.Schema), "alpha"))
+		params, err := m.Params(nil)
 		require.NoError(t, err)
+		require.JSONEq(t, `{"zeta": 9007199254740993}`, string(params))
 	})
 
-	for name, test := range map[string]struct{ models, complaint string }{
-		"RefusesANameThatIsTaken":      {`[{"name": "drill", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`, "another model of that name"},
-		"RefusesAModelWithoutAName":    {`[{"type": "own"}]`, "it needs a name and a type"},
-		"RefusesAModelWithoutGPUTypes": {`[{"name": "own", "type": "own"}]`, "gpuTypes is empty"},
-		"RefusesATimeoutOfZero":        {`[{"name": "own", "type": "own", "gpuTypes": ["any"], "gpuSecondsPerSecond": 1}]`, "must be positive"},
-		"RefusesAModelWithoutASchema":  {`[{"name": "other", "type": "own", "gpuTypes": ["any"], "timeoutSeconds": 600, "gpuSecondsPerSecond": 1}]`, "other.schema.json"},
-		"RefusesInvalidJSON":           {`{`, "models.json: unexpected end of JSON input"},
+	edit := func(old, new string) string { return strings.Replace(own, old, new, 1) }
+	for name, test := range map[string]struct{ source, complaint string }{
+		"AnEmptyFile":             {"", "x.yaml: the file is empty"},
+		"NoYAML":                  {"models: [", "x.yaml:1: "},
+		"AListOfNothing":          {"models: []", "1 to 200 models and aliases; it has 0"},
+		"TwoDocuments":            {own + "---\n" + own, "2 YAML documents"},
+		"AnUnknownKey":            {edit("    type:", "    colour: red\n    type:"), `x.yaml:3: unknown field "colour"`},
+		"AnUnknownKeyAtTheTop":    {own + "pools: []\n", `x.yaml:13: unknown field "pools"`},
+		"AKeyTwice":               {edit("    type:", "    name: own\n    type:"), "x.yaml:3: mapping key \"name\" already defined"},
+		"ATextForANumber":         {edit("timeoutSeconds: 600", "timeoutSeconds: soon"), "x.yaml:5: "},
+		"NoName":                  {edit("name: own", "description: x"), "x.yaml:2: the entry has no name"},
+		"ANameWithASlash":         {edit("name: own", "name: a/b"), `x.yaml:2: the name "a/b" must have`},
+		"NoGPUTypes":              {edit("    gpuTypes: [L4, H100]\n", ""), "x.yaml:2: gpuTypes is empty"},
+		"AGPUTypeTwice":           {edit("H100", "L4"), "x.yaml:4: gpuTypes must be different"},
+		"ATimeoutOfZero":          {edit("600", "0"), "x.yaml:5: timeoutSeconds is 0"},
+		"AnInfiniteTimeout":       {edit("600", ".inf"), "x.yaml:5: timeoutSeconds is +Inf"},
+		"NoNumber":                {edit("gpuSecondsPerSecond: 1", "gpuSecondsPerSecond: .nan"), "x.yaml:6: gpuSecondsPerSecond is NaN"},
+		"AnUnknownProduct":        {edit("    type:", "    produces: film\n    type:"), `x.yaml:3: produces is "FILM": it must be video, image or output`},
+		"TooManyAttempts":         {edit("    type:", "    retry: {maxAttempts: 21}\n    type:"), "x.yaml:3: maxAttempts is 21"},
+		"SettingsThatAreAList":    {edit("settings: {weights: /models/own, adapters: [{scale: 0.8}]}", "settings: [1]"), "x.yaml:7: settings must be a map"},
+		"NoSchema":                {own[:strings.Index(own, "    params:")], "x.yaml:2: the model own has no params"},
+		"ASchemaOfUnknownType":    {edit("type: integer", "type: whole"), "x.yaml:9: params is not a valid JSON Schema: params.properties.zeta.type"},
+		"ASchemaThatReadsFiles":   {edit("{type: string}", "{$ref: 'file:///etc/passwd'}"), "put that part into the schema itself"},
+		"ASchemaWithABadPattern":  {edit("{type: string}", "{pattern: '('}"), "params.properties.alpha.pattern"},
+		"AnAnchor":                {edit("    type: video", "    description: &a x\n    type: video"), "x.yaml:3: anchors and aliases of YAML are not supported"},
+		"AModelTwice":             {own + strings.TrimPrefix(own, "models:\n"), "x.yaml:13: the name own occurs twice"},
+		"AnAliasNamedAsItsModel":  {own + "aliases: [{name: own, models: {own: 1}}]\n", "x.yaml:13: the name own occurs twice"},
+		"AnAliasWithoutModels":    {own + "aliases:\n  - name: any\n", "x.yaml:14: the alias any has no models"},
+		"WeightsThatSumToZero":    {own + "aliases:\n  - name: any\n    models: {own: 0}\n", "x.yaml:15: the weights of the alias any sum to 0"},
+		"ANegativeWeight":         {own + "aliases:\n  - name: any\n    models: {own: -1}\n", "x.yaml:15: the weight of own is -1"},
+		"AFileThatIsTooLarge":     {own + strings.Repeat("#", catalogue.MaxSource), "the file may have 262144 bytes"},
+		"AFileThatIsNestedDeeply": {"models: " + strings.Repeat("[", 100_000), "nested more than 64 levels deep"},
+		"DeepIndentation":         {"models:\n" + strings.Repeat("- ", 100_000), "nested more than 64 levels deep"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run("Refuses"+name, func(t *testing.T) {
 			t.Parallel()
 
-			_, err := catalogue.Load(folder(test.models))
+			_, err := catalogue.Parse("x.yaml", []byte(test.source))
 
-			require.ErrorContains(t, err, "read the model catalogue")
+			require.ErrorContains(t, err, test.complaint)
+			require.Less(t, len(err.Error()), 3000)
+		})
+	}
+
+	t.Run("ListsAllProblemsInTheOrderOfTheirLines", func(t *testing.T) {
+		t.Parallel()
+		source := strings.NewReplacer("600", "0", "name: own", "name: a/b").Replace(own)
+
+		_, err := catalogue.Parse("x.yaml", []byte(source))
+
+		lines := strings.Split(err.Error(), "\n")
+		require.Len(t, lines, 2)
+		require.Contains(t, lines[0], "x.yaml:2: ")
+		require.Contains(t, lines[1], "x.yaml:5: ")
+	})
+}
+
+// applied is the catalogue after the files were applied one after the other, and the changes
+// of the last one.
+func applied(t *testing.T, files ...string) ([]*catalogue.Change, *catalogue.Snapshot) {
+	t.Helper()
+	var rows []*models.CatalogueEntry
+	var changes []*catalogue.Change
+	snapshot := catalogue.New()
+	for _, file := range files {
+		source, err := catalogue.Parse("x.yaml", []byte(file))
+		require.NoError(t, err)
+		changes, snapshot, err = source.Plan(rows, models.OriginOperator, "key", snapshot)
+		require.NoError(t, err)
+		for _, c := range changes {
+			if c.Row != nil {
+				for _, r := range rows {
+					r.Current = r.Current && r.Name != c.Name
+				}
+				rows = append(rows, c.Row)
+			}
+		}
+	}
+	return changes, snapshot
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsEveryVersion", func(t *testing.T) {
+		t.Parallel()
+
+		changes, snapshot := applied(t, own, strings.Replace(own, "[L4, H100]", "[H100]", 1))
+
+		require.Equal(t, catalogue.Changed, changes[0].Kind)
+		require.Equal(t, 2, changes[0].Version)
+		require.Equal(t, []catalogue.Difference{{Path: "gpuTypes", Before: []byte(`["L4","H100"]`), After: []byte(`["H100"]`)}}, changes[0].Differences)
+		require.Len(t, snapshot.At("own", 1).GPUTypes, 2)
+		require.Len(t, snapshot.At("own", 2).GPUTypes, 1)
+		require.Len(t, snapshot.Models(), 1)
+	})
+
+	t.Run("ChangesNothingIfTheFileIsTheSame", func(t *testing.T) {
+		t.Parallel()
+
+		changes, _ := applied(t, own, "# the same, in other words\n"+own)
+
+		require.Equal(t, catalogue.Unchanged, changes[0].Kind)
+		require.Equal(t, 1, changes[0].Version)
+		require.Nil(t, changes[0].Row)
+	})
+
+	for name, test := range map[string]struct{ source, complaint string }{
+		"AnAliasOfNothing":        {"aliases: [{name: any, models: {other: 1}}]", "x.yaml:1: the alias any names other, which is neither"},
+		"AnAliasOfItself":         {"aliases: [{name: any, models: {any: 1}}]", "the aliases form a cycle: any → any"},
+		"ACycleOfAliases":         {"aliases:\n- {name: a, models: {b: 1, own: 1}}\n- {name: b, models: {a: 1}}", "x.yaml:2: the aliases form a cycle: a → b → a"},
+		"AnAliasNamedAsAModel":    {"aliases: [{name: own, models: {own: 1}}]", "own is the name of a model, so it cannot be an alias"},
+		"AModelNamedAsAnOldAlias": {strings.Replace(own, "name: own", "name: fast", 1), "fast is the name of an alias, so it cannot be a model"},
+	} {
+		t.Run("Refuses"+name, func(t *testing.T) {
+			t.Parallel()
+			alias := json(`[{"name": "own", "weight": 1}]`)
+			model := json(`{"name": "own", "type": "video.generate", "gpuTypes": ["any"], "params": {}}`)
+			rows := []*models.CatalogueEntry{
+				{Name: "own", Version: 1, Current: true, Entry: model}, {Name: "fast", Version: 1, IsAlias: true, Current: true, Entry: alias},
+			}
+			source, err := catalogue.Parse("x.yaml", []byte(test.source))
+			require.NoError(t, err)
+
+			_, _, err = source.Plan(rows, models.OriginOperator, "key", catalogue.New())
+
 			require.ErrorContains(t, err, test.complaint)
 		})
+	}
+}
+
+func json(text string) []byte { return []byte(text) }
+
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	two := own + strings.Replace(strings.TrimPrefix(own, "models:\n"), "name: own", "name: other", 1)
+	_, snapshot := applied(t, two+"aliases:\n- {name: fast, models: {own: 3, other: 1}}\n- {name: any, models: {fast: 1, other: 1}}\n- {name: unused, models: {own: 1, other: 0}}\n")
+
+	for name, want := range map[string]map[string]float64{
+		"own":    {"own": 1},
+		"fast":   {"own": 0.75, "other": 0.25},
+		"any":    {"own": 0.375, "other": 0.625},
+		"unused": {"own": 1},
+	} {
+		all, err := snapshot.Candidates(name)
+		require.NoError(t, err)
+		shares := map[string]float64{}
+		for _, c := range all {
+			shares[c.Model.Name] += c.Share
+		}
+		require.Equal(t, want, shares, name)
+	}
+
+	_, err := snapshot.Candidates("none")
+	require.ErrorContains(t, err, "there is own, other, fast, any, unused")
+	_, err = snapshot.Model("fast")
+	require.ErrorContains(t, err, "fast is an alias: name a model")
+	all, err := snapshot.Candidates("fast")
+	require.NoError(t, err)
+	chosen := map[string]int{}
+	for range 4000 {
+		chosen[catalogue.Choose(all).Name]++
+	}
+	require.InDelta(t, 3000, chosen["own"], 300, "eleven standard deviations")
+}
+
+func TestShipped(t *testing.T) {
+	t.Parallel()
+
+	snapshot, err := catalogue.Load()
+
+	require.NoError(t, err)
+	require.Equal(t, "testcard", snapshot.Models()[0].Name)
+	for _, m := range snapshot.Models() {
+		_, err := m.Params(nil)
+		require.NoError(t, err, m.Name)
 	}
 }
 
@@ -60,12 +238,4 @@ func TestCatalogue(t *testing.T) {
 		_, err = c.Current().Model("old")
 		require.ErrorContains(t, err, "there is new")
 	})
-}
-
-// folder is a folder with a list of models and the schema of the model own.
-func folder(models string) fs.FS {
-	return fstest.MapFS{
-		"models.json":     {Data: []byte(models)},
-		"own.schema.json": {Data: []byte(`{"type": "object", "properties": {"payload": {"type": "string"}}}`)},
-	}
 }

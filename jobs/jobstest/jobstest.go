@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/upkeep"
@@ -53,6 +54,9 @@ type Stack struct {
 	Holder    *jobs.Holder
 	Registrar *fleet.Registrar
 	Operator  *jobs.Operator
+	// Registry changes the catalogue. Until SeedCatalogue, the database has no entries, and the
+	// models are those that come with Reelay.
+	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
@@ -124,6 +128,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
@@ -169,6 +174,15 @@ func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	t.Cleanup(func() { store.Close() })
 	mux.Handle("/objects/", store.Handler())
 	return store, server.URL
+}
+
+// SeedCatalogue writes the models that come with Reelay into the database, as `reelay migrate`
+// does.
+func (s *Stack) SeedCatalogue(t testing.TB) {
+	t.Helper()
+	shipped, err := catalogue.Shipped()
+	require.NoError(t, err)
+	require.NoError(t, s.Registry.Seed(t.Context(), shipped, models.OriginShipped))
 }
 
 // Index returns the ready index, which a test can lose.

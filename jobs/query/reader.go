@@ -384,6 +384,30 @@ type ModelStatus struct {
 
 // Models lists the models of a snapshot of the catalogue.
 func (r *Reader) Models(ctx context.Context, of *catalogue.Snapshot) ([]ModelStatus, error) {
+	available, err := r.availableModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []ModelStatus
+	for _, m := range of.Models() {
+		all = append(all, ModelStatus{m, available[m.Name]})
+	}
+	return all, nil
+}
+
+// Model returns one version of a model, or nil if there is none. Version 0 means the current
+// one.
+func (r *Reader) Model(ctx context.Context, of *catalogue.Snapshot, name string, version int) (*ModelStatus, error) {
+	m := of.Find(name, version)
+	if m == nil {
+		return nil, nil
+	}
+	available, err := r.availableModels(ctx)
+	return &ModelStatus{m, available[name]}, err
+}
+
+// availableModels returns the models that a registered worker can run.
+func (r *Reader) availableModels(ctx context.Context) (map[string]bool, error) {
 	names, err := models.AvailableModels(ctx, r.DB)
 	if err != nil {
 		return nil, fmt.Errorf("read available models: %w", err)
@@ -392,9 +416,5 @@ func (r *Reader) Models(ctx context.Context, of *catalogue.Snapshot) ([]ModelSta
 	for _, name := range names {
 		available[name] = true
 	}
-	var all []ModelStatus
-	for _, m := range of.Models() {
-		all = append(all, ModelStatus{m, available[m.Name]})
-	}
-	return all, nil
+	return available, nil
 }

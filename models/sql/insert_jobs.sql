@@ -38,12 +38,12 @@ fitting AS (
 ),
 written AS (
     INSERT INTO jobs (
-        id, account_id, created_by, type, model, status, tier, lane, priority,
+        id, account_id, created_by, type, model, model_version, alias, status, tier, lane, priority,
         params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
         run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
         predicted_wait_seconds, predicted_seconds, event_seq, created_at, queued_at)
     SELECT
-        id, account_id, created_by, type, model, status, tier, lane, priority,
+        id, account_id, created_by, type, model, model_version, alias, status, tier, lane, priority,
         params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
         run_at, expires_at, retry_policy, region, require_region, callback_url, blocked_by,
         predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END

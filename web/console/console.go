@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Operator  *jobs.Operator
+	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler

@@ -21,7 +21,7 @@ type section struct {
 	name, path, keys string
 }
 
-var sections = []section{{"Jobs", "/jobs", "g j"}, {"Workers", "/workers", "g w"}, {"Queues", "/queues", "g q"}, {"asynq", "/asynqmon", "g a"}}
+var sections = []section{{"Jobs", "/jobs", "g j"}, {"Workers", "/workers", "g w"}, {"Queues", "/queues", "g q"}, {"Models", "/models", "g m"}, {"asynq", "/asynqmon", "g a"}}
 
 func layout(c chrome) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

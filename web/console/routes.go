@@ -83,6 +83,13 @@ func (c *console) routes() []route {
 		{pattern: "POST /queues/{lane}/pause", serve: c.queuePause, back: "/queues"},
 		{pattern: "POST /queues/{lane}/resume", serve: c.queueResume, back: "/queues"},
 
+		{pattern: "GET /models", serve: c.modelList},
+		{pattern: "GET /models/apply", serve: c.modelApplyForm},
+		{pattern: "POST /models/apply", serve: c.modelApply, back: "/models/apply"},
+		{pattern: "GET /models/show/{id}", serve: c.modelShow},
+		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm},
+		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, back: "/models"},
+
 		{pattern: "/asynqmon", serve: c.monitor},
 		{pattern: "/asynqmon/", serve: c.monitor},
 		{pattern: "/", serve: c.unknown, open: true},
@@ -118,7 +125,7 @@ func (c *console) page(route route) http.Handler {
 
 // sectionOf returns the address of the list to which a page belongs.
 func sectionOf(path string) string {
-	for _, section := range []string{"/workers", "/queues"} {
+	for _, section := range []string{"/workers", "/queues", "/models"} {
 		if strings.HasPrefix(path, section) {
 			return section
 		}

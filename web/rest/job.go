@@ -135,7 +135,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	if err != nil {
 		return jobs.Submission{}, err
 	}
-	model, err := s.model(asked.Model, value(asked.JobType))
+	_, model, err := s.model(asked.Model, value(asked.JobType))
 	if err != nil {
 		return jobs.Submission{}, err
 	}
@@ -152,7 +152,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 		return jobs.Submission{}, err
 	}
 	submission := jobs.Submission{
-		Type: value(asked.JobType), Model: model.Name, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
+		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
 	}
 	switch value(asked.Priority) {
 	case "critical":

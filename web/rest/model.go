@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -15,10 +16,24 @@ type modelView struct {
 	ParamsSchema object   `json:"params_schema" doc:"The JSON Schema of its parameters, with defaults."`
 	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
 	Available    bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
+	Version      int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
+	Produces     string   `json:"produces" enum:"video,image,output" doc:"What a completed job has."`
+}
+
+// aliasView is a name that spreads jobs over models.
+type aliasView struct {
+	Name   string      `json:"name" doc:"The name to use in model_version and model."`
+	Models []shareView `json:"models" nullable:"false"`
+}
+
+type shareView struct {
+	Name   string  `json:"name" doc:"A model or another alias."`
+	Weight float64 `json:"weight" doc:"Relative to the sum of the weights."`
 }
 
 type modelList struct {
-	Models []modelView `json:"models" nullable:"false" doc:"In the catalogue's order: the first is the default."`
+	Models  []modelView `json:"models" nullable:"false" doc:"In the catalogue's order: the first is the default."`
+	Aliases []aliasView `json:"aliases" nullable:"false" doc:"Names that spread jobs over models."`
 }
 
 type modelsOutput struct {
@@ -33,13 +48,24 @@ func (s *service) registerModels(api huma.API) {
 }
 
 func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, error) {
-	found, err := s.Reader.Models(ctx, s.Reader.Catalogue.Current())
+	known := s.Reader.Catalogue.Current()
+	found, err := s.Reader.Models(ctx, known)
 	if err != nil {
 		return nil, err
 	}
 	out := &modelsOutput{CacheControl: "no-store"}
 	for _, m := range found {
-		out.Body.Models = append(out.Body.Models, modelView{m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available})
+		out.Body.Models = append(out.Body.Models, modelView{
+			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, m.Version, strings.ToLower(string(m.Produces)),
+		})
+	}
+	out.Body.Aliases = []aliasView{}
+	for _, a := range known.Aliases() {
+		view := aliasView{Name: a.Name}
+		for _, w := range a.Weights {
+			view.Models = append(view.Models, shareView(w))
+		}
+		out.Body.Aliases = append(out.Body.Aliases, view)
 	}
 	return out, nil
 }

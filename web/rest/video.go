@@ -173,7 +173,7 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 	if err != nil {
 		return submission, names, err
 	}
-	model, err := s.model(asked.ModelVersion, "")
+	model, name, err := s.model(asked.ModelVersion, "")
 	if err != nil {
 		return submission, names, err
 	}
@@ -192,7 +192,7 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 		}
 	}
 	return jobs.Submission{
-		Model: model.Name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
+		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
 		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
 	}, names, nil
 }
@@ -245,19 +245,23 @@ func readCallback(url *string) (string, error) {
 	return value(url), nil
 }
 
-// model returns the model of that name, or the first of the catalogue with jobs of that
-// type.
-func (s *service) model(name *string, kind string) (*catalogue.Model, error) {
+// model returns the model of that name and the name to submit. For an alias it is one of its
+// models. Without a name it is the first of the catalogue with jobs of that type.
+func (s *service) model(name *string, kind string) (*catalogue.Model, string, error) {
 	known := s.Submitter.Catalogue.Current()
 	if name != nil {
-		return known.Model(*name)
+		candidates, err := known.Candidates(*name)
+		if err != nil {
+			return nil, "", err
+		}
+		return candidates[0].Model, *name, nil
 	}
 	for _, m := range known.Models() {
 		if kind == "" || m.Type == kind {
-			return m, nil
+			return m, m.Name, nil
 		}
 	}
-	return nil, apierror.Invalid("type", "No model has jobs of this type.")
+	return nil, "", apierror.Invalid("type", "No model has jobs of this type.")
 }
 
 func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {

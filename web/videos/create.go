@@ -66,7 +66,7 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 		return nil, invalid("invalid_state", "video_id", "Only a completed video can be remixed; this one is %s.", status(source.Job))
 	}
 	shown := a.view(source)
-	s := &settings{Model: shown.Model, Seconds: shown.Seconds, Size: shown.Size, params: map[string]any{}}
+	s := &settings{Model: shown.Model, Seconds: shown.Seconds, Size: shown.Size, target: source.Model, params: map[string]any{}}
 	if s.model, err = a.Videos.Submitter.Catalogue.Current().Model(source.Model); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 	}
 	request.Age = time.Since(c.came)
 	v, _, err := a.Videos.Create(c.Context(), c.caller, jobs.Submission{
-		Model: o.model.Name, Prompt: o.prompt, Params: raw, IdempotencyKey: key,
+		Model: o.target, Prompt: o.prompt, Params: raw, IdempotencyKey: key,
 	}, request)
 	if err != nil {
 		return nil, err

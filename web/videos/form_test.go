@@ -108,21 +108,24 @@ func TestReadModels(t *testing.T) {
 
 	catalogue, err := catalogue.Load()
 	require.NoError(t, err)
-	m, err := ReadModels(" sora-2 = testcard ,sora-2-pro=drill,", catalogue)
+	m, err := ReadModels(" sora-2 = testcard ,sora-2-pro=drill,")
 	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"sora-2": "testcard", "sora-2-pro": "drill", "sora-2-pro-2025-10-06": "drill", "testcard": "testcard",
 	} {
-		model, err := m.find(catalogue, name)
+		model, target, err := m.find(catalogue, name)
 		require.NoError(t, err)
 		require.Equal(t, want, model.Name)
+		require.Equal(t, want, target)
 	}
-	_, err = m.find(catalogue, "sora-2-2025")
+	require.Empty(t, m.Unknown(catalogue))
+	require.Equal(t, "wan", Models{"a": "wan"}.Unknown(catalogue))
+	_, _, err = m.find(catalogue, "sora-2-2025")
 	require.ErrorContains(t, err, "does not exist here. Supported models are: drill, sora-2, sora-2-pro, testcard.")
 	for wrong, says := range map[string]string{
-		"sora-2": "no pair", "=testcard": "no pair", "sora-2=": "no pair", "a=testcard,a=testcard": "twice", "a=wan": `"wan" is no video model of the catalogue`,
+		"sora-2": "no pair", "=testcard": "no pair", "sora-2=": "no pair", "a=testcard,a=testcard": "twice",
 	} {
-		_, err := ReadModels(wrong, catalogue)
+		_, err := ReadModels(wrong)
 		require.ErrorContains(t, err, says)
 	}
 }

@@ -37,7 +37,7 @@ type desk struct {
 func open(t *testing.T) *desk {
 	t.Helper()
 	s := jobstest.New(t)
-	names, err := videos.ReadModels("sora-2=testcard, sora-2-pro=testcard", s.Reader.Catalogue.Current())
+	names, err := videos.ReadModels("sora-2=testcard, sora-2-pro=testcard")
 	require.NoError(t, err)
 	d := &desk{Stack: s}
 	mux := http.NewServeMux()

@@ -25,7 +25,7 @@ func (a *api) listModels(http.ResponseWriter, *call) (any, error) {
 }
 
 func (a *api) model(name string) (any, error) {
-	if _, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name); err != nil {
+	if _, _, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name); err != nil {
 		return nil, missing("model_not_found", "The model '%s' does not exist here.", door.Clip(name))
 	}
 	return asEntry(name), nil

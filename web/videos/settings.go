@@ -1,6 +1,7 @@
 package videos
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 type Models map[string]string
 
 // ReadModels reads a text such as "sora-2=testcard,sora-2-pro=wan".
-func ReadModels(text string, known *catalogue.Snapshot) (Models, error) {
+func ReadModels(text string) (Models, error) {
 	m := Models{}
 	for pair := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -30,8 +31,6 @@ func ReadModels(text string, known *catalogue.Snapshot) (Models, error) {
 			return nil, fmt.Errorf("%q is no pair NAME=MODEL", door.Clip(pair))
 		case m[name] != "":
 			return nil, fmt.Errorf("%q occurs twice", door.Clip(name))
-		case !isVideoModel(known, target):
-			return nil, fmt.Errorf("%q is no video model of the catalogue, which has %s", door.Clip(target), strings.Join(videoModels(known), ", "))
 		}
 		m[name] = target
 	}
@@ -40,19 +39,34 @@ func ReadModels(text string, known *catalogue.Snapshot) (Models, error) {
 
 const maxModelName = 128
 
-func isVideoModel(c *catalogue.Snapshot, name string) bool {
-	return slices.Contains(videoModels(c), name)
-}
-
-// videoModels are the models that make a video from a prompt.
-func videoModels(c *catalogue.Snapshot) []string {
-	var names []string
-	for _, m := range c.Models() {
-		if m.Type == "video.generate" && m.RequiresVideo {
-			names = append(names, m.Name)
+// Unknown returns a target that is not a video model of the catalogue, or "".
+func (m Models) Unknown(c *catalogue.Snapshot) string {
+	for _, target := range m {
+		if videoModel(c, target) == nil {
+			return target
 		}
 	}
-	return names
+	return ""
+}
+
+// videoModel returns the model of that name, or one of an alias's models, if it makes a video
+// from a prompt; otherwise nil.
+func videoModel(c *catalogue.Snapshot, name string) *catalogue.Model {
+	candidates, err := c.Candidates(name)
+	if err != nil {
+		return nil
+	}
+	for _, one := range candidates {
+		if one.Model.Type != "video.generate" || !one.Model.RequiresVideo() {
+			return nil
+		}
+	}
+	return candidates[0].Model
+}
+
+// videoModels are the models and aliases that make a video from a prompt.
+func videoModels(c *catalogue.Snapshot) []string {
+	return slices.DeleteFunc(c.Names(), func(name string) bool { return videoModel(c, name) == nil })
 }
 
 // names are all names that a client can use.
@@ -63,17 +77,16 @@ func (m Models) names(c *catalogue.Snapshot) []string {
 // snapshot matches the date of a dated model name such as sora-2-2025-12-08.
 var snapshot = regexp.MustCompile(`-20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
 
-// find returns the model of a name. A dated name means the same as the undated one.
-func (m Models) find(c *catalogue.Snapshot, name string) (*catalogue.Model, error) {
-	for _, candidate := range []string{name, snapshot.ReplaceAllString(name, "")} {
-		if target := m[candidate]; target != "" {
-			return c.Model(target)
-		}
-		if isVideoModel(c, candidate) {
-			return c.Model(candidate)
+// find returns the model of a name, and the catalogue's name for it. A dated name means the
+// same as the undated one.
+func (m Models) find(c *catalogue.Snapshot, name string) (*catalogue.Model, string, error) {
+	for _, known := range []string{name, snapshot.ReplaceAllString(name, "")} {
+		target := cmp.Or(m[known], known)
+		if model := videoModel(c, target); model != nil {
+			return model, target, nil
 		}
 	}
-	return nil, invalid("model_not_found", "model", "The model '%s' does not exist here. Supported models are: %s.",
+	return nil, "", invalid("model_not_found", "model", "The model '%s' does not exist here. Supported models are: %s.",
 		door.Clip(name), strings.Join(m.names(c), ", "))
 }
 
@@ -93,6 +106,9 @@ var (
 type settings struct {
 	Model, Seconds, Size string
 
+	// target is the name in the catalogue, of a model or an alias; model is the model, or one of
+	// the alias's.
+	target string
 	model  *catalogue.Model
 	params map[string]any
 }
@@ -103,11 +119,11 @@ func (a *api) settle(name, seconds, size string) (*settings, error) {
 	if name == "" {
 		name = defaultModel
 	}
-	model, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name)
+	model, target, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name)
 	if err != nil {
 		return nil, err
 	}
-	s := &settings{Model: name, model: model, params: map[string]any{}}
+	s := &settings{Model: name, target: target, model: model, params: map[string]any{}}
 	if s.Seconds, err = s.apply("seconds", seconds, defaultSeconds, knownSeconds, lengthParams); err != nil {
 		return nil, err
 	}

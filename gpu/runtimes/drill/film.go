@@ -18,7 +18,7 @@ const (
 	outOfMemory = "oom"
 )
 
-// params are a job's parameters; jobs/catalogue/drill.schema.json explains them.
+// params are a job's parameters; jobs/catalogue/models.yaml explains them.
 type params struct {
 	Steps           int    `json:"steps"`
 	StepMillis      int    `json:"stepMillis"`

@@ -1,0 +1,77 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+const ownModel = `models:
+- name: own
+  type: video.generate
+  gpuTypes: [any]
+  timeoutSeconds: 60
+  gpuSecondsPerSecond: 1
+  settings: {weights: /models/own}
+  params: {type: object, properties: {n: {type: integer}}}
+aliases:
+- name: fast
+  models: {own: 1}
+`
+
+func TestApplyModels(t *testing.T) {
+	t.Parallel()
+	const apply = `mutation ($source: String!, $dryRun: Boolean) {
+		applyModels(input: {source: $source, dryRun: $dryRun}) { kind name isAlias version differences { path before after } }
+	}`
+
+	t.Run("ServesTheModelAtOnce", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t)
+		a.SeedCatalogue(t)
+		admin := func(query string, variables map[string]any) answer {
+			return ask(t, a.url, a.Secrets[models.RoleAdmin], query, variables)
+		}
+
+		dry := admin(apply, map[string]any{"source": ownModel, "dryRun": true})
+		require.Equal(t, []any{
+			map[string]any{"kind": "ADDED", "name": "own", "isAlias": false, "version": 1.0, "differences": []any{}},
+			map[string]any{"kind": "ADDED", "name": "fast", "isAlias": true, "version": 1.0, "differences": []any{}},
+		}, at[[]any](t, dry.Data, "applyModels"))
+		require.Nil(t, admin(`{ model(name: "own") { name } }`, nil).Data["model"])
+
+		require.Empty(t, admin(apply, map[string]any{"source": ownModel}).codes())
+		job := a.client(t, `mutation { submitJob(input: {model: "fast", params: {n: 1}}) { job { model modelVersion alias } } }`, nil)
+		require.Equal(t, map[string]any{"model": "own", "modelVersion": 1.0, "alias": "fast"}, at[map[string]any](t, job, "submitJob", "job"))
+		shown := at[map[string]any](t, a.client(t, `{ model(name: "own") { version produces settings origin timeoutSeconds } }`, nil), "model")
+		require.Equal(t, map[string]any{"version": 1.0, "produces": "VIDEO", "settings": nil, "origin": "OPERATOR", "timeoutSeconds": 60.0}, shown,
+			"clients do not see the settings of runtimes")
+		seen := at[map[string]any](t, admin(`{ model(name: "own") { settings } }`, nil).Data, "model")
+		require.Equal(t, map[string]any{"weights": "/models/own"}, seen["settings"])
+		require.Equal(t, []any{map[string]any{"name": "fast", "models": []any{map[string]any{"name": "own", "weight": 1.0}}}},
+			at[[]any](t, a.client(t, `{ modelAliases { name models { name weight } } }`, nil), "modelAliases"))
+		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { removeModel(name: "own") }`, nil).codes())
+		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
+	})
+
+	t.Run("NamesTheLineOfAProblem", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t)
+
+		bad := ask(t, a.url, a.Secrets[models.RoleAdmin], apply, map[string]any{"source": "models:\n- name: x\n  colour: red\n"})
+
+		require.Equal(t, []string{"INVALID_INPUT"}, bad.codes())
+		require.Contains(t, bad.Errors[0].Message, `models.yaml:3: unknown field "colour"`)
+	})
+
+	t.Run("IsForAdmins", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t)
+
+		for _, role := range []models.Role{models.RoleClient, models.RoleOperator} {
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], apply, map[string]any{"source": ownModel}).codes())
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], `mutation { removeModel(name: "drill") }`, nil).codes())
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// noFiles refuses what a schema refers to outside itself: the package would read any file of
+// this machine.
+type noFiles struct{}
+
+func (noFiles) Load(url string) (any, error) {
+	return nil, fmt.Errorf("it refers to %s: put that part into the schema itself", text.Clip(text.Printable(url), maxText))
+}
+
+// compile prepares the model's schema.
+func (m *Model) compile() error {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(m.Schema))
+	if err != nil {
+		return err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(noFiles{})
+	const name = "params"
+	if err := compiler.AddResource(name, doc); err != nil {
+		return err
+	}
+	if m.compiled, err = compiler.Compile(name); err != nil {
+		return err
+	}
+	m.defaults = map[string]any{}
+	for name, property := range m.compiled.Properties {
+		if property.Default != nil {
+			m.defaults[name] = *property.Default
+		}
+	}
+	return nil
+}
+
+// schemaProblem describes why a schema does not compile.
+func schemaProblem(err error) string {
+	var invalid *jsonschema.SchemaValidationError
+	var failed *jsonschema.ValidationError
+	if !errors.As(err, &invalid) || !errors.As(invalid.Err, &failed) {
+		return text.Printable(err.Error())
+	}
+	for len(failed.Causes) > 0 {
+		failed = failed.Causes[0]
+	}
+	return fmt.Sprintf("%s: %s", strings.Join(append([]string{"params"}, failed.InstanceLocation...), "."), bound(failed.ErrorKind))
+}
+
+// Takes reports whether the model's schema has a parameter of that name.
+func (m *Model) Takes(name string) bool {
+	_, known := m.compiled.Properties[name]
+	return known
+}
+
+// Params checks a job's parameters against the model's schema and returns them
+// with the defaults filled in, as canonical JSON. It returns INVALID_INPUT with
+// the parameter's name.
+func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
+	if len(bytes.TrimSpace(raw)) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		raw = json.RawMessage("{}")
+	}
+	value, err := strictjson.Read("params", raw, maxParamsBytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.compiled.Validate(value); err != nil {
+		return nil, schemaError(err)
+	}
+	params, ok := value.(map[string]any)
+	if !ok {
+		return nil, apierror.Invalid("params", "params must be a JSON object.")
+	}
+	for name, value := range params {
+		if n, ok := value.(json.Number); ok {
+			params[name] = strictjson.CanonicalNumber(n)
+		}
+	}
+	for name, value := range m.defaults {
+		if _, given := params[name]; !given {
+			params[name] = value
+		}
+	}
+	canonical, err := json.Marshal(params) // keys come out sorted
+	if err != nil {
+		return nil, fmt.Errorf("encode params: %w", err)
+	}
+	return canonical, nil
+}
+
+const maxParamsBytes = 16 << 10
+
+// schemaError describes the first thing that the schema refuses, as INVALID_INPUT.
+func schemaError(err error) error {
+	var failed *jsonschema.ValidationError
+	if !errors.As(err, &failed) {
+		return fmt.Errorf("validate params: %w", err)
+	}
+	for len(failed.Causes) > 0 {
+		failed = failed.Causes[0]
+	}
+	place := append([]string{"params"}, failed.InstanceLocation...)
+	switch k := failed.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		place = append(place, slices.Min(k.Properties))
+	case *kind.Required:
+		place = append(place, slices.Min(k.Missing))
+	}
+	field := text.Clip(strings.Join(place, "."), strictjson.MaxField)
+	reason := bound(failed.ErrorKind)
+	return apierror.Invalid(field, "%s is not what this model takes: %s. The models query shows its schema.", field, text.Clip(reason, 300))
+}
+
+// bound describes what a schema refuses. It writes numbers in full: the schema
+// package's own messages group digits and use exponents.
+func bound(found jsonschema.ErrorKind) string {
+	says := func(name string, got, want *big.Rat) string {
+		return fmt.Sprintf("%s: got %s, want %s", name, digits(got), digits(want))
+	}
+	switch k := found.(type) {
+	case *kind.Minimum:
+		return says("minimum", k.Got, k.Want)
+	case *kind.Maximum:
+		return says("maximum", k.Got, k.Want)
+	case *kind.ExclusiveMinimum:
+		return says("exclusiveMinimum", k.Got, k.Want)
+	case *kind.ExclusiveMaximum:
+		return says("exclusiveMaximum", k.Got, k.Want)
+	case *kind.MultipleOf:
+		return says("multipleOf", k.Got, k.Want)
+	}
+	return found.LocalizedString(english)
+}
+
+// digits writes a number without an exponent, unless it is very long or small.
+func digits(n *big.Rat) string {
+	f, _ := n.Float64()
+	if size := math.Abs(f); size != 0 && (size >= 1e21 || size < 1e-6) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if n.IsInt() {
+		return n.Num().String()
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+var english = message.NewPrinter(language.English)

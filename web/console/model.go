@@ -1,0 +1,151 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/models"
+)
+
+// modelList is the view of the page with the catalogue.
+type modelList struct {
+	Models  []query.ModelStatus
+	Aliases []*catalogue.Alias
+	// MayChange is true for an ADMIN.
+	MayChange bool
+	Now       time.Time
+}
+
+func (c *console) modelList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	known := c.Reader.Catalogue.Current()
+	found, err := c.Reader.Models(r.Context(), known)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, modelListPage(&modelList{found, known.Aliases(), p.May(models.RoleAdmin), time.Now()}))
+}
+
+// modelShow is the view of one version of a model.
+type modelShow struct {
+	*query.ModelStatus
+	// Newest is the current version; 0 if the model was removed.
+	Newest    int
+	MayChange bool
+	Now       time.Time
+}
+
+func (c *console) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	version, _ := strconv.Atoi(r.URL.Query().Get("version")) // an invalid one is the current one
+	known := c.Reader.Catalogue.Current()
+	found, err := c.Reader.Model(r.Context(), known, r.PathValue("id"), version)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return apierror.NotFound("model")
+	}
+	v := &modelShow{ModelStatus: found, MayChange: p.May(models.RoleAdmin), Now: time.Now()}
+	if newest := known.Find(found.Name, 0); newest != nil {
+		v.Newest = newest.Version
+	}
+	return render(w, r, http.StatusOK, modelShowPage(v))
+}
+
+func modelPath(name string) string { return "/models/show/" + url.PathEscape(name) }
+
+// versions lists the other versions of a model, newest first.
+func (v *modelShow) versions() []int {
+	var others []int
+	for n := max(v.Newest, v.Version); n >= 1 && len(others) < 20; n-- {
+		if n != v.Version {
+			others = append(others, n)
+		}
+	}
+	return others
+}
+
+// needs says in one line what a worker must have.
+func needs(m *catalogue.Model) string {
+	text := strings.Join(m.GPUTypes, ", ")
+	if m.GPUMemoryGB > 0 {
+		text += fmt.Sprintf(", %g GB", m.GPUMemoryGB)
+	}
+	if m.GPUsPerWorker > 1 {
+		text += fmt.Sprintf(", %d GPUs", m.GPUsPerWorker)
+	}
+	return text
+}
+
+// modelApply is the view of the form that changes the catalogue.
+type modelApply struct {
+	Source string
+	Error  string
+	// Changes is what the source would change, once it was checked.
+	Changes []*catalogue.Change
+}
+
+// changing reports whether applying the source would change anything.
+func (v *modelApply) changing() bool {
+	for _, c := range v.Changes {
+		if c.Kind != catalogue.Unchanged {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *console) modelApplyForm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := p.RequireAdmin(); err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, modelApplyPage(&modelApply{}))
+}
+
+// modelApply shows what a source would change, and changes it when that is confirmed.
+func (c *console) modelApply(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := readForm(r); err != nil {
+		return err
+	}
+	v := &modelApply{Source: strings.ReplaceAll(r.PostForm.Get("source"), "\r\n", "\n")}
+	confirmed := r.PostForm.Get("confirmed") != ""
+	var err error
+	v.Changes, err = c.Registry.Apply(r.Context(), p, registry.Application{File: "models.yaml", Source: v.Source, DryRun: !confirmed})
+	var refused *apierror.Error
+	switch {
+	case errors.As(err, &refused) && refused.Field == "source":
+		v.Error = refused.Message
+		return render(w, r, http.StatusUnprocessableEntity, modelApplyPage(v))
+	case err != nil:
+		return err
+	case confirmed:
+		http.Redirect(w, r, "/models", http.StatusSeeOther)
+		return nil
+	}
+	return render(w, r, http.StatusOK, modelApplyPage(v))
+}
+
+// modelConfirm asks before a model or an alias is removed.
+func (c *console) modelConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := p.RequireAdmin(); err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, modelRemovePage(r.PathValue("id")))
+}
+
+func (c *console) modelRemove(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := c.Registry.Remove(r.Context(), p, r.PathValue("id")); err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/models", http.StatusSeeOther)
+	return nil
+}
