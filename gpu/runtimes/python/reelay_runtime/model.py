@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .entry import Entry
+    from .failure import Failure
     from .job import Job
 
 RESUMING = "RESUMING"
@@ -128,6 +129,10 @@ class Model:
     def gpu_memory_bytes(self) -> int:
         """Returns how much GPU memory is in use, or 0 if that is unknown."""
         return 0
+
+    def translate(self, error: Exception) -> Failure | None:
+        """Returns the failure that an exception of a library means, or None for MODEL_CRASH."""
+        return None
 
     def follow(self) -> None:
         """Does the work of the ranks other than 0 in a torchrun group.

@@ -154,6 +154,8 @@ class Render:
             except Failure:
                 raise
             except Exception as error:
+                if self.model.translate(error):
+                    raise
                 reason = clip(self._reason(error))
                 self.outbox.send("checkpointRejected", {"path": path, "reason": reason})
                 self.model.begin(self.job)  # a failed restore can leave half a state

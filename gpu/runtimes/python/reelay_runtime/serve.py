@@ -129,7 +129,7 @@ class _Server:
         try:
             self._ensure_loaded(entry)
         except (Exception, SystemExit) as error:
-            return "error", describe(error)
+            return "error", self._describe(error)
         return "loaded", {"model": entry.name}
 
     def _ensure_loaded(self, entry: Entry) -> None:
@@ -160,7 +160,21 @@ class _Server:
             return "cancelled", {}
         except (Exception, SystemExit) as error:
             # Work that is torn down by a cancel can fail in any way.
-            return ("cancelled", {}) if job.cancelled else ("error", describe(error))
+            return ("cancelled", {}) if job.cancelled else ("error", self._describe(error))
+
+    def _describe(self, error: BaseException) -> dict[str, Any]:
+        return describe(translated(self.model, error))
+
+
+def translated(model: Model, error: BaseException) -> BaseException:
+    """Returns the failure that the model says an error is, or the error itself."""
+    if isinstance(error, Failure) or not isinstance(error, Exception):
+        return error
+    failure = model.translate(error)
+    if failure is None:
+        return error
+    failure.__cause__ = error
+    return failure
 
 
 def fields(job: Job, result: Result) -> dict[str, Any]:

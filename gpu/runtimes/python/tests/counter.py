@@ -10,7 +10,18 @@ from collections.abc import Generator
 from pathlib import Path
 
 import reelay_runtime
-from reelay_runtime import CheckpointRejected, Entry, InvalidInput, Job, Model, ModelCrash, Result, Step
+from reelay_runtime import (
+    CheckpointRejected,
+    Entry,
+    Failure,
+    InvalidInput,
+    Job,
+    Model,
+    ModelCrash,
+    OutOfMemory,
+    Result,
+    Step,
+)
 
 print("a library prints this when it is imported")
 
@@ -63,6 +74,8 @@ class Counter(Model):
                 raise InvalidInput("The sea is too wide. " + "ä" * 2000)
             case "crash":
                 raise ZeroDivisionError("division by zero, at " + "\ud800")
+            case "out of memory":
+                raise FloatingPointError("a library says it in its own way")
             case "exit":
                 sys.exit("a library exits")
             case "hang":
@@ -75,6 +88,9 @@ class Counter(Model):
             case "talk":
                 self.job.log("info", "ö" * 100_000)
                 self.job.send_handle("external-7" + self.job.handle)
+
+    def translate(self, error: Exception) -> Failure | None:
+        return OutOfMemory("The GPU is full.") if isinstance(error, FloatingPointError) else None
 
     def save(self, path: Path) -> None:
         if self.job.param("saves", "") == "disk full":

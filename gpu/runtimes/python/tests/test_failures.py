@@ -47,6 +47,7 @@ def test_describes_an_error() -> None:
     [
         ("invalid", "INVALID_INPUT", "The sea is too wide."),
         ("crash", "MODEL_CRASH", "ZeroDivisionError: division by zero"),
+        ("out of memory", "OUT_OF_MEMORY", "The GPU is full."),
         ("exit", "MODEL_CRASH", "SystemExit: a library exits"),
         ("output", "MODEL_CRASH", "The job's output cannot be sent"),
     ],

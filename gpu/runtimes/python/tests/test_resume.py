@@ -92,6 +92,8 @@ def test_starts_from_scratch_when_nothing_restores(launch: Launch, workdir: Path
     assert ("checkpointRejected", {"path": str(saved), "reason": "strict"}) in messages
     assert "resumed" not in names(messages)
     assert messages[-1][1]["output"]["chain"] == expected
+    steps = [body["step"] for name, body in messages if body.get("phase") == "RENDERING"]
+    assert steps[0] == 1, "the rejected restore left nothing behind"
     assert not list(workdir.glob("*.restored"))
 
 

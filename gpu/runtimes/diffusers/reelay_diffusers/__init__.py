@@ -1,0 +1,1 @@
+"""A Reelay runtime for the video pipelines of diffusers: python3 -m reelay_diffusers"""
