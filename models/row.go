@@ -44,7 +44,7 @@ func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// rowFormat writes a row as JSON in the format of PostgreSQL's to_jsonb. An id is a bare UUID;
+// rowFormat writes a row as JSON in the format of PostgreSQL's to_json. An id is a bare UUID;
 // bytes are hexadecimal. A malformed id or token becomes NULL, which no row has.
 var rowFormat = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true), // in what clients sent: jsonb keeps the last one

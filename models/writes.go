@@ -78,7 +78,12 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 
 // args returns the arguments of the statement.
 func (w *Writes) args() (pgx.NamedArgs, error) {
-	args := pgx.NamedArgs{"lane": nil, "promoted": w.Starts.Promoted, "starts": w.Starts.Jobs, "since_least": 0, "since_most": PromotedEvery - 1}
+	args := pgx.NamedArgs{
+		"worker_ids":  column(w.Workers, func(c Changed[Worker]) *[16]byte { return uuidOf(c.Is.ID) }),
+		"attempt_ids": column(w.Attempts, func(a *Attempt) *[16]byte { return uuidOf(a.ID) }),
+		"job_ids":     column(w.Jobs, func(c Changed[Job]) *[16]byte { return uuidOf(c.Is.ID) }),
+		"lane":        nil, "promoted": w.Starts.Promoted, "starts": w.Starts.Jobs, "since_least": 0, "since_most": PromotedEvery - 1,
+	}
 	if w.Starts.Counted() {
 		args["lane"] = string(w.Starts.Lane)
 	}
@@ -101,7 +106,7 @@ func (w *Writes) args() (pgx.NamedArgs, error) {
 // was is a changed row with the status in which it was locked, for the statement.
 type was[T any] struct {
 	Was string `json:"was"`
-	Row *T     `json:"row"`
+	Row *T     `json:",inline"`
 }
 
 // unsaid returns the job without its large columns that no write changes.

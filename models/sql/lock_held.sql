@@ -32,5 +32,5 @@ attempts_locked AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT id FROM asked WHERE (SELECT count(*) FROM jobs_locked) >= 0))
     ORDER BY id FOR NO KEY UPDATE
 )
-SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM attempts_locked) >= 0), to_jsonb(w), to_jsonb(j), to_jsonb(a)
+SELECT (SELECT clock_timestamp() WHERE (SELECT count(*) FROM attempts_locked) >= 0), to_json(w), to_json(j), to_json(a)
 FROM attempts_locked a JOIN workers_locked w ON w.id = a.worker_id JOIN jobs_locked j ON j.id = a.job_id

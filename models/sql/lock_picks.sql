@@ -23,7 +23,7 @@ jobs_locked AS MATERIALIZED (
 )
 SELECT
     (SELECT clock_timestamp() WHERE (SELECT count(*) FROM jobs_locked) >= 0), p.place,
-    (SELECT max_running - running FROM accounts WHERE id = p.account_id), to_jsonb(w), to_jsonb(j),
+    (SELECT max_running - running FROM accounts WHERE id = p.account_id), to_json(w), to_json(j),
     -- With EXISTS, PostgreSQL might read all attempts instead of looking up one.
     coalesce((SELECT true FROM job_attempts a WHERE a.worker_id = p.worker_id AND a.lease_request_id = p.request_id LIMIT 1), false)
 FROM picks p LEFT JOIN workers_locked w ON w.id = p.worker_id LEFT JOIN jobs_locked j ON j.id = p.job_id

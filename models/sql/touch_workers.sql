@@ -24,6 +24,6 @@ written AS (
     FROM touched t WHERE w.id = t.id
     RETURNING w.*
 )
-SELECT to_jsonb(w) FROM written w
+SELECT to_json(w) FROM written w
 UNION ALL
-SELECT to_jsonb(w) FROM workers w JOIN signs s ON s.worker_id = w.id WHERE w.id <> ALL (ARRAY(SELECT id FROM touched))
+SELECT to_json(w) FROM workers w JOIN signs s ON s.worker_id = w.id WHERE w.id <> ALL (ARRAY(SELECT id FROM touched))

@@ -1,9 +1,14 @@
 -- Writes what a transaction decided: changes of rows that it has locked, and rows that it
 -- adds.
 --
--- Rows arrive as JSON arrays of objects keyed by column name. A locked row comes with the
--- status in which it was locked (an attempt with its token), and is written only if that still
--- holds.
+-- Rows arrive as JSON arrays of objects keyed by column name. Each part lists the columns that
+-- it reads: to read whole rows takes PostgreSQL longer than the write. A locked row comes with
+-- the status in which it was locked (an attempt with its token), and is written only if that
+-- still holds.
+--
+-- The ids of the locked rows are arguments, too, and LIMIT 1 finds an upload, so that PostgreSQL
+-- looks up each row by its key. For rows from JSON alone it expects a hundred, and reads whole
+-- tables. The ids are subqueries so that one plan serves arrays of any length.
 --
 -- Locks: the caller has locked workers, jobs and attempts. The accounts follow in the order of
 -- their ids, then their places in the lines, then the lane. No write takes an account above
@@ -17,8 +22,13 @@ WITH workers_saved AS (
         drain_reason = n.drain_reason, drain_deadline = n.drain_deadline, gpu_utilization = n.gpu_utilization,
         jobs_completed = n.jobs_completed, gpu_seconds = n.gpu_seconds, registered_at = n.registered_at,
         last_heartbeat_at = n.last_heartbeat_at, idle_since = n.idle_since, ended_at = n.ended_at, lost_at = n.lost_at
-    FROM (SELECT was, (row).* FROM jsonb_to_recordset(@workers) AS r (was text, row workers)) n
+    FROM json_to_recordset(@workers) AS n (
+        id uuid, was text, status text, warm_models text[], token_hash bytea, drain_reason text,
+        drain_deadline timestamptz, gpu_utilization float8[], jobs_completed integer, gpu_seconds float8,
+        registered_at timestamptz, last_heartbeat_at timestamptz, idle_since timestamptz, ended_at timestamptz,
+        lost_at timestamptz)
     WHERE w.id = n.id AND w.status = n.was
+        AND w.id = ANY ((SELECT @worker_ids::uuid[])::uuid[])
     RETURNING w.id
 ),
 attempts_saved AS (
@@ -28,8 +38,13 @@ attempts_saved AS (
         checkpoint_id = n.checkpoint_id, checkpoint_at = n.checkpoint_at, log_id = n.log_id, uploads = n.uploads,
         failure_class = n.failure_class, failure_reason = n.failure_reason, error_detail = n.error_detail,
         counted = n.counted, gpu_seconds = n.gpu_seconds, wasted_gpu_seconds = n.wasted_gpu_seconds
-    FROM jsonb_populate_recordset(NULL::job_attempts, @attempts) n
+    FROM json_to_recordset(@attempts) AS n (
+        id uuid, fencing_token uuid, status text, lease_expires_at timestamptz, last_heartbeat_at timestamptz,
+        started_at timestamptz, ended_at timestamptz, resumed_from_step integer, checkpoint_id uuid,
+        checkpoint_at timestamptz, log_id uuid, uploads integer, failure_class text, failure_reason text,
+        error_detail text, counted boolean, gpu_seconds float8, wasted_gpu_seconds float8)
     WHERE a.id = n.id AND a.fencing_token = n.fencing_token AND a.ended_at IS NULL
+        AND a.id = ANY ((SELECT @attempt_ids::uuid[])::uuid[])
     RETURNING a.id
 ),
 jobs_saved AS (
@@ -54,8 +69,21 @@ jobs_saved AS (
         queued_seconds = n.queued_seconds, leased_seconds = n.leased_seconds,
         queued_at = n.queued_at, leased_at = n.leased_at, started_at = n.started_at,
         completed_at = n.completed_at, deleted_at = n.deleted_at
-    FROM (SELECT was, (row).* FROM jsonb_to_recordset(@jobs) AS r (was text, row jobs)) n
+    FROM json_to_recordset(@jobs) AS n (
+        id uuid, was text, status text, run integer, tier text, lane text, priority integer, requeued boolean,
+        max_attempts integer, retry_policy jsonb, timeout_seconds integer, run_at timestamptz, expires_at timestamptz,
+        blocked_by integer, gpu_rank integer, avoid_worker_id uuid, avoid_until timestamptz, attempt_no integer,
+        failures integer, crashes integer, event_seq integer, current_attempt_id uuid, latest_checkpoint_id uuid,
+        result_id uuid, output jsonb, failure_class text, failure_reason text, wasted_gpu_seconds float8,
+        cancel_by text, cancel_reason text, cancel_requested_at timestamptz, cancel_delivered_at timestamptz,
+        cancel_stopped_at timestamptz, percent float8, phase text, progress_message text, step integer,
+        total_steps integer, frame integer, total_frames integer, eta_seconds float8, progress_at timestamptz,
+        progress_event_at timestamptz, progress_event_percent float8, estimated_gpu_seconds float8,
+        predicted_wait_seconds float8, predicted_seconds float8, waited_seconds float8, queued_seconds float8,
+        leased_seconds float8, queued_at timestamptz, leased_at timestamptz, started_at timestamptz,
+        completed_at timestamptz, deleted_at timestamptz)
     WHERE j.id = n.id AND j.status = n.was
+        AND j.id = ANY ((SELECT @job_ids::uuid[])::uuid[])
     RETURNING j.id
 ),
 attempts_begun AS (
@@ -65,7 +93,9 @@ attempts_begun AS (
     SELECT
         id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status,
         leased_at, lease_expires_at, leased_at
-    FROM jsonb_populate_recordset(NULL::job_attempts, @begun)
+    FROM json_to_recordset(@begun) AS n (
+        id uuid, job_id uuid, run integer, attempt_no integer, worker_id uuid, fencing_token uuid,
+        lease_request_id text, status text, leased_at timestamptz, lease_expires_at timestamptz)
 ),
 uploads_issued AS (
     INSERT INTO uploads (object_key, job_id, attempt_id, type, content_type, size_bytes, checksum)
@@ -79,13 +109,15 @@ artifacts_kept AS (
     SELECT
         n.id, u.job_id, n.account_id, u.attempt_id, u.type, u.object_key, u.size_bytes, u.checksum, u.content_type,
         n.step, n.percent, n.metadata, n.created_at
-    FROM jsonb_populate_recordset(NULL::artifacts, @artifacts) n JOIN uploads u USING (object_key)
+    FROM jsonb_populate_recordset(NULL::artifacts, @artifacts) n
+    CROSS JOIN LATERAL (SELECT * FROM uploads WHERE object_key = n.object_key LIMIT 1) u
     RETURNING id
 ),
 events_written AS (
     INSERT INTO job_events (job_id, seq, run, attempt_id, type, payload, created_at)
     SELECT job_id, seq, run, attempt_id, type, payload, created_at
-    FROM jsonb_populate_recordset(NULL::job_events, @events)
+    FROM json_to_recordset(@events) AS n (
+        job_id uuid, seq integer, run integer, attempt_id uuid, type text, payload jsonb, created_at timestamptz)
 ),
 accounts_locked AS MATERIALIZED (
     SELECT n.*
