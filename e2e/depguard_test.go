@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
 	"os"
@@ -69,15 +70,10 @@ func TestPackageRules(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(text, &config))
 	rules := config.Linters.Settings.Depguard.Rules
 	require.NotEmpty(t, rules)
-	listed, err := exec.Command("git", "-C", "..", "ls-files", "-co", "--exclude-standard", "*.go").Output()
-	require.NoError(t, err)
 	used := map[string]bool{}
 
-	for file := range strings.FieldsSeq(string(listed)) {
+	for _, file := range goFiles(t) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.ImportsOnly)
-		if os.IsNotExist(err) {
-			continue // deleted but not committed yet
-		}
 		require.NoError(t, err)
 		for name, rule := range rules {
 			if !rule.covers(t, file) {
@@ -93,4 +89,29 @@ func TestPackageRules(t *testing.T) {
 	}
 
 	require.Len(t, used, len(rules), "a rule covers no file")
+}
+
+// TestErrorConstructors checks that the caller's errors are made by the functions of
+// jobs/apierror only.
+func TestErrorConstructors(t *testing.T) {
+	t.Parallel()
+	literal := []byte("apierror." + "Error{")
+
+	for _, file := range goFiles(t) {
+		text, err := os.ReadFile("../" + file)
+		require.NoError(t, err)
+
+		require.False(t, bytes.Contains(text, literal), "%s builds an apierror.Error: call a function of jobs/apierror", file)
+	}
+}
+
+// goFiles lists the Go files that are committed or about to be.
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	listed, err := exec.Command("git", "-C", "..", "ls-files", "-co", "--exclude-standard", "*.go").Output()
+	require.NoError(t, err)
+	return slices.DeleteFunc(strings.Fields(string(listed)), func(file string) bool {
+		_, err := os.Stat("../" + file)
+		return os.IsNotExist(err) // deleted but not committed yet
+	})
 }

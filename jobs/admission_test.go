@@ -136,7 +136,7 @@ func TestRate(t *testing.T) {
 		require.True(t, deduplicated)
 		require.Equal(t, first.ID, again.ID)
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("k", "1"))
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeIdempotencyConflict})
+		require.ErrorIs(t, err, apierror.New(apierror.CodeIdempotencyConflict, ""))
 		require.Zero(t, bucket.left)
 	})
 
@@ -174,7 +174,7 @@ func TestRate(t *testing.T) {
 			done <- err
 		}()
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("other", "0"))
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeRateLimited}, "there is no token for another key")
+		require.ErrorIs(t, err, apierror.New(apierror.CodeRateLimited, ""), "there is no token for another key")
 
 		bucket.Give(t.Context(), "", []string{"k"}, 1)
 
@@ -215,7 +215,7 @@ func TestRate(t *testing.T) {
 		s.Exec(t, "UPDATE accounts SET max_queued = 1 WHERE id = ?", s.Account.ID)
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
 
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeQuotaExceeded})
+		require.ErrorIs(t, err, apierror.New(apierror.CodeQuotaExceeded, ""))
 		require.Equal(t, 9, bucket.left)
 		require.Equal(t, map[apierror.Code]int{apierror.CodeQuotaExceeded: 1}, meter.refused)
 	})
@@ -228,7 +228,7 @@ func TestRate(t *testing.T) {
 
 		s.Exec(t, "UPDATE accounts SET submits_per_minute = 0 WHERE id = ?", s.Account.ID)
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, submission("", "0"))
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeRateLimited})
+		require.ErrorIs(t, err, apierror.New(apierror.CodeRateLimited, ""))
 	})
 }
 

@@ -48,7 +48,7 @@ func allowed(t *rapid.T, err error, codes ...apierror.Code) {
 		return
 	}
 	for _, code := range codes {
-		if e := (&apierror.Error{Code: code}); e.Is(err) {
+		if e := apierror.New(code, ""); e.Is(err) {
 			return
 		}
 	}

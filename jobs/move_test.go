@@ -25,7 +25,7 @@ func TestMove(t *testing.T) {
 					require.Equal(t, to, c.job.Status)
 					continue
 				}
-				require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeConflict}, "%s to %s", from, to)
+				require.ErrorIs(t, err, apierror.New(apierror.CodeConflict, ""), "%s to %s", from, to)
 				require.Equal(t, from, c.job.Status)
 			}
 		}

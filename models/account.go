@@ -75,17 +75,6 @@ type Counted struct {
 	WasCapped bool `bun:"was_capped"`
 }
 
-// AddToAccount changes the counters of an account. An account that reaches its running limit
-// leaves its lines in the same statement; one that falls below it returns.
-func AddToAccount(ctx context.Context, tx bun.Tx, id AccountID, queued, running int) (Counted, error) {
-	var counted Counted
-	err := tx.NewRaw(`
-		UPDATE accounts SET queued = queued + ?0, running = running + ?1, version = version + 1 WHERE id = ?2
-		RETURNING version, running >= max_running AS capped, running - ?1 >= max_running AS was_capped`,
-		queued, running, id).Scan(ctx, &counted)
-	return counted, err
-}
-
 // UpdateAccount writes the fields of a locked account that an operator can change. The account
 // leaves or re-enters its lines as its new running limit requires.
 func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) {

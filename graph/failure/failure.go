@@ -36,9 +36,6 @@ const (
 	maxMessage = 500
 )
 
-// Internal is the error of a fault on our side. Its details are only logged.
-var Internal = apierror.New(apierror.CodeInternal, "An internal error occurred. The server's log has it under the request id.")
-
 // LoneSurrogate refuses text that cannot be represented in UTF-8.
 var LoneSurrogate = apierror.Invalid("",
 	`The request holds half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
@@ -71,12 +68,12 @@ func present(ctx context.Context, err error) *gqlerror.Error {
 		err = wrongKind.Named(field, field)
 	}
 	e := public(ctx, err)
-	shown.Message, shown.Extensions = e.Message, extensions(e)
-	if e.Code == apierror.CodeInternal {
-		id := uuid.NewString()
-		shown.Extensions["requestId"] = id
-		slog.ErrorContext(ctx, "request failed", "request", id, "path", shown.Path.String(), "error", err)
+	if e == nil {
+		fault := Internal(ctx, "request failed", "path", shown.Path.String(), "error", err)
+		shown.Message, shown.Extensions = fault.Message, fault.Extensions
+		return shown
 	}
+	shown.Message, shown.Extensions = e.Message, extensions(e)
 	return shown
 }
 
@@ -90,11 +87,12 @@ func nameVariable(e *gqlerror.Error) *gqlerror.Error {
 	return e
 }
 
-// public returns the part of an error that the caller is allowed to read.
+// public returns the part of an error that the caller is allowed to read, or nil if the
+// error is internal.
 func public(ctx context.Context, err error) *apierror.Error {
 	var e *apierror.Error
 	switch {
-	case errors.As(err, &e):
+	case errors.As(err, &e) && e.Code != apierror.CodeInternal:
 		return e
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was cut short.")
@@ -102,7 +100,17 @@ func public(ctx context.Context, err error) *apierror.Error {
 		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
 		return apierror.ErrUnavailable
 	}
-	return Internal
+	return nil
+}
+
+// Internal returns the error of a fault on our side, and logs its details under the request
+// id that the error names.
+func Internal(ctx context.Context, event string, details ...any) *gqlerror.Error {
+	id := uuid.NewString()
+	slog.ErrorContext(ctx, event, append(details, "request", id)...)
+	shown := Refusal(apierror.Internal(id))
+	shown.Path, shown.Extensions["requestId"] = graphql.GetPath(ctx), id
+	return shown
 }
 
 // Refusal returns the error of an operation that is refused before it runs.
@@ -141,13 +149,7 @@ func dotted(path ast.Path) string {
 
 // FromPanic returns the error of a recovered panic. It logs the panic with its stack.
 func FromPanic(ctx context.Context, p any) error {
-	id := uuid.NewString()
-	slog.ErrorContext(ctx, "panic", "request", id, "panic", p, "stack", string(debug.Stack()))
-	e := public(ctx, errors.New("panic"))
-	return &gqlerror.Error{
-		Message: e.Message, Path: graphql.GetPath(ctx),
-		Extensions: map[string]any{"code": string(apierror.CodeInternal), "requestId": id},
-	}
+	return Internal(ctx, "panic", "panic", p, "stack", string(debug.Stack()))
 }
 
 // Clip shortens text to at most size bytes, and never cuts a character in two.

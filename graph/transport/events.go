@@ -47,7 +47,7 @@ func (t Events) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 	// An error means that the reader is gone or too slow. Its connection is closed then.
 	_ = sse.Serve(ctx, w, t.PingEvery, sse.Comment, func(ctx context.Context, out *sse.Stream) error {
 		next := func(response *graphql.Response) error {
-			return out.Send(append(append([]byte("event: next\ndata: "), encode(response)...), "\n\n"...))
+			return out.Send(append(append([]byte("event: next\ndata: "), encode(ctx, response)...), "\n\n"...))
 		}
 		if err := out.Send([]byte(":\n\n")); err != nil {
 			return err

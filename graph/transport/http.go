@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -55,7 +56,7 @@ func (HTTP) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExe
 		sendRefusal(w, r, response.Errors)
 	default:
 		setErrorHeaders(w.Header(), response.Errors)
-		send(w, accepted(r), http.StatusOK, encode(response))
+		send(w, accepted(r), http.StatusOK, encode(ctx, response))
 	}
 }
 
@@ -124,10 +125,10 @@ func send(w http.ResponseWriter, media string, status int, raw []byte) {
 }
 
 // encode returns the JSON of a response.
-func encode(response *graphql.Response) []byte {
+func encode(ctx context.Context, response *graphql.Response) []byte {
 	raw, err := marshal(response)
 	if err != nil {
-		raw, _ = marshal(graphql.Response{Errors: gqlerror.List{failure.Refusal(failure.Internal)}})
+		raw, _ = marshal(graphql.Response{Errors: gqlerror.List{failure.Internal(ctx, "a response cannot be encoded", "error", err)}})
 	}
 	return raw
 }

@@ -29,7 +29,7 @@ func (o *operation) run(ctx context.Context, request *graphql.RawParams) {
 		}
 	}()
 	refused, err := run(ctx, o.socket.executor, request, func(response *graphql.Response) error {
-		return o.send("next", encode(response))
+		return o.send("next", encode(ctx, response))
 	})
 	switch {
 	case refused != nil:

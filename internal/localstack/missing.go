@@ -26,23 +26,7 @@ func (e *MissingError) Error() string {
 var (
 	missingPostgres = &MissingError{Name: "PostgreSQL", program: "postgres and initdb", apt: "postgresql", brew: "postgresql"}
 	missingRedis    = &MissingError{Name: "Redis", program: "redis-server", apt: "redis-server", brew: "redis"}
-	missingFFmpeg   = &MissingError{Name: "FFmpeg", program: "ffmpeg", apt: "ffmpeg", brew: "ffmpeg"}
 )
-
-// Missing returns the programs that `reelay up` needs and that are not installed.
-func Missing() []*MissingError {
-	var missing []*MissingError
-	if len(postgresPrograms()) == 0 {
-		missing = append(missing, missingPostgres)
-	}
-	if _, err := findRedis(); err != nil {
-		missing = append(missing, missingRedis)
-	}
-	if _, err := exec.LookPath("ffmpeg"); err != nil {
-		missing = append(missing, missingFFmpeg)
-	}
-	return missing
-}
 
 // postgresPrograms are the directories that hold a PostgreSQL server: the PATH's
 // first, then those of Debian's and Homebrew's packages, newest release first.

@@ -92,6 +92,12 @@ func Invalid(field, format string, args ...any) *Error {
 	return New(CodeInvalidInput, format, args...).In(field)
 }
 
+// Internal returns the error of a fault on our side. Its details are only logged, under the
+// request id.
+func Internal(requestID string) *Error {
+	return New(CodeInternal, "An internal error occurred. The server's log has it under the request id %s.", requestID)
+}
+
 func Conflict(format string, args ...any) *Error {
 	return New(CodeConflict, format, args...)
 }

@@ -217,7 +217,7 @@ func TestBulk(t *testing.T) {
 
 		s, _, op := cancelling(t, 110, bulk.Request{PerMinute: new(60_000)})
 		refusing := verb(s, func(context.Context, *models.BulkItem) error {
-			return &apierror.Error{Code: apierror.CodeConflict, Message: "no"}
+			return apierror.Conflict("no")
 		})
 		for range 100 {
 			if jobstest.BulkPass(t, s, refusing, "5 s") == 0 {
@@ -262,7 +262,7 @@ func TestBulk(t *testing.T) {
 		s, ids, op := cancelling(t, 2, bulk.Request{})
 		full := verb(s, func(_ context.Context, item *models.BulkItem) error {
 			if item.JobID == ids[0] {
-				return &apierror.Error{Code: apierror.CodeQuotaExceeded, Message: "full", RetryAfterSeconds: 3600}
+				return apierror.Later(apierror.CodeQuotaExceeded, time.Hour, "full")
 			}
 			return nil
 		})

@@ -76,7 +76,7 @@ func TestBulkControl(t *testing.T) {
 
 		s, _, op := cancelling(t, 6, bulk.Request{Canary: new(2)})
 		refusing := verb(s, func(context.Context, *models.BulkItem) error {
-			return &apierror.Error{Code: apierror.CodeConflict, Message: "no"}
+			return apierror.Conflict("no")
 		})
 		require.Equal(t, 2, jobstest.BulkPass(t, s, refusing, "5 s"))
 		require.Zero(t, jobstest.BulkPass(t, s, refusing, "5 s"))

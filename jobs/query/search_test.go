@@ -96,7 +96,7 @@ func TestParseSearch(t *testing.T) {
 	} {
 		_, err := query.ParseSearch(text)
 
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeInvalidInput}, text)
+		require.ErrorIs(t, err, apierror.New(apierror.CodeInvalidInput, ""), text)
 		require.Contains(t, err.Error(), says, text)
 	}
 }
@@ -197,7 +197,7 @@ func TestSearch(t *testing.T) {
 			require.Empty(t, find(stranger, search), search)
 		}
 		_, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)}, paging.Request{First: 1})
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeNotFound})
+		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})
 
 	t.Run("FiltersBulkOperations", func(t *testing.T) {

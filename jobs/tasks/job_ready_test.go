@@ -138,11 +138,11 @@ func TestJobReady(t *testing.T) {
 			case "job_broken":
 				return errors.New("no connection")
 			case "job_refused":
-				return &apierror.Error{Code: apierror.CodeConflict, Message: "No."}
+				return apierror.Conflict("No.")
 			case "job_panics":
 				panic("broken")
 			case "job_leased":
-				return &apierror.Error{Code: apierror.CodeNotFound, Message: "There is no such queued job."}
+				return apierror.NotFound("queued job")
 			}
 			return nil
 		}})

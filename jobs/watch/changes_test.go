@@ -88,7 +88,7 @@ func TestChanges(t *testing.T) {
 		ended.next(t, job.ID, models.JobCancelled)
 		others.next(t, theirs.ID, models.JobQueued)
 		_, err = s.Watcher.Changes(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID})
-		require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeNotFound})
+		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})
 
 	t.Run("EndForASlowFollower", func(t *testing.T) {

@@ -199,7 +199,7 @@ func TestEvents(t *testing.T) {
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		for _, id := range []models.JobID{job.ID, models.NewJobID(), "job_x", ""} {
 			_, err := s.Watcher.Events(t.Context(), stranger, id, 0)
-			require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeNotFound})
+			require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 		}
 	})
 
@@ -209,7 +209,7 @@ func TestEvents(t *testing.T) {
 		job := s.Submit(t)
 		for _, after := range []int64{-1, 2, 1 << 40} {
 			_, err := s.Watcher.Events(t.Context(), s.Client, job.ID, after)
-			require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeInvalidInput}, after)
+			require.ErrorIs(t, err, apierror.New(apierror.CodeInvalidInput, ""), after)
 		}
 	})
 

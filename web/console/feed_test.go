@@ -143,7 +143,7 @@ func TestFeed(t *testing.T) {
 			time.Sleep(refreshEvery)
 			synctest.Wait()
 
-			require.ErrorIs(t, refusal, &apierror.Error{Code: apierror.CodeRateLimited})
+			require.ErrorIs(t, refusal, apierror.New(apierror.CodeRateLimited, ""))
 			require.NotZero(t, shown.Load())
 			leave()
 			viewers.Wait()

@@ -126,7 +126,7 @@ func PlainError(w http.ResponseWriter, r *http.Request, err error) {
 	if known == nil {
 		id := uuid.NewString()
 		Log(r.Context(), id, err, "method", r.Method, "path", r.URL.Path)
-		known = apierror.New(apierror.CodeInternal, "Something went wrong. Look for the request id %s in the server's log.", id)
+		known = apierror.Internal(id)
 	}
 	if known.Code == apierror.CodeUnauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")

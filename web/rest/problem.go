@@ -55,9 +55,10 @@ func describe(ctx context.Context, err error) *problem {
 		p.Field, p.RetryAfterSeconds = known.Field, known.RetryAfterSeconds
 		return p
 	}
-	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, "An internal error occurred. The server's log has it under the request id.")
-	p.RequestID = uuid.NewString()
-	door.Log(ctx, p.RequestID, err)
+	id := uuid.NewString()
+	door.Log(ctx, id, err)
+	p := newProblem(http.StatusInternalServerError, apierror.CodeInternal, apierror.Internal(id).Message)
+	p.RequestID = id
 	return p
 }
 

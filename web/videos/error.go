@@ -68,7 +68,7 @@ var refusals = map[door.Reason]string{
 }
 
 // asFault turns an error into what clients are told.
-func asFault(ctx context.Context, err error) *fault {
+func asFault(ctx context.Context, requestID string, err error) *fault {
 	var f *fault
 	if errors.As(err, &f) {
 		return f
@@ -88,7 +88,7 @@ func asFault(ctx context.Context, err error) *fault {
 	}
 	return &fault{
 		status: http.StatusInternalServerError, kind: kindServer, code: "server_error",
-		message: "An internal error occurred. The server's log has it under the request id in the header x-request-id.",
+		message: apierror.Internal(requestID).Message,
 	}
 }
 
@@ -104,7 +104,7 @@ type envelope struct {
 
 // fail sends an error, and logs it if it is internal.
 func fail(w http.ResponseWriter, r *http.Request, id string, err error) {
-	f := asFault(r.Context(), err)
+	f := asFault(r.Context(), id, err)
 	if f.status == http.StatusInternalServerError {
 		door.Log(r.Context(), id, err, "method", r.Method, "path", r.URL.Path)
 	}

@@ -158,7 +158,7 @@ func examine(t *testing.T, tree fields, err error) {
 		if err == nil {
 			return
 		}
-		f := asFault(t.Context(), err)
+		f := asFault(t.Context(), "", err)
 		require.GreaterOrEqual(t, f.status, 400)
 		require.Less(t, f.status, 500, err)
 		require.True(t, utf8.ValidString(f.message) && utf8.ValidString(f.param))

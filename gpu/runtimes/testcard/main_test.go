@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -21,7 +22,11 @@ const asRuntime = "REELAY_TEST_AS_TESTCARD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asRuntime) != "" {
-		os.Exit(testcard.Main(nil, os.Stdin, os.Stdout))
+		if err := testcard.Run(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	testrun.Main(m.Run)
 }

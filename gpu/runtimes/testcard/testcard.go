@@ -2,10 +2,7 @@ package testcard
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"time"
 
@@ -14,20 +11,6 @@ import (
 
 // Name is the model that this runtime serves.
 const Name = "testcard"
-
-// Main is Run for a program: it allows no arguments, prints an error to standard
-// error, and returns the exit status.
-func Main(args []string, in io.Reader, out io.Writer) int {
-	err := errors.New("arguments are not allowed: an agent starts this program and talks to it over standard input and output")
-	if len(args) == 0 {
-		err = Run(context.Background(), in, out)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "testcard: %v\n", err)
-		return 1
-	}
-	return 0
-}
 
 // Run serves an agent, one job at a time, until the agent sends shutdown or in
 // ends. It returns an error if the agent breaks the protocol or the pipes fail.
