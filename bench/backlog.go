@@ -36,7 +36,7 @@ func backlog() Measurement {
 			target("after 100,000 leases without a vacuum", backlogBehind),
 			target("with 1 million jobs queued", backlogBefore),
 		},
-		Note: "100 remote workers, two requests a job. Autovacuum is off until the jobs of the last step are queued; then there is one VACUUM ANALYZE. A run that is killed leaves it off in the database that it was given.",
+		Note: "100 remote workers, two requests per job. Autovacuum is off until the jobs of the last step are queued; then VACUUM ANALYZE runs once. If the run is killed, autovacuum stays off in its database.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			if s.DatabaseURL == "" {
 				return nil, errors.New("the address of PostgreSQL is not known: autovacuum is turned off in it")

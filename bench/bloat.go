@@ -23,8 +23,8 @@ func bloat() Measurement {
 	return Measurement{
 		Name: "bloat", Title: "what a steady load leaves behind", Unit: "rows", Rounds: 1,
 		Targets: []Target{steady("workers"), steady("accounts"), steady("account_lanes"), steady("outbox")},
-		Note: fmt.Sprintf("A sixth of the daily load, %d jobs at once, for --minutes. Sizes are with indexes, after it against after its first tenth; \"dead %%\" is of the rows. "+
-			"The number of workers, accounts and lanes stays the same; jobs and attempts become more.", bloatJobs),
+		Note: fmt.Sprintf("A sixth of the daily load, %d jobs at once, for --minutes. Sizes include indexes; the size at the end is compared with that after the first tenth. \"dead %%\" is the share of dead rows. "+
+			"The number of workers, accounts and lanes stays the same; there are more jobs and attempts.", bloatJobs),
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			if s.DatabaseURL == "" {
 				return nil, errors.New("the address of PostgreSQL is not known: the sizes of tables are read from it")

@@ -25,7 +25,7 @@ const committers = 64
 func checkpoints() Measurement {
 	return Measurement{
 		Name: "checkpoint", Title: "commitCheckpoint, 32 clients for 64 workers", Unit: "checkpoints",
-		Note: "Ours: GraphQL over HTTP; token and fence checked, the object's size and checksum asked of the store, artifact and event kept. The uploads before are not counted; a round ends when all are committed.",
+		Note: "Ours: GraphQL over HTTP; checks the token and the fence, reads the object's size and checksum from the store, stores the artifact and the event. The uploads before are not counted. A round ends when all checkpoints are committed.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			held, err := s.holders(ctx, s.sized(committers, 8))
 			if err != nil {
@@ -125,7 +125,7 @@ func verifiedCompletions() Measurement {
 	const workers = 20
 	return Measurement{
 		Name: "lease", Title: "lease, upload and completeJob with an object of 1,020 bytes, 20 remote workers", Unit: "jobs",
-		Note: "Four requests a job: lease, requestUpload, PUT, completeJob (which asks the store for size and checksum). By the Go client, in this process. No limit and no peer does the like.",
+		Note: "Four requests per job: lease, requestUpload, PUT, completeJob (which reads size and checksum from the store). The Go client sends them from this process. There is no limit and no peer to compare with.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			f, err := s.newFloor(ctx, 0, accountsOfBench)
 			if err != nil {
@@ -141,7 +141,7 @@ func verifiedCompletions() Measurement {
 				}
 				steps := make([]step, len(hands))
 				for i := range steps {
-					steps[i] = func() (int, error) { return f.took(hands[i].film(ctx)) }
+					steps[i] = func() (int, error) { return f.took(hands[i].video(ctx)) }
 				}
 				return s.atLoad(ctx, steps)
 			}}}, nil
@@ -149,8 +149,8 @@ func verifiedCompletions() Measurement {
 	}
 }
 
-// film leases a job and completes it with an uploaded video.
-func (w *worker) film(ctx context.Context) (int, error) {
+// video leases a job and completes it with an uploaded video.
+func (w *worker) video(ctx context.Context) (int, error) {
 	answer, err := w.LeaseJob(ctx, client.LeaseJobInput{WorkerId: w.id, WaitSeconds: new(20)})
 	if err != nil {
 		return 0, err

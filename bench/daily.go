@@ -38,7 +38,7 @@ func daily() Measurement {
 			{Name: "daily load: status read p99, ms", Figure: "status p99", Bound: 50, AtMost: true},
 			{Name: "daily load: leases lost", Figure: "leases lost", Bound: 0, AtMost: true},
 		},
-		Note: "3,600 running jobs (--n changes that, and the rates with it) of one account held by light agents over HTTP; a second: 20 submits and 20 ends with leaseNext, 360 heartbeats, 720 progress reports, 120 checkpoints (each requestUpload, PUT, commit), 1,200 status reads; 500 subscriptions. Calls of each kind come independently of each other (Poisson processes). Before it is measured, the load lasts for ten seconds. Times count from when a call was due.",
+		Note: "Light agents hold 3,600 running jobs of one account over HTTP (--n changes the number, and the rates in proportion). Per second: 20 submits and 20 ends with leaseNext, 360 heartbeats, 720 progress reports, 120 checkpoints (each requestUpload, PUT, commit), 1,200 status reads; 500 subscriptions. Calls of each kind are independent of each other (Poisson processes). The measurement starts after ten seconds of load. Times count from when a call was due.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			d, err := s.newDay(ctx, s.n(dailyJobs, 18))
 			if err != nil {

@@ -14,7 +14,7 @@ const cancelledTogether = 500
 func followers() Measurement {
 	return Measurement{
 		Name: "followers", Title: "events of 500 of the jobs that are followed, each on a socket of its own", Unit: "events",
-		Note: "The jobs are cancelled in eight calls at a time. Times and memory are as for subscriptions.",
+		Note: "Eight calls at a time cancel the jobs. Times and memory are as for subscriptions.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			n := s.n(4000, 20)
 			if err := enoughFiles(n); err != nil {

@@ -35,7 +35,7 @@ func growth() Measurement {
 			against("milliseconds of a submit alone", "ms a submit"),
 			against("milliseconds of a heartbeat", "ms a heartbeat"),
 		},
-		Note: "Cost is time over operations, by 8 clients. The history is of COMPLETED jobs of one account; the workers wait in leaseJob for the jobs that come. A submit alone is of a model for which no worker waits.",
+		Note: "Cost is time divided by operations, with 8 clients. The history consists of COMPLETED jobs of one account. The workers wait in leaseJob for new jobs. The submits alone use a model for which no worker waits.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			if s.DatabaseURL == "" {
 				return nil, errors.New("the address of PostgreSQL is not known: the history is written to it")
@@ -47,7 +47,7 @@ func growth() Measurement {
 			var all []Contestant
 			for i, rows := range s.Effort.Rows {
 				rows, workers := s.sized(rows, 1000*(i+1)), s.sized(growthWorkers[min(i, len(growthWorkers)-1)], 4*(i+1))
-				c := Contestant{Name: "a step between", Role: Peer, Differs: fmt.Sprintf("%s rows in jobs, %s workers that wait", short(float64(rows)), short(float64(workers)))}
+				c := Contestant{Name: "a step between", Role: Peer, Differs: fmt.Sprintf("%s rows in jobs, %s waiting workers", short(float64(rows)), short(float64(workers)))}
 				c.Round = func(ctx context.Context) (Figures, error) { return g.round(ctx, rows, workers) }
 				switch i {
 				case len(s.Effort.Rows) - 1:

@@ -22,7 +22,7 @@ func heartbeats() Measurement {
 			{Name: "heartbeats against an empty gqlgen mutation", Figure: "rate", Against: "gqlgen", Bound: 0.9},
 			{Name: "heartbeats that are HOT updates, %", Figure: "HOT %", Bound: 99},
 		},
-		Note: "Ours: GraphQL over HTTP; token and fence checked, the lease extended, the answer tells what the control plane wants.",
+		Note: "Ours: GraphQL over HTTP; checks the token and the fence, extends the lease, answers with the directive of the control plane.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			steps, err := s.beating(ctx, heartbeatQuery, func(l lease, _ int) any {
 				return map[string]any{"attemptId": l.attempt, "fencingToken": l.token}
@@ -99,7 +99,7 @@ func (s *Site) holders(ctx context.Context, n int) ([]holder, error) {
 	return s.holding(ctx, n)
 }
 
-// holding registers workers and gives each one of the waiting jobs.
+// holding registers workers and leases a waiting job to each.
 func (s *Site) holding(ctx context.Context, n int) ([]holder, error) {
 	workers, err := s.workers(ctx, n, noop)
 	if err != nil {

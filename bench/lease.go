@@ -31,7 +31,7 @@ func leaseAndComplete() Measurement {
 			{Name: "lease + completeJob, two requests a job, against Faktory's FETCH + ACK", Figure: "rate", Against: against, Bound: 1},
 			{Name: "the same with leaseNext, one request a job", Figure: "rate", Of: withNext, Against: against, Bound: 1.5},
 		},
-		Note: "Ours: GraphQL over HTTP, each call checked against token and fence, attempt, events and outbox committed; jobs of 8 accounts in fair order, JSON output, no object.",
+		Note: "Ours: GraphQL over HTTP, each call checks the token and the fence and commits the attempt, events and outbox. Jobs of 8 accounts in fair order, JSON output, no object.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			n := s.sized(leaseWorkers, 4)
 			f, err := s.newFloor(ctx, n, accountsOfBench)

@@ -139,8 +139,8 @@ var (
 	latency = regexp.MustCompile(`latency average = ([0-9.]+) ms`)
 )
 
-// contestant returns a contestant that runs one script with this many clients. Each
-// transaction counts as per operations. before is SQL to run first, if it is not empty.
+// contestant returns a contestant that runs a script with that many clients. A transaction
+// counts as per operations. If before is not empty, that SQL runs first.
 func (l *limit) contestant(script string, clients, per int, before, differs string) Contestant {
 	return Contestant{Name: "pgbench " + script, Role: Limit, Differs: differs, Round: func(ctx context.Context) (Figures, error) {
 		if before != "" {

@@ -33,7 +33,7 @@ func pickups() Measurement {
 			{Name: "pickup p50 against River's", Figure: "p50", Against: "River", Bound: 1, AtMost: true},
 			{Name: "pickup p99, ms", Figure: "p99", Bound: 10, AtMost: true},
 		},
-		Note: fmt.Sprintf("One job at a time, %v apart; two workers wait in leaseJob over HTTP. A lease that arrives before the answer counts as 0. p99 is of one round, so close to its worst.", pickupPause),
+		Note: fmt.Sprintf("One job at a time, %v apart; two workers wait in leaseJob over HTTP. A lease that arrives before the answer counts as 0. p99 is that of one round, so it is close to the maximum.", pickupPause),
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			p, err := s.newPickup(ctx)
 			if err != nil {
@@ -220,7 +220,7 @@ func busyPickups() Measurement {
 	return Measurement{
 		Name: "pickup", Title: "pickup at half of the maximum load", Unit: "jobs",
 		Targets: []Target{{Name: "pickup at half of the maximum load, p99, ms", Figure: "p99", Bound: 100, AtMost: true}},
-		Note:    "The maximum is what a job costs, alone: 1/(1/submits per second + 1/(lease + completeJob per second)), each measured before. Jobs come one by one over 32 connections; 100 workers. From submit's answer to the lease, matched in order of time.",
+		Note:    "The maximum load is 1/(1/submits per second + 1/(lease + completeJob per second)), each measured alone before. 32 connections submit one job per call; 100 workers. Times are from submit's answer to the lease, matched in order of time.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			f, err := s.newFloor(ctx, s.sized(leaseWorkers, 4), accountsOfBench)
 			if err != nil {

@@ -10,7 +10,7 @@ const progressQuery = "mutation reportProgress($input: ProgressInput!) { reportP
 func progress() Measurement {
 	return Measurement{
 		Name: "progress", Title: "progress reports, 32 clients for 320 workers", Unit: "reports",
-		Note: "Ours: GraphQL over HTTP; token and fence checked, the job's progress and the lease kept; an event for each per cent or 5 s.",
+		Note: "Ours: GraphQL over HTTP; checks the token and the fence, stores the progress, extends the lease; one event for each per cent or every 5 s.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			steps, err := s.beating(ctx, progressQuery, func(l lease, i int) any {
 				return map[string]any{"attemptId": l.attempt, "fencingToken": l.token, "percent": float64(i % 100), "phase": "RENDERING", "step": i}

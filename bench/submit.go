@@ -87,7 +87,7 @@ func submission() map[string]any {
 func submitBy(clients int) Measurement {
 	m := Measurement{
 		Name: "submit", Title: fmt.Sprintf("submitJob, one job each, %s", several(clients, "client")), Unit: "jobs",
-		Note: "Ours: GraphQL over HTTP, answered after the commit; key checked, prompt of 384 bytes sealed, idempotency key, counters of 8 accounts, events and outbox.",
+		Note: "Ours: GraphQL over HTTP, answered after the commit. Checks the key, encrypts a prompt of 384 bytes, and writes the idempotency key, the counters of 8 accounts, events and outbox.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			steps, err := s.submitters(ctx, clients, submitQuery, func() any { return map[string]any{"input": submission()} }, 1)
 			if err != nil {
@@ -118,7 +118,7 @@ func submitMany() Measurement {
 	return Measurement{
 		Name: "submit", Title: "submitJobs, 100 each, 8 clients", Unit: "jobs",
 		Targets: []Target{{Name: "submitJobs of 100 against River's InsertManyFast", Figure: "rate", Against: riverBulk, Bound: 1}},
-		Note:    "Ours: as submitJob, 100 in a request, each with an idempotency key, events and outbox.",
+		Note:    "Ours: as submitJob, with 100 jobs per request, each with an idempotency key, events and outbox.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			steps, err := s.submitters(ctx, clients, submitsQuery, func() any {
 				all := make([]any, each)

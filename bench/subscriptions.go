@@ -32,7 +32,7 @@ func subscriptions() Measurement {
 			{Name: "memory of a subscription, KiB, against bare gqlgen", Figure: "KiB each", Against: "gqlgen", Bound: 0.65, AtMost: true},
 			{Name: "last delivery of an event, ms, against bare gqlgen", Figure: "last ms", Against: "gqlgen", Bound: 0.6, AtMost: true},
 		},
-		Note: "From the event's own time until the client has it, who decodes no JSON; ours is PostgreSQL's before the commit. Memory is what the server's grows by (RSS) while the sockets open, over their number; it is not told to collect garbage.",
+		Note: "Times are from the event's own time, which for ours is PostgreSQL's before the commit, until the client has read the event without decoding its JSON. Memory is the growth of the server's RSS while the sockets open, divided by their number, without a forced garbage collection.",
 		Prepare: func(ctx context.Context, s *Site) ([]Contestant, error) {
 			n := s.n(4000, 20)
 			if err := enoughFiles(n); err != nil {

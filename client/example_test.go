@@ -10,8 +10,8 @@ import (
 	"github.com/reelay/reelay/client"
 )
 
-// A prompt becomes a film, whatever breaks on the way: a connection that does is
-// made again, and the download goes on where it broke off.
+// The example makes a video from a prompt. The client reconnects if a connection breaks, and
+// resumes an interrupted download.
 func Example() {
 	ctx := context.Background()
 	reelay, err := client.New("http://127.0.0.1:8080", os.Getenv("REELAY_API_KEY"))
@@ -24,14 +24,14 @@ func Example() {
 	}
 	for job, err := range reelay.WatchJob(ctx, submitted.Job.Id, time.Second) {
 		if err != nil {
-			log.Print(err) // a retryable one: it goes on
+			log.Print(err) // the client retries by itself
 			continue
 		}
 		fmt.Printf("%s %.0f %%\n", job.Status, job.Progress.Percent)
 		if job.Result == nil {
 			continue
 		}
-		if err := reelay.Download(ctx, job.Result, "film.mp4", nil); err != nil {
+		if err := reelay.Download(ctx, job.Result, "video.mp4", nil); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ func artifact(t *testing.T, url, text string) *client.Artifact {
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
-	film := strings.Repeat("frame ", 50_000)
+	video := strings.Repeat("frame ", 50_000)
 
 	t.Run("ResumesAfterACutWithoutReadingTwice", func(t *testing.T) {
 		t.Parallel()
@@ -35,30 +35,30 @@ func TestDownload(t *testing.T) {
 			ranges = append(ranges, r.Header.Get("Range"))
 			if len(ranges) == 1 {
 				w.Header().Set("Content-Length", "300000")
-				io.WriteString(w, film[:100_000])
+				io.WriteString(w, video[:100_000])
 				w.(http.Flusher).Flush()
 				panic(http.ErrAbortHandler)
 			}
-			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(film))
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(video))
 		})
-		path := filepath.Join(t.TempDir(), "film.mp4")
+		path := filepath.Join(t.TempDir(), "video.mp4")
 
-		err := c.Download(t.Context(), artifact(t, server.URL+"/o", film), path, nil)
+		err := c.Download(t.Context(), artifact(t, server.URL+"/o", video), path, nil)
 
 		require.NoError(t, err)
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, film, string(got))
+		require.Equal(t, video, string(got))
 		require.Equal(t, []string{"", "bytes=100000-"}, ranges)
 	})
 
 	t.Run("StartsAgainIfTheServerKnowsNoRanges", func(t *testing.T) {
 		t.Parallel()
-		c, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, film) })
+		c, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, video) })
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, ".art_1.part"), []byte(film[:10]), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ".art_1.part"), []byte(video[:10]), 0o600))
 
-		err := c.Download(t.Context(), artifact(t, "/o", film), filepath.Join(dir, "film.mp4"), nil)
+		err := c.Download(t.Context(), artifact(t, "/o", video), filepath.Join(dir, "video.mp4"), nil)
 
 		require.NoError(t, err)
 	})
@@ -68,7 +68,7 @@ func TestDownload(t *testing.T) {
 		c, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "forged") })
 		dir := t.TempDir()
 
-		err := c.Download(t.Context(), artifact(t, "/o", "genuin"), filepath.Join(dir, "film.mp4"), nil)
+		err := c.Download(t.Context(), artifact(t, "/o", "genuin"), filepath.Join(dir, "video.mp4"), nil)
 
 		require.Equal(t, client.CodeChecksumMismatch, client.ErrorCode(err))
 		left, err := os.ReadDir(dir)
@@ -76,7 +76,7 @@ func TestDownload(t *testing.T) {
 		require.Empty(t, left)
 	})
 
-	for name, stored := range map[string]string{"TooShort": film[:1000], "TooLong": film + film, "TooShortToGoOn": film[:5]} {
+	for name, stored := range map[string]string{"TooShort": video[:1000], "TooLong": video + video, "TooShortToGoOn": video[:5]} {
 		t.Run("RefusesAnObjectThatIs"+name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -84,10 +84,10 @@ func TestDownload(t *testing.T) {
 			})
 			dir := t.TempDir()
 			if name == "TooShortToGoOn" {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, ".art_1.part"), []byte(film[:10]), 0o600))
+				require.NoError(t, os.WriteFile(filepath.Join(dir, ".art_1.part"), []byte(video[:10]), 0o600))
 			}
 
-			err := c.Download(t.Context(), artifact(t, "/o", film), filepath.Join(dir, "film.mp4"), nil)
+			err := c.Download(t.Context(), artifact(t, "/o", video), filepath.Join(dir, "video.mp4"), nil)
 
 			require.Equal(t, client.CodeChecksumMismatch, client.ErrorCode(err))
 			left, err := os.ReadDir(dir)
@@ -104,7 +104,7 @@ func TestDownload(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		})
 
-		err := c.Download(t.Context(), artifact(t, "/o", film), filepath.Join(t.TempDir(), "film.mp4"), nil)
+		err := c.Download(t.Context(), artifact(t, "/o", video), filepath.Join(t.TempDir(), "video.mp4"), nil)
 
 		require.Equal(t, client.CodeForbidden, client.ErrorCode(err))
 		require.EqualValues(t, 1, calls.Load())

@@ -46,11 +46,11 @@ func TestCLI(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		film := filepath.Join(t.TempDir(), "film.mp4")
-		_, errs, status := s.command(t, "submit", "--prompt", "a harbour at dawn", "--duration", "1", "--pace", "0", "--wait", "--output", film)
+		video := filepath.Join(t.TempDir(), "video.mp4")
+		_, errs, status := s.command(t, "submit", "--prompt", "a harbour at dawn", "--duration", "1", "--pace", "0", "--wait", "--output", video)
 		require.Zero(t, status, errs)
 
-		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,pix_fmt,nb_read_packets", "-of", "csv=p=0", film).Output()
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,pix_fmt,nb_read_packets", "-of", "csv=p=0", video).Output()
 		require.NoError(t, err)
 		require.Equal(t, "h264,yuv420p,24", strings.TrimSpace(string(out)))
 	})
@@ -65,7 +65,7 @@ func TestCLI(t *testing.T) {
 		require.Zero(t, status, errs)
 		job := s.document(t, "get", id)
 		list, _, _ := s.command(t, "list", "--json")
-		file := filepath.Join(t.TempDir(), "film.mp4")
+		file := filepath.Join(t.TempDir(), "video.mp4")
 		_, errs, downloaded := s.command(t, "download", id, "--output", file)
 		_, refusal, refused := s.command(t, "download", id, "--output", file)
 		waiting := field(t, s.document(t, "submit", "--prompt", "never mind", "--duration", "10", "--pace", "60"), "id")
@@ -126,7 +126,7 @@ func TestCLI(t *testing.T) {
 		require.Equal(t, first, again)
 	})
 
-	t.Run("BeginsAFilmFromAFile", func(t *testing.T) {
+	t.Run("BeginsAVideoFromAFile", func(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)

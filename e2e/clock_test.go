@@ -34,8 +34,8 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			id := drill(t, c, 1)
 			worker, lease := leased(t, signs.address, s.key(t, models.RoleWorker))
 
-			film := []byte("a film")
-			sum, size, err := client.Checksum(bytes.NewReader(film))
+			video := []byte("a film")
+			sum, size, err := client.Checksum(bytes.NewReader(video))
 			require.NoError(t, err)
 			hold := lease.Hold()
 			target, err := worker.RequestUpload(t.Context(), client.RequestUploadInput{
@@ -45,7 +45,7 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			require.NoError(t, err)
 			require.WithinDuration(t, time.Now().Add(ahead), target.ExpiresAt, 24*time.Hour)
 			target.Url = judges.own(t, target.Url)
-			require.NoError(t, worker.Upload(t.Context(), target, bytes.NewReader(film), size))
+			require.NoError(t, worker.Upload(t.Context(), target, bytes.NewReader(video), size))
 			_, err = worker.CompleteJob(t.Context(), client.CompleteJobInput{
 				AttemptId: hold.AttemptID, FencingToken: hold.FencingToken,
 				Video: &client.UploadedObject{ObjectKey: target.ObjectKey, SizeBytes: size, Checksum: sum, ContentType: "video/mp4"},
@@ -53,7 +53,7 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			require.NoError(t, err)
 
 			done := until(t, c, id, completed)
-			require.Equal(t, film, fetch(t, judges.own(t, done.Result.Url)))
+			require.Equal(t, video, fetch(t, judges.own(t, done.Result.Url)))
 		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// submit submits a film of the given seconds and pace.
+// submit submits a video of the given seconds and pace.
 func submit(t *testing.T, c *client.Client, prompt string, seconds, pace float64) string {
 	t.Helper()
 	params := json.RawMessage(fmt.Sprintf(`{"durationSeconds": %g, "pace": %g, "fps": 12, "seed": 7}`, seconds, pace))
@@ -89,10 +89,10 @@ func agentPID(t *testing.T, w client.Worker) int {
 // frames returns the SHA-256 of a finished job's decoded frames.
 func frames(t *testing.T, c *client.Client, job *client.Job) string {
 	t.Helper()
-	film := filepath.Join(t.TempDir(), "film.mp4")
+	video := filepath.Join(t.TempDir(), "video.mp4")
 	require.NotNil(t, job.Result)
-	require.NoError(t, c.Download(t.Context(), job.Result, film, nil))
-	raw := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", film, "-f", "rawvideo", "-pix_fmt", "yuv420p", "pipe:1")
+	require.NoError(t, c.Download(t.Context(), job.Result, video, nil))
+	raw := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", video, "-f", "rawvideo", "-pix_fmt", "yuv420p", "pipe:1")
 	out, err := raw.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, raw.Start())
@@ -205,7 +205,7 @@ func TestStaleWorker(t *testing.T) {
 		done := until(t, c, id, completed)
 		before, err := c.JobHistory(t.Context(), id)
 		require.NoError(t, err)
-		film := frames(t, c, done)
+		video := frames(t, c, done)
 		require.NoError(t, syscall.Kill(stopped, syscall.SIGCONT))
 		// It heartbeats again once it has noticed that its lease is lost.
 		testrun.Eventually(t, "the stale worker is idle again", func() bool {
@@ -221,6 +221,6 @@ func TestStaleWorker(t *testing.T) {
 		require.Equal(t, before.Events, after.Events)
 		require.Equal(t, len(before.Artifacts), len(after.Artifacts))
 		require.Equal(t, done.Result.Checksum, after.Result.Checksum)
-		require.Equal(t, film, frames(t, c, &after.Job))
+		require.Equal(t, video, frames(t, c, &after.Job))
 	})
 }

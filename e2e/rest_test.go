@@ -31,15 +31,15 @@ func TestREST(t *testing.T) {
 		require.Contains(t, outputs[0], `"status":"completed"`)
 		require.Contains(t, outputs[0], `"type":"COMPLETED"`)
 		require.Regexp(t, `\n\{"jobs":\[\{"job_id":"job_[^\n]*\}\],"next":null\}\n\{"models":\[\{"name":"testcard",`, outputs[0])
-		film, err := os.ReadFile(filepath.Join(dir, "video.mp4"))
+		video, err := os.ReadFile(filepath.Join(dir, "video.mp4"))
 		require.NoError(t, err)
-		require.Contains(t, string(film[:16]), "ftyp")
+		require.Contains(t, string(video[:16]), "ftyp")
 		require.Contains(t, outputs[1], `"status":"scheduled"`)
 		require.Contains(t, outputs[1], `"status":"cancelled"`)
 		require.Contains(t, outputs[1], `"paused":`)
 	})
 
-	t.Run("LeadsToTheStillsOfAFilm", func(t *testing.T) {
+	t.Run("LeadsToTheStillsOfAVideo", func(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)

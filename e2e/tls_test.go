@@ -61,7 +61,7 @@ func TestTLS(t *testing.T) {
 		cmd.Env = append(os.Environ(), "REELAY_ENDPOINT="+s.keys.Endpoint, "REELAY_API_KEY="+s.keys.ClientKey, "NODE_EXTRA_CA_CERTS="+ca)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
-		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(cmd.Dir, "boat.mp4")))
+		require.Equal(t, "h264,720,1280,96", probeVideo(t, filepath.Join(cmd.Dir, "boat.mp4")))
 	})
 
 	t.Run("IsTrustedByNobodyElse", func(t *testing.T) {

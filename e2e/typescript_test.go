@@ -36,7 +36,7 @@ func TestTypeScriptClient(t *testing.T) {
 	s := common(t)
 	s.node(t, folder, "npm", "test")
 
-	t.Run("ItsExamplesMakeAFilmAndTellOfIt", func(t *testing.T) {
+	t.Run("ItsExamplesMakeAVideoAndTellOfIt", func(t *testing.T) {
 		t.Parallel()
 
 		examples, dir := filepath.Join(folder, "test/dist/examples"), t.TempDir()

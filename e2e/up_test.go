@@ -31,7 +31,7 @@ func TestUp(t *testing.T) {
 		t.Cleanup(first.end)
 		id := submit(t, first.client(t), "what was, stays", 1, 0)
 		done := until(t, first.client(t), id, completed)
-		film := frames(t, first.client(t), done)
+		video := frames(t, first.client(t), done)
 		first.end()
 
 		second, err := launch(data, "--agents", "1")
@@ -42,7 +42,7 @@ func TestUp(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, completed(again))
 		require.Equal(t, first.keys.ClientKey, second.keys.ClientKey)
-		require.Equal(t, film, frames(t, second.client(t), again))
+		require.Equal(t, video, frames(t, second.client(t), again))
 		for _, key := range []string{first.keys.OperatorKey, first.keys.ClientKey, first.keys.WorkerKey} {
 			require.Contains(t, first.output(), key)
 			require.NotContains(t, second.output(), key, "keys are shown only when they are created")

@@ -54,10 +54,10 @@ func TestVideos(t *testing.T) {
 	built, err := testrun.Command(t, "go", "build", "-o", program, "./clients/go").CombinedOutput()
 	require.NoError(t, err, string(built))
 
-	t.Run("MakesAFilmForTheGoPackage", func(t *testing.T) {
+	t.Run("MakesAVideoForTheGoPackage", func(t *testing.T) {
 		dir := run(t, program)
 
-		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+		require.Equal(t, "h264,720,1280,96", probeVideo(t, filepath.Join(dir, "boat.mp4")))
 	})
 
 	t.Run("GivesTheGoPackageEachVariant", func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestVideos(t *testing.T) {
 			_, err = file.ReadFrom(content.Body)
 			require.NoError(t, errors.Join(err, file.Close()))
 
-			require.True(t, strings.HasPrefix(content.Header.Get("Content-Type")+" "+probeFilm(t, path), want), variant)
+			require.True(t, strings.HasPrefix(content.Header.Get("Content-Type")+" "+probeVideo(t, path), want), variant)
 		}
 	})
 
@@ -96,10 +96,10 @@ func TestVideos(t *testing.T) {
 		run(t, "node", filepath.Join(filepath.Dir(packages), "webhooks.mjs"))
 		dir := run(t, "node", filepath.Join(filepath.Dir(packages), "example.mjs"))
 
-		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+		require.Equal(t, "h264,720,1280,96", probeVideo(t, filepath.Join(dir, "boat.mp4")))
 	})
 
-	t.Run("BeginsAFilmWithThePictureOfTheNodePackage", func(t *testing.T) {
+	t.Run("BeginsAVideoWithThePictureOfTheNodePackage", func(t *testing.T) {
 		packages, err := filepath.Abs(nodePackages)
 		require.NoError(t, err)
 		if _, err := os.Stat(packages); err != nil {
@@ -113,9 +113,9 @@ func TestVideos(t *testing.T) {
 		dir := run(t, "node", filepath.Join(filepath.Dir(packages), "reference.mjs"), picture)
 
 		for _, name := range []string{"file.mp4", "link.mp4"} {
-			film := filepath.Join(dir, name)
-			require.Equal(t, "h264,720,1280,96", probeFilm(t, film))
-			halves, err := testrun.Command(t, "ffmpeg", "-v", "error", "-i", film, "-frames:v", "1",
+			video := filepath.Join(dir, name)
+			require.Equal(t, "h264,720,1280,96", probeVideo(t, video))
+			halves, err := testrun.Command(t, "ffmpeg", "-v", "error", "-i", video, "-frames:v", "1",
 				"-vf", "format=rgb24,scale=2:1:flags=area", "-f", "rawvideo", "-").Output()
 			require.NoError(t, err)
 			require.Len(t, halves, 6)
@@ -124,7 +124,7 @@ func TestVideos(t *testing.T) {
 		}
 	})
 
-	t.Run("MakesAFilmForThePythonPackage", func(t *testing.T) {
+	t.Run("MakesAVideoForThePythonPackage", func(t *testing.T) {
 		folder, err := filepath.Abs("clients/python")
 		require.NoError(t, err)
 		python := filepath.Join(folder, "venv/bin/python")
@@ -134,7 +134,7 @@ func TestVideos(t *testing.T) {
 
 		dir := run(t, python, filepath.Join(folder, "example.py"))
 
-		require.Equal(t, "h264,720,1280,96", probeFilm(t, filepath.Join(dir, "boat.mp4")))
+		require.Equal(t, "h264,720,1280,96", probeVideo(t, filepath.Join(dir, "boat.mp4")))
 	})
 
 	t.Run("SpeaksHTTP2AndNoPlainHTTP", func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestVideos(t *testing.T) {
 	})
 }
 
-// redAndBlue is a picture of a film's size, red on the left and blue on the right.
+// redAndBlue is a picture of a video's size, red on the left and blue on the right.
 func redAndBlue() image.Image {
 	picture := image.NewRGBA(image.Rect(0, 0, 720, 1280))
 	left := picture.Bounds()
@@ -166,8 +166,8 @@ func redAndBlue() image.Image {
 	return picture
 }
 
-// probeFilm returns a video's codec, width, height and number of frames.
-func probeFilm(t *testing.T, path string) string {
+// probeVideo returns a video's codec, width, height and number of frames.
+func probeVideo(t *testing.T, path string) string {
 	t.Helper()
 	out, err := testrun.Command(t, "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,nb_frames",
 		"-of", "csv=p=0", path).CombinedOutput()

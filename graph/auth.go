@@ -19,7 +19,7 @@ func base(ctx context.Context) string { return transport.CallerOf(ctx).Base }
 // authorize is the directive @auth: it refuses callers that do not have the role.
 func authorize(ctx context.Context, _ any, next graphql.Resolver, role models.Role) (any, error) {
 	if p := principal(ctx); !p.May(role) {
-		return nil, apierror.Forbidden("This call takes a key of the role %s; this key's role is %s.", role, p.Role)
+		return nil, apierror.Forbidden("This operation requires a key with the role %s. This key has the role %s.", role, p.Role)
 	}
 	return next(ctx)
 }

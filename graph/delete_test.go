@@ -14,15 +14,15 @@ func TestDeleteJob(t *testing.T) {
 	const deleteJob = `mutation ($id: ID!) { deleteJob(id: $id) { id status deletedAt prompt params metadata result { id } artifacts { id }
 		attempts { status failureReason log { id } } events { edges { node { type payload } } } } }`
 
-	t.Run("KeepsTheRowWithoutPromptAndFilm", func(t *testing.T) {
+	t.Run("KeepsTheRowWithoutPromptAndVideo", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
 		job := a.Submit(t)
 		worker := a.Worker(t, "one")
 		_, fence := a.Lease(t, worker)
-		film := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 
 		deleted := at[map[string]any](t, a.client(t, deleteJob, map[string]any{"id": job.ID}), "deleteJob")
@@ -34,8 +34,8 @@ func TestDeleteJob(t *testing.T) {
 		}
 		require.Empty(t, deleted["params"])
 		require.Empty(t, deleted["artifacts"])
-		video := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": end.Job.ResultID})
-		require.Nil(t, video.Data["node"])
+		node := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": end.Job.ResultID})
+		require.Nil(t, node.Data["node"])
 	})
 
 	t.Run("IsForTheOwnerOnceTheJobHasEnded", func(t *testing.T) {

@@ -26,8 +26,8 @@ func TestLinks(t *testing.T) {
 	s.Submit(t)
 	worker := s.Worker(t, "one")
 	lease, fence := s.Lease(t, worker)
-	film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 	require.NoError(t, err)
 	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},

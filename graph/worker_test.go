@@ -30,7 +30,7 @@ func fence(lease map[string]any, more map[string]any) map[string]any {
 func TestWorker(t *testing.T) {
 	t.Parallel()
 
-	t.Run("RunsAJobFromLeaseToFilm", func(t *testing.T) {
+	t.Run("RunsAJobFromLeaseToVideo", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)

@@ -48,7 +48,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 			s.Submit(t)
 			worker := s.Worker(t, "w")
 			leased, fence := s.Lease(t, worker)
-			film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
 			holder, err := s.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer holder.Rollback()
@@ -58,7 +58,9 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 			var first, end error
 			calls.Go(func() { first = c.first(t, s, leased.Job) })
 			s.WaitForLocks(t, 1)
-			calls.Go(func() { _, end = s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &film}) })
+			calls.Go(func() {
+				_, end = s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &video})
+			})
 			s.WaitForLocks(t, 2)
 
 			require.NoError(t, holder.Commit())
@@ -82,9 +84,9 @@ func TestComplete_BesideOtherTransactions(t *testing.T) {
 		s.Submit(t)
 		worker := s.Worker(t, "w")
 		leased, fence := s.Lease(t, worker)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
 		return s, leased.Job, func() error {
-			_, err := s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &film})
+			_, err := s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &video})
 			return err
 		}
 	}

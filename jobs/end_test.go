@@ -96,15 +96,15 @@ func TestComplete(t *testing.T) {
 		jobstest.RequireInvalid(t, err, "video")
 		require.Equal(t, before, s.Dump(t))
 
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
 		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(output)})
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: json.RawMessage(output)})
 			var refused *apierror.Error
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, apierror.CodeInvalidInput, refused.Code)
 			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
-		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
 		require.NoError(t, err)
 		require.Equal(t, job.ID, end.Job.ID)
 		s.RequireInvariants(t)
@@ -114,7 +114,7 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		before := s.Dump(t)
 		store := s.Holder.Objects
 
@@ -123,11 +123,11 @@ func TestComplete(t *testing.T) {
 			apierror.CodeUnavailable:      func(o jobs.Object) (jobs.Object, error) { return o, context.DeadlineExceeded },
 		} {
 			s.Holder.Objects = otherStore{store, says}
-			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			jobstest.RequireCode(t, err, code)
 		}
 		s.Holder.Objects = otherStore{store, func(o jobs.Object) (jobs.Object, error) { o.SizeBytes++; return o, nil }}
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -136,11 +136,11 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		thumbnail := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a thumbnail"))
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
 
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &thumbnail, Log: &log})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &thumbnail, Log: &log})
 
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
@@ -151,7 +151,7 @@ func TestComplete(t *testing.T) {
 			require.Equal(t, s.Account.ID, a.AccountID)
 			if a.Type == models.ArtifactFinalVideo {
 				require.Equal(t, stored.ResultID, a.ID)
-				require.Equal(t, film.Checksum, a.Checksum)
+				require.Equal(t, video.Checksum, a.Checksum)
 			}
 		}
 		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
@@ -166,13 +166,13 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 
 		errs := make([]error, 8)
 		var calls sync.WaitGroup
 		for i := range errs {
 			calls.Go(func() {
-				_, errs[i] = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+				_, errs[i] = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			})
 		}
 		calls.Wait()
@@ -191,8 +191,8 @@ func TestComplete(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		next := s.Submit(t)
 		s.Submit(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		completion := jobs.Completion{Video: &film, LeaseNext: true}
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		completion := jobs.Completion{Video: &video, LeaseNext: true}
 		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
 
@@ -209,13 +209,13 @@ func TestComplete(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 		s.Submit(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		completion := jobs.Completion{Video: &film, LeaseNext: true}
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		completion := jobs.Completion{Video: &video, LeaseNext: true}
 		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
 		second := jobstest.FenceOf(first.Next)
-		film = s.Upload(t, worker, second, models.ArtifactFinalVideo, []byte("another"))
-		_, err = s.Holder.Complete(t.Context(), worker, second, jobs.Completion{Video: &film})
+		video = s.Upload(t, worker, second, models.ArtifactFinalVideo, []byte("another"))
+		_, err = s.Holder.Complete(t.Context(), worker, second, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
 
@@ -237,12 +237,12 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 
 		for range 2 {
-			_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			jobstest.RequireCode(t, err, apierror.CodeConflict)
 		}
 

@@ -67,9 +67,9 @@ func TestCallsInOneBatch(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 		complete := func() error {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			return err
 		}
 		release := func() error {

@@ -116,11 +116,11 @@ func (l *life) checkpoint(outer *testing.T) func(*rapid.T) {
 func (l *life) complete(outer *testing.T) func(*rapid.T) {
 	return func(t *rapid.T) {
 		held := pick(t, l.leases, "lease")
-		film := l.upload(t, outer, held, models.ArtifactFinalVideo)
-		if film == nil {
-			film = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
+		video := l.upload(t, outer, held, models.ArtifactFinalVideo)
+		if video == nil {
+			video = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
-		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, jobs.Completion{Video: film, LeaseNext: rapid.Bool().Draw(t, "next")})
+		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, jobs.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
 		allowed(t, err, apierror.CodeLeaseLost, apierror.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)

@@ -83,7 +83,7 @@ func TestFindOrphans(t *testing.T) {
 		require.Equal(t, len(lone), n)
 		left := jobstest.Stored(t, s)
 		require.Subset(t, left, foreign)
-		require.Subset(t, left, []string{o.Checkpoint.ObjectKey, o.Log.ObjectKey, o.Film.ObjectKey})
+		require.Subset(t, left, []string{o.Checkpoint.ObjectKey, o.Log.ObjectKey, o.Video.ObjectKey})
 		require.NotSubset(t, left, lone)
 		require.Len(t, left, len(foreign)+4)
 	})

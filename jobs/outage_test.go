@@ -100,8 +100,8 @@ func TestCommit(t *testing.T) {
 			call func(*jobstest.Stack, jobs.Principal, jobs.Fence, *jobs.UploadedObject) error
 			ends models.JobStatus
 		}{
-			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, film *jobs.UploadedObject) error {
-				_, err := s.Holder.Complete(context.Background(), p, f, jobs.Completion{Video: film})
+			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, video *jobs.UploadedObject) error {
+				_, err := s.Holder.Complete(context.Background(), p, f, jobs.Completion{Video: video})
 				return err
 			}, models.JobCompleted},
 			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
@@ -118,11 +118,11 @@ func TestCommit(t *testing.T) {
 				s, proxy := proxied(t)
 				job, worker := s.Submit(t), s.Worker(t, "one")
 				_, fence := s.Lease(t, worker)
-				film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+				video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 
-				loseCommit(t, proxy, func() error { return c.call(s, worker, fence, &film) })
+				loseCommit(t, proxy, func() error { return c.call(s, worker, fence, &video) })
 				events := s.Count(t, "job_events")
-				require.NoError(t, c.call(s, worker, fence, &film))
+				require.NoError(t, c.call(s, worker, fence, &video))
 
 				require.Equal(t, c.ends, s.Reload(t, job.ID).Status)
 				require.Equal(t, events, s.Count(t, "job_events"), "it happened once")

@@ -102,7 +102,7 @@ func TestReportProgress(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("IsKeptDuringTheUploadOfTheFilm", func(t *testing.T) {
+	t.Run("IsKeptDuringTheUploadOfTheVideo", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)

@@ -125,15 +125,15 @@ func (r *reference) reject(t *rapid.T) {
 
 func (r *reference) complete(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
-	if l.film == nil {
-		l.film = &jobs.UploadedObject{ObjectKey: "a key of nobody's"}
+	if l.video == nil {
+		l.video = &jobs.UploadedObject{ObjectKey: "a key of nobody's"}
 		if l.ended == "" {
-			film := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactFinalVideo, []byte("a film"))
-			l.film = &film
+			video := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactFinalVideo, []byte("a film"))
+			l.video = &video
 		}
 	}
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, jobs.Completion{Video: l.film, LeaseNext: next})
+	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, jobs.Completion{Video: l.video, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptSucceeded, func(job *refJob) { job.over(r, models.JobCompleted) })
 	}

@@ -54,7 +54,7 @@ type refLease struct {
 	worker *refWorker
 	fence  jobs.Fence
 	job    *refJob
-	film   *jobs.UploadedObject
+	video  *jobs.UploadedObject
 	// ended is the attempt's final status; empty while it is live.
 	ended models.AttemptStatus
 }

@@ -46,8 +46,8 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, job.AttemptNo+1, lease.Attempt.AttemptNo)
 		require.Equal(t, 2, lease.Attempt.Run)
 		require.Len(t, lease.Checkpoints, 1)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		require.Equal(t, models.JobCompleted, end.Job.Status)
 		var letters []string

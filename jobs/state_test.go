@@ -99,7 +99,7 @@ var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Princi
 		return err
 	},
 	"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
-		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.Film})
+		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.Video})
 		return err
 	},
 	"Fail": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {

@@ -12,7 +12,7 @@ import (
 func TestJob(t *testing.T) {
 	t.Parallel()
 
-	t.Run("GoesFromSubmitToFilm", func(t *testing.T) {
+	t.Run("GoesFromSubmitToVideo", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -28,9 +28,9 @@ func TestJob(t *testing.T) {
 		checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state at step 4"))
 		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
 		require.NoError(t, err)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 
-		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 
 		require.NoError(t, err)
 		require.Equal(t, job.ID, lease.Job.ID)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func films(n int) []jobs.Submission {
+func videos(n int) []jobs.Submission {
 	all := make([]jobs.Submission, n)
 	for i := range all {
 		all[i] = jobs.Submission{Model: "testcard", Prompt: fmt.Sprintf("film %d", i), IdempotencyKey: new(fmt.Sprintf("film-%d", i))}
@@ -29,7 +29,7 @@ func TestSubmitMany(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(jobs.MaxSubmitJobs))
+		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, videos(jobs.MaxSubmitJobs))
 
 		require.NoError(t, err)
 		require.Len(t, got, jobs.MaxSubmitJobs)
@@ -101,9 +101,9 @@ func TestSubmitMany(t *testing.T) {
 		s := jobstest.New(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 3 WHERE id = ?", s.Account.ID)
 
-		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(5))
+		got, err := s.Submitter.SubmitMany(t.Context(), s.Client, videos(5))
 		require.NoError(t, err)
-		again, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(5))
+		again, err := s.Submitter.SubmitMany(t.Context(), s.Client, videos(5))
 		require.NoError(t, err)
 
 		for i := range 5 {
@@ -131,7 +131,7 @@ func TestSubmitMany(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, got[2].Deduplicated)
 		require.Equal(t, 3, bucket.left, "a bad input and a repeated key take none")
-		again, err := s.Submitter.SubmitMany(t.Context(), s.Client, append(films(4), submission("a", "0")))
+		again, err := s.Submitter.SubmitMany(t.Context(), s.Client, append(videos(4), submission("a", "0")))
 		require.NoError(t, err)
 
 		require.Nil(t, again[2].Refused)
@@ -147,7 +147,7 @@ func TestSubmitMany(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				got, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(20))
+				got, err := s.Submitter.SubmitMany(t.Context(), s.Client, videos(20))
 				require.NoError(t, err)
 				require.Len(t, got, 20)
 			})
@@ -163,7 +163,7 @@ func TestSubmitMany(t *testing.T) {
 
 		s := jobstest.New(t)
 		for _, n := range []int{0, jobs.MaxSubmitJobs + 1} {
-			_, err := s.Submitter.SubmitMany(t.Context(), s.Client, films(n))
+			_, err := s.Submitter.SubmitMany(t.Context(), s.Client, videos(n))
 			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		}
 		require.Zero(t, s.Count(t, "jobs"))
@@ -249,7 +249,7 @@ func TestSubmits(t *testing.T) {
 		}
 		two := func(p jobs.Principal) func() {
 			return func() {
-				_, err := s.Submitter.SubmitMany(t.Context(), p, films(2))
+				_, err := s.Submitter.SubmitMany(t.Context(), p, videos(2))
 				require.NoError(t, err)
 			}
 		}
@@ -357,7 +357,7 @@ func BenchmarkSubmit(b *testing.B) {
 		b.Run(fmt.Sprintf("%dcallers/%djobs", c.callers, c.jobs), func(b *testing.B) {
 			s := jobstest.New(b)
 			s.Exec(b, "UPDATE accounts SET max_queued = 1000000000")
-			all := films(c.jobs)
+			all := videos(c.jobs)
 			for i := range all {
 				all[i].IdempotencyKey = nil
 			}

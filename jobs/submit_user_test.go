@@ -22,8 +22,8 @@ func shared(t *testing.T) *jobstest.Stack {
 	return s
 }
 
-// filmsOf returns a submission of each of these users; "" is no user.
-func filmsOf(users ...string) []jobs.Submission {
+// videosOf returns a submission of each of these users; "" is no user.
+func videosOf(users ...string) []jobs.Submission {
 	var all []jobs.Submission
 	for _, user := range users {
 		in := jobstest.Submission()
@@ -61,10 +61,10 @@ func TestSubmitOfUsers(t *testing.T) {
 
 		s := shared(t)
 
-		first, err := s.Submitter.SubmitMany(t.Context(), s.Client, filmsOf("ada", "ada", "", "ada", "ada", "bob", "bob"))
+		first, err := s.Submitter.SubmitMany(t.Context(), s.Client, videosOf("ada", "ada", "", "ada", "ada", "bob", "bob"))
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE accounts SET max_queued = 6 WHERE id = ?", s.Account.ID)
-		then, err := s.Submitter.SubmitMany(t.Context(), s.Client, filmsOf("ada", "", "bob"))
+		then, err := s.Submitter.SubmitMany(t.Context(), s.Client, videosOf("ada", "", "bob"))
 		require.NoError(t, err)
 
 		require.Equal(t, "in in in in user in account", letIn(t, first))
@@ -78,11 +78,11 @@ func TestSubmitOfUsers(t *testing.T) {
 		s := shared(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 6 WHERE id = ?", s.Account.ID)
 		another := s.NewKey(t, s.NewAccount(t, "another", models.TierPro), models.RoleClient)
-		all, err := s.Submitter.SubmitMany(t.Context(), s.Client, filmsOf("ada", "ada", "ada"))
+		all, err := s.Submitter.SubmitMany(t.Context(), s.Client, videosOf("ada", "ada", "ada"))
 		require.NoError(t, err)
-		keyed := filmsOf("ada")[0]
+		keyed := videosOf("ada")[0]
 		keyed.IdempotencyKey = new("k")
-		_, err = s.Submitter.SubmitMany(t.Context(), another, filmsOf("ada", "ada"))
+		_, err = s.Submitter.SubmitMany(t.Context(), another, videosOf("ada", "ada"))
 		require.NoError(t, err, "another account's user is another one")
 		_, _, err = s.Submitter.Submit(t.Context(), s.Client, keyed)
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
@@ -107,7 +107,7 @@ func TestSubmitOfUsers(t *testing.T) {
 			submitter := s.AnotherSubmitter()
 			for range 8 {
 				calls.Go(func() {
-					if _, _, err := submitter.Submit(t.Context(), s.Client, filmsOf("ada")[0]); err != nil {
+					if _, _, err := submitter.Submit(t.Context(), s.Client, videosOf("ada")[0]); err != nil {
 						jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 					}
 				})
@@ -130,7 +130,7 @@ func TestSubmitOfUsers(t *testing.T) {
 			s.Exec(t, "UPDATE accounts SET max_queued = 10")
 			unlimit()
 
-			all, err := s.Submitter.SubmitMany(t.Context(), s.Client, filmsOf("ada", "ada"))
+			all, err := s.Submitter.SubmitMany(t.Context(), s.Client, videosOf("ada", "ada"))
 
 			require.NoError(t, err)
 			require.Equal(t, "in in", letIn(t, all), name)

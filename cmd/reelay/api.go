@@ -156,7 +156,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Base: base,
 	})
 	videosAPI := videos.New(videos.Config{
-		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, FilmsKept: s.cfg.retention.Films,
+		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, VideosKept: s.cfg.retention.Videos,
 		Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{

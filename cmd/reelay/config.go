@@ -242,7 +242,7 @@ func (c *config) checkRetention(bad func(name, value, may string)) {
 	days("REELAY_RETENTION_JOBS_DAYS", &c.retention.Jobs, maxDays)
 	jobsDays := int(c.retention.Jobs / day)
 	days("REELAY_RETENTION_EVENTS_DAYS", &c.retention.Events, jobsDays)
-	days("REELAY_RETENTION_FILMS_DAYS", &c.retention.Films, jobsDays)
+	days("REELAY_RETENTION_FILMS_DAYS", &c.retention.Videos, jobsDays)
 }
 
 const day = 24 * time.Hour

@@ -9,18 +9,18 @@ import (
 )
 
 func TestRetention(t *testing.T) {
-	const jobsDays, eventsDays, filmsDays = "REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS"
+	const jobsDays, eventsDays, videosDays = "REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS"
 
 	t.Run("IsParsedInDays", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			env  map[string]string
 			want upkeep.Retention
 		}{
-			"nothing set":              {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}},
-			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", filmsDays: "1"}, upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Films: day}},
-			"nothing outlives its job": {map[string]string{jobsDays: "20"}, upkeep.Retention{Jobs: 20 * day, Events: 20 * day, Films: 20 * day}},
+			"nothing set":              {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Videos: 30 * day}},
+			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", videosDays: "1"}, upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Videos: day}},
+			"nothing outlives its job": {map[string]string{jobsDays: "20"}, upkeep.Retention{Jobs: 20 * day, Events: 20 * day, Videos: 20 * day}},
 		} {
-			for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
+			for _, setting := range []string{jobsDays, eventsDays, videosDays} {
 				t.Setenv(setting, c.env[setting])
 			}
 			cfg := readConfig()
@@ -31,7 +31,7 @@ func TestRetention(t *testing.T) {
 	})
 
 	t.Run("RefusesInvalidValues", func(t *testing.T) {
-		for _, setting := range []string{jobsDays, eventsDays, filmsDays} {
+		for _, setting := range []string{jobsDays, eventsDays, videosDays} {
 			for _, value := range []string{"0", "-1", "3651", "1.5", "30d", "99999999999999999999"} {
 				t.Setenv(setting, value)
 				cfg := readConfig()
@@ -40,7 +40,7 @@ func TestRetention(t *testing.T) {
 			}
 			t.Setenv(setting, "")
 		}
-		t.Setenv(filmsDays, "181")
+		t.Setenv(videosDays, "181")
 		cfg := readConfig()
 		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a film does not outlive its job")
 	})

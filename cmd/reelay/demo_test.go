@@ -75,7 +75,7 @@ func TestDemoSince(t *testing.T) {
 	require.InDelta(t, 1.5, d.since(preempted(d.noticed, func(*client.JobHistory) {}), client.JobEventTypeStarted), 0.001)
 }
 
-func TestFilmCheck(t *testing.T) {
+func TestVideoCheck(t *testing.T) {
 	t.Parallel()
 
 	parsed, err := parseProbe([]byte(`{"streams":[{"codec_name":"h264","width":854,"height":480,"nb_read_frames":"144"}],"format":{"duration":"6.000000"}}`))
@@ -83,8 +83,8 @@ func TestFilmCheck(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, parsed.check(6, 24))
 	require.ErrorContains(t, parsed.check(6, 25), "144 frames, not 150")
-	require.ErrorContains(t, (&film{"mpeg4", 1, 1, 144, 6}).check(6, 24), "not h264")
-	require.ErrorContains(t, (&film{"h264", 1, 1, 144, 5}).check(6, 24), "lasts 5.00 s")
+	require.ErrorContains(t, (&probed{"mpeg4", 1, 1, 144, 6}).check(6, 24), "not h264")
+	require.ErrorContains(t, (&probed{"h264", 1, 1, 144, 5}).check(6, 24), "lasts 5.00 s")
 	_, err = parseProbe([]byte(`{"streams":[],"format":{}}`))
 	require.ErrorContains(t, err, "no video stream")
 }

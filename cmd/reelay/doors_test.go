@@ -92,7 +92,7 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, login.Body.Close())
 	require.Equal(t, http.StatusSeeOther, login.StatusCode)
-	signed, err := s.objects.LinkDownload(t.Context(), "nothing", "film.mp4", time.Hour)
+	signed, err := s.objects.LinkDownload(t.Context(), "nothing", "video.mp4", time.Hour)
 	require.NoError(t, err)
 	link := signed.At("")
 	// visit opens a connection, and returns what sends a request by it. A connection is closed

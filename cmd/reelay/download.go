@@ -110,12 +110,12 @@ func save(ctx context.Context, c *client.Client, job *client.Job, path string, d
 	}
 	return &savedFile{
 		Path: path, SizeBytes: job.Result.SizeBytes, Checksum: job.Result.Checksum,
-		DurationSeconds: filmSeconds(job),
+		DurationSeconds: videoSeconds(job),
 	}, nil
 }
 
-// filmSeconds returns the length of a job's video, if its runtime reported it.
-func filmSeconds(job *client.Job) float64 {
+// videoSeconds returns the length of a job's video, if its runtime reported it.
+func videoSeconds(job *client.Job) float64 {
 	var output struct {
 		DurationSeconds float64 `json:"durationSeconds"`
 	}

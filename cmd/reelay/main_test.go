@@ -272,10 +272,10 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		server, url := serveFaulty(t, accepted)
-		film := filepath.Join(t.TempDir(), "film.mp4")
-		require.NoError(t, os.WriteFile(film, []byte("dear"), 0o600))
+		video := filepath.Join(t.TempDir(), "video.mp4")
+		require.NoError(t, os.WriteFile(video, []byte("dear"), 0o600))
 
-		status, _, errs := submit(t, t.Context(), url, "--output", film)
+		status, _, errs := submit(t, t.Context(), url, "--output", video)
 
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "--force")

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// film is what ffprobe reports about a file.
-type film struct {
+// probed is what ffprobe reports about a file.
+type probed struct {
 	Codec         string
 	Width, Height int
 	Frames        int
@@ -28,7 +28,7 @@ func findProbe() (string, error) {
 }
 
 // probe decodes a video and returns its properties.
-func probe(ctx context.Context, path string) (*film, error) {
+func probe(ctx context.Context, path string) (*probed, error) {
 	program, err := findProbe()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func probe(ctx context.Context, path string) (*film, error) {
 	return parseProbe(out)
 }
 
-func parseProbe(out []byte) (*film, error) {
+func parseProbe(out []byte) (*probed, error) {
 	var answer struct {
 		Streams []struct {
 			Codec  string `json:"codec_name"`
@@ -71,11 +71,11 @@ func parseProbe(out []byte) (*film, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ffprobe reports a duration of %q", answer.Format.Duration)
 	}
-	return &film{s.Codec, s.Width, s.Height, frames, seconds}, nil
+	return &probed{s.Codec, s.Width, s.Height, frames, seconds}, nil
 }
 
 // check returns every difference from what was requested.
-func (f *film) check(seconds float64, fps int) error {
+func (f *probed) check(seconds float64, fps int) error {
 	var wrong []error
 	if f.Codec != "h264" {
 		wrong = append(wrong, fmt.Errorf("the video codec is %s, not h264", f.Codec))

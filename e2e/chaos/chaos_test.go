@@ -28,7 +28,7 @@ func TestSoak(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Failures)
 	require.Positive(t, report.Completed)
-	require.Equal(t, report.Completed, report.Films)
+	require.Equal(t, report.Completed, report.Videos)
 }
 
 func TestShuffled(t *testing.T) {
@@ -70,7 +70,7 @@ func TestJudge(t *testing.T) {
 	for name, spoil := range map[string]func(*report){
 		"ALostJob":             func(r *report) { r.Lost = []string{"job_1"} },
 		"ADoubledJob":          func(r *report) { r.Duplicated = []string{"job_1"} },
-		"AWrongFilm":           func(r *report) { r.WrongFilms = []string{"job_1"} },
+		"AWrongVideo":          func(r *report) { r.WrongVideos = []string{"job_1"} },
 		"ABrokenInvariant":     func(r *report) { r.Breaches = []string{"not so"} },
 		"AnAcceptedStaleWrite": func(r *report) { r.Met[badStaleWrite] = 1 },
 		"AFaultItNeverMet":     func(r *report) { r.Met[metFlush] = 0 },

@@ -51,11 +51,11 @@ func run(args []string) int {
 		return 2
 	}
 
-	fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())
-	defer fmt.Fprintln(os.Stderr, "chaos: again with:", o.command())
+	fmt.Fprintln(os.Stderr, "chaos: to repeat this run:", o.command())
+	defer fmt.Fprintln(os.Stderr, "chaos: to repeat this run:", o.command())
 	report, err := o.soak(ctx)
 	if errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "chaos: interrupted before its end; nothing is left running, and nothing was decided")
+		fmt.Fprintln(os.Stderr, "chaos: interrupted; all processes were stopped, and the run has no verdict")
 		return 1
 	}
 	if err != nil {
@@ -83,11 +83,11 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "decides the order of faults and jobs")
-	flags.Float64Var(&o.Minutes, "minutes", 5, "how long faults are injected; draining and checking come on top")
+	flags.Float64Var(&o.Minutes, "minutes", 5, "minutes of faults; draining and checking take extra time")
 	flags.IntVar(&o.Agents, "agents", 44, "agents to run")
 	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
-	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data also after a run that passed")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data even if the run passes")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -16,7 +16,7 @@ const (
 	metStale       = "stale writes refused"
 	metLost        = "leases lost"
 	metReleased    = "jobs handed back on notice"
-	metCorrupt     = "corrupt checkpoints fallen back from"
+	metCorrupt     = "corrupt checkpoints rejected"
 	metResumed     = "jobs resumed from a checkpoint"
 	metPartial     = "partial uploads"
 	metStoreErrors = "store errors"

@@ -34,8 +34,8 @@ func (r *report) judge(must []string) {
 	}
 	count("jobs lost", r.Lost)
 	count("jobs doubled", r.Duplicated)
-	count("wrong films", r.WrongFilms)
-	count("breaches", r.Breaches)
+	count("wrong videos", r.WrongVideos)
+	count("broken invariants", r.Breaches)
 	for _, bad := range []string{badKeyReused, badStaleWrite} {
 		if r.Met[bad] > 0 {
 			r.Failures = append(r.Failures, fmt.Sprintf("%d %s", r.Met[bad], bad))
@@ -43,7 +43,7 @@ func (r *report) judge(must []string) {
 	}
 	for _, name := range must {
 		if r.Met[name] == 0 {
-			r.Failures = append(r.Failures, fmt.Sprintf("the run never met this, and so proves nothing about it: %s", name))
+			r.Failures = append(r.Failures, fmt.Sprintf("this never happened in the run, which therefore proves nothing about it: %s", name))
 		}
 	}
 }
@@ -65,16 +65,16 @@ func (r *report) print(out io.Writer) {
 	row("faults injected", r.Faults, "")
 	row("jobs accepted", r.Accepted, "")
 	row("completed", r.Completed, "")
-	row("failed, as they had to", r.Failed, "")
+	row("failed, as expected", r.Failed, "")
 	row("cancelled", r.Cancelled, "")
 	row("**lost**", len(r.Lost), 0)
 	row("**doubled**", len(r.Duplicated), 0)
 	row("**stale writes accepted**", r.Met[badStaleWrite], 0)
 	row("stale writes refused", r.Met[metStale], "")
-	row("wrong films", len(r.WrongFilms), 0)
-	row("breaches of an invariant", len(r.Breaches), 0)
-	row("films compared byte by byte", r.Films, "")
-	row("objects hashed again", r.Objects, "")
+	row("wrong videos", len(r.WrongVideos), 0)
+	row("broken invariants", len(r.Breaches), 0)
+	row("videos compared byte by byte", r.Videos, "")
+	row("objects verified", r.Objects, "")
 	w.Flush()
 
 	fmt.Fprintln(out)
@@ -98,7 +98,7 @@ func (r *report) print(out io.Writer) {
 		title  string
 		counts map[string]int
 	}{
-		{"fault", r.Injected}, {"met", r.Met}, {"why jobs failed", r.FailedBy}, {"answers to customers that were no yes", r.Answers},
+		{"fault", r.Injected}, {"met", r.Met}, {"why jobs failed", r.FailedBy}, {"errors returned to customers", r.Answers},
 	} {
 		fmt.Fprintln(out)
 		row(table.title, "count")

@@ -87,7 +87,7 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 	}
 	result, err = s.conclude(ctx)
 	if result != nil && !drained {
-		result.Failures = append(result.Failures, "not all jobs were over in time")
+		result.Failures = append(result.Failures, "not all jobs ended in time")
 	}
 	return result, err
 }
@@ -152,7 +152,7 @@ func (s *soak) tell(ctx context.Context) {
 
 func (s *soak) line(phase string) {
 	now := s.watch.last()
-	fmt.Fprintf(os.Stderr, "chaos: %5s %s: %d faults, %d agents; jobs: %d asked for, %d open (%d queued, %d running), %d completed, %d failed, %d cancelled; %d stale writes refused\n",
+	fmt.Fprintf(os.Stderr, "chaos: %5s %s: %d faults, %d agents; jobs: %d submitted, %d open (%d queued, %d running), %d completed, %d failed, %d cancelled; %d stale writes refused\n",
 		rounded(time.Since(s.began)), phase, s.faults.total(), s.fleet.size(), len(s.ledger.all()),
 		now.Open, now.Queued, now.Running, now.Completed, now.Failed, now.Canceled, s.met.get(metStale))
 }

@@ -278,7 +278,7 @@ func (s *stack) startAPIs(ctx context.Context) error {
 
 // dialAPI acts as the load balancer: it connects to any api that listens.
 func (s *stack) dialAPI() (net.Conn, error) {
-	err := errors.New("no api runs")
+	err := errors.New("no api process is running")
 	for _, i := range rand.Perm(len(s.apiAddresses)) {
 		var conn net.Conn
 		if conn, err = net.DialTimeout("tcp", s.apiAddresses[i], time.Second); err == nil {

@@ -20,12 +20,12 @@ type verdict struct {
 	Accepted, Completed, Failed, Cancelled int
 	FailedBy                               map[string]int
 
-	Lost       []string // acknowledged jobs that are not there, or not over
-	Duplicated []string // requests with two jobs, jobs with two ends
-	WrongFilms []string
-	Breaches   []string // invariants that do not hold
-	Films      int      // compared byte by byte
-	Objects    int      // hashed again
+	Lost        []string // acknowledged jobs that are not there, or not over
+	Duplicated  []string // requests with two jobs, jobs with two ends
+	WrongVideos []string
+	Breaches    []string // invariants that do not hold
+	Videos      int      // compared byte by byte
+	Objects     int      // hashed again
 }
 
 // finished is one job with its final state.
@@ -36,7 +36,7 @@ type finished struct {
 	Class       string
 	Run         int
 	Key         string
-	FilmKey     string
+	VideoKey    string
 	CompletedAt time.Time
 	CancelledAt time.Time
 }
@@ -47,7 +47,7 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 	var rows []finished
 	err := s.stack.db.NewRaw(`
 		SELECT j.id, (j.metadata ->> 'n')::int AS n, j.status, coalesce(j.failure_class, '') AS class, j.run,
-			coalesce(j.idempotency_key, '') AS key, coalesce(r.object_key, '') AS film_key,
+			coalesce(j.idempotency_key, '') AS key, coalesce(r.object_key, '') AS video_key,
 			coalesce(j.completed_at, 'epoch') AS completed_at, coalesce(j.cancel_requested_at, 'epoch') AS cancelled_at
 		FROM jobs j LEFT JOIN artifacts r ON r.id = j.result_id`).Scan(ctx, &rows)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *soak) compare(v *verdict, r *request, found []finished) {
 		v.Accepted++
 	}
 	if len(r.ids) > 1 || len(found) > 1 {
-		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: answers name %v, and there are %d jobs", r.N, sortedKeys(r.ids), len(found)))
+		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: responses name %v, but there are %d jobs", r.N, sortedKeys(r.ids), len(found)))
 	}
 	for id := range r.ids {
 		bare := strings.TrimPrefix(id, "job_")
@@ -137,7 +137,7 @@ func (s *soak) compare(v *verdict, r *request, found []finished) {
 			v.Lost = append(v.Lost, fmt.Sprintf("%s is still %s", j.ID, j.Status))
 		}
 		if !r.cancelled.IsZero() && !r.reopened && j.Status != "CANCELLED" {
-			v.Breaches = append(v.Breaches, fmt.Sprintf("the cancel of %s was acknowledged, and it is %s", j.ID, j.Status))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("the cancel of %s was acknowledged, but the job is %s", j.ID, j.Status))
 		}
 		if !r.asked.IsZero() && j.CompletedAt.Sub(r.asked).Abs() < 500*time.Millisecond {
 			s.met.add(metCancelRace, 1)
@@ -149,21 +149,21 @@ func (s *soak) compare(v *verdict, r *request, found []finished) {
 			v.Breaches = append(v.Breaches, fmt.Sprintf("%s completed, though its runtime had to %s", j.ID, r.Misdeed))
 		}
 		if j.Status == "COMPLETED" {
-			s.compareFilm(v, r, j)
+			s.compareVideo(v, r, j)
 		}
 	}
 }
 
-// compareFilm reads the video and bypasses all faults. It must equal, byte by byte, that of
+// compareVideo reads the video and bypasses all faults. It must equal, byte by byte, that of
 // an undisturbed job.
-func (s *soak) compareFilm(v *verdict, r *request, j finished) {
-	film, err := s.stack.store.read(j.FilmKey)
-	v.Films++
+func (s *soak) compareVideo(v *verdict, r *request, j finished) {
+	video, err := s.stack.store.read(j.VideoKey)
+	v.Videos++
 	switch {
 	case err != nil:
-		v.WrongFilms = append(v.WrongFilms, fmt.Sprintf("%s: %v", j.ID, err))
-	case !bytes.Equal(film, drill.Film(r.Prompt, r.Seed, r.Steps)):
-		v.WrongFilms = append(v.WrongFilms, fmt.Sprintf("%s: the film is another job's, or no film", j.ID))
+		v.WrongVideos = append(v.WrongVideos, fmt.Sprintf("%s: %v", j.ID, err))
+	case !bytes.Equal(video, drill.Video(r.Prompt, r.Seed, r.Steps)):
+		v.WrongVideos = append(v.WrongVideos, fmt.Sprintf("%s: the video is another job's, or not a video", j.ID))
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 		object, err := s.stack.store.read(row.Key)
 		v.Objects++
 		if err != nil {
-			v.Breaches = append(v.Breaches, fmt.Sprintf("a pointer names %s, and %v", row.Key, err))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("a row points to %s: %v", row.Key, err))
 			continue
 		}
 		sum, size, err := client.Checksum(bytes.NewReader(object))
@@ -194,7 +194,7 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 			return err
 		}
 		if sum != row.Checksum || size != row.Size {
-			v.Breaches = append(v.Breaches, fmt.Sprintf("the object %s is not what its row says", row.Key))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("the object %s differs from its row", row.Key))
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ const shownBreaches = 5
 
 func (v *verdict) breach(what string, rows []string, count int) {
 	for _, row := range rows[:min(len(rows), shownBreaches)] {
-		v.Breaches = append(v.Breaches, fmt.Sprintf("not so: %s: %s", what, row))
+		v.Breaches = append(v.Breaches, fmt.Sprintf("broken: %s: %s", what, row))
 	}
 	if count > shownBreaches {
 		v.Breaches = append(v.Breaches, fmt.Sprintf("… and %d more", count-shownBreaches))

@@ -64,14 +64,14 @@ func (z *zombies) live(ctx context.Context) error {
 	if _, err := c.Heartbeat(ctx, client.HeartbeatInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken}); err != nil {
 		return err
 	}
-	film, err := upload(ctx, c, hold, client.ArtifactTypeCheckpoint, "application/octet-stream")
+	video, err := upload(ctx, c, hold, client.ArtifactTypeCheckpoint, "application/octet-stream")
 	if err != nil {
 		return err
 	}
 	if !z.reaped(ctx, lease) {
 		return nil
 	}
-	z.comeBack(ctx, c, hold, film)
+	z.comeBack(ctx, c, hold, video)
 	return nil
 }
 
@@ -163,8 +163,8 @@ func (z *zombies) reaped(ctx context.Context, lease *client.Lease) bool {
 // comeBack tries every call with the old token. All must be refused. A call that was not
 // refused shows at the latest in the check of events, objects and videos.
 func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Hold, object *client.UploadedObject) {
-	film := *object
-	film.ContentType = "video/mp4"
+	video := *object
+	video.ContentType = "video/mp4"
 	for _, write := range []struct {
 		name string
 		do   func(ctx context.Context) error
@@ -186,7 +186,7 @@ func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Ho
 			return err
 		}},
 		{"completeJob", func(ctx context.Context) error {
-			_, err := c.CompleteJob(ctx, client.CompleteJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Video: &film})
+			_, err := c.CompleteJob(ctx, client.CompleteJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Video: &video})
 			return err
 		}},
 		{"failJob", func(ctx context.Context) error {

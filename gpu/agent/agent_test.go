@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4"), Thumbnail: file(t, order, "film.jpg")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "film.jpg")}
 			synctest.Wait()
 			time.Sleep(5 * time.Second)
 			f.leave(t)
@@ -112,7 +112,7 @@ func TestLease(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			f.goAway(refusing)
 			time.Sleep(60 * time.Second)
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(5 * time.Second)
 			before := f.count()
 			f.comeBack()

@@ -54,12 +54,12 @@ func TestNotice(t *testing.T) {
 		})
 	})
 
-	t.Run("LetsAFinishedFilmGoOut", func(t *testing.T) {
+	t.Run("LetsAFinishedVideoGoOut", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.notices <- Notice{Reason: "spot", Deadline: time.Now().Add(30 * time.Second)}
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 
 			require.NoError(t, <-f.ended)
 			require.Len(t, f.of("completeJob"), 1)
@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 			order := <-f.model.started
 			f.set("heartbeat", func(object) (object, client.Code) { return heartbeatAnswer("DRAIN"), "" })
 			time.Sleep(45 * time.Second)
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 
 			require.NoError(t, <-f.ended)
 			require.Equal(t, []string{"completeJob", "deregisterWorker"}, names(f.of("completeJob", "releaseJob", "deregisterWorker")))

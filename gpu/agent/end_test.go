@@ -33,7 +33,7 @@ func TestEnd(t *testing.T) {
 				}
 				return object{"job": object{"id": "job_1"}, "next": nil}, ""
 			})
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(40 * time.Second) // longer than the lease: a heartbeat has to come first
 			f.comeBack()
 			time.Sleep(20 * time.Second)
@@ -48,7 +48,7 @@ func TestEnd(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.set("completeJob", func(object) (object, client.Code) { return nil, client.CodeConflict })
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(time.Second)
 
 			require.Len(t, f.of("releaseJob"), 1)
@@ -62,7 +62,7 @@ func TestEnd(t *testing.T) {
 			f.set("completeJob", func(in object) (object, client.Code) {
 				return object{"job": object{"id": "job_1"}, "next": lease()}, ""
 			})
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 
 			<-f.model.started
 			require.Len(t, f.of("leaseJob"), 1)

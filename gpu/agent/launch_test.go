@@ -38,7 +38,7 @@ func (painter) Load(context.Context, string) error { return nil }
 
 func (painter) Render(_ context.Context, job *runtime.Job) (runtime.Result, error) {
 	job.Log("info", "painting "+job.Prompt)
-	path := filepath.Join(job.Workdir, "film.mp4")
+	path := filepath.Join(job.Workdir, "video.mp4")
 	return runtime.Result{Video: path}, os.WriteFile(path, []byte(strings.Join(os.Environ(), "\n")), 0o600)
 }
 

@@ -49,7 +49,7 @@ func TestListen(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.breakStore(slow(10 * time.Second))
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(5 * time.Second)
 			f.direct(object{"action": "CANCEL", "jobId": "job_1"})
 			time.Sleep(30 * time.Second)

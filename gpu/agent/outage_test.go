@@ -45,7 +45,7 @@ func TestOutage(t *testing.T) {
 				away := f.count()
 				f.comeBack()
 				f.paint(40 * time.Second)
-				f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 				time.Sleep(time.Minute)
 
 				require.Equal(t, "heartbeat", f.after(away)[0].name, "what is held back waits for the lease to be confirmed")
@@ -57,13 +57,13 @@ func TestOutage(t *testing.T) {
 			})
 		})
 
-		t.Run(fmt.Sprintf("AtTheEndHoldsTheFilmBack/%s", how), func(t *testing.T) {
+		t.Run(fmt.Sprintf("AtTheEndHoldsTheVideoBack/%s", how), func(t *testing.T) {
 			t.Parallel()
 			story(t, oneJob, func(t *testing.T, f *fixture) {
 				order := <-f.model.started
 				f.paint(25 * time.Second)
 				f.goAway(how)
-				f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4"), Thumbnail: file(t, order, "film.jpg")}
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "film.jpg")}
 				time.Sleep(2 * time.Minute)
 				f.lose("requestUpload", 1)
 				f.lose("completeJob", 2)
@@ -239,7 +239,7 @@ func TestLongRender(t *testing.T) {
 				f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
 				synctest.Wait()
 			}
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(time.Minute)
 
 			beats := f.of("heartbeat")
@@ -259,7 +259,7 @@ func TestLongRender(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.breakStore(refuseOnce(403))
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			time.Sleep(time.Minute)
 
 			ends := f.of("completeJob")
@@ -305,7 +305,7 @@ func TestProgressOvertakenByTheEnd(t *testing.T) {
 	story(t, prepare, func(t *testing.T, f *fixture) {
 		order := <-f.model.started
 
-		f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+		f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 

@@ -81,7 +81,7 @@ func TestStore(t *testing.T) {
 			story(t, oneJob, func(t *testing.T, f *fixture) {
 				order := <-f.model.started
 				f.breakStore(fault)
-				f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 				time.Sleep(3 * time.Minute)
 
 				ends := f.of("completeJob")
@@ -107,7 +107,7 @@ func TestStore(t *testing.T) {
 				require.Empty(t, f.of("commitCheckpoint"))
 				require.GreaterOrEqual(t, len(f.of("requestUpload")), uploadTries, "it is tried again")
 				f.breakStore(nil)
-				f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 				time.Sleep(2 * time.Minute)
 
 				require.Len(t, f.of("completeJob"), 1)

@@ -157,7 +157,7 @@ func TestLog(t *testing.T) {
 		}
 		story(t, prepare, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
-			f.model.messages <- &runtime.Result{Video: file(t, order, "film.mp4")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
 			synctest.Wait()
 			time.Sleep(time.Second)
 

@@ -34,7 +34,7 @@ const (
 	linger = 2 * time.Second
 )
 
-// New returns a handler that applies limits to each request to inside. If limits is nil,
+// New wraps inside in a handler that applies limits to each request. If limits is nil,
 // all requests have the defaults.
 //
 // A GET, HEAD, DELETE or OPTIONS request with a body is answered with 400. If a body was

@@ -113,9 +113,9 @@ func keep(t *testing.T, dsn, title string) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), `CREATE TABLE films (title text)`)
+	_, err = conn.Exec(t.Context(), `CREATE TABLE videos (title text)`)
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `INSERT INTO films VALUES ($1)`, title)
+	_, err = conn.Exec(t.Context(), `INSERT INTO videos VALUES ($1)`, title)
 	require.NoError(t, err)
 }
 

@@ -20,8 +20,8 @@ type DirLock struct{ file *os.File }
 // of the process. If another process holds the lock, the error names it. If dir cannot be
 // written, the error says what to do.
 func LockDir(dir string) (*DirLock, error) {
-	// Other users may enter dir but not list it: a server that root starts runs as another
-	// user. The files in dir have their own modes.
+	// If root starts a server, it runs as another user, which must be able to enter dir. Other
+	// users cannot list dir. The files in it have their own modes.
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, unusable(dir, err)
 	}

@@ -33,11 +33,11 @@ func TestObjectsGuard(t *testing.T) {
 		require.NoError(t, err)
 		return res.StatusCode, string(answer)
 	}
-	film := func(content string) string {
+	video := func(content string) string {
 		return "--part\r\nContent-Type: application/json\r\n\r\n{\"name\":\"films/victim\"}\r\n--part\r\nContent-Type: video/mp4\r\n\r\n" + content + "\r\n--part--\r\n"
 	}
 	const upload = "/upload/storage/v1/b/reelay/o?uploadType=multipart&name=" + key
-	status, answer := call(t, http.MethodPost, upload+"&ifGenerationMatch=0", secret, film("the victim's video"))
+	status, answer := call(t, http.MethodPost, upload+"&ifGenerationMatch=0", secret, video("the victim's video"))
 	require.Equal(t, http.StatusOK, status, answer)
 
 	for name, c := range map[string]struct {
@@ -45,13 +45,13 @@ func TestObjectsGuard(t *testing.T) {
 		want                         int
 	}{
 		"AReadWithoutTheSecret":      {http.MethodGet, "/storage/v1/b/reelay/o/" + key + "?alt=media", "", "", 401},
-		"AWriteWithAnotherSecret":    {http.MethodPost, upload + "&ifGenerationMatch=0", "guessed", film("forged"), 401},
+		"AWriteWithAnotherSecret":    {http.MethodPost, upload + "&ifGenerationMatch=0", "guessed", video("forged"), 401},
 		"AWebhooksWrite":             {http.MethodPost, "/upload/storage/v1/b/reelay/o?uploadType=media&name=" + key, "", "{}", 401},
 		"AWriteOverAnObject":         {http.MethodPost, "/upload/storage/v1/b/reelay/o?uploadType=media&name=" + key, secret, "forged", 403},
 		"AMediaWriteAsIfItWereNew":   {http.MethodPost, "/upload/storage/v1/b/reelay/o?uploadType=media&ifGenerationMatch=0&name=" + key, secret, "forged", 403},
-		"AnUnconditionalWrite":       {http.MethodPost, upload, secret, film("forged"), 403},
-		"AConditionThatHolds":        {http.MethodPost, upload + "&ifGenerationMatch=1", secret, film("forged"), 403},
-		"AnObjectThatIsThere":        {http.MethodPost, upload + "&ifGenerationMatch=0", secret, film("forged"), 412},
+		"AnUnconditionalWrite":       {http.MethodPost, upload, secret, video("forged"), 403},
+		"AConditionThatHolds":        {http.MethodPost, upload + "&ifGenerationMatch=1", secret, video("forged"), 403},
+		"AnObjectThatIsThere":        {http.MethodPost, upload + "&ifGenerationMatch=0", secret, video("forged"), 412},
 		"AResumableWrite":            {http.MethodPost, "/upload/storage/v1/b/reelay/o?uploadType=resumable&ifGenerationMatch=0&name=" + key, secret, "{}", 403},
 		"ACopyToAnotherKey":          {http.MethodPost, "/storage/v1/b/reelay/o/" + key + "/rewriteTo/b/reelay/o/own", secret, "{}", 403},
 		"ACopyByItsOtherName":        {http.MethodPost, "/storage/v1/b/reelay/o/" + key + "/copyTo/b/reelay/o/own", secret, "{}", 403},

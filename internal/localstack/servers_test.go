@@ -35,7 +35,7 @@ func TestPostgres(t *testing.T) {
 
 		second := startPostgres(t, dir)
 
-		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM films`))
+		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM videos`))
 	})
 
 	t.Run("FindsItsDataAgainAfterAKill", func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPostgres(t *testing.T) {
 
 		second := startPostgres(t, dir)
 
-		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM films`))
+		require.Equal(t, "kept", query(t, second.DSN(), `SELECT title FROM videos`))
 	})
 
 	t.Run("IsStartedAgainUnderTheSameAddress", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestPostgres(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, killed, child.Pid())
 		require.Equal(t, dsn, server.DSN())
-		require.Equal(t, "kept", query(t, dsn, `SELECT title FROM films`))
+		require.Equal(t, "kept", query(t, dsn, `SELECT title FROM videos`))
 	})
 
 	t.Run("StartsPastAPidFileThatNamesAnotherProcess", func(t *testing.T) {

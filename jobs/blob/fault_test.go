@@ -185,7 +185,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%dBytes", name, len(content)), func(t *testing.T) {
 				t.Parallel()
 				s, f := newFaulty(t, 500*time.Millisecond)
-				link := s.linkUpload(t, film("film", content))
+				link := s.linkUpload(t, video("film", content))
 				f.set(func(w http.ResponseWriter, r *http.Request) bool {
 					if writing(r) {
 						fail(f, len(content))(w, r)
@@ -208,7 +208,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 	t.Run("ButMayBeStoredThoughTheResponseWasLost", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
-		link := s.linkUpload(t, film("film", content))
+		link := s.linkUpload(t, video("film", content))
 		f.set(func(w http.ResponseWriter, r *http.Request) bool {
 			if writing(r) {
 				f.inside.ServeHTTP(httptest.NewRecorder(), r)

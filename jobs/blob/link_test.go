@@ -35,7 +35,7 @@ func TestLink(t *testing.T) {
 		s.store(t, "secret", "another")
 		links := map[string]string{
 			http.MethodGet: s.linkDownload(t, "film"),
-			http.MethodPut: string(s.linkUpload(t, film("next", "one film")).Link),
+			http.MethodPut: string(s.linkUpload(t, video("next", "one film")).Link),
 		}
 
 		for method, link := range links {
@@ -62,7 +62,7 @@ func TestLink(t *testing.T) {
 		s := newStore(t)
 		s.store(t, "film", "one film")
 
-		upload := s.linkUpload(t, film("film", "one film"))
+		upload := s.linkUpload(t, video("film", "one film"))
 		read, _ := get(t, http.MethodGet, string(upload.Link))
 		looked, _ := get(t, http.MethodHead, string(upload.Link))
 		upload.Link = jobs.Link(s.linkDownload(t, "new"))
@@ -77,9 +77,9 @@ func TestLink(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		s.store(t, "film", "one film")
-		download, err := s.LinkDownload(t.Context(), "film", "film.mp4", time.Nanosecond)
+		download, err := s.LinkDownload(t.Context(), "film", "video.mp4", time.Nanosecond)
 		require.NoError(t, err)
-		upload, err := s.LinkUpload(t.Context(), film("next", "one film"), time.Nanosecond)
+		upload, err := s.LinkUpload(t.Context(), video("next", "one film"), time.Nanosecond)
 		require.NoError(t, err)
 
 		response, answer := get(t, http.MethodGet, download.At(s.server.URL))
@@ -104,7 +104,7 @@ func TestLink(t *testing.T) {
 			ahead.Store(int64(off))
 			s.store(t, off.String(), "one film")
 			link := s.linkDownload(t, off.String())
-			upload := s.linkUpload(t, film("next", "one film"))
+			upload := s.linkUpload(t, video("next", "one film"))
 
 			require.WithinDuration(t, time.Now().Add(off+time.Hour), upload.ExpiresAt, time.Minute)
 			require.Equal(t, http.StatusOK, status(link), off)
@@ -119,7 +119,7 @@ func TestLink(t *testing.T) {
 		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 		s.store(t, "film", "one film")
 		ahead.Store(int64(30 * 24 * time.Hour)) // a process whose clock is wrong signs this link
-		link, upload := s.linkDownload(t, "film"), s.linkUpload(t, film("next", "one film"))
+		link, upload := s.linkDownload(t, "film"), s.linkUpload(t, video("next", "one film"))
 		ahead.Store(0)
 
 		response, answer := get(t, http.MethodGet, link)
@@ -133,7 +133,7 @@ func TestLink(t *testing.T) {
 	t.Run("IsSignedOnlyForValidTerms", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		good := film("film", "one film")
+		good := video("film", "one film")
 		change := func(f func(*jobs.Upload)) jobs.Upload { u := good; f(&u); return u }
 		bad := []jobs.Upload{
 			change(func(u *jobs.Upload) { u.SizeBytes = -1 }),
@@ -203,7 +203,7 @@ func TestGoogleLink(t *testing.T) {
 
 	t.Run("ContainsTheTermsOfAnUpload", func(t *testing.T) {
 		t.Parallel()
-		u := film("films/ab/job_1/film one.mp4", "one film")
+		u := video("films/ab/job_1/film one.mp4", "one film")
 
 		link, err := store.LinkUpload(t.Context(), u, time.Hour)
 
@@ -222,7 +222,7 @@ func TestGoogleLink(t *testing.T) {
 	t.Run("NamesTheFileOfADownload", func(t *testing.T) {
 		t.Parallel()
 
-		link, err := store.LinkDownload(t.Context(), "film", "film.mp4", time.Hour)
+		link, err := store.LinkDownload(t.Context(), "film", "video.mp4", time.Hour)
 
 		require.NoError(t, err)
 		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, string(link), nil)

@@ -115,7 +115,7 @@ func checksum(content string) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-func film(key, content string) jobs.Upload {
+func video(key, content string) jobs.Upload {
 	return jobs.Upload{Key: key, ContentType: "video/mp4", SizeBytes: int64(len(content)), Checksum: checksum(content)}
 }
 
@@ -128,14 +128,14 @@ func (s served) linkUpload(t *testing.T, u jobs.Upload) jobs.UploadLink {
 }
 
 func (s served) linkDownload(t *testing.T, key string) string {
-	link, err := s.LinkDownload(t.Context(), key, "film.mp4", time.Hour)
+	link, err := s.LinkDownload(t.Context(), key, "video.mp4", time.Hour)
 	require.NoError(t, err)
 	return link.At(s.server.URL)
 }
 
 // store uploads content under key.
 func (s served) store(t *testing.T, key, content string) {
-	status, answer := send(t, s.linkUpload(t, film(key, content)), strings.NewReader(content))
+	status, answer := send(t, s.linkUpload(t, video(key, content)), strings.NewReader(content))
 	require.Equal(t, http.StatusOK, status, answer)
 }
 

@@ -47,12 +47,12 @@ func TestUpload(t *testing.T) {
 	t.Run("NeverOverwrites", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, film("film", "first"))
+		link := s.linkUpload(t, video("film", "first"))
 		status, answer := send(t, link, strings.NewReader("first"))
 		require.Equal(t, http.StatusOK, status, answer)
 
 		again, _ := send(t, link, strings.NewReader("first"))
-		other, answer := send(t, s.linkUpload(t, film("film", "second")), strings.NewReader("second"))
+		other, answer := send(t, s.linkUpload(t, video("film", "second")), strings.NewReader("second"))
 
 		require.Equal(t, http.StatusPreconditionFailed, again)
 		require.Equal(t, http.StatusPreconditionFailed, other)
@@ -64,7 +64,7 @@ func TestUpload(t *testing.T) {
 	t.Run("SendsASmallUploadWithoutAskingFirst", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
-		link := s.linkUpload(t, film("film", "a film"))
+		link := s.linkUpload(t, video("film", "a film"))
 		before := f.calls.Load()
 
 		status, answer := send(t, link, strings.NewReader("a film"))
@@ -77,7 +77,7 @@ func TestUpload(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		content := strings.Repeat("x", 1<<20)
-		link := s.linkUpload(t, film("film", content))
+		link := s.linkUpload(t, video("film", content))
 		status, answer := send(t, link, strings.NewReader(content))
 		require.Equal(t, http.StatusOK, status, answer)
 		unsent, never := io.Pipe()
@@ -103,7 +103,7 @@ func TestUpload(t *testing.T) {
 
 		for i := range racers {
 			content := fmt.Sprintf("film %2d%*s", i, blob.SmallUpload, "")
-			link := s.linkUpload(t, film("film", content))
+			link := s.linkUpload(t, video("film", content))
 			// The server asks for the body once it has found the key unused.
 			link.Headers["Expect"] = "100-continue"
 			body := &lateBody{Reader: strings.NewReader(content), ready: &ready}
@@ -199,7 +199,7 @@ func TestUpload_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			link := s.linkUpload(t, film("film", content))
+			link := s.linkUpload(t, video("film", content))
 			broken := jobs.UploadLink{Link: link.Link, Method: link.Method, Headers: map[string]string{"content-type": "video/mp4"}}
 			request := c.request(&broken)
 
@@ -245,7 +245,7 @@ func TestUpload_LeavesNothing(t *testing.T) {
 	t.Run("WhenTheConnectionBreaks", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, film("film", content))
+		link := s.linkUpload(t, video("film", content))
 
 		require.NoError(t, dial(t, link, len(content), content[:300_000]).Close())
 		<-s.answered
@@ -259,7 +259,7 @@ func TestUpload_LeavesNothing(t *testing.T) {
 	t.Run("WhenTheSenderStalls", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, emulator(t), 100*time.Millisecond)
-		link := s.linkUpload(t, film("film", content))
+		link := s.linkUpload(t, video("film", content))
 
 		status, answer := answerOn(t, dial(t, link, len(content), content[:300_000]))
 
@@ -272,7 +272,7 @@ func TestUpload_LeavesNothing(t *testing.T) {
 	t.Run("WhenTheSenderEndsEarly", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, film("film", content))
+		link := s.linkUpload(t, video("film", content))
 
 		conn := dial(t, link, len(content), content[:300_000])
 		require.NoError(t, conn.CloseWrite())
@@ -291,7 +291,7 @@ func TestStream(t *testing.T) {
 		s := serve(t, emulatorProcess(t), time.Minute)
 		const size = 64 << 20
 		content := strings.Repeat("reel", size/4)
-		upload := s.linkUpload(t, film("film", content))
+		upload := s.linkUpload(t, video("film", content))
 		download := s.linkDownload(t, "film")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

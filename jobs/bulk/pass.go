@@ -146,8 +146,8 @@ func stop(ctx context.Context, tx bun.Tx, op *models.BulkOperation, code apierro
 	return models.SteerBulkOperation(ctx, tx, op)
 }
 
-// pace returns how many items, at most most, may be done now of an operation whose next item
-// is due at next, and when the following one is due.
+// pace returns how many items of an operation may be done now, up to most, and when the item
+// after them is due. next is when the first of them is due.
 func pace(now, next time.Time, perMinute, most int) (int, time.Time) {
 	gap := time.Minute / time.Duration(perMinute)
 	if late := bulkBurst / gap * gap; now.Sub(next) > late {

@@ -134,7 +134,7 @@ func TestExamine(t *testing.T) {
 		},
 		"issued-key": {
 			harm: func(w *ward) (string, []any) {
-				return "UPDATE uploads SET size_bytes = size_bytes + 1 WHERE object_key = ?", []any{w.film.ObjectKey}
+				return "UPDATE uploads SET size_bytes = size_bytes + 1 WHERE object_key = ?", []any{w.video.ObjectKey}
 			},
 		},
 		"deleted-job": {
@@ -219,9 +219,9 @@ func TestExamine(t *testing.T) {
 		},
 		"doomed-object": {
 			harm: func(w *ward) (string, []any) {
-				return "INSERT INTO object_deletions (object_key) VALUES (?)", []any{w.film.ObjectKey}
+				return "INSERT INTO object_deletions (object_key) VALUES (?)", []any{w.video.ObjectKey}
 			},
-			id: func(w *ward) string { return w.film.ObjectKey },
+			id: func(w *ward) string { return w.video.ObjectKey },
 		},
 		"cancelled-complete": {
 			free: "ALTER TABLE jobs DROP CONSTRAINT jobs_check3",
@@ -313,10 +313,12 @@ func TestExamine(t *testing.T) {
 			harm func(w *ward)
 			says string
 		}{
-			"gone":     {func(w *ward) { require.NoError(t, w.Objects.Delete(t.Context(), w.film.ObjectKey)) }, "is gone from the store"},
-			"too long": {func(w *ward) { w.Exec(t, "UPDATE artifacts SET size_bytes = 1 WHERE object_key = ?", w.film.ObjectKey) }, "bytes in the store, not 1"},
+			"gone": {func(w *ward) { require.NoError(t, w.Objects.Delete(t.Context(), w.video.ObjectKey)) }, "is gone from the store"},
+			"too long": {func(w *ward) {
+				w.Exec(t, "UPDATE artifacts SET size_bytes = 1 WHERE object_key = ?", w.video.ObjectKey)
+			}, "bytes in the store, not 1"},
 			"other": {func(w *ward) {
-				w.Exec(t, "UPDATE artifacts SET checksum = 'AAAAAA==' WHERE object_key = ?", w.film.ObjectKey)
+				w.Exec(t, "UPDATE artifacts SET checksum = 'AAAAAA==' WHERE object_key = ?", w.video.ObjectKey)
 			}, "not AAAAAA=="},
 		} {
 			w := newWard(t)
@@ -336,13 +338,13 @@ func TestExamine(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
-		file := filepath.Join(w.ObjectsDir, "buckets", "reelay-test", w.film.ObjectKey)
-		film, err := os.ReadFile(file)
+		file := filepath.Join(w.ObjectsDir, "buckets", "reelay-test", w.video.ObjectKey)
+		video, err := os.ReadFile(file)
 		require.NoError(t, err)
-		film[0] ^= 1
+		video[0] ^= 1
 		writer, err := os.OpenFile(file, os.O_WRONLY, 0) // the file's attributes stay unchanged
 		require.NoError(t, err)
-		_, err = writer.Write(film)
+		_, err = writer.Write(video)
 		require.NoError(t, errors.Join(err, writer.Close()))
 
 		all, checks := w.examine(t, doctor.Checkup{Hash: true})

@@ -18,7 +18,7 @@ type ward struct {
 	queued, done, held, lost models.JobID
 	worker, idle             jobs.Principal
 	fence                    jobs.Fence
-	film                     jobs.UploadedObject
+	video                    jobs.UploadedObject
 	webhook                  models.WebhookDeliveryID
 }
 
@@ -32,8 +32,8 @@ func newWard(t *testing.T) *ward {
 
 	w.done = s.Submit(t).ID
 	_, fence := s.Lease(t, w.worker)
-	w.film = jobstest.UploadAll(t, s, w.worker, fence).Film
-	_, err := s.Holder.Complete(t.Context(), w.worker, fence, jobs.Completion{Video: &w.film})
+	w.video = jobstest.UploadAll(t, s, w.worker, fence).Video
+	_, err := s.Holder.Complete(t.Context(), w.worker, fence, jobs.Completion{Video: &w.video})
 	require.NoError(t, err)
 
 	w.lost = s.Submit(t).ID

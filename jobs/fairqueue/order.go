@@ -107,11 +107,11 @@ type Share struct {
 // fewer, in all lines together, than it may.
 func Stands(queued, running, maxRunning int) bool { return queued > 0 && running < maxRunning }
 
-// Enter puts the account into a line at that time of the line, or at its own if that is
-// later.
+// Enter puts the account into a line whose virtual time is lineTime. An account whose own
+// virtual time is later keeps it.
 func (s *Share) Enter(lineTime float64) { s.VirtualTime = max(s.VirtualTime, lineTime) }
 
-// Advance counts the start of work that takes so many GPU seconds.
+// Advance adds work that takes gpuSeconds, divided by the weight, to the virtual time.
 func (s *Share) Advance(gpuSeconds float64) { s.VirtualTime += gpuSeconds / s.Weight }
 
 // LineTime returns the virtual time of a line: the least of the accounts that stand in

@@ -114,8 +114,8 @@ func WorkerStatus(t *testing.T, s *Stack, id models.WorkerID) models.WorkerStatu
 
 // Uploads holds uploads of one attempt that are not committed, and one committed checkpoint.
 type Uploads struct {
-	Checkpoint, Log, Film jobs.UploadedObject
-	Committed             models.ArtifactID
+	Checkpoint, Log, Video jobs.UploadedObject
+	Committed              models.ArtifactID
 }
 
 func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence) Uploads {
@@ -128,7 +128,7 @@ func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence) Uploads {
 	return Uploads{
 		Checkpoint: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the second state")),
 		Log:        s.Upload(t, p, f, models.ArtifactLog, []byte("a log")),
-		Film:       s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a film")),
+		Video:      s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a film")),
 		Committed:  attempt.CheckpointID,
 	}
 }
@@ -162,12 +162,12 @@ func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence, step int
 	return attempt.CheckpointID, c
 }
 
-// Completed returns a completed job with a checkpoint, a log and a film.
+// Completed returns a completed job with a checkpoint, a log and a video.
 func Completed(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s, _, worker, fence := Leased(t)
 	o := UploadAll(t, s, worker, fence)
-	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Film, Log: &o.Log})
+	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video, Log: &o.Log})
 	require.NoError(t, err)
 	return s, end.Job
 }

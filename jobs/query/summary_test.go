@@ -62,15 +62,15 @@ func TestSummarize(t *testing.T) {
 		}, got)
 	})
 
-	t.Run("LinksToTheFilmAndItsStill", func(t *testing.T) {
+	t.Run("LinksToTheVideoAndItsStill", func(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
 		s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still that nobody named"))
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		film.Metadata = json.RawMessage(`{"durationSeconds": 0.96}`)
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video.Metadata = json.RawMessage(`{"durationSeconds": 0.96}`)
 		still := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("its still"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &still})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &still})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET started_at = completed_at - interval '1.5 seconds' WHERE id = ?", job.ID)
 
@@ -109,8 +109,8 @@ func TestSummarize(t *testing.T) {
 		for range 9 {
 			s.Submit(t)
 			_, fence := s.Lease(t, worker)
-			film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-			end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+			end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			require.NoError(t, err)
 			rows = append(rows, end.Job)
 		}

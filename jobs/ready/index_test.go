@@ -78,9 +78,9 @@ func TestAdd(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
-		film := job("film", models.TierPro, "a", 2, 1)
-		film.Model = "film"
-		require.NoError(t, index.Add(t.Context(), film, job("other", models.TierPro, "b", 1, 5)))
+		video := job("film", models.TierPro, "a", 2, 1)
+		video.Model = "film"
+		require.NoError(t, index.Add(t.Context(), video, job("other", models.TierPro, "b", 1, 5)))
 		requireFirst(t, index, "film", "other")
 
 		require.NoError(t, index.Add(t.Context(), job("preview", models.TierPro, "a", 3, 9)))
@@ -155,9 +155,9 @@ func TestStand(t *testing.T) {
 		t.Parallel()
 
 		index := newIndex(t)
-		film := job("film", models.TierFree, "a", 2, 1)
-		film.Model = "film"
-		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1), film, job("other", models.TierPro, "b", 3, 5)))
+		video := job("film", models.TierFree, "a", 2, 1)
+		video.Model = "film"
+		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1), video, job("other", models.TierPro, "b", 3, 5)))
 
 		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 7, Capped: true}))
 		require.NoError(t, index.Add(t.Context(), job("more", models.TierPro, "a", 0, 1)))
@@ -285,11 +285,11 @@ func TestWakes(t *testing.T) {
 		})
 		require.Equal(t, "begun0", receive(t, found))
 
-		film := job("3", models.TierPro, "a", 3, 1)
-		film.Model, film.GPURank, film.Region = "fi:lm", 2, "eu:west 4"
-		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), film))
-		require.NoError(t, index.Remove(t.Context(), film))
-		require.NoError(t, listener.Add(t.Context(), film), "this is its own news")
+		video := job("3", models.TierPro, "a", 3, 1)
+		video.Model, video.GPURank, video.Region = "fi:lm", 2, "eu:west 4"
+		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), video))
+		require.NoError(t, index.Remove(t.Context(), video))
+		require.NoError(t, listener.Add(t.Context(), video), "this is its own news")
 		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::end").Err())
 
 		require.Equal(t, "preview0", receive(t, found))

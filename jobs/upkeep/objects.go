@@ -36,10 +36,10 @@ const (
 
 // ReviewArtifacts removes expired artifacts: checkpoints except the newest two accepted ones
 // of each job, all checkpoints of a COMPLETED job, those of a FAILED or CANCELLED job after a
-// day, and films, pictures and logs after their retention. It records on the others when they
+// day, and videos, pictures and logs after their retention. It records on the others when they
 // expire.
 func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
-	keep := models.KeepArtifacts{Superseded: supersededFor, Checkpoints: failedFor, Others: u.Keep.Films, Review: reviewEvery}
+	keep := models.KeepArtifacts{Superseded: supersededFor, Checkpoints: failedFor, Others: u.Keep.Videos, Review: reviewEvery}
 	removed := 0
 	_, err := u.transactions(ctx, "review artifacts", func(ctx context.Context, tx bun.Tx) (int, error) {
 		jobs, err := models.LockJobsToReview(ctx, tx, artifactBatch)
@@ -59,10 +59,10 @@ func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 // inputsFor is how long an input waits for a job to use it.
 const inputsFor = day
 
-// ReviewInputs removes inputs that no job uses after a day, and the others when the films of
+// ReviewInputs removes inputs that no job uses after a day, and the others when the videos of
 // the last job that uses them are removed. It records on the others when they expire.
 func (u *Upkeep) ReviewInputs(ctx context.Context) (int, error) {
-	keep := models.KeepInputs{Unused: inputsFor, Used: u.Keep.Films, Review: reviewEvery}
+	keep := models.KeepInputs{Unused: inputsFor, Used: u.Keep.Videos, Review: reviewEvery}
 	removed := 0
 	_, err := u.transactions(ctx, "review inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
 		ids, err := models.LockInputsToReview(ctx, tx, artifactBatch)

@@ -29,15 +29,15 @@ type Retention struct {
 	Jobs time.Duration
 	// Events counts from a job's end until its events are removed; at most Jobs.
 	Events time.Duration
-	// Films counts from a job's end until its films, pictures and logs are removed; at most
+	// Videos counts from a job's end until its videos, pictures and logs are removed; at most
 	// Jobs.
-	Films time.Duration
+	Videos time.Duration
 }
 
 const day = 24 * time.Hour
 
 // DefaultRetention is used unless the configuration says otherwise.
-var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Films: 30 * day}
+var DefaultRetention = Retention{Jobs: 180 * day, Events: 90 * day, Videos: 30 * day}
 
 const (
 	// upkeepTime is how long a pass continues while there is more to do. In its first half it

@@ -86,7 +86,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Contains(t, left, second)
 	})
 
-	t.Run("RemovesCheckpointsOfACompletedJobAndSetsItsFilmsExpiry", func(t *testing.T) {
+	t.Run("RemovesCheckpointsOfACompletedJobAndSetsItsVideosExpiry", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.Completed(t)
@@ -100,7 +100,7 @@ func TestReviewArtifacts(t *testing.T) {
 		require.Empty(t, s.Reload(t, job.ID).LatestCheckpointID)
 	})
 
-	t.Run("RemovesFilmsAndLogsAfterTheirRetention", func(t *testing.T) {
+	t.Run("RemovesVideosAndLogsAfterTheirRetention", func(t *testing.T) {
 		t.Parallel()
 
 		s, job := jobstest.Completed(t)
@@ -236,8 +236,8 @@ func TestForgetJobs(t *testing.T) {
 		worker := s.Worker(t, "two")
 		younger := s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
 		s.Exec(t, "INSERT INTO job_dependencies (job_id, depends_on) VALUES (?, ?)", waiting.ID, old.ID)
@@ -253,7 +253,7 @@ func TestForgetJobs(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		require.Equal(t, []string{film.ObjectKey}, jobstest.Stored(t, s))
+		require.Equal(t, []string{video.ObjectKey}, jobstest.Stored(t, s))
 		var tables []string
 		require.NoError(t, s.DB.NewRaw(`SELECT c.table_name FROM information_schema.columns c
 			JOIN information_schema.tables t USING (table_schema, table_name)

@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Delete has a video shown to nobody any more, and its prompt and films deleted:
+// Delete has a video shown to nobody any more, and its prompt and videos deleted:
 // at once if its job is over, else once it is, which it is made to be soon. It
 // returns NOT_FOUND for what is no video of the caller's account, or was deleted.
 func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) error {

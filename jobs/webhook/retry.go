@@ -15,10 +15,10 @@ var webhookDelays = []time.Duration{
 // webhookJitter is how much a wait may differ from the table's, as a fraction of it.
 const webhookJitter = 0.1
 
-// planRetry returns how long to wait before the next try of a delivery that has failed tries
-// times and was first tried age ago. The next try comes no earlier than retryAfter, which the
-// receiver requested, and at the latest at the end of the delivery's life. jitter is from -1
-// to 1.
+// planRetry returns how long to wait before the next try of a delivery, and whether there is
+// one. tries counts the tries that failed, age is the time since the first of them, and jitter
+// is from -1 to 1. The wait is at least retryAfter, which the receiver requested, but it ends
+// with the delivery's life.
 func planRetry(tries int, age, retryAfter time.Duration, jitter float64) (wait time.Duration, more bool) {
 	left := webhookLife - age
 	if tries > len(webhookDelays) || left <= 0 {

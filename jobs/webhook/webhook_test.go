@@ -50,7 +50,7 @@ func fieldNames(t *testing.T, document []byte) (names []string) {
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ContainsTheFilmAsInREST", func(t *testing.T) {
+	t.Run("ContainsTheVideoAsInREST", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -59,8 +59,8 @@ func TestWebhook(t *testing.T) {
 		job := s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		film := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film})
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s))

@@ -56,7 +56,7 @@ func apiDocsPage(v *apiDocs, origin string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</p><p>Every operation takes a key of the role CLIENT or above in the header <code>Authorization: Bearer rl_…</code>. Programs can read the same description as <a href=\"/api/openapi.json\">OpenAPI 3.1</a>. The examples use these variables:</p><pre>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</p><p>Every operation requires a key with the role CLIENT or above in the header <code>Authorization: Bearer rl_…</code>. Programs can read the same description as <a href=\"/api/openapi.json\">OpenAPI 3.1</a>. The examples use these variables:</p><pre>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

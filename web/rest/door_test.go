@@ -24,7 +24,7 @@ func TestDoor(t *testing.T) {
 	a := newAPI(t)
 	job := a.Submit(t)
 	one := videos + "/" + string(job.ID)
-	film := `{"prompt": "x"}`
+	video := `{"prompt": "x"}`
 	h := func(name string, values ...string) http.Header { return http.Header{name: values} }
 	for name, c := range map[string]struct {
 		method, path, body string
@@ -42,7 +42,7 @@ func TestDoor(t *testing.T) {
 		"a key in the URL":             {"GET", one + "?api_key=x", "", nil, "400 INVALID_INPUT"},
 		"a key in the URL by its look": {"GET", one + "?x=rl_abc", "", nil, "400 INVALID_INPUT"},
 		"no path":                      {"GET", "/api/", "", nil, "404 NOT_FOUND"},
-		"an unknown path":              {"POST", "/api/video", film, nil, "404 NOT_FOUND"},
+		"an unknown path":              {"POST", "/api/video", video, nil, "404 NOT_FOUND"},
 		"a trailing slash":             {"GET", one + "/", "", nil, "404 NOT_FOUND"},
 		"a path to clean":              {"GET", "/api//video-generations/x", "", nil, "404 NOT_FOUND"},
 		"a path upwards":               {"GET", one + "/%2e%2e/%2e%2e/healthz", "", nil, "404 NOT_FOUND"},
@@ -50,7 +50,7 @@ func TestDoor(t *testing.T) {
 		"an id of 10 kB":               {"GET", videos + "/" + strings.Repeat("x", 10_000), "", nil, "404 NOT_FOUND"},
 		"a NUL in a path":              {"GET", one + "%00", "", nil, "404 NOT_FOUND"},
 		"a parameter of a path":        {"GET", one + ";a=b", "", nil, "404 NOT_FOUND"},
-		"another method":               {"PUT", one, film, nil, "405 INVALID_INPUT"},
+		"another method":               {"PUT", one, video, nil, "405 INVALID_INPUT"},
 		"an invented method":           {"BREW", one, "", nil, "405 INVALID_INPUT"},
 		"another method for a list":    {"DELETE", videos, "", nil, "405 INVALID_INPUT"},
 		"a list of jobs, posted to":    {"POST", "/api/v1/models", "{}", nil, "405 INVALID_INPUT"},
@@ -73,22 +73,22 @@ func TestDoor(t *testing.T) {
 		"a stream where there is none": {"GET", one, "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
 		"events as pages":              {"GET", one + "/events", "", h("Accept", "text/html"), "406 INVALID_INPUT"},
 		"a form":                       {"POST", videos, "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"), "415 INVALID_INPUT"},
-		"no media type":                {"POST", videos, film, h("Content-Type"), "415 INVALID_INPUT"},
-		"another charset":              {"POST", videos, film, h("Content-Type", "application/json; charset=latin1"), "415 INVALID_INPUT"},
-		"a compressed body":            {"POST", videos, film, h("Content-Encoding", "gzip"), "415 INVALID_INPUT"},
+		"no media type":                {"POST", videos, video, h("Content-Type"), "415 INVALID_INPUT"},
+		"another charset":              {"POST", videos, video, h("Content-Type", "application/json; charset=latin1"), "415 INVALID_INPUT"},
+		"a compressed body":            {"POST", videos, video, h("Content-Encoding", "gzip"), "415 INVALID_INPUT"},
 		"a body of over 1 MiB":         {"POST", videos, `{"prompt": "` + strings.Repeat("x", 1<<20) + `"}`, nil, "413 INVALID_INPUT"},
 		"no body":                      {"POST", videos, "", nil, "400 INVALID_INPUT"},
 		"no JSON":                      {"POST", videos, "prompt", nil, "400 INVALID_INPUT"},
 		"a truncated document":         {"POST", videos, `{"prompt": "x"`, nil, "400 INVALID_INPUT"},
-		"two documents":                {"POST", videos, film + film, nil, "400 INVALID_INPUT"},
+		"two documents":                {"POST", videos, video + video, nil, "400 INVALID_INPUT"},
 		"a duplicate key":              {"POST", videos, `{"prompt": "x", "prompt": "y"}`, nil, "400 INVALID_INPUT prompt"},
 		"a key twice, inside":          {"POST", videos, `{"prompt": "x", "metadata": {"a": [{}, {"b": 1, "b": 2}]}}`, nil, "400 INVALID_INPUT metadata.a.1.b"},
 		"bad UTF-8":                    {"POST", videos, "{\"prompt\": \"\xff\"}", nil, "400 INVALID_INPUT"},
 		"half a character":             {"POST", videos, `{"prompt": "\ud83d"}`, nil, "400 INVALID_INPUT"},
 		"too deep":                     {"POST", videos, strings.Repeat("[", 100_000), nil, "400 INVALID_INPUT"},
-		"a repeated idempotency key":   {"POST", videos, film, h("Idempotency-Key", "a", "a"), "400 INVALID_INPUT Idempotency-Key"},
+		"a repeated idempotency key":   {"POST", videos, video, h("Idempotency-Key", "a", "a"), "400 INVALID_INPUT Idempotency-Key"},
 		"two idempotency keys":         {"POST", videos, `{"prompt": "x", "idempotency_key": "a"}`, h("Idempotency-Key", "b"), "422 INVALID_INPUT idempotency_key"},
-		"a long idempotency key":       {"POST", videos, film, h("Idempotency-Key", strings.Repeat("k", 256)), "422 INVALID_INPUT idempotency_key"},
+		"a long idempotency key":       {"POST", videos, video, h("Idempotency-Key", strings.Repeat("k", 256)), "422 INVALID_INPUT idempotency_key"},
 		"a long unknown field":         {"POST", videos, `{"prompt": "x", "` + strings.Repeat("f", 5000) + `": 1}`, nil, "422 INVALID_INPUT " + strings.Repeat("f", 64) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func (a *api) post(t *testing.T, path string, body any) answer {
 	return a.ask(t, http.MethodPost, path, string(raw), nil)
 }
 
-// completed returns a completed job of the client, with a film.
+// completed returns a completed job of the client, with a video.
 func (a *api) completed(t *testing.T) *models.Job {
 	t.Helper()
 	a.Submit(t)
@@ -132,9 +132,9 @@ func (a *api) completed(t *testing.T) *models.Job {
 
 func (a *api) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) *models.Job {
 	t.Helper()
-	film := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 	still := a.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still"))
-	end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &still})
+	end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &still})
 	require.NoError(t, err)
 	return end.Job
 }

@@ -222,7 +222,7 @@ func TestCreateVideo(t *testing.T) {
 func TestGetVideo(t *testing.T) {
 	t.Parallel()
 
-	t.Run("LinksToTheFilmOnceCompleted", func(t *testing.T) {
+	t.Run("LinksToTheVideoOnceCompleted", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
@@ -232,10 +232,10 @@ func TestGetVideo(t *testing.T) {
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
 		require.Equal(t, "completed", got.body["status"])
-		film, err := http.Get(got.body["result_url"].(string))
+		video, err := http.Get(got.body["result_url"].(string))
 		require.NoError(t, err)
-		defer film.Body.Close()
-		bytes, err := io.ReadAll(film.Body)
+		defer video.Body.Close()
+		bytes, err := io.ReadAll(video.Body)
 		require.NoError(t, err)
 		require.Equal(t, "a film", string(bytes))
 	})
@@ -369,10 +369,10 @@ func TestVideoLink(t *testing.T) {
 	link := a.ask(t, http.MethodGet, videos+"/"+string(done.ID)+"/video", "", http.Header{"Accept": {"video/mp4"}})
 	require.Equal(t, http.StatusFound, link.status, link.raw)
 	require.Equal(t, "no-store", link.header.Get("Cache-Control"))
-	film, err := http.Get(link.header.Get("Location"))
+	video, err := http.Get(link.header.Get("Location"))
 	require.NoError(t, err)
-	defer film.Body.Close()
-	bytes, err := io.ReadAll(film.Body)
+	defer video.Body.Close()
+	bytes, err := io.ReadAll(video.Body)
 	require.NoError(t, err)
 	require.Equal(t, "a film", string(bytes))
 

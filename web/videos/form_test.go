@@ -123,7 +123,7 @@ func TestReadModels(t *testing.T) {
 	_, _, err = m.find(catalogue, "sora-2-2025")
 	require.ErrorContains(t, err, "does not exist here. Supported models are: drill, sora-2, sora-2-pro, testcard.")
 	for wrong, says := range map[string]string{
-		"sora-2": "no pair", "=testcard": "no pair", "sora-2=": "no pair", "a=testcard,a=testcard": "twice",
+		"sora-2": "not of the form NAME=MODEL", "=testcard": "not of the form NAME=MODEL", "sora-2=": "not of the form NAME=MODEL", "a=testcard,a=testcard": "twice",
 	} {
 		_, err := ReadModels(wrong)
 		require.ErrorContains(t, err, says)

@@ -47,7 +47,7 @@ func open(t *testing.T) *desk {
 			d.calls.Add(1)
 			return s.Keys.Authenticate(ctx, secret)
 		},
-		Videos: s.Videos, Inputs: s.Inputs, Models: names, FilmsKept: upkeep.DefaultRetention.Films,
+		Videos: s.Videos, Inputs: s.Inputs, Models: names, VideosKept: upkeep.DefaultRetention.Videos,
 	}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -138,7 +138,7 @@ func jobID(t *testing.T, video string) models.JobID {
 	return id
 }
 
-// render lets a worker complete the next job, with a film and a picture.
+// render lets a worker complete the next job, with a video and a picture.
 func (d *desk) render(t *testing.T) {
 	t.Helper()
 	worker := d.Worker(t, "one")
@@ -146,11 +146,11 @@ func (d *desk) render(t *testing.T) {
 	d.finish(t, worker, fence)
 }
 
-// finish completes the job that a worker holds, with a film and a picture.
+// finish completes the job that a worker holds, with a video and a picture.
 func (d *desk) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
 	t.Helper()
-	film := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
 	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
-	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &film, Thumbnail: &picture})
+	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &picture})
 	require.NoError(t, err)
 }

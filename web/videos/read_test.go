@@ -248,7 +248,7 @@ func TestContent(t *testing.T) {
 		requireError(t, got, "invalid_request_error", "invalid_value", "variant")
 
 		shown := d.get(t, "/v1/videos/"+id).Body
-		require.Equal(t, shown["completed_at"].(float64)+upkeep.DefaultRetention.Films.Seconds(), shown["expires_at"])
+		require.Equal(t, shown["completed_at"].(float64)+upkeep.DefaultRetention.Videos.Seconds(), shown["expires_at"])
 		d.Exec(t, "UPDATE artifacts SET review_at = '-infinity'")
 		d.Exec(t, "UPDATE jobs SET created_at = created_at - interval '31 days', completed_at = completed_at - interval '31 days'")
 		_, err := d.Upkeep.ReviewArtifacts(t.Context())

@@ -28,7 +28,7 @@ func ReadModels(text string) (Models, error) {
 		name, target = strings.TrimSpace(name), strings.TrimSpace(target)
 		switch {
 		case !ok || name == "" || target == "" || len(name) > maxModelName:
-			return nil, fmt.Errorf("%q is no pair NAME=MODEL", door.Clip(pair))
+			return nil, fmt.Errorf("%q is not of the form NAME=MODEL", door.Clip(pair))
 		case m[name] != "":
 			return nil, fmt.Errorf("%q occurs twice", door.Clip(name))
 		}

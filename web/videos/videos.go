@@ -25,8 +25,8 @@ type Config struct {
 	// Inputs is nil if files are refused.
 	Inputs Inputs
 	Models Models
-	// FilmsKept is how long a video is kept after its job ended.
-	FilmsKept time.Duration
+	// VideosKept is how long a video is kept after its job ended.
+	VideosKept time.Duration
 }
 
 type api struct {

@@ -60,7 +60,7 @@ func (a *api) view(v *video.Video) view {
 		shown.RemixOf = nullable(models.VideoID(v.Asked.RemixOf))
 	}
 	if v.Status == models.JobCompleted {
-		shown.CompletedAt, shown.ExpiresAt = unix(v.CompletedAt), unix(v.CompletedAt.Add(a.FilmsKept))
+		shown.CompletedAt, shown.ExpiresAt = unix(v.CompletedAt), unix(v.CompletedAt.Add(a.VideosKept))
 	}
 	return shown
 }

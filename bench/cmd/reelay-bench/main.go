@@ -53,7 +53,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	cmd.SetErr(errs)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && ctx.Err() != nil { // whatever the error says, the interruption came first
-		fmt.Fprintln(errs, "reelay-bench: interrupted before it was done")
+		fmt.Fprintln(errs, "reelay-bench: interrupted")
 		return exitInterrupted
 	}
 	return report(errs, err)

@@ -8,14 +8,14 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Reelay, ReelayError, type Job, type JobEvent } from "reelay-client";
 import { download } from "reelay-client/node";
-import { apiKey, film, reelay, Way } from "./support.js";
+import { apiKey, video, reelay, Way } from "./support.js";
 
 const code = (want: string) => (error: unknown) => error instanceof ReelayError && error.code === want;
 
 describe("submitJob", { concurrency: true }, () => {
-  it("turns a prompt into a film that is whole", async () => {
+  it("turns a prompt into a video that is whole", async () => {
     const client = reelay();
-    const { job, deduplicated } = await client.submitJob(film);
+    const { job, deduplicated } = await client.submitJob(video);
     assert.equal(deduplicated, false);
 
     const done = await client.waitForJob(job.id);
@@ -38,7 +38,7 @@ describe("submitJob", { concurrency: true }, () => {
       return fetch(...args);
     } });
 
-    const { job, deduplicated } = await client.submitJob({ ...film, userId: `lost-${crypto.randomUUID()}` });
+    const { job, deduplicated } = await client.submitJob({ ...video, userId: `lost-${crypto.randomUUID()}` });
 
     assert.equal(deduplicated, true);
     assert.ok(calls.length >= 2);
@@ -47,7 +47,7 @@ describe("submitJob", { concurrency: true }, () => {
     way.close();
   });
 
-  it("begins a film from an image", async () => {
+  it("begins a video from an image", async () => {
     const png = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGM4ISICRAwQCgAdHgPBfBJ9GQAAAABJRU5ErkJggg==";
     let lost = 0;
     const client = reelay({ fetch: async (url, init) => {
@@ -58,22 +58,22 @@ describe("submitJob", { concurrency: true }, () => {
     } });
 
     const referenceImage = await client.uploadInput("image/png", Buffer.from(png, "base64"));
-    const { job } = await client.submitJob({ ...film, params: { ...film.params, referenceImage } });
+    const { job } = await client.submitJob({ ...video, params: { ...video.params, referenceImage } });
 
     assert.equal(lost, 2);
     assert.equal((await client.waitForJob(job.id)).status, "COMPLETED");
   });
 
   it("names the field that is wrong", async () => {
-    await assert.rejects(reelay().submitJob({ ...film, params: { durationSeconds: -1 } }),
+    await assert.rejects(reelay().submitJob({ ...video, params: { durationSeconds: -1 } }),
       (error) => code("INVALID_INPUT")(error) && (error as ReelayError).field === "params.durationSeconds");
   });
 
   it("submits many, and tells of each", async () => {
     const runAt = new Date(Date.now() + 3_600_000).toISOString();
-    const bad = { ...film, params: { durationSeconds: -1 } };
+    const bad = { ...video, params: { durationSeconds: -1 } };
 
-    const { results, accepted, rejected } = await reelay().submitJobs([{ ...film, runAt }, bad, { ...film, runAt }]);
+    const { results, accepted, rejected } = await reelay().submitJobs([{ ...video, runAt }, bad, { ...video, runAt }]);
 
     assert.deepEqual([accepted, rejected], [2, 1]);
     assert.equal(results[0]!.job!.status, "SCHEDULED");
@@ -103,7 +103,7 @@ describe("jobs", { concurrency: true }, () => {
     const userId = `pages-${crypto.randomUUID()}`;
     const wanted = new Set<string>();
     for (let i = 0; i < 3; i++) {
-      wanted.add((await client.submitJob({ ...film, userId })).job.id);
+      wanted.add((await client.submitJob({ ...video, userId })).job.id);
     }
 
     const first = await client.jobs({ userId }, { first: 2 });
@@ -125,7 +125,7 @@ describe("jobs", { concurrency: true }, () => {
 
   it("cancels, retries and deletes", async () => {
     const client = reelay();
-    const { job } = await client.submitJob({ ...film, runAt: new Date(Date.now() + 3_600_000).toISOString() });
+    const { job } = await client.submitJob({ ...video, runAt: new Date(Date.now() + 3_600_000).toISOString() });
 
     assert.equal((await client.cancelJob(job.id)).status, "CANCELLED");
     assert.equal((await client.retryJob(job.id)).run, 2);
@@ -138,7 +138,7 @@ describe("a job's surroundings", { concurrency: true }, () => {
   it("are its wait, its attempts and who cancelled it", async () => {
     const client = reelay();
     const runAt = new Date(Date.now() + 3_600_000).toISOString();
-    const { job } = await client.submitJob({ ...film, runAt });
+    const { job } = await client.submitJob({ ...video, runAt });
 
     const { waitingFor, estimatedWaitSeconds } = await client.wait(job.id);
     assert.equal(waitingFor[0]!.code, "NOT_BEFORE");
@@ -157,7 +157,7 @@ describe("a job's surroundings", { concurrency: true }, () => {
   it("are guessed before the submit", async () => {
     const userId = `guess-${crypto.randomUUID()}`;
 
-    const { position, waitSeconds } = await reelay().estimate({ ...film, userId });
+    const { position, waitSeconds } = await reelay().estimate({ ...video, userId });
 
     assert.ok(position >= 1);
     assert.ok(waitSeconds === null || waitSeconds >= 0);
@@ -178,7 +178,7 @@ describe("jobChanges", { concurrency: true }, () => {
       let told = false;
       void next.then(() => { told = true; });
       while (!told) {
-        made.push((await client.submitJob({ ...film, userId })).job.id);
+        made.push((await client.submitJob({ ...video, userId })).job.id);
         await client.waitForJob(made.at(-1)!);
       }
     })();
@@ -241,7 +241,7 @@ describe("jobEvents", { concurrency: true }, () => {
   it("misses nothing and repeats nothing when connections break", async () => {
     const way = await Way.open();
     const client = reelay({ endpoint: way.endpoint });
-    const { job } = await client.submitJob({ ...film, params: { durationSeconds: 1, pace: 3 } });
+    const { job } = await client.submitJob({ ...video, params: { durationSeconds: 1, pace: 3 } });
 
     const seen: JobEvent[] = [];
     for await (const event of client.jobEvents(job.id)) {
@@ -259,7 +259,7 @@ describe("jobEvents", { concurrency: true }, () => {
 
   it("begins where it is told, and ends at once on a job that is over", async () => {
     const client = reelay();
-    const { job } = await client.submitJob(film);
+    const { job } = await client.submitJob(video);
     await client.waitForJob(job.id);
     const all: number[] = [];
     for await (const event of client.jobEvents(job.id)) {
@@ -276,7 +276,7 @@ describe("jobEvents", { concurrency: true }, () => {
 
   it("ends with its signal", async () => {
     const client = reelay();
-    const { job } = await client.submitJob({ ...film, runAt: new Date(Date.now() + 3_600_000).toISOString() });
+    const { job } = await client.submitJob({ ...video, runAt: new Date(Date.now() + 3_600_000).toISOString() });
     const stop = new AbortController();
 
     await assert.rejects(async () => {
@@ -290,7 +290,7 @@ describe("jobEvents", { concurrency: true }, () => {
   it("watches more jobs than one socket may carry", async () => {
     const client = reelay();
     const runAt = new Date(Date.now() + 3_600_000).toISOString();
-    const jobs = await Promise.all(Array.from({ length: 25 }, async () => (await client.submitJob({ ...film, runAt })).job));
+    const jobs = await Promise.all(Array.from({ length: 25 }, async () => (await client.submitJob({ ...video, runAt })).job));
 
     const watches = jobs.map((job) => client.waitForJob(job.id));
     await Promise.all(jobs.map((job) => client.cancelJob(job.id)));
@@ -327,10 +327,10 @@ describe("download", { concurrency: true }, () => {
     const folder = await mkdtemp(join(tmpdir(), "reelay-"));
 
     // The checksum is that of the API's own algorithm: see the Go client's tests.
-    await download(reelay(), { id: "art_1", url, sizeBytes: bytes.length, checksum: await crc(bytes) }, join(folder, "film.mp4"));
+    await download(reelay(), { id: "art_1", url, sizeBytes: bytes.length, checksum: await crc(bytes) }, join(folder, "video.mp4"));
 
-    assert.deepEqual(await readFile(join(folder, "film.mp4")), bytes);
-    assert.deepEqual(await readdir(folder), ["film.mp4"]);
+    assert.deepEqual(await readFile(join(folder, "video.mp4")), bytes);
+    assert.deepEqual(await readdir(folder), ["video.mp4"]);
     assert.equal(ranges.length, 3);
     assert.equal(ranges[0], undefined);
   });
@@ -340,7 +340,7 @@ describe("download", { concurrency: true }, () => {
     const folder = await mkdtemp(join(tmpdir(), "reelay-"));
     const artifact = { id: "art_1", url, sizeBytes: 9, checksum: "AAAAAA==" };
 
-    await assert.rejects(download(reelay(), artifact, join(folder, "film.mp4")), code("CHECKSUM_MISMATCH"));
+    await assert.rejects(download(reelay(), artifact, join(folder, "video.mp4")), code("CHECKSUM_MISMATCH"));
     await assert.rejects(reelay().fetchArtifact(artifact), code("CHECKSUM_MISMATCH"));
     assert.deepEqual(await readdir(folder), []);
   });

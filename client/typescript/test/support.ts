@@ -17,8 +17,8 @@ export function reelay(more: Partial<ReelayOptions> = {}): Reelay {
   return new Reelay({ endpoint, apiKey, ...more });
 }
 
-/** A quick film. */
-export const film = { model: "testcard", prompt: "a lighthouse", params: { durationSeconds: 1, pace: 0 } };
+/** A quick video. */
+export const video = { model: "testcard", prompt: "a lighthouse", params: { durationSeconds: 1, pace: 0 } };
 
 /** A way to Reelay that can be cut. */
 export class Way {

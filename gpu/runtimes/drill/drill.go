@@ -2,7 +2,7 @@
 // checkpoints and produces a small file. It needs so little CPU and memory that a
 // laptop can run a fleet of it. It is used in drills, soaks and load tests.
 //
-// Its output is predictable: [Film] is a pure function of prompt, seed and steps,
+// Its output is predictable: [Video] is a pure function of prompt, seed and steps,
 // computed as a chain of hashes with one link per step. However often a job is
 // interrupted, it must deliver exactly this file. It cannot do so if a step was
 // skipped, repeated or mixed up.
@@ -44,7 +44,7 @@ func (model) Load(_ context.Context, name string) error {
 }
 
 // Render resumes from the newest checkpoint that it can restore, takes the
-// remaining steps, and writes the film.
+// remaining steps, and writes the video.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if err := m.Load(ctx, job.Model); err != nil {
 		return runtime.Result{}, err
@@ -60,8 +60,8 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 			return runtime.Result{}, err
 		}
 	}
-	film := filepath.Join(job.Workdir, "film.mp4")
-	return runtime.Result{Video: film}, os.WriteFile(film, r.state.film(), 0o600)
+	video := filepath.Join(job.Workdir, "video.mp4")
+	return runtime.Result{Video: video}, os.WriteFile(video, r.state.video(), 0o600)
 }
 
 // render is the state of one job.

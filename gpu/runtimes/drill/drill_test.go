@@ -63,11 +63,11 @@ func until[M runtime.Message](t *testing.T, p *runtime.Process) M {
 	}
 }
 
-func readFilm(t *testing.T, p *runtime.Process) []byte {
+func readVideo(t *testing.T, p *runtime.Process) []byte {
 	t.Helper()
-	film, err := os.ReadFile(until[*runtime.Result](t, p).Video)
+	video, err := os.ReadFile(until[*runtime.Result](t, p).Video)
 	require.NoError(t, err)
-	return film
+	return video
 }
 
 // interrupted returns a checkpoint of a render of 50 steps.
@@ -85,18 +85,18 @@ const again = `{"steps": 50, "stepMillis": 0, "seed": 7}`
 func TestDrill(t *testing.T) {
 	t.Parallel()
 
-	t.Run("MakesThePredictedFilm", func(t *testing.T) {
+	t.Run("MakesThePredictedVideo", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
 		require.NoError(t, p.Start(newJob(t, again)))
 
-		require.Equal(t, drill.Film("a calm sea", 7, 50), readFilm(t, p))
-		require.NotEqual(t, drill.Film("a calm sea", 7, 50), drill.Film("a calm sea", 8, 50))
-		require.NotEqual(t, drill.Film("a calm sea", 7, 50), drill.Film("a calm sea", 7, 51))
+		require.Equal(t, drill.Video("a calm sea", 7, 50), readVideo(t, p))
+		require.NotEqual(t, drill.Video("a calm sea", 7, 50), drill.Video("a calm sea", 8, 50))
+		require.NotEqual(t, drill.Video("a calm sea", 7, 50), drill.Video("a calm sea", 7, 51))
 	})
 
-	t.Run("MakesTheSameFilmFromACheckpoint", func(t *testing.T) {
+	t.Run("MakesTheSameVideoFromACheckpoint", func(t *testing.T) {
 		t.Parallel()
 
 		from := interrupted(t)
@@ -106,7 +106,7 @@ func TestDrill(t *testing.T) {
 		resumed := until[*runtime.Resumed](t, p)
 
 		require.Equal(t, 10, resumed.Step)
-		require.Equal(t, drill.Film("a calm sea", 7, 50), readFilm(t, p))
+		require.Equal(t, drill.Video("a calm sea", 7, 50), readVideo(t, p))
 	})
 
 	t.Run("RejectsADamagedCheckpoint", func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestDrill(t *testing.T) {
 		rejected := until[*runtime.CheckpointRejected](t, p)
 
 		require.Contains(t, rejected.Reason, "checksum")
-		require.Equal(t, drill.Film("a calm sea", 7, 50), readFilm(t, p))
+		require.Equal(t, drill.Video("a calm sea", 7, 50), readVideo(t, p))
 	})
 
 	t.Run("RejectsTheCheckpointOfAnotherJob", func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestDrill(t *testing.T) {
 		rejected := until[*runtime.CheckpointRejected](t, p)
 
 		require.Contains(t, rejected.Reason, "another video")
-		require.Equal(t, drill.Film("a calm sea", 8, 50), readFilm(t, p))
+		require.Equal(t, drill.Video("a calm sea", 8, 50), readVideo(t, p))
 	})
 
 	t.Run("CrashesOnRequest", func(t *testing.T) {

@@ -94,7 +94,7 @@ func (b *backdrop) row(y int) []byte {
 }
 
 // pictureShare returns the share of the picture in a frame, in 1/256: nearly all at
-// the beginning of the film, and a third at its end.
-func (f film) pictureShare(frame int) int32 {
+// the beginning of the video, and a third at its end.
+func (f video) pictureShare(frame int) int32 {
 	return int32(240 - 155*frame/f.frames)
 }

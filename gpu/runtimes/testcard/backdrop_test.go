@@ -39,7 +39,7 @@ func TestBackdrop(t *testing.T) {
 
 	red, blue := color.RGBA{200, 20, 20, 255}, color.RGBA{20, 20, 200, 255}
 
-	t.Run("IsVisibleInTheFilm", func(t *testing.T) {
+	t.Run("IsVisibleInTheVideo", func(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// card paints the frames of one film. It reuses the pixels of one frame, so that a
+// card paints the frames of one video. It reuses the pixels of one frame, so that a
 // frame costs no allocation.
 type card struct {
-	film    film
+	video   video
 	state   *latents
 	overlay overlay
 	colours [channels][3]int32 // what a channel adds to red, green and blue
@@ -33,7 +33,7 @@ type taps struct {
 	weight [4]int32
 }
 
-func newCard(f film, state *latents) (*card, error) {
+func newCard(f video, state *latents) (*card, error) {
 	over, err := newOverlay(f)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func newCard(f film, state *latents) (*card, error) {
 		return nil, err
 	}
 	c := &card{
-		film: f, state: state, overlay: over,
+		video: f, state: state, overlay: over,
 		pixels: make([]byte, f.width*f.height*3),
 		grid:   make([]int32, state.width*state.height*3),
 		row:    make([]int32, state.width*3),
@@ -105,10 +105,10 @@ func spline(position, size, stride int) (t taps) {
 // paint paints a frame. The pixels are valid until the next call.
 func (c *card) paint(frame int) []byte {
 	c.mix(frame)
-	for y := range c.film.height {
+	for y := range c.video.height {
 		c.paintRow(frame, y)
 	}
-	c.dial.paint(c.pixels, frame, c.film, c.accent)
+	c.dial.paint(c.pixels, frame, c.video, c.accent)
 	c.paintText(frame)
 	return c.pixels
 }
@@ -117,7 +117,7 @@ func (c *card) paint(frame int) []byte {
 // colours times 128.
 func (c *card) mix(frame int) {
 	plane := c.state.width * c.state.height * channels
-	t := spline(frame*latentsPerSecond*256/c.film.fps, c.state.frames, plane)
+	t := spline(frame*latentsPerSecond*256/c.video.fps, c.state.frames, plane)
 	for cell := range plane / channels {
 		var rgb [3]int32
 		for ch := range channels {
@@ -142,9 +142,9 @@ func (c *card) paintRow(frame, y int) {
 		c.row[i] = (t.weight[0]*c.grid[t.at[0]+i] + t.weight[1]*c.grid[t.at[1]+i] +
 			t.weight[2]*c.grid[t.at[2]+i] + t.weight[3]*c.grid[t.at[3]+i]) >> 8
 	}
-	to := c.pixels[y*c.film.width*3:][:c.film.width*3]
-	over := c.overlay.Pix[y*c.overlay.Stride:][:c.film.width*4]
-	behind, share := c.film.picture.row(y), c.film.pictureShare(frame)
+	to := c.pixels[y*c.video.width*3:][:c.video.width*3]
+	over := c.overlay.Pix[y*c.overlay.Stride:][:c.video.width*4]
+	behind, share := c.video.picture.row(y), c.video.pictureShare(frame)
 	for x := range c.xTaps {
 		ink := over[x*4:][:4]
 		pixel := to[x*3:][:3]
@@ -167,10 +167,10 @@ func (c *card) paintRow(frame, y int) {
 
 // paintText draws the timecode and the count of frames.
 func (c *card) paintText(frame int) {
-	stride := c.film.width * 3
-	second := frame / c.film.fps
+	stride := c.video.width * 3
+	second := frame / c.video.fps
 	c.text = c.text[:0]
-	for i, n := range [4]int{0, second / 60, second % 60, frame % c.film.fps} {
+	for i, n := range [4]int{0, second / 60, second % 60, frame % c.video.fps} {
 		if i > 0 {
 			c.text = append(c.text, ':')
 		}
@@ -182,7 +182,7 @@ func (c *card) paintText(frame int) {
 
 	c.text = appendPadded(c.text[:0], frame+1, 4)
 	c.text = append(c.text, " / "...)
-	c.text = appendPadded(c.text, c.film.frames, 4)
+	c.text = appendPadded(c.text, c.video.frames, 4)
 	pad := l.unit * 0.028
 	c.count.paint(c.pixels, stride, int(l.margin+pad), int(l.panelBottom-pad*0.8)-c.count.height*86/100, c.text)
 }

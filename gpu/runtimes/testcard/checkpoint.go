@@ -29,7 +29,7 @@ var checkpointMagic = [8]byte([]byte("RLTCARD\n"))
 
 // encodeCheckpoint returns an error for a state that no step can produce, since
 // such a file would only spoil the next attempts.
-func encodeCheckpoint(f film, l *latents) ([]byte, error) {
+func encodeCheckpoint(f video, l *latents) ([]byte, error) {
 	if err := checkCells(l.cells); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func writeCheckpoint(path string, content []byte) error {
 
 // readCheckpoint restores the state of f from a file. If it cannot, the error says
 // why.
-func readCheckpoint(path string, f film) (*latents, error) {
+func readCheckpoint(path string, f video) (*latents, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func readCheckpoint(path string, f film) (*latents, error) {
 	return l, l.decode(f, content, size)
 }
 
-func (l *latents) decode(f film, content []byte, size int) error {
+func (l *latents) decode(f video, content []byte, size int) error {
 	if !bytes.HasPrefix(content, checkpointMagic[:]) {
 		return errors.New("it is not a testcard checkpoint")
 	}

@@ -5,7 +5,7 @@ import "math"
 const quarterTurn = 1 << 14 // of 65536
 
 // dial is the moving part of the circle: a hand that sweeps once a second, and a
-// ring around it that shows the position in the film.
+// ring around it that shows the position in the video.
 type dial struct {
 	left, top, size int
 	points          []point
@@ -43,7 +43,7 @@ func newDial(l layout, width, height int) dial {
 func coverage(inside float64) uint8 { return uint8(255 * max(0, min(1, inside+0.5))) }
 
 // paint draws the dial of a frame over the pixels.
-func (d *dial) paint(pixels []byte, frame int, f film, accent [3]uint32) {
+func (d *dial) paint(pixels []byte, frame int, f video, accent [3]uint32) {
 	hand := uint16(frame % f.fps * 65536 / f.fps)
 	over := uint32((frame + 1) * 65536 / f.frames)
 	for y := range d.size {

@@ -26,7 +26,7 @@ type encoder struct {
 // startEncoder starts an encoder of an MP4 that depends only on the frames: the
 // number of threads is fixed, and neither the host nor the time is written. It
 // makes the stills in the same run.
-func startEncoder(ctx context.Context, f film, to files) (*encoder, error) {
+func startEncoder(ctx context.Context, f video, to files) (*encoder, error) {
 	ffmpeg, err := findFFmpeg()
 	if err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func startEncoder(ctx context.Context, f film, to files) (*encoder, error) {
 	args := []string{"-hide_banner", "-loglevel", "error", "-nostdin", "-y",
 		"-f", "rawvideo", "-pix_fmt", "rgb24", "-s", fmt.Sprintf("%dx%d", f.width, f.height), "-r", fps, "-i", "pipe:0",
 		"-filter_complex", "split=3[frames][middle][sample];" +
-			"[frames]scale=out_color_matrix=bt709:out_range=tv:flags=bilinear+accurate_rnd+bitexact[film];" +
+			"[frames]scale=out_color_matrix=bt709:out_range=tv:flags=bilinear+accurate_rnd+bitexact[video];" +
 			"[middle]" + f.thumbnailFilter() + "[thumbnail];[sample]" + f.spritesheetFilter() + "[spritesheet]",
-		"-map", "[film]", "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p", "-threads", "2",
+		"-map", "[video]", "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p", "-threads", "2",
 		"-g", strconv.Itoa(2 * f.fps), "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709",
 		"-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", "-movflags", "+faststart",
 		"-f", "mp4", to.video}

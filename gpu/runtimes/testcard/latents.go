@@ -9,13 +9,13 @@ const (
 	limit = 2 * one // the largest absolute value of a latent
 
 	channels         = 4
-	cellsShort       = 18 // latent cells along the film's shorter side
+	cellsShort       = 18 // latent cells along the video's shorter side
 	latentsPerSecond = 6
 	stepsPerSecond   = 12
 	minSteps         = 24
 )
 
-// latents is a film as the model sees it: a small volume of frames × height ×
+// latents is a video as the model sees it: a small volume of frames × height ×
 // width cells of four channels. With the step and the generator it is the whole
 // state of a render.
 type latents struct {
@@ -29,7 +29,7 @@ type latents struct {
 }
 
 // newLatents returns the noise from which f starts.
-func newLatents(f film) *latents {
+func newLatents(f video) *latents {
 	l := &latents{height: cellsShort, width: cellsShort, random: f.random("noise")}
 	if f.width > f.height {
 		l.width = cellsShort * 16 / 9
@@ -48,8 +48,8 @@ func newLatents(f film) *latents {
 	return l
 }
 
-// perSecond returns how many cells the film has at n per second, rounded up.
-func perSecond(f film, n int) int { return (f.frames*n + f.fps - 1) / f.fps }
+// perSecond returns how many cells the video has at n per second, rounded up.
+func perSecond(f video, n int) int { return (f.frames*n + f.fps - 1) / f.fps }
 
 // noise fills the channels of a cell with random values from -scale to scale.
 func noise(random *rand.PCG, scale int64, cell []int32) {
@@ -102,7 +102,7 @@ func neighbours(i, at, size, stride int) (before, after int) {
 
 // newGuide returns the picture for the prompt: for each channel, waves that travel
 // across the frame, with directions, speeds and phases drawn from prompt and seed.
-func newGuide(f film, l *latents) []int32 {
+func newGuide(f video, l *latents) []int32 {
 	const waves = 3
 	type wave struct{ x, y, t, phase int64 }
 

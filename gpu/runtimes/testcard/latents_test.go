@@ -14,7 +14,7 @@ func TestAdvance(t *testing.T) {
 	t.Run("GivesTheSameBitsOnEveryProcessor", func(t *testing.T) {
 		t.Parallel()
 
-		f, err := parseFilm("A calm sea", []byte(`{"durationSeconds":0.5}`))
+		f, err := parseVideo("A calm sea", []byte(`{"durationSeconds":0.5}`))
 		require.NoError(t, err)
 		l := newLatents(f)
 		for l.step < l.steps {
@@ -35,7 +35,7 @@ func TestEncodeCheckpoint(t *testing.T) {
 	t.Run("RefusesAnImpossibleState", func(t *testing.T) {
 		t.Parallel()
 
-		f, err := parseFilm("A calm sea", nil)
+		f, err := parseVideo("A calm sea", nil)
 		require.NoError(t, err)
 		l := newLatents(f)
 		l.cells[5] = limit + 1
@@ -49,7 +49,7 @@ func TestEncodeCheckpoint(t *testing.T) {
 // TestPaint is not parallel: allocations are counted for the whole process.
 func TestPaint(t *testing.T) {
 	t.Run("AllocatesNothingPerFrame", func(t *testing.T) {
-		f, err := parseFilm("A calm sea", nil)
+		f, err := parseVideo("A calm sea", nil)
 		require.NoError(t, err)
 		c, err := newCard(f, newLatents(f))
 		require.NoError(t, err)

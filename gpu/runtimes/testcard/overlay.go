@@ -16,7 +16,7 @@ type layout struct {
 	margin                float64
 }
 
-func newLayout(f film) layout {
+func newLayout(f video) layout {
 	w, h := float64(f.width), float64(f.height)
 	l := layout{width: w, height: h, unit: min(w, h)}
 	l.margin = math.Round(l.unit * 0.07)
@@ -99,7 +99,7 @@ func (o overlay) inDisc(x0, y0, x1, y1 float64, ink color.NRGBA) {
 }
 
 // newOverlay draws the card of f.
-func newOverlay(f film) (overlay, error) {
+func newOverlay(f video) (overlay, error) {
 	fonts, err := typefaces()
 	if err != nil {
 		return overlay{}, err
@@ -169,7 +169,7 @@ func (o overlay) disc() {
 }
 
 // panel draws the prompt, as large as fits, and leaves room for the frame count.
-func (o overlay) panel(f film) {
+func (o overlay) panel(f video) {
 	fonts, _ := typefaces()
 	pad := o.unit * 0.028
 	o.box(o.margin, o.panelTop, o.width-o.margin, o.panelBottom, o.unit*0.018, dusk)

@@ -19,7 +19,7 @@ const (
 // render is the state of one job.
 type render struct {
 	job   *runtime.Job
-	film  film
+	video video
 	state *latents
 	first int // the step at which this attempt began
 	files int // checkpoints written
@@ -30,7 +30,7 @@ type render struct {
 // latents if there is none.
 func (r *render) restore() *latents {
 	for _, given := range r.job.Checkpoints {
-		state, err := readCheckpoint(given.Path, r.film)
+		state, err := readCheckpoint(given.Path, r.video)
 		if err != nil {
 			r.job.Reject(given, err)
 			continue
@@ -43,7 +43,7 @@ func (r *render) restore() *latents {
 		})
 		return state
 	}
-	return newLatents(r.film)
+	return newLatents(r.video)
 }
 
 func percentAt(l *latents) float64 { return renderedPercent * float64(l.step) / float64(l.steps) }
@@ -51,7 +51,7 @@ func percentAt(l *latents) float64 { return renderedPercent * float64(l.step) / 
 // denoise does the remaining steps. Each step has its own due time, counted from
 // the beginning, so that a slow step does not delay the later ones.
 func (r *render) denoise(ctx context.Context) error {
-	each := time.Duration(r.film.pace * r.film.seconds() / float64(r.state.steps) * float64(time.Second))
+	each := time.Duration(r.video.pace * r.video.seconds() / float64(r.state.steps) * float64(time.Second))
 	for r.state.step < r.state.steps {
 		done := r.state.step - r.first
 		if err := r.answerUntil(ctx, time.NewTimer(time.Until(r.began.Add(each*time.Duration(done+1)))).C); err != nil {
@@ -106,7 +106,7 @@ func (r *render) checkpoint() {
 		// the agent may still be uploading an earlier file of the same step
 		r.files++
 		path := filepath.Join(r.job.Workdir, fmt.Sprintf("step-%06d-%d.checkpoint", r.state.step, r.files))
-		content, err := encodeCheckpoint(r.film, r.state)
+		content, err := encodeCheckpoint(r.video, r.state)
 		if err == nil {
 			err = writeCheckpoint(path, content)
 		}
@@ -142,19 +142,19 @@ func (r *render) encode(ctx context.Context) (runtime.Result, error) {
 	}
 }
 
-// write encodes the film, its thumbnail and its spritesheet.
+// write encodes the video, its thumbnail and its spritesheet.
 func (r *render) write(ctx context.Context) (runtime.Result, error) {
 	to := filesIn(r.job.Workdir)
 	began := time.Now()
-	card, err := newCard(r.film, r.state)
+	card, err := newCard(r.video, r.state)
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	encoder, err := startEncoder(ctx, r.film, to)
+	encoder, err := startEncoder(ctx, r.video, to)
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	for frame := range r.film.frames {
+	for frame := range r.video.frames {
 		if err := encoder.write(card.paint(frame)); err != nil {
 			return runtime.Result{}, err
 		}
@@ -164,19 +164,19 @@ func (r *render) write(ctx context.Context) (runtime.Result, error) {
 		return runtime.Result{}, err
 	}
 	output, err := json.Marshal(map[string]any{
-		"width": r.film.width, "height": r.film.height, "fps": r.film.fps, "frames": r.film.frames,
-		"durationSeconds": r.film.seconds(), "seed": r.film.seed, "steps": r.state.steps,
+		"width": r.video.width, "height": r.video.height, "fps": r.video.fps, "frames": r.video.frames,
+		"durationSeconds": r.video.seconds(), "seed": r.video.seed, "steps": r.state.steps,
 	})
 	return runtime.Result{Video: to.video, Thumbnail: to.thumbnail, Spritesheet: to.spritesheet, Output: output}, err
 }
 
 func (r *render) reportFrame(began time.Time, frames int) {
 	r.job.Progress(runtime.Progress{
-		Percent: renderedPercent + (encodedPercent-renderedPercent)*float64(frames)/float64(r.film.frames),
+		Percent: renderedPercent + (encodedPercent-renderedPercent)*float64(frames)/float64(r.video.frames),
 		Phase:   runtime.PhaseEncoding,
-		Message: fmt.Sprintf("encoding, frame %d of %d", frames, r.film.frames),
+		Message: fmt.Sprintf("encoding, frame %d of %d", frames, r.video.frames),
 		Step:    r.state.step, TotalSteps: r.state.steps,
-		Frame: frames, TotalFrames: r.film.frames,
-		ETASeconds: encodingETA(began, frames, r.film.frames),
+		Frame: frames, TotalFrames: r.video.frames,
+		ETASeconds: encodingETA(began, frames, r.video.frames),
 	})
 }

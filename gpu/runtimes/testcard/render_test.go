@@ -40,7 +40,7 @@ func TestRender(t *testing.T) {
 		}
 	})
 
-	t.Run("MakesStillsAndDescribesTheFilm", func(t *testing.T) {
+	t.Run("MakesStillsAndDescribesTheVideo", func(t *testing.T) {
 		t.Parallel()
 
 		result := render(t, launch(t), newJob(t, "A calm sea", `{"pace":0,"durationSeconds":0.5,"fps":4,"seed":9007199254740991}`))
@@ -55,16 +55,16 @@ func TestRender(t *testing.T) {
 		t.Parallel()
 
 		p := launch(t)
-		film := func(prompt string, seed int) string {
+		video := func(prompt string, seed int) string {
 			params := fmt.Sprintf(`{"pace":0,"durationSeconds":0.5,"fps":4,"aspectRatio":"1:1","seed":%d}`, seed)
 			return frames(t, render(t, p, newJob(t, prompt, params)).Video)
 		}
 
-		first := film("A calm sea", 1)
+		first := video("A calm sea", 1)
 
-		require.Equal(t, first, film("A calm sea", 1))
-		require.NotEqual(t, first, film("A calm sea", 2))
-		require.NotEqual(t, first, film("A calm see", 1))
+		require.Equal(t, first, video("A calm sea", 1))
+		require.NotEqual(t, first, video("A calm sea", 2))
+		require.NotEqual(t, first, video("A calm see", 1))
 	})
 
 	t.Run("DrawsAnyPrompt", func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// A film of 24 steps in 1.2 s, slow enough to interrupt at any step.
+	// A video of 24 steps in 1.2 s, slow enough to interrupt at any step.
 	slow = `{"durationSeconds":0.5,"fps":8,"pace":2.4,"seed":7,"aspectRatio":"1:1"}`
 	// The same frames without a pace.
 	fast = `{"durationSeconds":0.5,"fps":8,"pace":0,"seed":7,"aspectRatio":"1:1"}`

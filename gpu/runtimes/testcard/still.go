@@ -20,7 +20,7 @@ func filesIn(dir string) files {
 	if !makesWebP() {
 		thumbnail = "thumbnail.jpg"
 	}
-	return files{filepath.Join(dir, "film.mp4"), filepath.Join(dir, thumbnail), filepath.Join(dir, "spritesheet.jpg")}
+	return files{filepath.Join(dir, "video.mp4"), filepath.Join(dir, thumbnail), filepath.Join(dir, "spritesheet.jpg")}
 }
 
 // makesWebP asks ffmpeg once per process. An ffmpeg that does not answer fails
@@ -54,13 +54,13 @@ const (
 )
 
 // thumbnailFilter selects the frame in the middle.
-func (f film) thumbnailFilter() string {
+func (f video) thumbnailFilter() string {
 	return fmt.Sprintf("select=eq(n\\,%d),", f.frames/2) + f.scale(thumbnailSide)
 }
 
 // spritesheetFilter selects frames at equal distances, beginning with the first
 // frame, and lays them out in rows.
-func (f film) spritesheetFilter() string {
+func (f video) spritesheetFilter() string {
 	sprites := min(f.frames, mostSprites)
 	columns := min(sprites, sheetColumns)
 	rows := (sprites + columns - 1) / columns
@@ -68,7 +68,7 @@ func (f film) spritesheetFilter() string {
 }
 
 // scale returns a filter that scales the longer side of a frame to side pixels.
-func (f film) scale(side int) string {
+func (f video) scale(side int) string {
 	longest := max(f.width, f.height)
 	return fmt.Sprintf("scale=%d:%d", f.width*side/longest, f.height*side/longest)
 }

@@ -24,7 +24,7 @@ func TestStills(t *testing.T) {
 			{30, 5, 5, []int{0, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 27, 28, 29}},
 		} {
 			// each frame has its own shade of grey
-			f := film{frames: test.frames, fps: 10, width: 96, height: 54}
+			f := video{frames: test.frames, fps: 10, width: 96, height: 54}
 			to := filesIn(t.TempDir())
 			e, err := startEncoder(t.Context(), f, to)
 			require.NoError(t, err)

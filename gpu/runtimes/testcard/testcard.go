@@ -31,21 +31,21 @@ func (model) Load(_ context.Context, name string) error {
 	return err
 }
 
-// Render makes the film, its stills, and the output, which describes the film.
+// Render makes the video, its stills, and the output, which describes the video.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if err := m.Load(ctx, job.Model); err != nil {
 		return runtime.Result{}, err
 	}
-	film, err := parseFilm(job.Prompt, job.Params)
+	video, err := parseVideo(job.Prompt, job.Params)
 	if err != nil {
 		return runtime.Result{}, runtime.Failf(runtime.InvalidInput, "%v.", err)
 	}
-	if film.begins {
-		if film.picture, err = readBackdrop(ctx, job.Inputs["referenceImage"], film.width, film.height); err != nil {
+	if video.begins {
+		if video.picture, err = readBackdrop(ctx, job.Inputs["referenceImage"], video.width, video.height); err != nil {
 			return runtime.Result{}, runtime.Failf(runtime.InvalidInput, "The picture of referenceImage cannot be used: %v.", err)
 		}
 	}
-	r := &render{job: job, film: film, began: time.Now()}
+	r := &render{job: job, video: video, began: time.Now()}
 	r.state = r.restore()
 	r.first = r.state.step
 	if err := r.denoise(ctx); err != nil {

@@ -63,15 +63,15 @@ func (s state) next() state {
 	return state{step: s.step + 1, link: sha256.Sum256(link)}
 }
 
-// filmBytes is the size of a film's content, large enough for a transfer to be cut
+// videoBytes is the size of a video's content, large enough for a transfer to be cut
 // off in the middle.
-const filmBytes = 16 << 10
+const videoBytes = 16 << 10
 
-// film returns an MP4 file with valid boxes but no playable content.
-func (s state) film() []byte {
+// video returns an MP4 file with valid boxes but no playable content.
+func (s state) video() []byte {
 	ftyp := []byte("\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41")
-	mdat := binary.BigEndian.AppendUint32(nil, 8+filmBytes)
-	return append(append(append(ftyp, mdat...), "mdat"...), s.noise(filmBytes)...)
+	mdat := binary.BigEndian.AppendUint32(nil, 8+videoBytes)
+	return append(append(append(ftyp, mdat...), "mdat"...), s.noise(videoBytes)...)
 }
 
 // noise returns bytes that are unique to this state.
@@ -81,14 +81,14 @@ func (s state) noise(size int) []byte {
 	return noise
 }
 
-// Film returns the file that a job with these parameters must deliver, however
+// Video returns the file that a job with these parameters must deliver, however
 // often it was interrupted.
-func Film(prompt string, seed int64, steps int) []byte {
+func Video(prompt string, seed int64, steps int) []byte {
 	s := begin(prompt, params{Steps: steps, Seed: seed})
 	for s.step < steps {
 		s = s.next()
 	}
-	return s.film()
+	return s.video()
 }
 
 // A checkpoint file consists of the magic, the state before the first step (which

@@ -15,35 +15,35 @@ import (
 	"strings"
 )
 
-// film is the requested film.
-type film struct {
+// video is the requested video.
+type video struct {
 	prompt, style string
 	frames, fps   int
 	width, height int
 	seed          uint64
-	pace          float64 // seconds of work per second of film
-	// begins is true if the film begins from a picture, which Render reads.
+	pace          float64 // seconds of work per second of video
+	// begins is true if the video begins from a picture, which Render reads.
 	begins  bool
 	picture *backdrop
 }
 
-// idea returns the text and numbers from which the film is drawn.
-func (f film) idea() string {
+// idea returns the text and numbers from which the video is drawn.
+func (f video) idea() string {
 	if f.style == "" {
 		return f.prompt
 	}
 	return f.prompt + "\x00" + f.style
 }
 
-// seconds returns the film's exact length, a whole number of frames.
-func (f film) seconds() float64 { return float64(f.frames) / float64(f.fps) }
+// seconds returns the video's exact length, a whole number of frames.
+func (f video) seconds() float64 { return float64(f.frames) / float64(f.fps) }
 
-// parseFilm checks params and fills in the defaults. The error says which of them
+// parseVideo checks params and fills in the defaults. The error says which of them
 // are wrong, their values, and which values are allowed.
-func parseFilm(prompt string, params json.RawMessage) (film, error) {
+func parseVideo(prompt string, params json.RawMessage) (video, error) {
 	p, err := parseParams(params)
 	if err != nil {
-		return film{}, err
+		return video{}, err
 	}
 	duration, err1 := number(p, "durationSeconds", "0.5", "60")
 	fps, err2 := integer(p, "fps", "1", "60")
@@ -51,10 +51,10 @@ func parseFilm(prompt string, params json.RawMessage) (film, error) {
 	pace, err4 := number(p, "pace", "0", "600")
 	width, height, err5 := size(p["size"].(string), p["resolution"].(string), p["aspectRatio"].(string))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return film{}, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+		return video{}, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 
-	f := film{prompt: prompt, style: p["style"].(string), fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
+	f := video{prompt: prompt, style: p["style"].(string), fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
 	f.pace, _ = pace.Float64()
 	f.begins = p["referenceImage"] != ""
 	half := big.NewRat(1, 2)
@@ -160,18 +160,18 @@ func size(pixels, resolution, aspectRatio string) (width, height int, err error)
 	return 0, 0, fmt.Errorf("aspectRatio is %q; it must be 16:9, 9:16 or 1:1", aspectRatio)
 }
 
-// fingerprint identifies the film to which a checkpoint belongs. It leaves out the
+// fingerprint identifies the video to which a checkpoint belongs. It leaves out the
 // pace, which changes no frame.
-func (f film) fingerprint() [sha256.Size]byte {
-	film := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.idea())
+func (f video) fingerprint() [sha256.Size]byte {
+	video := fmt.Appendf(nil, "testcard 1 %d %d %d %d %d %s", f.frames, f.fps, f.width, f.height, f.seed, f.idea())
 	if f.picture != nil {
-		film = fmt.Appendf(film, "\x00%x", f.picture.sum)
+		video = fmt.Appendf(video, "\x00%x", f.picture.sum)
 	}
-	return sha256.Sum256(film)
+	return sha256.Sum256(video)
 }
 
 // random returns a generator seeded by prompt, seed and purpose.
-func (f film) random(purpose string) *rand.PCG {
+func (f video) random(purpose string) *rand.PCG {
 	sum := sha256.Sum256(fmt.Appendf(nil, "testcard 1 %s %d %s", purpose, f.seed, f.idea()))
 	return rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))
 }
