@@ -52,20 +52,29 @@ class DiffusersModel(Model):
             self.loaded = None
             self.cache.clear()
         loaded = pipelines.load(wanted, model.progress)
-        for transformer in loaded.transformers:
-            self._cancel_between_blocks(transformer)
+        self._watch(loaded)
         self.loaded = loaded
 
-    def _cancel_between_blocks(self, transformer: Any) -> None:
-        """Ends a cancelled job within a step, since a step can take longer than a cancel may."""
+    def _watch(self, loaded: pipelines.Loaded) -> None:
+        """Ends a cancelled job within a step, and lets a job report while it decodes.
+
+        A step of a large model takes longer than a cancel may. A VAE decodes a video in parts,
+        and between them the state is that after the last step.
+        """
 
         def check(*_: Any) -> None:
             if self.job:
                 self.job.check_cancelled()
 
-        for name in ("blocks", "transformer_blocks"):
-            for block in getattr(transformer, name, []):
-                block.register_forward_pre_hook(check)
+        def decoding(*_: Any) -> None:
+            if self.job and self.state.step == self.request.steps:
+                self.job.report(self._denoised())
+
+        for transformer in loaded.transformers:
+            for name in ("blocks", "transformer_blocks"):
+                for block in getattr(transformer, name, []):
+                    block.register_forward_pre_hook(check)
+        loaded.pipe.vae.decoder.register_forward_pre_hook(decoding)
 
     def begin(self, job: Job) -> None:
         assert self.loaded
@@ -78,16 +87,15 @@ class DiffusersModel(Model):
 
     def identity(self, job: Job) -> Mapping[str, Any]:
         assert self.loaded
-        scheduler = self.loaded.scheduler
-        # Private keys have lists in the order of a set, another in each process.
-        config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+        given = self.loaded.settings
         return {
             "pipeline": type(self.loaded.pipe).__name__,
             "weights": self.loaded.digest,
-            "adapters": [[adapter.sha256, adapter.weight] for adapter in self.loaded.settings.adapters],
-            "scheduler": [type(scheduler).__name__, repr(sorted(config.items()))],
+            "adapters": [[adapter.sha256, adapter.weight] for adapter in given.adapters],
+            # The rest of its configuration is in the weights.
+            "scheduler": [type(self.loaded.scheduler).__name__, dict(given.scheduler_args)],
             "dtype": [str(part.dtype) for part in (self.loaded.transformers[0], self.loaded.pipe.vae)],
-            "call": dict(self.loaded.settings.call),
+            "call": dict(given.call),
             # The kit adds the content of the image.
             "request": dataclasses.asdict(dataclasses.replace(self.request, image=None)),
         }
@@ -127,19 +135,21 @@ class DiffusersModel(Model):
     def _denoise(self, job: Job) -> torch.Tensor:
         """Does the remaining steps, decodes, and returns the frames as bytes."""
         assert self.loaded
-        total = self.request.steps
 
         def report() -> None:
-            step = self.state.step
             self.state.check_finite()
-            message = f"denoising, step {step} of {total}" if step < total else "decoding"
-            job.report(Step(step, total, message, checkpoint=step == total))
+            job.report(self._denoised(checkpoint=self.state.step == self.request.steps))
 
         walk = Walk(self.loaded, self.state, self.random, report)
         frames = walk.run(self.request.arguments(self.loaded))[0][0]
         if not numpy.isfinite(frames).all():
             raise ModelCrash("The decoded frames have values that are not finite. Use another vaeDtype.")
         return torch.from_numpy((frames * 255).round().clip(0, 255).astype(numpy.uint8))
+
+    def _denoised(self, checkpoint: bool = False) -> Step:
+        step, total = self.state.step, self.request.steps
+        message = f"denoising, step {step} of {total}" if step < total else "decoding"
+        return Step(step, total, message, checkpoint=checkpoint)
 
     def _encoding(self, frame: int, checkpoint: bool = False) -> Step:
         total, frames = self.request.steps, self.request.frames

@@ -12,6 +12,7 @@ from reelay_runtime import InvalidInput, ModelCrash
 from .settings import Adapter, Settings
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
+USED = {".safetensors", ".json", ".txt", ".model"}
 LIBRARIES = {"diffusers", "transformers"}
 MAX_HEADER = 100 << 20
 
@@ -46,7 +47,7 @@ def find(settings: Settings) -> Path:
 def check(folder: Path) -> str:
     """Returns the digest of a folder of weights.
 
-    The digest covers the names and sizes of all files, the headers of the safetensors files
+    The digest covers the names and sizes of the files, the headers of the safetensors files
     and the contents of the JSON files, but not the tensors: to hash these would take longer
     than to load them. It raises InvalidInput for weights that are not safetensors, and
     ModelCrash for a file that is cut short.
@@ -57,6 +58,9 @@ def check(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in files:
         name = path.relative_to(folder).as_posix()
+        # Downloads leave notes in hidden folders, with the time.
+        if path.suffix not in USED or "/." in f"/{name}":
+            continue
         if path.suffix == ".safetensors":
             content = _header(path)
         elif path.suffix == ".json":

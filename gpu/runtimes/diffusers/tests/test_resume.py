@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PARAMS, STEPS, STOCHASTIC, UNIPC, Attempt, Benches, picture
-from reelay_runtime import checkpoint
+import torch
+from conftest import PARAMS, STEPS, STOCHASTIC, UNIPC, Attempt, Bench, Benches, picture
+from diffusers import WanPipeline
+from reelay_runtime import Job, checkpoint
+from reelay_runtime.entry import Entry
 
-from reelay_diffusers import state, walk
+from reelay_diffusers import state, tiny, walk
+from reelay_diffusers.model import DiffusersModel
 from reelay_diffusers.pipelines import KINDS
 
 SCHEDULERS = {"multistep": UNIPC, "stochastic": STOCHASTIC}
@@ -94,6 +98,67 @@ def test_noise_of_the_decoder(bench: Benches) -> None:
         assert rig.attempt(undisturbed.checkpoint(step)["path"]).digest == undisturbed.digest
     plain = bench("LTXPipeline", call={"decode_timestep": 0.05, "decode_noise_scale": 0.0})
     assert plain.attempt().digest != undisturbed.digest
+
+
+def test_two_experts(tmp_path: Path) -> None:
+    """Wan 2.2 has a transformer for the first steps and another for the last."""
+    torch.manual_seed(1)
+    parts = tiny.PARTS["WanPipeline"]()
+    parts["transformer_2"] = tiny.PARTS["WanPipeline"]()["transformer"]
+    WanPipeline(**parts, boundary_ratio=0.7).save_pretrained(tmp_path / "weights")
+    settings = {
+        "pipeline": "WanPipeline",
+        "weights": str(tmp_path / "weights"),
+        "call": {"guidance_scale_2": 2.5},
+    }
+    model = DiffusersModel()
+    model.load(Entry("tiny", 1, settings))
+    rig = Bench(tmp_path / "jobs", model, Entry("tiny", 1, settings))
+    undisturbed = rig.attempt()
+    for saved in undisturbed.of("checkpoint"):
+        assert rig.attempt(saved["path"]).digest == undisturbed.digest
+
+
+@pytest.mark.parametrize("pipeline", KINDS)
+def test_cancel_within_a_step(bench: Benches, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> None:
+    rig = bench(pipeline)
+    undisturbed = rig.attempt()
+    assert rig.model.loaded
+    transformer = rig.model.loaded.pipe.transformer
+    forward = transformer.forward
+    jobs: list[Job] = []
+    begin = rig.model.begin
+    monkeypatch.setattr(rig.model, "begin", lambda job: jobs.append(job) or begin(job))
+
+    def cancel(*arguments: Any, **named: Any) -> Any:
+        if rig.model.state.step == 2:
+            jobs[-1].cancel()
+        return forward(*arguments, **named)
+
+    monkeypatch.setattr(transformer, "forward", cancel)
+    cancelled = rig.attempt(until=99)
+    assert [saved["step"] for saved in cancelled.of("checkpoint")] == [0, 1, 2]
+    monkeypatch.undo()
+    assert rig.attempt().digest == undisturbed.digest, "the cancel left nothing behind"
+    assert rig.attempt(cancelled.checkpoint(2)["path"]).digest == undisturbed.digest
+
+
+@pytest.mark.parametrize("pipeline", KINDS)
+def test_saves_while_it_decodes(bench: Benches, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> None:
+    rig = bench(pipeline)
+    undisturbed = rig.attempt()
+    assert rig.model.loaded
+    decoder = rig.model.loaded.pipe.vae.decoder
+    jobs: list[Job] = []
+    begin = rig.model.begin
+    monkeypatch.setattr(rig.model, "begin", lambda job: jobs.append(job) or begin(job))
+    hook = decoder.register_forward_pre_hook(lambda *_: jobs[-1].ask_checkpoint(), prepend=True)
+    attempt = rig.attempt()
+    hook.remove()
+    saved = [saved for saved in attempt.of("checkpoint") if saved["step"] == STEPS]
+    assert len(saved) >= 3, "after the last step, while it decodes, and after that"
+    assert attempt.digest == undisturbed.digest
+    assert rig.attempt(saved[1]["path"]).digest == undisturbed.digest
 
 
 def rejected(attempt: Attempt) -> str:

@@ -93,6 +93,10 @@ def test_digest_of_weights(weights: dict[str, Path], tmp_path: Path) -> None:
     folder = copy(weights, tmp_path)
     before = check(folder)
     assert before == check(weights["WanPipeline"]), "the place does not matter"
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "note.json").write_text("downloaded at noon")
+    (folder / "README.md").write_text("about the model")
+    assert check(folder) == before
     config = folder / "scheduler" / "scheduler_config.json"
     config.write_text(config.read_text().replace("3.0", "4.0"))
     assert check(folder) != before

@@ -222,7 +222,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.phase = ""
-        self.begun = time.monotonic()
+        self.begun = self.latest = time.monotonic()
         self.first = self.done = self.total = 0
 
     def add(self, step: Step) -> None:
@@ -231,6 +231,9 @@ class Pace:
         if step.phase != self.phase:
             # The time of a phase's first step includes what came before it.
             self.phase, self.begun, self.first = step.phase, time.monotonic(), done
+            self.latest = self.begun
+        elif done > self.done:
+            self.latest = time.monotonic()
         self.done, self.total = done, total
 
     def exclude(self, seconds: float) -> None:
@@ -241,10 +244,13 @@ class Pace:
         """Returns the seconds of a step, or 0 if that is unknown."""
         if self.done <= self.first or self.phase == ENCODING:
             return 0.0
-        return (time.monotonic() - self.begun) / (self.done - self.first)
+        return self._each()
 
     def eta(self) -> float:
         """Returns the seconds that the rest of the phase takes, or 0 if that is unknown."""
         if self.done <= self.first:
             return 0.0
-        return (time.monotonic() - self.begun) / (self.done - self.first) * max(self.total - self.done, 0)
+        return self._each() * max(self.total - self.done, 0)
+
+    def _each(self) -> float:
+        return (self.latest - self.begun) / (self.done - self.first)
