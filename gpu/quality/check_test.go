@@ -1,0 +1,160 @@
+package quality_test
+
+import (
+	"context"
+	"errors"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/gpu/quality"
+)
+
+// video makes a video of 2 s, 160 × 90 pixels and 24 frames per second from a filter graph.
+func video(t *testing.T, graph string, more ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "video.mp4")
+	args := append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-t", "2", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast"}, more...)
+	out, err := ffmpeg(t.Context(), append(args, path)...)
+	require.NoError(t, err, string(out))
+	return path
+}
+
+const card = "testsrc2=s=160x90:r=24"
+
+func TestExpect(t *testing.T) {
+	t.Parallel()
+
+	accepts := func(t *testing.T, path string, e quality.Expect) {
+		report, err := quality.Check(t.Context(), path, e)
+		require.NoError(t, err)
+		require.Nil(t, report.Defect)
+	}
+
+	t.Run("AcceptsBlackPicturesIfAllowed", func(t *testing.T) {
+		t.Parallel()
+		accepts(t, video(t, "color=black:s=160x90:r=24"), quality.Expect{AllowDark: true})
+	})
+
+	t.Run("AcceptsAStillPictureIfAllowed", func(t *testing.T) {
+		t.Parallel()
+		accepts(t, video(t, "smptebars=s=160x90:r=24"), quality.Expect{AllowStill: true})
+	})
+
+	t.Run("ComparesTheAverageOfAVariableRate", func(t *testing.T) {
+		t.Parallel()
+		// 18 of each 24 frames are kept.
+		path := video(t, card+",select='lt(mod(n\\,24)\\,9)+gt(mod(n\\,24)\\,14)'", "-vsync", "vfr")
+		accepts(t, path, quality.Expect{FPS: 18, DurationSeconds: 2})
+	})
+
+	t.Run("ComparesTheShorterSide", func(t *testing.T) {
+		t.Parallel()
+		path := video(t, card)
+		accepts(t, path, quality.Expect{ShortSide: 96})
+
+		report, err := quality.Check(t.Context(), path, quality.Expect{ShortSide: 480})
+
+		require.NoError(t, err)
+		require.Equal(t, quality.WrongSize, report.Defect.Code)
+	})
+
+	t.Run("ReportsAMissingFileAsADefect", func(t *testing.T) {
+		t.Parallel()
+
+		report, err := quality.Check(t.Context(), filepath.Join(t.TempDir(), "none.mp4"), quality.Expect{})
+
+		require.NoError(t, err)
+		require.Equal(t, quality.Undecodable, report.Defect.Code)
+	})
+
+	t.Run("ReportsTheCauseOfItsContextsEnd", func(t *testing.T) {
+		t.Parallel()
+		cause := errors.New("the job is cancelled")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		path := video(t, card)
+		cancel(cause)
+
+		_, err := quality.Check(ctx, path, quality.Expect{})
+
+		require.ErrorIs(t, err, cause)
+	})
+}
+
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	path := video(t, card+",loop=-1:1:10,setpts=N/(24*TB)")
+	report, err := quality.Check(t.Context(), path, quality.Expect{})
+	require.NoError(t, err)
+	require.Equal(t, quality.Frozen, report.Defect.Code)
+	require.Len(t, report.Evidence, 2)
+
+	pictures, err := quality.Frames(t.Context(), path, report.Evidence, t.TempDir())
+
+	require.NoError(t, err)
+	require.Len(t, pictures, 2)
+	for _, picture := range pictures {
+		file, err := os.Open(picture)
+		require.NoError(t, err)
+		size, err := jpeg.DecodeConfig(file)
+		require.NoError(t, file.Close())
+		require.NoError(t, err)
+		require.Equal(t, 160, size.Width)
+	}
+}
+
+// Not parallel: PATH belongs to the whole process.
+func TestPrograms(t *testing.T) {
+	path := video(t, card)
+	folder := t.TempDir()
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+
+	t.Run("AreKilledWithTheirChildren", func(t *testing.T) {
+		pid := filepath.Join(folder, "pid")
+		script := "#!/bin/sh\nsleep 1000 &\necho $! > " + pid + ".new\nmv " + pid + ".new " + pid + "\nwait\n"
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "ffprobe"), []byte(script), 0o700))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for {
+				if _, err := os.Stat(pid); err == nil || t.Context().Err() != nil {
+					return
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+
+		_, err := quality.Check(ctx, path, quality.Expect{})
+
+		require.ErrorIs(t, err, context.Canceled)
+		text, err := os.ReadFile(pid)
+		require.NoError(t, err)
+		child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return dead(child) }, time.Minute, 5*time.Millisecond)
+	})
+
+	t.Run("AreRequired", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+
+		_, err := quality.Check(t.Context(), path, quality.Expect{})
+
+		require.ErrorIs(t, err, quality.ErrMissing)
+	})
+}
+
+// dead reports whether a process has ended, even if nobody has waited for it.
+func dead(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,121 @@
+package quality
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+type programs struct{ ffprobe, ffmpeg string }
+
+func findPrograms() (p programs, err error) {
+	if p.ffprobe, err = exec.LookPath("ffprobe"); err != nil {
+		return p, fmt.Errorf("%w (%v)", ErrMissing, err)
+	}
+	if p.ffmpeg, err = exec.LookPath("ffmpeg"); err != nil {
+		return p, fmt.Errorf("%w (%v)", ErrMissing, err)
+	}
+	return p, nil
+}
+
+// input returns the options that open the file at path and nothing else: playlists,
+// for example, could name other files.
+func input(path string) []string {
+	return []string{"-protocol_whitelist", "file", "-format_whitelist", "mov,matroska", "-i", "file:" + path}
+}
+
+// complaints keeps the beginning of a process's standard error and counts its lines.
+type complaints struct {
+	text  bytes.Buffer
+	lines int
+}
+
+const maxComplaints = 4 << 10
+
+func (c *complaints) Write(p []byte) (int, error) {
+	c.lines += bytes.Count(p, []byte("\n"))
+	c.text.Write(p[:min(len(p), maxComplaints-c.text.Len())])
+	return len(p), nil
+}
+
+// first returns the first line, without ffmpeg's mark of the part that printed it.
+func (c *complaints) first() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(c.text.String()), "\n")
+	if mark, rest, ok := strings.Cut(line, "] "); ok && strings.HasPrefix(mark, "[") {
+		line = rest
+	}
+	return strings.ToValidUTF8(line, "")
+}
+
+// run runs a program with a pipe for each reader: standard output for the first, file
+// descriptors 3, 4 … for the others. It returns when the program has ended and all
+// readers have returned. A status other than 0 is not an error. The program gets a
+// process group of its own, which is killed as a whole when ctx ends or a reader
+// fails.
+func run(ctx context.Context, program string, args []string, readers ...func(io.Reader) error) (*complaints, bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	said := &complaints{}
+	cmd.Stderr = said
+
+	ours, theirs, err := pipes(len(readers))
+	defer closeAll(ours)
+	if err == nil {
+		cmd.Stdout, cmd.ExtraFiles = theirs[0], theirs[1:]
+		err = cmd.Start()
+	}
+	closeAll(theirs)
+	if err != nil {
+		return nil, false, cmp.Or(context.Cause(ctx), err)
+	}
+	var reading sync.WaitGroup
+	for i, read := range readers {
+		reading.Go(func() {
+			if err := read(ours[i]); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	reading.Wait()
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return said, false, context.Cause(ctx)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if exit.ExitCode() < 0 {
+			return said, false, fmt.Errorf("%s ended by %s", program, exit)
+		}
+		return said, false, nil
+	}
+	return said, err == nil, err
+}
+
+func pipes(n int) (ours, theirs []*os.File, err error) {
+	for range n {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return ours, theirs, err
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+	}
+	return ours, theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
+}
