@@ -82,6 +82,8 @@ class DiffusersModel(Model):
         self.request = request.parse(job, self.loaded)
         self.state = State()
         self.loaded.new_scheduler()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         torch.use_deterministic_algorithms(job.strict, warn_only=True)
         self.random = Random(self.loaded.device, self.request.seed)
 
@@ -199,7 +201,7 @@ class DiffusersModel(Model):
 
     def translate(self, error: Exception) -> Failure | None:
         """Maps the errors of torch. Everything else is MODEL_CRASH with its own text."""
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, torch.OutOfMemoryError) or "CUBLAS_STATUS_ALLOC_FAILED" in str(error):
             torch.cuda.empty_cache()
             return OutOfMemory(f"The GPU has not enough memory for this video. {str(error).splitlines()[0]}")
         if isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error):

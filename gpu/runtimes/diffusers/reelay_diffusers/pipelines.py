@@ -27,7 +27,7 @@ class Kind:
     multiple: int  # of the width and the height
     image: bool = False  # begins with an image
     tells_fps: bool = False  # takes frame_rate
-    vae_dtype: str = ""  # if it differs from that of the rest
+    vae_dtype: str = ""  # on a GPU, if it may differ from that of the rest
 
 
 KINDS = {
@@ -125,6 +125,8 @@ def load(settings: Settings, progress: Callable[[float, str], None]) -> Loaded:
 
     dtype = settings.dtype or ("bfloat16" if gpu else "float32")
     vae_dtype = settings.vae_dtype or (kind.vae_dtype if gpu else "") or dtype
+    if vae_dtype != dtype and not kind.vae_dtype:
+        raise InvalidInput(f"{settings.pipeline} needs its VAE in {dtype} like the rest; leave vaeDtype out.")
     progress(10, f"loading {settings.pipeline} in {dtype}")
     pipe: Any = getattr(diffusers, settings.pipeline).from_pretrained(
         folder,

@@ -100,6 +100,17 @@ def test_noise_of_the_decoder(bench: Benches) -> None:
     assert plain.attempt().digest != undisturbed.digest
 
 
+@pytest.mark.parametrize("pipeline", KINDS)
+def test_in_half_precision(bench: Benches, pipeline: str) -> None:
+    """The dtypes that a GPU has by default."""
+    vae = {"vaeDtype": KINDS[pipeline].vae_dtype} if KINDS[pipeline].vae_dtype else {}
+    rig = bench(pipeline, scheduler=UNIPC, dtype="bfloat16", **vae)
+    undisturbed = rig.attempt()
+    resumed = rig.attempt(undisturbed.checkpoint(MIDDLE)["path"])
+    assert resumed.of("resumed")
+    assert resumed.digest == undisturbed.digest
+
+
 def test_two_experts(tmp_path: Path) -> None:
     """Wan 2.2 has a transformer for the first steps and another for the last."""
     torch.manual_seed(1)

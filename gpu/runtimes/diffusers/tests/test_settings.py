@@ -12,9 +12,11 @@ import torch
 from conftest import PARAMS, Bench, Benches, picture
 from PIL import Image
 from reelay_runtime import Failure, InvalidInput, ModelCrash
+from reelay_runtime.entry import Entry
 from safetensors.torch import load_file, save_file
 
-from reelay_diffusers import request, settings
+from reelay_diffusers import request
+from reelay_diffusers.model import DiffusersModel
 from reelay_diffusers.pipelines import Loaded
 from reelay_diffusers.weights import check
 
@@ -36,6 +38,7 @@ def loaded(rig: Bench) -> Loaded:
         ({"scheduler": {"class": "AutoencoderKL"}}, "not a scheduler"),
         ({"scheduler": {"class": "os"}}, "not a scheduler"),
         ({"dtype": "int8"}, "must be one of: bfloat16"),
+        ({"pipeline": "LTXPipeline", "dtype": "bfloat16", "vaeDtype": "float32"}, "leave vaeDtype out"),
         ({"offload": "model"}, "needs a GPU"),
         ({"vaeTiling": "yes"}, "must be a bool"),
         ({"adapters": [{"path": "a.bin", "sha256": "0" * 64}]}, "not a .safetensors"),
@@ -46,17 +49,10 @@ def loaded(rig: Bench) -> Loaded:
         ({"defaults": {"seed": 1}}, "defaults has 'seed'"),
     ],
 )
-def test_refuses_settings(bench: Benches, given: dict[str, Any], message: str) -> None:
-    pipeline = given.pop("pipeline", "WanPipeline")
-    if pipeline != "WanPipeline":
-        with pytest.raises(InvalidInput, match=message):
-            settings_of = settings.parse({"pipeline": pipeline, "weights": "/"})
-            from reelay_diffusers import pipelines
-
-            pipelines.load(settings_of, lambda *_: None)
-        return
+def test_refuses_settings(weights: dict[str, Path], given: dict[str, Any], message: str) -> None:
+    complete = {"pipeline": "WanPipeline", "weights": str(weights["WanPipeline"])} | given
     with pytest.raises(InvalidInput, match=message):
-        bench(pipeline, **given)
+        DiffusersModel().load(Entry("tiny", 1, complete))
 
 
 def copy(weights: dict[str, Path], to: Path) -> Path:
@@ -200,6 +196,7 @@ def test_failures_of_the_gpu(bench: Benches, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     cases: list[tuple[Exception, str]] = [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"), "OUT_OF_MEMORY"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "OUT_OF_MEMORY"),
         (torch.AcceleratorError("CUDA error: an illegal memory access\nhint", 700), "MODEL_CRASH"),
         (RuntimeError("CUDA error: device-side assert triggered"), "MODEL_CRASH"),
     ]
