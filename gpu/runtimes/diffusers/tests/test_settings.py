@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from conftest import PARAMS, Bench, Benches, picture
 from PIL import Image
 from reelay_runtime import Failure, InvalidInput, ModelCrash
 from reelay_runtime.entry import Entry
 from safetensors.torch import load_file, save_file
 
-from reelay_diffusers import request
+from reelay_diffusers import request, settings
 from reelay_diffusers.model import DiffusersModel
-from reelay_diffusers.pipelines import Loaded
+from reelay_diffusers.pipelines import KINDS, Loaded
 from reelay_diffusers.weights import check
 
 
@@ -53,6 +54,25 @@ def test_refuses_settings(weights: dict[str, Path], given: dict[str, Any], messa
     complete = {"pipeline": "WanPipeline", "weights": str(weights["WanPipeline"])} | given
     with pytest.raises(InvalidInput, match=message):
         DiffusersModel().load(Entry("tiny", 1, complete))
+
+
+def test_accepts_the_example() -> None:
+    example = Path(__file__).parent.parent / "examples" / "models.yaml"
+    models = yaml.safe_load(example.read_text())["models"]
+    assert {settings.parse(model["settings"]).pipeline for model in models} <= set(KINDS)
+    for model in models:
+        assert set(model["params"]["properties"]) <= request.PARAMETERS
+
+
+@pytest.mark.parametrize("pipeline", ["LTXPipeline", "WanPipeline"])
+def test_tiles(bench: Benches, pipeline: str) -> None:
+    rig = bench(pipeline, vaeTiling=True)
+    assert loaded(rig).pipe.vae.use_tiling
+    undisturbed = rig.attempt()
+    path = undisturbed.checkpoint(2)["path"]
+    assert rig.attempt(path, determinism="strict").digest == undisturbed.digest
+    (rejected,) = bench(pipeline).attempt(path, determinism="strict").of("checkpointRejected")
+    assert "vaeTiling True → False" in rejected["reason"]
 
 
 def copy(weights: dict[str, Path], to: Path) -> Path:
