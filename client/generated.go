@@ -748,6 +748,7 @@ const (
 	FailureClassModelCrash          FailureClass = "MODEL_CRASH"
 	FailureClassOutOfMemory         FailureClass = "OUT_OF_MEMORY"
 	FailureClassCheckpointCorrupt   FailureClass = "CHECKPOINT_CORRUPT"
+	FailureClassDefectiveResult     FailureClass = "DEFECTIVE_RESULT"
 	FailureClassInvalidInput        FailureClass = "INVALID_INPUT"
 	FailureClassContentPolicy       FailureClass = "CONTENT_POLICY"
 	FailureClassUnauthorized        FailureClass = "UNAUTHORIZED"
@@ -766,6 +767,7 @@ var AllFailureClass = []FailureClass{
 	FailureClassModelCrash,
 	FailureClassOutOfMemory,
 	FailureClassCheckpointCorrupt,
+	FailureClassDefectiveResult,
 	FailureClassInvalidInput,
 	FailureClassContentPolicy,
 	FailureClassUnauthorized,
@@ -1644,11 +1646,12 @@ func (v *LeasedJob) GetAttemptNo() int { return v.AttemptNo }
 // LeasedModel includes the requested fields of the GraphQL type LeasedModel.
 // The GraphQL type's documentation follows.
 //
-// What a runtime needs to know of the model of a job.
+// What a worker needs to know of the model of a job.
 type LeasedModel struct {
 	Version  int              `json:"version"`
 	Runtime  *string          `json:"runtime"`
 	Settings *json.RawMessage `json:"settings"`
+	Produces ModelProduct     `json:"produces"`
 	Quality  *json.RawMessage `json:"quality"`
 }
 
@@ -1660,6 +1663,9 @@ func (v *LeasedModel) GetRuntime() *string { return v.Runtime }
 
 // GetSettings returns LeasedModel.Settings, and is useful for accessing the field via an interface.
 func (v *LeasedModel) GetSettings() *json.RawMessage { return v.Settings }
+
+// GetProduces returns LeasedModel.Produces, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetProduces() ModelProduct { return v.Produces }
 
 // GetQuality returns LeasedModel.Quality, and is useful for accessing the field via an interface.
 func (v *LeasedModel) GetQuality() *json.RawMessage { return v.Quality }
@@ -4705,6 +4711,7 @@ fragment Lease on Lease {
 		version
 		runtime
 		settings
+		produces
 		quality
 	}
 }
@@ -5268,6 +5275,7 @@ fragment Lease on Lease {
 		version
 		runtime
 		settings
+		produces
 		quality
 	}
 }
@@ -6066,6 +6074,7 @@ fragment Lease on Lease {
 		version
 		runtime
 		settings
+		produces
 		quality
 	}
 }

@@ -812,6 +812,8 @@ func (ec *executionContext) childFields_LeasedModel(ctx context.Context, field g
 		return ec.fieldContext_LeasedModel_runtime(ctx, field)
 	case "settings":
 		return ec.fieldContext_LeasedModel_settings(ctx, field)
+	case "produces":
+		return ec.fieldContext_LeasedModel_produces(ctx, field)
 	case "quality":
 		return ec.fieldContext_LeasedModel_quality(ctx, field)
 	}

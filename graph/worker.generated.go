@@ -652,6 +652,29 @@ func (ec *executionContext) fieldContext_LeasedModel_settings(_ context.Context,
 	return graphql.NewScalarFieldContext("LeasedModel", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _LeasedModel_produces(ctx context.Context, field graphql.CollectedField, obj *catalogue.Model) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LeasedModel_produces(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Produces, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v catalogue.Product) graphql.Marshaler {
+			return ec.marshalNModelProduct2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐProduct(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LeasedModel_produces(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LeasedModel", field, false, false, errors.New("field of type ModelProduct does not have child fields"))
+}
+
 func (ec *executionContext) _LeasedModel_quality(ctx context.Context, field graphql.CollectedField, obj *catalogue.Model) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2583,6 +2606,11 @@ func (ec *executionContext) _LeasedModel(ctx context.Context, sel ast.SelectionS
 		case "settings":
 			out.Values[i] = ec._LeasedModel_settings(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "produces":
+			out.Values[i] = ec._LeasedModel_produces(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "quality":

@@ -53,7 +53,7 @@ func planRetry(f failures, jitter time.Duration) retryPlan {
 		}
 	case models.FailRateLimited:
 		plan.delay = 60 * time.Second
-	case models.FailModelCrash, models.FailOutOfMemory, models.FailCheckpointCorrupt:
+	case models.FailModelCrash, models.FailOutOfMemory, models.FailCheckpointCorrupt, models.FailDefectiveResult:
 		plan.delay = 0 // another worker may succeed
 	}
 	if f.retryAfterSeconds != nil && f.class == models.FailRateLimited {

@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -37,6 +39,13 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 			return l.poison(reason)
 		}
 	}
+	if class == models.FailDefectiveResult && !plan.never {
+		again, err := l.sameDefect(ctx)
+		if err != nil {
+			return err
+		}
+		plan.never = again
+	}
 	if plan.never {
 		return l.change.failed(class, reason)
 	}
@@ -48,6 +57,26 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 		return l.requeue("trying again: " + reason)
 	}
 	return l.retryLater(class, reason, plan.delay)
+}
+
+// sameDefect reports whether another attempt of this run delivered a video with the same
+// defect. Then the cause is the job, and a third attempt would only cost more.
+func (l *held) sameDefect(ctx context.Context) (bool, error) {
+	attempts, err := models.ListAttempts(ctx, l.change.tx, []models.JobID{l.job.ID})
+	if err != nil {
+		return false, fmt.Errorf("list the attempts of job %s: %w", l.job.ID, err)
+	}
+	return slices.ContainsFunc(attempts, func(a *models.Attempt) bool {
+		return a.ID != l.attempt.ID && a.Run == l.attempt.Run && a.FailureClass == models.FailDefectiveResult &&
+			defect(a.FailureReason) == defect(l.attempt.FailureReason)
+	}), nil
+}
+
+// defect returns what is wrong with a video: the beginning of a reason such as
+// "BLACK: 100 % of the frames are black".
+func defect(reason string) string {
+	code, _, _ := strings.Cut(reason, ":")
+	return cause(code)
 }
 
 // retryLater schedules the next attempt.

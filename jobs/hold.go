@@ -166,7 +166,7 @@ func (h *held) extend() {
 
 // end ends the attempt and frees its worker. A lost attempt is assumed to have worked until
 // its last heartbeat. Unless it succeeded, the GPU seconds since its last checkpoint are
-// counted as wasted.
+// counted as wasted; all of them if its video was defective, because nobody pays for that.
 func (h *held) end(status models.AttemptStatus, class models.FailureClass, reason string) {
 	now, a := h.change.now, h.attempt
 	a.Status, a.EndedAt, a.FailureClass, a.FailureReason = status, now, class, reason
@@ -177,7 +177,7 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	a.GPUSeconds = max(worked.Sub(a.LeasedAt).Seconds(), 0) // a clock may be set back
 	if status != models.AttemptSucceeded {
 		since := a.LeasedAt
-		if a.CheckpointAt.After(since) {
+		if a.CheckpointAt.After(since) && class != models.FailDefectiveResult {
 			since = a.CheckpointAt
 		}
 		a.WastedGPUSeconds = max(worked.Sub(since).Seconds(), 0)

@@ -48,6 +48,7 @@ func TestPlanRetry(t *testing.T) {
 		{models.FailModelCrash, 2, nil, doubled, again(0)},
 		{models.FailOutOfMemory, 1, nil, nil, again(0)},
 		{models.FailCheckpointCorrupt, 1, nil, nil, again(0)},
+		{models.FailDefectiveResult, 1, nil, doubled, again(0)},
 		{models.FailPreempted, 1, nil, doubled, retryPlan{}},
 		{models.FailWorkerLost, 99, nil, nil, retryPlan{}},
 		{models.FailInvalidInput, 1, nil, doubled, never},

@@ -187,6 +187,45 @@ func TestFailure(t *testing.T) {
 		require.Equal(t, worker.WorkerID, stored.AvoidWorkerID)
 	})
 
+	t.Run("RetriesADefectiveVideoOnceForEachCause", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := jobstest.Leased(t)
+		s.Exec(t, "UPDATE jobs SET max_attempts = 10 WHERE id = ?", job.ID)
+		state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state"))
+		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
+		require.NoError(t, err)
+		refuse := func(message string) *models.Job {
+			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailDefectiveResult, Message: message})
+			require.NoError(t, err)
+			stored := s.Reload(t, job.ID)
+			if stored.Status == models.JobQueued {
+				var lease *jobs.Lease
+				lease, fence = s.Lease(t, worker)
+				require.Len(t, lease.Checkpoints, 1, "it must resume from the checkpoint")
+			}
+			return stored
+		}
+
+		first := refuse("BLACK: 100 % of the frames are black: the mean brightness is 0.0 of 255.")
+		other := refuse("FROZEN: The same picture is shown for 2.10 s, from 1.90 s to 4.00 s, of 4.00 s.")
+		again := refuse("BLACK: 97 % of the frames are black: the mean brightness is 1.3 of 255.")
+
+		require.Equal(t, models.JobQueued, first.Status)
+		require.Equal(t, worker.WorkerID, first.AvoidWorkerID)
+		require.Equal(t, models.JobQueued, other.Status, "another cause has a retry of its own")
+		require.Equal(t, models.JobFailed, again.Status)
+		require.Equal(t, models.FailDefectiveResult, again.FailureClass)
+		require.Contains(t, again.FailureReason, "97 % of the frames are black")
+		attempts, err := s.Reader.Attempts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Len(t, attempts, 3)
+		for _, a := range attempts {
+			require.Equal(t, a.GPUSeconds, a.WastedGPUSeconds, "nobody pays for a defective video")
+		}
+		s.RequireInvariants(t)
+	})
+
 	t.Run("AvoidsACheckpointAfterWhichTheRuntimeCrashed", func(t *testing.T) {
 		t.Parallel()
 

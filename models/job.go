@@ -65,6 +65,7 @@ const (
 	FailModelCrash        FailureClass = "MODEL_CRASH"
 	FailOutOfMemory       FailureClass = "OUT_OF_MEMORY"
 	FailCheckpointCorrupt FailureClass = "CHECKPOINT_CORRUPT"
+	FailDefectiveResult   FailureClass = "DEFECTIVE_RESULT"
 	FailInvalidInput      FailureClass = "INVALID_INPUT"
 	FailContentPolicy     FailureClass = "CONTENT_POLICY"
 	FailUnauthorized      FailureClass = "UNAUTHORIZED"
@@ -76,7 +77,7 @@ const (
 // FailureClasses lists them all.
 var FailureClasses = []FailureClass{
 	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailModelCrash, FailOutOfMemory,
-	FailCheckpointCorrupt, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
+	FailCheckpointCorrupt, FailDefectiveResult, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
 }
 
 // Job is one requested video and its durable state, from submit to outcome.

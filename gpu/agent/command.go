@@ -23,7 +23,7 @@ type settings struct {
 	endpoint, key, caFile                                 string
 	provider, instanceID, pool, region, zone, gpuType, as string
 	models, runtimes                                      []string
-	workDir, log                                          string
+	workDir, log, qualityGate                             string
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
@@ -40,8 +40,8 @@ with a runtime. On SIGTERM, SIGINT or a drain it saves a checkpoint, releases th
 that another worker can continue it, and exits. A second signal makes it exit at once.
 
 Each flag can also be set in the environment, as REELAY_AGENT_ and its name, such as
-REELAY_AGENT_WORK_DIR. The endpoint, the key and the file of certificates are
-REELAY_ENDPOINT, REELAY_API_KEY and REELAY_CA_FILE.`,
+REELAY_AGENT_WORK_DIR. The endpoint, the key, the file of certificates and the quality
+gate are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE and REELAY_QUALITY_GATE.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -62,6 +62,7 @@ REELAY_ENDPOINT, REELAY_API_KEY and REELAY_CA_FILE.`,
 	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: the built-in testcard)")
 	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the current job")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
+	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
@@ -99,6 +100,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("endpoint", "REELAY_ENDPOINT")
 	fill("key", "REELAY_API_KEY")
 	fill("ca-file", "REELAY_CA_FILE")
+	fill("quality-gate", "REELAY_QUALITY_GATE")
 	for _, flag := range []string{
 		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
 		"notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
@@ -116,6 +118,7 @@ func (s settings) config(version string) (Config, error) {
 		Region: s.region, Zone: s.zone, GPUType: s.gpuType, CapacityClass: client.CapacityClass(s.as),
 		Models: s.models, WorkDir: s.workDir, Notice: s.notice, Version: version,
 		StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
+		UncheckedVideos: s.qualityGate == "off",
 	}
 	var err error
 	trust, err := client.TrustFile(s.caFile)
@@ -130,6 +133,9 @@ func (s settings) config(version string) (Config, error) {
 	}
 	if config.CapacityClass != client.CapacityClassSpot && config.CapacityClass != client.CapacityClassOnDemand {
 		return config, fmt.Errorf("--capacity-class is %q: it must be SPOT or ON_DEMAND", s.as)
+	}
+	if s.qualityGate != "on" && s.qualityGate != "off" {
+		return config, fmt.Errorf("--quality-gate is %q: it must be on or off", s.qualityGate)
 	}
 	if err := s.checkTimes(); err != nil {
 		return config, err

@@ -48,6 +48,8 @@ type Config struct {
 	GiveUp time.Duration
 	// StopGrace is how long a runtime may take to stop before it is killed.
 	StopGrace time.Duration
+	// UncheckedVideos means that videos are delivered without a check of their quality.
+	UncheckedVideos bool
 
 	Log *slog.Logger
 }

@@ -402,7 +402,7 @@ type fixture struct {
 }
 
 // story runs an agent in a bubble whose clock is the test's. tell may be nil.
-func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *fixture)) {
+func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *fixture), settings ...func(*Config)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -415,6 +415,9 @@ func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *
 			Runtimes: []RuntimeCommand{{Name: "scripted", Command: []string{"scripted"}}},
 			Notices:  f.notices, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		}.withDefaults()
+		for _, set := range settings {
+			set(&config)
+		}
 		require.NoError(t, config.check())
 		launches := 0
 		a := newAgent(config, func(context.Context, RuntimeCommand) (process, error) {

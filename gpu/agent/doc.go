@@ -17,6 +17,7 @@
 //	the job is cancelled       stop the runtime, or kill it, then release the job
 //	preemption or SIGTERM      checkpoint, upload, commit, release, deregister
 //	the runtime fails          fail the attempt with the class that the runtime gave
+//	the video is defective     fail the attempt with DEFECTIVE_RESULT (check.go)
 //	the runtime dies or hangs  MODEL_CRASH or TIMEOUT; the runtime is restarted
 //	no renewal for 10 minutes  stop, publish nothing
 //

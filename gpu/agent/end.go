@@ -14,6 +14,9 @@ import (
 func (t *attempt) end(result *runtime.Result, err error) *grant {
 	var next *grant
 	if err == nil {
+		err = t.check(result)
+	}
+	if err == nil {
 		next, err = t.complete(result)
 	}
 	switch {

@@ -235,14 +235,14 @@ func (h *host) halt(grace time.Duration) {
 }
 
 // settle kills the process after a failure that leaves it unusable: a crash, a hang,
-// or running out of memory.
+// running out of memory, or a defective video.
 func (h *host) settle(err error) {
 	failure, ok := errors.AsType[*runtime.Failure](err)
 	if !ok {
 		return
 	}
 	switch failure.Class {
-	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout:
+	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout, runtime.DefectiveResult:
 		h.kill()
 	}
 }

@@ -87,7 +87,7 @@ func TestStore(t *testing.T) {
 				ends := f.of("completeJob")
 				require.Len(t, ends, 1)
 				key := ends[0].in["video"].(object)["objectKey"].(string)
-				require.Equal(t, "bytes of film.mp4", f.body("/"+key))
+				require.Equal(t, "bytes of video.mp4", f.body("/"+key))
 				require.Empty(t, f.of("failJob"))
 			})
 		})

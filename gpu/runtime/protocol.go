@@ -47,6 +47,10 @@ const (
 	Unauthorized        FailureClass = "UNAUTHORIZED"
 )
 
+// DefectiveResult is the class of a video that the agent refused. A runtime cannot
+// report it.
+const DefectiveResult FailureClass = "DEFECTIVE_RESULT"
+
 // Start is the order to do one job. It ends with exactly one Result, Failure or
 // Cancelled.
 type Start struct {

@@ -108,6 +108,7 @@ export type FailureClass =
   | 'MODEL_CRASH'
   | 'OUT_OF_MEMORY'
   | 'CHECKPOINT_CORRUPT'
+  | 'DEFECTIVE_RESULT'
   | 'INVALID_INPUT'
   | 'CONTENT_POLICY'
   | 'UNAUTHORIZED'

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/quality"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+// check refuses a defective video before it is uploaded, if the job's model asks for
+// that. Its error is one of the reasons to stop or a *runtime.Failure. After a defect
+// the runtime is killed: its model or its GPU may be the cause.
+func (t *attempt) check(result *runtime.Result) error {
+	if !t.checks() {
+		return nil
+	}
+	t.progress.phase(client.PhaseUploading, "checking the video")
+	ctx, stop := until(t.rendering, t.agent.going.over, errHandOver)
+	defer stop()
+	err := judge(ctx, result.Video, t.lease.Job.Params)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		t.agent.runtimes.settle(err)
+	}
+	return err
+}
+
+// checks reports whether the video must be checked: the model makes videos, and neither
+// its entry in the catalogue nor this agent's configuration leaves out the check.
+func (t *attempt) checks() bool {
+	model := t.lease.Model
+	if model == nil || model.Produces != client.ModelProductVideo || t.agent.config.UncheckedVideos {
+		return false
+	}
+	quality := struct{ Check bool }{true}
+	if model.Quality != nil {
+		_ = json.Unmarshal(*model.Quality, &quality) // of another form: the default
+	}
+	return quality.Check
+}
+
+// judge returns a *runtime.Failure of class DEFECTIVE_RESULT if the video is not what
+// params ask for.
+func judge(ctx context.Context, video string, params json.RawMessage) error {
+	if video == "" {
+		return runtime.Failf(runtime.DefectiveResult, "UNDECODABLE: The runtime delivered no video.")
+	}
+	report, err := quality.Check(ctx, video, asked(params))
+	switch {
+	case errors.Is(err, quality.ErrMissing):
+		return runtime.Failf(runtime.ModelCrash, "%s; or start the agent with --quality-gate=off", err)
+	case errors.Is(err, quality.ErrTooSlow):
+		return runtime.Failf(runtime.Timeout, "%s", err)
+	case err != nil:
+		return runtime.Failf(runtime.Transient, "the video could not be checked: %s", err)
+	case report.Defect == nil:
+		return nil
+	}
+	says := fmt.Sprintf("%s: %s", report.Defect.Code, report.Defect.Message)
+	if at := report.Evidence; len(at) == 2 {
+		says += fmt.Sprintf(" Compare the frames at %.2f s and %.2f s.", at[0], at[1])
+	}
+	return runtime.Failf(runtime.DefectiveResult, "%s", says)
+}
+
+// asked reads from a job's params what its video must be. Models choose their own
+// params: one that is missing or of another type asks for nothing.
+func asked(params json.RawMessage) quality.Expect {
+	var given map[string]any
+	_ = json.Unmarshal(params, &given)
+	number := func(name string) float64 { n, _ := given[name].(float64); return n }
+	set := func(name string) bool { b, _ := given[name].(bool); return b }
+	text := func(name string) string { s, _ := given[name].(string); return s }
+
+	e := quality.Expect{
+		DurationSeconds: number("durationSeconds"), FPS: number("fps"),
+		Width: int(number("width")), Height: int(number("height")),
+		Audio: set("audio"), AllowDark: set("allowDark"), AllowStill: set("allowStill"),
+	}
+	if w, h, ok := strings.Cut(text("size"), "x"); ok && e.Width == 0 && e.Height == 0 {
+		e.Width, _ = strconv.Atoi(w)
+		e.Height, _ = strconv.Atoi(h)
+	}
+	if e.Width == 0 && e.Height == 0 {
+		e.ShortSide = shortSide(text("resolution"))
+	}
+	return e
+}
+
+// shortSide returns the pixels of a resolution such as 720p or 4k, or 0.
+func shortSide(resolution string) int {
+	if strings.EqualFold(resolution, "4k") {
+		return 2160
+	}
+	n, _ := strconv.Atoi(strings.TrimSuffix(resolution, "p"))
+	return n
+}
