@@ -168,6 +168,21 @@ func (r *mutationResolver) SetJobTier(ctx context.Context, id string, tier model
 	return r.Operator.SetJobTier(ctx, principal(ctx), models.JobID(id), tier)
 }
 
+func (r *progressResolver) PreviewURL(ctx context.Context, obj *models.Progress) (*string, error) {
+	if obj.PreviewID == "" {
+		return nil, nil
+	}
+	preview, err := load(ctx).Artifacts.Load(ctx, obj.PreviewID)
+	if err != nil || preview == nil {
+		return nil, err
+	}
+	link, err := r.Reader.Link(ctx, preview, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	return new(link.At(base(ctx))), nil
+}
+
 func (r *queryResolver) Node(ctx context.Context, id string) (Node, error) {
 	return r.node(ctx, principal(ctx), id)
 }
@@ -210,6 +225,8 @@ func (r *Resolver) Job() JobResolver { return &jobResolver{r} }
 
 func (r *Resolver) JobConnection() JobConnectionResolver { return &jobConnectionResolver{r} }
 
+func (r *Resolver) Progress() ProgressResolver { return &progressResolver{r} }
+
 func (r *Resolver) SubmitJobPayload() SubmitJobPayloadResolver { return &submitJobPayloadResolver{r} }
 
 type (
@@ -218,5 +235,6 @@ type (
 	cancellationResolver     struct{ *Resolver }
 	jobResolver              struct{ *Resolver }
 	jobConnectionResolver    struct{ *Resolver }
+	progressResolver         struct{ *Resolver }
 	submitJobPayloadResolver struct{ *Resolver }
 )

@@ -106,3 +106,35 @@ func requireLink(t *testing.T, server, answer string) {
 	defer res.Body.Close()
 	require.Equal(t, http.StatusOK, res.StatusCode, found[1])
 }
+
+// TestPreview checks that a job shows its newest preview while it runs.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.Submit(t)
+	worker := a.Worker(t, "one")
+	lease, fence := a.Lease(t, worker)
+	const query = `query ($id: ID!) { job(id: $id) { progress { percent previewUrl } status } }`
+	shown := func() any {
+		return at[map[string]any](t, a.client(t, query, map[string]any{"id": string(lease.Job.ID)}), "job", "progress")["previewUrl"]
+	}
+	require.Nil(t, shown())
+
+	for _, picture := range []string{"first", "second"} {
+		object := a.Upload(t, worker, fence, models.ArtifactPreview, []byte(picture))
+		_, err := a.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+		require.NoError(t, err)
+
+		require.Contains(t, shown(), "/objects/")
+		require.Equal(t, a.Reload(t, lease.Job.ID).PreviewID, a.newest(t, models.ArtifactPreview))
+	}
+	require.Equal(t, 2, a.Count(t, "artifacts"))
+}
+
+// newest returns the id of the newest artifact of a type.
+func (a *api) newest(t *testing.T, kind models.ArtifactType) models.ArtifactID {
+	t.Helper()
+	var id models.ArtifactID
+	require.NoError(t, a.DB.NewRaw("SELECT id FROM artifacts WHERE type = ? ORDER BY created_at DESC, id DESC LIMIT 1", kind).Scan(t.Context(), &id))
+	return id
+}

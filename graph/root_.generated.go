@@ -34,6 +34,7 @@ type ResolverRoot interface {
 	Lease() LeaseResolver
 	Mutation() MutationResolver
 	Pool() PoolResolver
+	Progress() ProgressResolver
 	Query() QueryResolver
 	Queue() QueueResolver
 	SubmitJobPayload() SubmitJobPayloadResolver
@@ -996,6 +997,8 @@ func (ec *executionContext) childFields_Progress(ctx context.Context, field grap
 		return ec.fieldContext_Progress_etaSeconds(ctx, field)
 	case "updatedAt":
 		return ec.fieldContext_Progress_updatedAt(ctx, field)
+	case "previewUrl":
+		return ec.fieldContext_Progress_previewUrl(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Progress", field.Name)
 }

@@ -53,6 +53,8 @@ func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t mod
 	answer, err := h.commit(ctx, p, f, t, &o, func(l *held, a *models.Artifact, _ bool) {
 		if t == models.ArtifactLog {
 			l.attempt.LogID = a.ID
+		} else {
+			l.job.Progress.PreviewID = a.ID
 		}
 	}, nil)
 	return answer, apierror.Wrap(err, "artifact of attempt %s", f.AttemptID)

@@ -186,7 +186,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
-		s.Exec(t, "UPDATE job_attempts SET uploads = 3998 WHERE id = ?", fence.AttemptID)
+		s.Exec(t, "UPDATE job_attempts SET uploads = 7998 WHERE id = ?", fence.AttemptID)
 
 		errs := inOneBatch(t, s, nil, requesting(t, s, worker, fence), requesting(t, s, worker, fence), requesting(t, s, worker, fence),
 			reporting(t, s, worker, fence, 5))
@@ -199,7 +199,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.Equal(t, 2, s.Count(t, "uploads"))
 		attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 		require.NoError(t, err)
-		require.Equal(t, 4000, attempt.Uploads)
+		require.Equal(t, 8000, attempt.Uploads)
 	})
 
 	t.Run("DoNotCommitObjectsThatWereDeletedMeanwhile", func(t *testing.T) {

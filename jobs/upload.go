@@ -22,9 +22,9 @@ import (
 	"github.com/samber/lo"
 )
 
-// maxUploads bounds the keys of one attempt: a checkpoint every ten seconds for
-// five hours is 1,800.
-const maxUploads = 4000
+// maxUploads bounds the keys of one attempt: in five hours, a checkpoint every ten seconds is
+// 1,800, and a preview every three seconds 6,000.
+const maxUploads = 8000
 
 // maxArtifactMetadata bounds an artifact's metadata, in bytes.
 const maxArtifactMetadata = 16 << 10

@@ -240,6 +240,8 @@ type Progress struct {
 	TotalFrames *int      `bun:"total_frames" json:"total_frames"`
 	ETASeconds  *float64  `bun:"eta_seconds" json:"eta_seconds"`
 	UpdatedAt   time.Time `bun:"progress_at,nullzero" json:"progress_at,omitzero"`
+	// PreviewID is the newest picture of the unfinished video.
+	PreviewID ArtifactID `bun:"preview_id" json:"preview_id"`
 }
 
 // JobKey is an account's idempotency key.
@@ -290,7 +292,7 @@ func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
 	err = db.NewSelect().Model(&found).Column(
 		"id", "account_id", "status",
-		"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at").
+		"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at", "preview_id").
 		Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }

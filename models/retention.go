@@ -51,7 +51,8 @@ func LockJobsToReview(ctx context.Context, tx bun.Tx, limit int) ([]JobID, error
 
 // KeepArtifacts says how long artifacts are kept.
 type KeepArtifacts struct {
-	// Superseded is how long a checkpoint is kept after the second newer one was committed.
+	// Superseded is how long a checkpoint is kept after the second newer one was committed, and a
+	// preview after the next one.
 	Superseded time.Duration
 	// Checkpoints is how long the checkpoints of a FAILED or CANCELLED job are kept after its
 	// end. Those of a COMPLETED job expire at its end.
@@ -73,8 +74,9 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 		WITH due AS (
 			SELECT id FROM artifacts WHERE job_id IN (?0) AND review_at <= (SELECT clock_timestamp()) ORDER BY review_at LIMIT ?1),
 		newer AS (
-			SELECT id, lead(created_at, 2) OVER (PARTITION BY job_id ORDER BY created_at, id) AS superseded_at
-			FROM artifacts WHERE job_id IN (?0) AND type = 'CHECKPOINT' AND rejected_at IS NULL),
+			SELECT id, CASE type WHEN 'PREVIEW' THEN lead(created_at) OVER w ELSE lead(created_at, 2) OVER w END AS superseded_at
+			FROM artifacts WHERE job_id IN (?0) AND type IN ('CHECKPOINT', 'PREVIEW') AND rejected_at IS NULL
+			WINDOW w AS (PARTITION BY job_id, type ORDER BY created_at, id)),
 		ends AS (
 			SELECT ar.id, least( -- ignores NULL, an unknown time
 				ar.rejected_at,

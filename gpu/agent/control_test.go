@@ -332,6 +332,7 @@ func lease(checkpoints ...object) object {
 
 // model is a runtime process that does what its test says.
 type model struct {
+	loads    chan runtime.Model
 	orders   chan string
 	started  chan runtime.Start
 	messages chan runtime.Message
@@ -341,15 +342,16 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{orders: make(chan string, 100), started: make(chan runtime.Start, 1), tail: "last words", messages: make(chan runtime.Message, 100)}
+	return &model{orders: make(chan string, 100), loads: make(chan runtime.Model, 100), started: make(chan runtime.Start, 1), tail: "last words", messages: make(chan runtime.Message, 100)}
 }
 
 func (m *model) Announced() runtime.Ready {
-	return runtime.Ready{Protocol: runtime.ProtocolVersion, Runtime: "scripted", Models: []string{"testcard"}}
+	return runtime.Ready{Protocol: runtime.ProtocolVersion, Runtime: "scripted", Models: runtime.Offers("testcard")}
 }
 
-func (m *model) Load(name string) error {
-	m.messages <- &runtime.Loaded{Model: name}
+func (m *model) Load(order runtime.Model) error {
+	m.loads <- order
+	m.messages <- &runtime.Loaded{Model: order.Name}
 	return nil
 }
 

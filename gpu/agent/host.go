@@ -18,7 +18,7 @@ import (
 // Its methods are documented there.
 type process interface {
 	Announced() runtime.Ready
-	Load(model string) error
+	Load(model runtime.Model) error
 	Start(runtime.Start) error
 	Checkpoint() error
 	Cancel() error
@@ -41,8 +41,8 @@ type host struct {
 
 	offers  map[string]RuntimeCommand // by model
 	running process
-	command string // the name of the running command
-	loaded  string // the model in memory
+	command string        // the name of the running command
+	loaded  runtime.Model // the model in memory
 	// said is the log of the current job from the process that ended last. ours
 	// reports whether the running process's output belongs to the current job too.
 	said string
@@ -58,6 +58,12 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 		offered, err := h.start(ctx, command)
 		if err != nil {
 			return nil, fmt.Errorf("the runtime %s does not start: %w", command.Name, err)
+		}
+		if len(offered) == 0 { // any model whose settings it understands
+			offered = only
+		}
+		if len(offered) == 0 {
+			return nil, fmt.Errorf("the runtime %s can run any model: name the models to serve with --models", command.Name)
 		}
 		for _, model := range offered {
 			all = append(all, model)
@@ -88,17 +94,21 @@ func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, err
 	}
 	h.running, h.command = p, command.Name
 	ready := p.Announced()
-	h.log.Info("runtime started", "runtime", ready.Runtime, "models", ready.Models)
-	return ready.Models, nil
+	h.log.Info("runtime started", "runtime", ready.Runtime, "protocol", ready.Protocol, "models", ready.Models)
+	var names []string
+	for _, offer := range ready.Models {
+		names = append(names, offer.Name)
+	}
+	return names, nil
 }
 
 // get returns a process with the model in memory. If necessary it starts the runtime
 // and loads the model, and reports the progress of loading. If the runtime fails,
 // the error is a *runtime.Failure.
-func (h *host) get(ctx context.Context, model string, progress func(*runtime.Progress)) (process, error) {
-	command, ok := h.offers[model]
+func (h *host) get(ctx context.Context, model runtime.Model, progress func(*runtime.Progress)) (process, error) {
+	command, ok := h.offers[model.Name]
 	if !ok {
-		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s", model)
+		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s", model.Name)
 	}
 	h.idle()
 	if h.running == nil || h.command != command.Name {
@@ -106,7 +116,7 @@ func (h *host) get(ctx context.Context, model string, progress func(*runtime.Pro
 			return nil, err
 		}
 	}
-	if h.loaded == model {
+	if h.loaded.Name == model.Name && h.loaded.Version == model.Version {
 		return h.running, nil
 	}
 	if err := h.load(ctx, model, progress); err != nil {
@@ -117,8 +127,8 @@ func (h *host) get(ctx context.Context, model string, progress func(*runtime.Pro
 }
 
 // load loads the model into the running process and waits until it is in memory.
-func (h *host) load(ctx context.Context, model string, progress func(*runtime.Progress)) error {
-	h.loaded = ""
+func (h *host) load(ctx context.Context, model runtime.Model, progress func(*runtime.Progress)) error {
+	h.loaded = runtime.Model{}
 	if err := h.running.Load(model); err != nil {
 		return err
 	}
@@ -130,7 +140,7 @@ func (h *host) load(ctx context.Context, model string, progress func(*runtime.Pr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			return runtime.Failf(runtime.Timeout, "the runtime %s did not load %s within %s", h.command, model, h.loadTimeout)
+			return runtime.Failf(runtime.Timeout, "the runtime %s did not load %s within %s", h.command, model.Name, h.loadTimeout)
 		case message, ok := <-h.running.Messages():
 			if !ok {
 				return h.running.Wait()
@@ -180,10 +190,10 @@ func (h *host) idle() {
 // warm lists the models that are in memory.
 func (h *host) warm() []string {
 	h.idle()
-	if h.running == nil || h.loaded == "" {
+	if h.running == nil || h.loaded.Name == "" {
 		return nil
 	}
-	return []string{h.loaded}
+	return []string{h.loaded.Name}
 }
 
 // kill ends the running process, if there is one.
@@ -192,7 +202,7 @@ func (h *host) kill() {
 		h.running.Kill()
 		h.said = h.tail()
 	}
-	h.running, h.command, h.loaded = nil, "", ""
+	h.running, h.command, h.loaded = nil, "", runtime.Model{}
 }
 
 // tail returns the end of the current job's log.

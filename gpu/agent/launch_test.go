@@ -20,7 +20,7 @@ import (
 // TestMain lets this binary be a runtime.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "runtime" {
-		ready := runtime.Ready{Runtime: "test", Models: []string{"testcard"}}
+		ready := runtime.Ready{Runtime: "test", Models: runtime.Offers("testcard")}
 		if err := runtime.Serve(context.Background(), os.Stdin, os.Stdout, ready, painter{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -30,7 +30,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	p, err := t.agent.runtimes.get(beginning, t.lease.Job.Model, t.progress.runtime)
+	p, err := t.agent.runtimes.get(beginning, t.model(), t.progress.runtime)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
@@ -40,10 +40,26 @@ func (t *attempt) render() (*runtime.Result, error) {
 	return t.follow(p, checkpoints)
 }
 
+// model returns the job's model.
+func (t *attempt) model() runtime.Model {
+	m := runtime.Model{Name: t.lease.Job.Model}
+	if leased := t.lease.Model; leased != nil {
+		m.Version = leased.Version
+		if leased.Settings != nil {
+			m.Settings = *leased.Settings
+		}
+	}
+	return m
+}
+
 // order returns the job as the runtime's Start command.
 func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runtime.Start {
 	job := t.lease.Job
-	order := runtime.Start{Job: job.Id, Model: job.Model, Type: job.Type, Params: job.Params, Workdir: t.dir, Inputs: inputs}
+	model := t.model()
+	order := runtime.Start{
+		Job: job.Id, Model: model.Name, Version: model.Version, Settings: model.Settings, Type: job.Type,
+		Params: job.Params, Workdir: t.dir, Inputs: inputs,
+	}
 	if job.Prompt != nil {
 		order.Prompt = *job.Prompt
 	}
@@ -68,6 +84,7 @@ type watch struct {
 	process     process
 	checkpoints []restorable
 	saver       *saver
+	previews    *previewer
 	// reports are calls made in the background, such as the rejection of a checkpoint
 	// that did not restore. unused lists the checkpoints that the runtime has neither
 	// resumed from nor rejected.
@@ -83,9 +100,9 @@ type watch struct {
 // lease's interval and when a notice arrives.
 func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
 	ctx, stop := context.WithCancel(t.rendering)
-	w := &watch{attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints, saver: newSaver(ctx, t)}
+	w := &watch{attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints, saver: newSaver(ctx, t), previews: newPreviewer(ctx, t)}
 	// Bad checkpoints are reported before the attempt ends.
-	defer func() { stop(); w.saver.wait(); w.reports.Wait() }()
+	defer func() { stop(); w.saver.wait(); w.previews.wait(); w.reports.Wait() }()
 
 	result, err := w.run(ctx)
 	if _, failed := errors.AsType[*runtime.Failure](err); failed {
@@ -125,6 +142,8 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			w.askCheckpoint()
 		case err := <-w.saver.saved:
 			w.saver.done(err)
+		case <-w.previews.sent:
+			w.previews.done()
 		case message, ok := <-w.process.Messages():
 			if !ok {
 				return nil, w.process.Wait()
@@ -199,7 +218,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		if err != nil {
 			return nil, runtime.Failf(runtime.ModelCrash, "%s", err)
 		}
-		w.log.Info("job resumed", "checkpoint", from.artifact.Id, "step", m.Step)
+		w.log.Info("job resumed", "checkpoint", from.artifact.Id, "step", m.Step, "note", m.Note)
 		w.progress.resumed(from.artifact.Id, from.note.Percent)
 		w.unused = []restorable{from}
 	case *runtime.CheckpointRejected:
@@ -208,6 +227,10 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 			return nil, runtime.Failf(runtime.ModelCrash, "%s", err)
 		}
 		w.disuse(bad, m.Reason)
+	case *runtime.Preview:
+		w.previews.put(m)
+	case *runtime.Metrics:
+		w.log.Debug("the runtime's metrics", "gpuMemoryBytes", m.GPUMemoryBytes, "stepSeconds", m.StepSeconds)
 	case *runtime.Result:
 		return m, nil
 	case *runtime.Failure:

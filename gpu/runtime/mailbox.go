@@ -1,9 +1,12 @@
 package runtime
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
-// maxWaiting is how many messages can wait for a slow reader. Consecutive
-// Progress messages count as one, since only the newest is kept.
+// maxWaiting is how many messages can wait for a slow reader. Consecutive messages about the
+// current state count as one of each type, since only the newest is kept.
 const maxWaiting = 1000
 
 // mailbox hands messages to a reader without ever blocking their writer.
@@ -26,11 +29,9 @@ func (b *mailbox) put(message Message) bool {
 	defer b.mu.Unlock()
 	defer b.wake()
 
-	if last := len(b.waiting) - 1; last >= 0 {
-		_, newer := message.(*Progress)
-		_, older := b.waiting[last].(*Progress)
-		if newer && older {
-			b.waiting[last] = message
+	for i := len(b.waiting) - 1; i >= 0 && isState(message) && isState(b.waiting[i]); i-- {
+		if b.waiting[i].name() == message.name() {
+			b.waiting = append(slices.Delete(b.waiting, i, i+1), message)
 			return true
 		}
 	}
@@ -39,6 +40,15 @@ func (b *mailbox) put(message Message) bool {
 	}
 	b.waiting = append(b.waiting, message)
 	return true
+}
+
+// isState reports whether a message is about the current state, so that a newer one replaces it.
+func isState(message Message) bool {
+	switch message.(type) {
+	case *Progress, *Preview, *Metrics:
+		return true
+	}
+	return false
 }
 
 // end closes the channel once the reader has received the waiting messages.

@@ -106,8 +106,8 @@ func Launch(ctx context.Context, config Config) (*Process, error) {
 func (p *Process) Announced() Ready { return p.announce }
 
 // Messages returns the runtime's messages in order, except Log messages, which
-// go to the Tail. Of consecutive Progress messages, a slow reader gets only the
-// newest. The channel is closed after Kill, or when the runtime has ended and
+// go to the Tail. Of consecutive Progress, Preview and Metrics messages, a slow reader
+// gets only the newest of each. The channel is closed after Kill, or when the runtime has ended and
 // everything was read.
 func (p *Process) Messages() <-chan Message { return p.mailbox.messages }
 
@@ -132,12 +132,15 @@ func (p *Process) Tail() string { return p.tail.String() }
 
 // Load asks the runtime to load a model into memory. The runtime answers with
 // Loaded or Failure.
-func (p *Process) Load(model string) error {
-	return p.order(command{Load: &load{Model: model}}, func() error {
+func (p *Process) Load(model Model) error {
+	if p.announce.Protocol < 2 {
+		model = Model{Name: model.Name}
+	}
+	return p.order(command{Load: &model}, func() error {
 		if p.state != idle {
-			return fmt.Errorf("load %s: the runtime is %s", model, p.state)
+			return fmt.Errorf("load %s: the runtime is %s", model.Name, p.state)
 		}
-		p.state, p.loading = loading, model
+		p.state, p.loading = loading, model.Name
 		p.tail.forget()
 		return nil
 	})
@@ -145,6 +148,9 @@ func (p *Process) Load(model string) error {
 
 // Start gives the runtime a job. The job ends with Result, Failure or Cancelled.
 func (p *Process) Start(job Start) error {
+	if p.announce.Protocol < 2 {
+		job.Version, job.Settings = 0, nil
+	}
 	return p.order(command{Start: &job}, func() error {
 		if p.state != idle {
 			return fmt.Errorf("start %s: the runtime is %s", job.Job, p.state)

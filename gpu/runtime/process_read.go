@@ -115,6 +115,10 @@ func (p *Process) accept(message Message) error {
 		if p.state == running || p.state == loading {
 			return nil
 		}
+	case *Metrics: // of a load, a job, or the time after it
+		if p.state != starting {
+			return nil
+		}
 	case *Failure:
 		if p.state == running || p.state == loading {
 			p.state = idle
@@ -132,6 +136,8 @@ func (p *Process) accept(message Message) error {
 func (p *Process) acceptOfJob(message Message) error {
 	switch m := message.(type) {
 	case *Checkpoint:
+		return checkFile(p.job.Workdir, m.Path)
+	case *Preview:
 		return checkFile(p.job.Workdir, m.Path)
 	case *CheckpointRejected:
 		return p.checkGiven(m.Path)

@@ -61,7 +61,7 @@ func leaked() string {
 // behave is a runtime that misbehaves in one way when it gets its first command.
 func behave(how string) {
 	if how == "serve" {
-		if err := runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Models: []string{"m"}}, model{}); err != nil {
+		if err := runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Models: runtime.Offers("m")}, model{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -202,7 +202,7 @@ func TestLaunch(t *testing.T) {
 
 	t.Run("ReturnsTheModelsOfTheRuntime", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, []string{"m"}, launch(t, "serve").Announced().Models)
+		require.Equal(t, runtime.Offers("m"), launch(t, "serve").Announced().Models)
 	})
 
 	t.Run("FailsIfTheRuntimeIsNeverReady", func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestProcess(t *testing.T) {
 		start(t, p)
 
 		require.ErrorContains(t, p.Start(runtime.Start{Job: "job_2", Workdir: "/work"}), "the runtime is doing a job")
-		require.ErrorContains(t, p.Load("m"), "the runtime is doing a job")
+		require.ErrorContains(t, p.Load(runtime.Model{Name: "m"}), "the runtime is doing a job")
 	})
 
 	t.Run("FailsIfTheRuntimeDoesNotReadACommand", func(t *testing.T) {

@@ -9,13 +9,16 @@ import (
 	"strings"
 )
 
-// ProtocolVersion is the version that a runtime must announce in Ready.
-const ProtocolVersion = 1
+// ProtocolVersion is the newest version of the protocol. Runtimes of older versions get only
+// what their version has.
+const ProtocolVersion = 2
 
 const (
 	maxLine   = 1 << 20  // bytes of a line, including the newline
 	maxTexts  = 2000     // bytes of a message for people
 	maxDetail = 16 << 10 // bytes of a failure's detail
+
+	maxVersion = 100 // bytes of the version of a model
 )
 
 // Phase is the stage of a job as shown to users. The values are those of the API.
@@ -64,6 +67,19 @@ type Start struct {
 	// Inputs maps the name of a parameter, such as referenceImage, to its file: a
 	// complete file in Workdir.
 	Inputs map[string]string `json:"inputs,omitempty"`
+
+	// Version and Settings are those of the model. Runtimes of version 1 do not get them.
+	Version  int             `json:"version,omitempty"`
+	Settings json.RawMessage `json:"settings,omitempty"`
+}
+
+// Model is a model as the catalogue describes it.
+type Model struct {
+	Name string `json:"model"`
+	// Version is the catalogue's version of the entry; Settings is an object for the runtime,
+	// such as the folder of the weights. Runtimes of version 1 do not get them.
+	Version  int             `json:"version,omitempty"`
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // Restorable is a checkpoint from which a job can resume. Start lists the newest
@@ -75,15 +91,11 @@ type Restorable struct {
 
 // command is one line to the runtime, with exactly one field set.
 type command struct {
-	Load       *load     `json:"load,omitempty"`
+	Load       *Model    `json:"load,omitempty"`
 	Start      *Start    `json:"start,omitempty"`
 	Checkpoint *struct{} `json:"checkpoint,omitempty"`
 	Cancel     *struct{} `json:"cancel,omitempty"`
 	Shutdown   *struct{} `json:"shutdown,omitempty"`
-}
-
-type load struct {
-	Model string `json:"model"`
 }
 
 // Message is a message from a runtime. The types below with these methods
@@ -97,9 +109,45 @@ type Message interface {
 
 // Ready is a runtime's first message.
 type Ready struct {
-	Protocol int      `json:"protocol"`
-	Runtime  string   `json:"runtime"` // its name and version, for people
-	Models   []string `json:"models"`  // the models that it can run
+	Protocol int    `json:"protocol"`
+	Runtime  string `json:"runtime"` // its name and version, for people
+	// Models lists the models that it can run. Since version 2 an empty list means any model
+	// whose settings it understands.
+	Models []Offer `json:"models"`
+}
+
+// Offer is a model that a runtime can run. It is a name, or since version 2 an object.
+type Offer struct {
+	Name string `json:"name"`
+	// Version is the runtime's own version of the model, for people.
+	Version string `json:"version,omitempty"`
+}
+
+// Offers returns offers of models without a version.
+func Offers(names ...string) []Offer {
+	var all []Offer
+	for _, name := range names {
+		all = append(all, Offer{Name: name})
+	}
+	return all
+}
+
+// UnmarshalJSON reads a name or an object.
+func (o *Offer) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, &o.Name)
+	}
+	type plain Offer
+	return json.Unmarshal(data, (*plain)(o))
+}
+
+// MarshalJSON writes an offer without a version as a name, as version 1 had it.
+func (o Offer) MarshalJSON() ([]byte, error) {
+	if o.Version == "" {
+		return json.Marshal(o.Name)
+	}
+	type plain Offer
+	return json.Marshal(plain(o))
 }
 
 // Loaded answers a load: the model is in memory.
@@ -142,6 +190,20 @@ type CheckpointRejected struct {
 type Resumed struct {
 	Path string `json:"path"` // as in Start
 	Step int    `json:"step"`
+	// Note says what is special about it, such as that the software differs.
+	Note string `json:"note,omitempty"`
+}
+
+// Preview names a complete, closed image of the job's current state.
+type Preview struct {
+	Path string `json:"path"`
+	Step int    `json:"step"`
+}
+
+// Metrics reports measurements of the runtime. A value that is not known is 0.
+type Metrics struct {
+	GPUMemoryBytes int64   `json:"gpuMemoryBytes,omitempty"`
+	StepSeconds    float64 `json:"stepSeconds,omitempty"`
 }
 
 // Result ends a job that succeeded. All files are complete and closed.
@@ -185,17 +247,24 @@ func (*Progress) name() string           { return "progress" }
 func (*Checkpoint) name() string         { return "checkpoint" }
 func (*CheckpointRejected) name() string { return "checkpointRejected" }
 func (*Resumed) name() string            { return "resumed" }
+func (*Preview) name() string            { return "preview" }
+func (*Metrics) name() string            { return "metrics" }
 func (*Result) name() string             { return "result" }
 func (*Cancelled) name() string          { return "cancelled" }
 func (*Failure) name() string            { return "error" }
 func (*Log) name() string                { return "log" }
 
 func (m *Ready) check() error {
-	if m.Protocol != ProtocolVersion {
-		return fmt.Errorf("protocol is %d, and this agent speaks %d", m.Protocol, ProtocolVersion)
+	if m.Protocol < 1 || m.Protocol > ProtocolVersion {
+		return fmt.Errorf("protocol is %d, and this agent speaks 1 to %d", m.Protocol, ProtocolVersion)
 	}
-	if len(m.Models) == 0 {
+	if len(m.Models) == 0 && m.Protocol < 2 {
 		return errors.New("models is empty")
+	}
+	for _, offer := range m.Models {
+		if offer.Name == "" || len(offer.Version) > maxVersion {
+			return fmt.Errorf("a model needs a name, and a version of at most %d bytes", maxVersion)
+		}
 	}
 	return nil
 }
@@ -222,9 +291,24 @@ func (m *Checkpoint) check() error {
 }
 
 func (m *CheckpointRejected) check() error { return checkText(m.Reason) }
-func (m *Resumed) check() error            { return nil }
-func (m *Result) check() error             { return nil }
-func (m *Cancelled) check() error          { return nil }
+func (m *Resumed) check() error            { return checkText(m.Note) }
+
+func (m *Preview) check() error {
+	if m.Path == "" || m.Step < 0 {
+		return errors.New("a preview needs a path and a step")
+	}
+	return nil
+}
+
+func (m *Metrics) check() error {
+	if m.GPUMemoryBytes < 0 || m.StepSeconds < 0 {
+		return errors.New("a measurement is negative")
+	}
+	return nil
+}
+
+func (m *Result) check() error    { return nil }
+func (m *Cancelled) check() error { return nil }
 
 func (f *Failure) check() error {
 	switch f.Class {
@@ -311,7 +395,7 @@ func parseMessage(line []byte) (Message, error) {
 func newMessage(name string) Message {
 	for _, message := range []Message{
 		&Ready{}, &Loaded{}, &Progress{}, &Checkpoint{}, &CheckpointRejected{},
-		&Resumed{}, &Result{}, &Cancelled{}, &Failure{}, &Log{},
+		&Resumed{}, &Preview{}, &Metrics{}, &Result{}, &Cancelled{}, &Failure{}, &Log{},
 	} {
 		if message.name() == name {
 			return message

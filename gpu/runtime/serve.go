@@ -67,6 +67,9 @@ func (j *Job) Reject(c Restorable, reason error) {
 // Resumed reports the checkpoint in Start from which the job resumes.
 func (j *Job) Resumed(c Restorable, step int) { j.server.send(&Resumed{Path: c.Path, Step: step}) }
 
+// Preview reports an image of the job's current state. The file must not change afterwards.
+func (j *Job) Preview(path string, step int) { j.server.send(&Preview{Path: path, Step: step}) }
+
 // Log adds a line to the job's log.
 func (j *Job) Log(level, message string) { j.server.send(&Log{Level: level, Message: message}) }
 
@@ -132,10 +135,10 @@ func (s *server) obey(ctx context.Context, c command) error {
 	switch {
 	case c.Load != nil:
 		return s.begin(nil, func() Message {
-			if err := s.handler.Load(ctx, c.Load.Model); err != nil {
+			if err := s.handler.Load(ctx, c.Load.Name); err != nil {
 				return asFailure(err)
 			}
-			return &Loaded{Model: c.Load.Model}
+			return &Loaded{Model: c.Load.Name}
 		})
 	case c.Start != nil:
 		jobCtx, cancel := context.WithCancel(ctx)

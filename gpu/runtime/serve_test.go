@@ -86,11 +86,11 @@ func TestServe(t *testing.T) {
 
 		p := launch(t, "serve")
 
-		require.NoError(t, p.Load("m"))
+		require.NoError(t, p.Load(runtime.Model{Name: "m"}))
 		message, _ := next(t, p)
 		require.Equal(t, &runtime.Loaded{Model: "m"}, message)
 
-		require.NoError(t, p.Load("x"))
+		require.NoError(t, p.Load(runtime.Model{Name: "x"}))
 		message, _ = next(t, p)
 		require.Equal(t, &runtime.Failure{Class: runtime.InvalidInput, Message: `There is no model "x".`}, message)
 	})
@@ -115,7 +115,7 @@ func TestServe(t *testing.T) {
 		in := strings.NewReader(`{"start":{"job":"job_1","model":"m","prompt":"wait","workdir":"/work"}}` + "\n" + `{"half`)
 		var out strings.Builder
 
-		err := runtime.Serve(t.Context(), in, &out, runtime.Ready{Models: []string{"m"}}, model{})
+		err := runtime.Serve(t.Context(), in, &out, runtime.Ready{Models: runtime.Offers("m")}, model{})
 
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(out.String(), `{"cancelled":{}}`+"\n"), out.String())

@@ -67,6 +67,25 @@ func TestReviewArtifacts(t *testing.T) {
 		require.True(t, left[third].ExpiresAt.IsZero())
 	})
 
+	t.Run("KeepsTheNewestPreview", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := jobstest.Leased(t)
+		for _, picture := range []string{"first", "second"} {
+			object := s.Upload(t, worker, fence, models.ArtifactPreview, []byte(picture))
+			_, err := s.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+			require.NoError(t, err)
+		}
+		newest := s.Reload(t, job.ID).PreviewID
+		jobstest.Age(t, s, "10 hours")
+
+		require.Equal(t, 1, review(t, s))
+
+		left := jobstest.Artifacts(t, s, job.ID)
+		require.Len(t, left, 1)
+		require.True(t, left[newest].ExpiresAt.IsZero())
+	})
+
 	t.Run("RemovesRejectedCheckpointsAndKeepsTwoOthers", func(t *testing.T) {
 		t.Parallel()
 

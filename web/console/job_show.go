@@ -199,6 +199,21 @@ func (v *jobView) find(id models.ArtifactID) *models.Artifact {
 	return v.Artifacts[i]
 }
 
+// preview returns the address of the newest preview of an unfinished video, or "".
+func (v *jobView) preview() string {
+	if v.Status.Terminal() || v.PreviewID == "" {
+		return ""
+	}
+	return "/artifacts/" + string(v.PreviewID)
+}
+
+// listed returns the artifacts to list: all but replaced previews.
+func (v *jobView) listed() []*models.Artifact {
+	return slices.DeleteFunc(slices.Clone(v.Artifacts), func(a *models.Artifact) bool {
+		return a.Type == models.ArtifactPreview && a.ID != v.PreviewID
+	})
+}
+
 // attemptOf returns the attempt that made an artifact, or nil.
 func (v *jobView) attemptOf(a *models.Artifact) *models.Attempt {
 	i := slices.IndexFunc(v.Attempts, func(made *models.Attempt) bool { return made.ID == a.AttemptID })

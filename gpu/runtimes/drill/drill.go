@@ -28,7 +28,7 @@ const Name = "drill"
 // Run serves an agent, one job at a time, until the agent sends shutdown or in
 // ends. It returns an error if the agent breaks the protocol or the pipes fail.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	ready := runtime.Ready{Runtime: "drill 1", Models: []string{Name}}
+	ready := runtime.Ready{Runtime: "drill 1", Models: runtime.Offers(Name)}
 	return runtime.Serve(ctx, in, out, ready, model{})
 }
 

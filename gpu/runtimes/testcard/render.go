@@ -24,6 +24,7 @@ type render struct {
 	first int // the step at which this attempt began
 	files int // checkpoints written
 	began time.Time
+	shown time.Time // when the last preview was made
 }
 
 // restore returns the state in the newest checkpoint that can be restored, or new
@@ -64,6 +65,7 @@ func (r *render) denoise(ctx context.Context) error {
 			Step:    r.state.step, TotalSteps: r.state.steps,
 			ETASeconds: eta(r.began, done+1, r.state.steps-r.state.step),
 		})
+		r.preview()
 	}
 	return nil
 }

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+const (
+	// previewEvery is the shortest time between two uploads of previews. An attempt's uploads
+	// are limited, and nobody looks more often.
+	previewEvery = 3 * time.Second
+	// maxPreview is how large a preview may be, in bytes.
+	maxPreview = 4 << 20
+)
+
+// previewer uploads previews in the background, one at a time and at most one in each
+// previewEvery. Of those that come meanwhile it keeps the newest. A preview is never worth a
+// failure: one that cannot be uploaded is dropped. One goroutine calls put, and done with what
+// it receives from sent.
+type previewer struct {
+	attempt *attempt
+	ctx     context.Context
+	sent    chan struct{}
+	busy    bool
+	next    *runtime.Preview
+}
+
+func newPreviewer(ctx context.Context, t *attempt) *previewer {
+	return &previewer{attempt: t, ctx: ctx, sent: make(chan struct{}, 1)}
+}
+
+func (v *previewer) put(p *runtime.Preview) {
+	if v.busy {
+		if v.next != nil {
+			os.Remove(v.next.Path)
+		}
+		v.next = p
+		return
+	}
+	v.busy = true
+	go func() {
+		if err := v.attempt.sendPreview(v.ctx, p); err != nil && v.ctx.Err() == nil {
+			v.attempt.log.Warn("a preview was dropped", "error", err)
+		}
+		_ = pause(v.ctx, previewEvery)
+		v.sent <- struct{}{}
+	}()
+}
+
+// done starts the upload of the preview that came meanwhile.
+func (v *previewer) done() {
+	v.busy = false
+	if next := v.next; next != nil {
+		v.next = nil
+		v.put(next)
+	}
+}
+
+// wait returns when no upload is in progress. The previewer's context must have ended.
+func (v *previewer) wait() {
+	if v.busy {
+		<-v.sent
+	}
+}
+
+// sendPreview uploads a preview and commits it as the job's newest. It tries for at most
+// callTimeout.
+func (t *attempt) sendPreview(ctx context.Context, p *runtime.Preview) error {
+	defer os.Remove(p.Path)
+	kind := contentType(p.Path)
+	info, err := os.Lstat(p.Path)
+	switch {
+	case err != nil:
+		return err
+	case !strings.HasPrefix(kind, "image/") || !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxPreview:
+		return runtime.Failf(runtime.ModelCrash, "the preview %s has %d bytes: it must be a .jpg, .png or .webp of 1 byte to %d",
+			filepath.Base(p.Path), info.Size(), maxPreview)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	object, err := t.upload(ctx, output{kind: client.ArtifactTypePreview, path: p.Path, contentType: kind})
+	if err != nil {
+		return err
+	}
+	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypePreview, *object)
+	})
+}
