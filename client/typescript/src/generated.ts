@@ -211,6 +211,31 @@ export type WaitingCode =
   | 'ACCOUNT_RUNNING_CAP'
   | 'QUEUE_AHEAD';
 
+export type ModelProduct =
+  | 'VIDEO'
+  | 'IMAGE'
+  | 'OUTPUT';
+
+/** Whether an entry came with Reelay, from the folder REELAY_MODELS, or from an operator. Reelay never overwrites an operator's. */
+export type ModelOrigin =
+  | 'SHIPPED'
+  | 'FOLDER'
+  | 'OPERATOR';
+
+export type ModelChangeKind =
+  | 'ADDED'
+  | 'CHANGED'
+  | 'UNCHANGED';
+
+export type ApplyModelsInput = {
+  /** The text of a file of models and aliases, in YAML or JSON (docs/users/models.md). At most 256 KiB. */
+  source: Scalars['String']['input'];
+  /** The file's name, for messages. */
+  file?: InputMaybe<Scalars['String']['input']>;
+  /** Only say what would change. */
+  dryRun?: InputMaybe<Scalars['Boolean']['input']>;
+};
+
 export type Role =
   | 'CLIENT'
   | 'WORKER'
@@ -368,7 +393,7 @@ export type ViewerQuery = { viewer: { role: Role, account: { id: string, name: s
 export type ModelsQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type ModelsQuery = { models: Array<{ name: string, type: string, description: string, paramsSchema: unknown, gpuTypes: Array<string>, available: boolean }> };
+export type ModelsQuery = { models: Array<{ name: string, version: number, type: string, description: string, paramsSchema: unknown, gpuTypes: Array<string>, produces: ModelProduct, available: boolean }> };
 
 export type JobQueryVariables = Exact<{
   id: Scalars['ID']['input'];
@@ -563,7 +588,7 @@ export type RedeliverWebhookMutation = { redeliverWebhook: { id: string, jobId: 
 /** The text of each operation. */
 export const operations = {
   viewer: "query viewer {\n  viewer {\n    role\n    account {\n      id\n      name\n      tier\n      maxQueued\n      maxRunning\n      submitsPerMinute\n    }\n  }\n}",
-  models: "query models {\n  models {\n    name\n    type\n    description\n    paramsSchema\n    gpuTypes\n    available\n  }\n}",
+  models: "query models {\n  models {\n    name\n    version\n    type\n    description\n    paramsSchema\n    gpuTypes\n    produces\n    available\n  }\n}",
   job: "query job($id: ID!) {\n  job(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   jobs: "query jobs($filter: JobFilter, $first: Int, $after: String) {\n  jobs(filter: $filter, first: $first, after: $after) {\n    edges {\n      cursor\n      node {\n        ...Job\n      }\n    }\n    pageInfo {\n      hasNextPage\n      endCursor\n    }\n    totalCount\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   jobHistory: "query jobHistory($id: ID!, $first: Int, $after: String) {\n  job(id: $id) {\n    events(first: $first, after: $after) {\n      edges {\n        node {\n          ...JobEvent\n        }\n      }\n      pageInfo {\n        hasNextPage\n        endCursor\n      }\n    }\n  }\n}\n\nfragment JobEvent on JobEvent {\n  seq\n  run\n  jobId\n  attemptId\n  type\n  payload\n  createdAt\n}",
