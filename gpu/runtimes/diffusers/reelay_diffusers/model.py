@@ -56,15 +56,15 @@ class DiffusersModel(Model):
         self.loaded = loaded
 
     def _watch(self, loaded: pipelines.Loaded) -> None:
-        """Ends a cancelled job within a step, and lets a job report while it decodes.
+        """Lets a job answer the agent within a step, and report while it decodes.
 
-        A step of a large model takes longer than a cancel may. A VAE decodes a video in parts,
-        and between them the state is that after the last step.
+        A step of a large model takes longer than a cancel or a preemption allows. Within it, and
+        between the parts in which a VAE decodes a video, the state is that after the last step.
         """
 
-        def check(*_: Any) -> None:
+        def attend(*_: Any) -> None:
             if self.job:
-                self.job.check_cancelled()
+                self.job.attend()
 
         def decoding(*_: Any) -> None:
             if self.job and self.state.step == self.request.steps:
@@ -73,7 +73,7 @@ class DiffusersModel(Model):
         for transformer in loaded.transformers:
             for name in ("blocks", "transformer_blocks"):
                 for block in getattr(transformer, name, []):
-                    block.register_forward_pre_hook(check)
+                    block.register_forward_pre_hook(attend)
         loaded.pipe.vae.decoder.register_forward_pre_hook(decoding)
 
     def begin(self, job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from reelay_runtime import CheckpointRejected, ModelCrash
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from .scheduler import flatten, unflatten
@@ -63,7 +63,11 @@ class State:
             "environment": environment,
             "values": flatten(values, tensors),
         }
-        save_file(tensors, path, metadata={"reelay": json.dumps(described)})
+        try:
+            save_file(tensors, path, metadata={"reelay": json.dumps(described)})
+        except SafetensorError as error:
+            # Such as a full disk. The kit lets the job continue without this checkpoint.
+            raise OSError(str(error)) from error
 
     @staticmethod
     def load(path: Path, device: torch.device) -> tuple[State, dict[str, Any]]:

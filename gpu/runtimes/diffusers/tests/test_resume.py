@@ -155,6 +155,25 @@ def test_cancel_within_a_step(bench: Benches, monkeypatch: pytest.MonkeyPatch, p
 
 
 @pytest.mark.parametrize("pipeline", KINDS)
+def test_saves_within_a_step(bench: Benches, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> None:
+    rig = bench(pipeline, scheduler=UNIPC)
+    undisturbed = rig.attempt()
+    assert rig.model.loaded
+    jobs: list[Job] = []
+    begin = rig.model.begin
+    monkeypatch.setattr(rig.model, "begin", lambda job: jobs.append(job) or begin(job))
+    transformer = rig.model.loaded.pipe.transformer
+    hook = transformer.register_forward_pre_hook(lambda *_: jobs[-1].ask_checkpoint())
+    attempt = rig.attempt()
+    hook.remove()
+    assert attempt.digest == undisturbed.digest
+    for step in (0, 1, STEPS - 1):
+        # The first is from the end of the step, the second from within the next one.
+        saved = attempt.checkpoint(step, number=1)
+        assert rig.attempt(saved["path"]).digest == undisturbed.digest
+
+
+@pytest.mark.parametrize("pipeline", KINDS)
 def test_saves_while_it_decodes(bench: Benches, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> None:
     rig = bench(pipeline)
     undisturbed = rig.attempt()

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from reelay_diffusers import request, settings
 from reelay_diffusers.model import DiffusersModel
 from reelay_diffusers.pipelines import KINDS, Loaded
-from reelay_diffusers.weights import check
+from reelay_diffusers.weights import check, find
 
 
 def loaded(rig: Bench) -> Loaded:
@@ -77,6 +77,22 @@ def test_tiles(bench: Benches, pipeline: str) -> None:
 
 def copy(weights: dict[str, Path], to: Path) -> Path:
     return Path(shutil.copytree(weights["WanPipeline"], to / "weights"))
+
+
+def test_downloads_only_with_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def snapshot_download(name: str, **arguments: Any) -> str:
+        asked.append({"name": name} | arguments)
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    given = {"pipeline": "WanPipeline", "weights": "somebody/something"}
+    assert find(settings.parse(given)) == tmp_path
+    assert find(settings.parse(given | {"hub": True, "revision": "abc"})) == tmp_path
+    assert [call["local_files_only"] for call in asked] == [True, False]
+    assert asked[1]["revision"] == "abc"
+    assert not any("bin" in pattern for pattern in asked[1]["allow_patterns"])
 
 
 def test_refuses_pickles(bench: Benches, weights: dict[str, Path], tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ def test_never_saves_values_that_are_not_finite(tmp_path: Path, value: float) ->
         with pytest.raises(ModelCrash, match="after step 2"):
             state.save(tmp_path / "state", {})
     assert not list(tmp_path.iterdir())
+    with pytest.raises(OSError, match="No such file"):
+        fresh().save(tmp_path / "nowhere" / "state", {})
     fine = fresh()
     fine.scheduler = {"sigmas": torch.tensor([1.0, float("inf")])}
     fine.save(tmp_path / "state", {})

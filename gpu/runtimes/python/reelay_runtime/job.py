@@ -88,6 +88,14 @@ class Job:
         if self.cancelled:
             raise Stopped
 
+    def attend(self) -> None:
+        """Raises Stopped if the job was cancelled, and saves if the agent asked for it.
+
+        Call it within steps of many seconds, if save then writes the state after the last step:
+        a preemption leaves little time.
+        """
+        self._rendering().attend()
+
     @property
     def cancelled(self) -> bool:
         return self._cancelled.is_set()

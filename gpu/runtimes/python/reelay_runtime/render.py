@@ -72,6 +72,12 @@ class Render:
         self._progress(step)
         self._attend()
 
+    def attend(self) -> None:
+        """Does what cannot wait for the end of a step."""
+        self.job.check_cancelled()
+        if self.job.take_checkpoint_request():
+            self._checkpoint()
+
     def _attend(self) -> None:
         """Does what is due between two steps."""
         self.job.check_cancelled()

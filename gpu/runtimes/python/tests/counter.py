@@ -81,6 +81,11 @@ class Counter(Model):
             case "hang":
                 self.job.log("info", "hanging")
                 time.sleep(3600)
+            case "attend":
+                self.job.log("info", "attending")
+                while True:
+                    self.job.attend()
+                    time.sleep(0.01)
             case "wait":
                 while True:
                     self.job.check_cancelled()

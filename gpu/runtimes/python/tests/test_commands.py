@@ -134,6 +134,16 @@ def test_cancels_within_a_step(launch: Launch, workdir: Path) -> None:
     runtime.expect("cancelled")
 
 
+def test_saves_within_a_step(launch: Launch, workdir: Path) -> None:
+    runtime = launch()
+    runtime.start(workdir, params={"misbehave": "attend", "misbehaveAt": 5})
+    runtime.expect("log")
+    runtime.send("checkpoint")
+    assert runtime.expect("checkpoint")["step"] == 4
+    runtime.send("cancel")
+    runtime.expect("cancelled")
+
+
 def test_drafts(launch: Launch, workdir: Path) -> None:
     runtime = launch()
     runtime.start(workdir, draftSteps=3)
