@@ -114,7 +114,7 @@ class Render:
         self.outbox.send("progress", report | {name: value for name, value in optional.items() if value})
         if now >= self.metrics_due and self.pace.step_seconds:
             self.metrics_due = now + METRICS_SECONDS
-            metrics: dict[str, Any] = {"stepSeconds": round(self.pace.step_seconds, 4)}
+            metrics: dict[str, Any] = {"stepSeconds": round(self.pace.step_seconds, 6)}
             if memory := self.model.gpu_memory_bytes():
                 metrics["gpuMemoryBytes"] = memory
             self.outbox.send("metrics", metrics)
