@@ -39,10 +39,12 @@ type host struct {
 	loadTimeout time.Duration
 	log         *slog.Logger
 
-	offers  map[string]RuntimeCommand // by model
-	running process
-	command string        // the name of the running command
-	loaded  runtime.Model // the model in memory
+	offers map[string]RuntimeCommand // by model
+	// offersOf reports whether the runtime of a name offers a model.
+	offersOf map[string]func(model string) bool
+	running  process
+	command  string        // the name of the running command
+	loaded   runtime.Model // the model in memory
 	// said is the log of the current job from the process that ended last. ours
 	// reports whether the running process's output belongs to the current job too.
 	said string
@@ -52,7 +54,7 @@ type host struct {
 // survey starts each runtime once and returns the models that they offer, limited
 // to those in only unless it is empty. The last runtime keeps running.
 func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
-	h.offers = map[string]RuntimeCommand{}
+	h.offers, h.offersOf = map[string]RuntimeCommand{}, map[string]func(string) bool{}
 	var all []string
 	for _, command := range h.commands {
 		offered, err := h.start(ctx, command)
@@ -62,6 +64,7 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 		if len(offered) == 0 { // any model whose settings it understands
 			offered = only
 		}
+		h.offersOf[command.Name] = func(model string) bool { return slices.Contains(offered, model) }
 		if len(offered) == 0 {
 			return nil, fmt.Errorf("the runtime %s can run any model: name the models to serve with --models", command.Name)
 		}
@@ -102,11 +105,23 @@ func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, err
 	return names, nil
 }
 
-// get returns a process with the model in memory. If necessary it starts the runtime
+// commandFor returns the runtime for a model: the one that the catalogue names in wanted, if it
+// is one of the agent's and offers the model, else the first that offers it.
+func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
+	for _, command := range h.commands {
+		if command.Name == wanted && h.offersOf[wanted](model) {
+			return command, true
+		}
+	}
+	command, ok := h.offers[model]
+	return command, ok
+}
+
+// get returns a process with the model in memory, of the runtime wanted if there is one. If necessary it starts the runtime
 // and loads the model, and reports the progress of loading. If the runtime fails,
 // the error is a *runtime.Failure.
-func (h *host) get(ctx context.Context, model runtime.Model, progress func(*runtime.Progress)) (process, error) {
-	command, ok := h.offers[model.Name]
+func (h *host) get(ctx context.Context, model runtime.Model, wanted string, progress func(*runtime.Progress)) (process, error) {
+	command, ok := h.commandFor(model.Name, wanted)
 	if !ok {
 		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s", model.Name)
 	}

@@ -30,7 +30,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	p, err := t.agent.runtimes.get(beginning, t.model(), t.progress.runtime)
+	p, err := t.agent.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress.runtime)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
@@ -50,6 +50,14 @@ func (t *attempt) model() runtime.Model {
 		}
 	}
 	return m
+}
+
+// wantedRuntime returns the name of the runtime that the catalogue names for the model, or "".
+func (t *attempt) wantedRuntime() string {
+	if t.lease.Model == nil || t.lease.Model.Runtime == nil {
+		return ""
+	}
+	return *t.lease.Model.Runtime
 }
 
 // order returns the job as the runtime's Start command.

@@ -18,12 +18,15 @@ MAX_HEADER = 100 << 20
 
 
 def find(settings: Settings) -> Path:
-    """Returns the folder of a model's weights. Only with hub it may download them."""
+    """Returns the folder of a model's weights. Only with hub it may download them.
+
+    Without them it raises ModelCrash: another machine may have them.
+    """
     folder = Path(settings.weights)
     if not settings.hub and folder.is_dir():
         return folder
     if not settings.hub and folder.is_absolute():
-        raise InvalidInput(f"The weights {settings.weights!r} are not a folder on this machine.")
+        raise ModelCrash(f"The weights {settings.weights!r} are not a folder on this machine.")
 
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -38,7 +41,7 @@ def find(settings: Settings) -> Path:
             )
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, ValueError) as error:
-        raise InvalidInput(
+        raise ModelCrash(
             f"The weights {settings.weights!r} are neither a folder nor in the cache of this machine. "
             f"To download them, add the setting hub. ({error})"
         ) from error
