@@ -55,7 +55,8 @@ def test_refuses_settings(weights: dict[str, Path], given: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
-    ("folder", "message"), [("/nowhere", "not a folder"), ("somebody/something", "neither a folder nor in the cache")]
+    ("folder", "message"),
+    [("/nowhere", "not a folder"), ("somebody/something", "neither a folder nor in the cache")],
 )
 def test_weights_may_be_on_another_machine(folder: str, message: str) -> None:
     with pytest.raises(ModelCrash, match=message):
