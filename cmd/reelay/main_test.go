@@ -118,7 +118,7 @@ func TestExecute(t *testing.T) {
 		"RefusesAnIntegerThatOverflows":     {[]string{"list", "--first", "9223372036854775808"}, 2, "value out of range"},
 		"RefusesAnUnknownStatus":            {[]string{"list", "--status", "asleep"}, 2, "queued"},
 		"RefusesAMissingArgument":           {[]string{"get"}, 2, "the id of one job"},
-		"RefusesAnExtraArgument":            {[]string{"models", "x"}, 2, "unknown command"},
+		"RefusesAnExtraArgument":            {[]string{"audit", "x"}, 2, "unknown command"},
 		"RefusesASubmitWithoutAPrompt":      {[]string{"submit"}, 2, "there is no prompt"},
 		"RefusesAPromptThatIsNotUTF8":       {[]string{"submit", "--prompt", "a\xff"}, 2, "not valid UTF-8"},
 		"RefusesAParameterThatIsNotANumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},

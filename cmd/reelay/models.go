@@ -33,7 +33,7 @@ func modelsCommand() *cobra.Command {
 // modelList is what --json prints of the list.
 type modelList struct {
 	items[client.Model]
-	Aliases []client.ModelAlias `json:"aliases"`
+	Aliases []client.ModelAlias `json:"aliases,omitempty"`
 }
 
 func listModels(cmd *cobra.Command) *cobra.Command {

@@ -60,7 +60,8 @@ func TestHandler_AllowsOrigins(t *testing.T) {
 	require.NoError(t, err)
 	serve := func(t *testing.T, names ...string) string {
 		shared := *s.stack
-		shared.cfg.origins = names
+		shared.cfg.origins, shared.closers = names, nil
+		t.Cleanup(shared.Close)
 		server := httptest.NewServer(shared.handler("http://127.0.0.1:8080"))
 		t.Cleanup(server.Close)
 		return server.URL
