@@ -227,7 +227,7 @@ func TestGoogleLink(t *testing.T) {
 		require.NoError(t, err)
 		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, string(link), nil)
 		require.Equal(t, "/films/film", parsed.Path)
-		require.Equal(t, "attachment; filename=film.mp4", parsed.Query().Get("response-content-disposition"))
+		require.Equal(t, "attachment; filename=video.mp4", parsed.Query().Get("response-content-disposition"))
 	})
 }
 
