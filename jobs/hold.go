@@ -36,9 +36,9 @@ type Holder struct {
 // Heartbeats and progress reports are frequent, and agents work on meanwhile. When
 // several workers send them at once, a batch waits for more calls.
 const (
-	beatLinger   = 50 * time.Millisecond
+	beatLinger   = 20 * time.Millisecond
 	beatSiblings = 1
-	beatsEnough  = 64
+	beatsEnough  = 16
 )
 
 // NewHolder returns a holder.
