@@ -169,7 +169,7 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	return cmd
 }
 
-// maxModelFile is one byte more than the API takes.
+// maxModelFile is one byte more than the API accepts.
 const maxModelFile = 256<<10 + 1
 
 func readModelFile(path string) (string, error) {

@@ -13,7 +13,7 @@ import (
 
 const (
 	// previewEvery is the shortest time between two uploads of previews. An attempt's uploads
-	// are limited, and nobody looks more often.
+	// are limited.
 	previewEvery = 3 * time.Second
 	// maxPreview is how large a preview may be, in bytes.
 	maxPreview = 4 << 20

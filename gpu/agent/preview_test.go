@@ -61,7 +61,7 @@ func TestPreview(t *testing.T) {
 			synctest.Wait()
 
 			require.Empty(t, f.of("commitArtifact"))
-			require.Len(t, f.of("completeJob"), 1, "the job goes on")
+			require.Len(t, f.of("completeJob"), 1, "the job continues")
 		})
 	})
 }
