@@ -175,7 +175,7 @@ func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.Cata
 		return fmt.Errorf("count the jobs of %s: %w", entry.Name, err)
 	}
 	if open > 0 {
-		return apierror.Conflict("%s of %s have not ended: wait for them, or cancel them. To stop new ones meanwhile, pause the model's queues.", text.Count(open, "job"), entry.Name)
+		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name, open)
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func TestRemove(t *testing.T) {
 
 		err = s.Registry.Remove(t.Context(), s.Admin, "own")
 		require.Equal(t, apierror.CodeConflict, code(t, err))
-		require.ErrorContains(t, err, "1 job of own have not ended")
+		require.ErrorContains(t, err, "The model own is in use by jobs that have not ended (1)")
 
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
