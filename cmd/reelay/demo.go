@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -12,8 +13,8 @@ import (
 
 // demoOptions are the flags of `reelay demo`.
 type demoOptions struct {
-	data, prompt, output string
-	keep                 bool
+	data, prompt, output, model, python string
+	keep                                bool
 }
 
 const demoPrompt = "A lighthouse on a cliff at dusk, its beam sweeping over a rising storm"
@@ -26,7 +27,7 @@ func demoCommand() *cobra.Command {
 		Long: "Starts a complete Reelay with two workers, submits a prompt, preempts the worker half-way through the\n" +
 			"render, and shows how the other worker resumes from the checkpoint. It takes less than a minute.\n" +
 			"The exit status is 0 only if all of this happened and the video plays.",
-		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4",
+		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -34,19 +35,17 @@ func demoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
+	f.StringVar(&o.model, "model", "testcard", "testcard, or tiny-ltx: the pipeline of LTX-Video with random weights that are made on the spot")
+	f.StringVar(&o.python, "python", "python3", "the Python for tiny-ltx, with reelay-runtime and reelay-diffusers")
 	f.StringVarP(&o.output, "output", "o", "video.mp4", "file to store the video in; replaced if it exists")
 	return cmd
 }
 
-// The video to render: long enough for a preemption in the middle.
 const (
-	demoSeconds     = 6
-	demoFPS         = 24
-	demoPace        = 1.5
 	demoPreemptAt   = 50.0 // percent
 	demoNotice      = 10 * time.Second
 	demoAgents      = 2
-	demoMaxDuration = 3 * time.Minute // something hangs
+	demoMaxDuration = 5 * time.Minute // something hangs
 )
 
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
@@ -56,23 +55,22 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if _, err := findProbe(); err != nil {
 		return err
 	}
+	video, err := o.video()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoMaxDuration, errors.New("the demo took too long"))
 	defer cancel()
 	d := newDisplay(cmd.OutOrStdout())
-	d.note("Starting PostgreSQL, Redis, an object store, the API and two workers …")
-	stack, err := startSubstack(ctx, o.data, demoAgents)
+	stack, err := newSubstack(o.data)
 	if err != nil {
-		return o.orStopped(cmd, err)
+		return err
 	}
 	if o.keep {
 		stack.remove = false
 	}
-	d.note(fmt.Sprintf("Ready after %.1f s at %s", time.Since(began).Seconds(), stack.Endpoint))
-	show, err := newDemo(stack.credentials, d)
-	if err == nil {
-		err = show.play(ctx, o.prompt, o.output)
-	}
+	err = o.show(ctx, d, stack, video)
 	if stopped := stack.stop(); err == nil {
 		err = stopped
 	}
@@ -86,6 +84,25 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	return d.err
 }
 
+// show starts the stack and plays the demo on it.
+func (o *demoOptions) show(ctx context.Context, d *display, stack *substack, video *demoVideo) error {
+	began := time.Now()
+	env, err := video.prepare(ctx, d, stack.data)
+	if err != nil {
+		return err
+	}
+	d.note("Starting PostgreSQL, Redis, an object store, the API and two workers …")
+	if err := stack.start(ctx, append(video.up, "--agents", strconv.Itoa(demoAgents)), env); err != nil {
+		return err
+	}
+	d.note(fmt.Sprintf("Ready after %.1f s at %s", time.Since(began).Seconds(), stack.Endpoint))
+	show, err := newDemo(stack.credentials, d, video)
+	if err != nil {
+		return err
+	}
+	return show.play(ctx, o.prompt, o.output)
+}
+
 // orStopped replaces the error if the user stopped the demo.
 func (o *demoOptions) orStopped(cmd *cobra.Command, err error) error {
 	if cmd.Context().Err() != nil {
@@ -96,6 +113,7 @@ func (o *demoOptions) orStopped(cmd *cobra.Command, err error) error {
 
 // demo is one job and the preemption of its worker.
 type demo struct {
+	video    *demoVideo
 	display  *display
 	client   *client.Client // as the customer
 	operator *client.Client
@@ -107,24 +125,22 @@ type demo struct {
 	told      int // the sequence number of the last event shown
 }
 
-func newDemo(keys credentials, d *display) (*demo, error) {
+func newDemo(keys credentials, d *display, video *demoVideo) (*demo, error) {
 	c, err := newClient(keys.Endpoint, keys.ClientKey, keys.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	return &demo{display: d, client: c, operator: c.WithKey(keys.OperatorKey), names: map[string]string{}}, nil
+	return &demo{video: video, display: d, client: c, operator: c.WithKey(keys.OperatorKey), names: map[string]string{}}, nil
 }
 
 func (d *demo) play(ctx context.Context, prompt, output string) error {
 	params := fields{}
-	for name, value := range map[string]any{
-		"durationSeconds": demoSeconds, "fps": demoFPS, "pace": demoPace, "resolution": "480p",
-	} {
+	for name, value := range d.video.params {
 		if err := params.set(name, value); err != nil {
 			return err
 		}
 	}
-	submission, err := d.client.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: &prompt, Params: params.message()})
+	submission, err := d.client.SubmitJob(ctx, client.SubmitJobInput{Model: d.video.model, Prompt: &prompt, Params: params.message()})
 	if err != nil {
 		return apiError(err)
 	}
@@ -145,7 +161,7 @@ func (d *demo) play(ctx context.Context, prompt, output string) error {
 func (d *demo) scene(ctx context.Context, job *client.Job) error {
 	if d.preempted == "" {
 		err := d.display.job(job)
-		if err == nil && job.Status == client.JobStatusRunning && job.Progress.Percent >= demoPreemptAt {
+		if err == nil && job.Progress.Phase == client.PhaseRendering && job.Progress.Percent >= demoPreemptAt {
 			err = d.preempt(ctx)
 		}
 		return err
@@ -222,7 +238,7 @@ func (d *demo) finale(ctx context.Context, job *client.Job, output string) error
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(video.check(demoSeconds, demoFPS), d.check(history)); err != nil {
+	if err := errors.Join(video.check(d.video.seconds, d.video.fps), d.check(history)); err != nil {
 		return fmt.Errorf("the demo failed: %w", err)
 	}
 	d.display.note(fmt.Sprintf("\nVideo:     %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",

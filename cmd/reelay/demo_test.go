@@ -1,10 +1,15 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,6 +70,45 @@ func TestDemoCheck(t *testing.T) {
 			require.ErrorContains(t, err, test.wrong)
 		})
 	}
+}
+
+func TestDemoVideo(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusesOtherModels", func(t *testing.T) {
+		t.Parallel()
+
+		_, err := (&demoOptions{model: "wan"}).video()
+
+		require.ErrorContains(t, err, `--model is "wan": the demo renders with testcard or tiny-ltx`)
+	})
+	t.Run("SaysWhatToInstallForTinyLTX", func(t *testing.T) {
+		t.Parallel()
+		video, err := (&demoOptions{model: "tiny-ltx", python: "false"}).video()
+		require.NoError(t, err)
+
+		_, err = video.prepare(t.Context(), newDisplay(io.Discard), t.TempDir())
+
+		require.ErrorContains(t, err, "pip install ./gpu/runtimes/python ./gpu/runtimes/diffusers")
+	})
+	t.Run("WritesAnEntryThatTheCatalogueAccepts", func(t *testing.T) {
+		t.Parallel()
+		folder := t.TempDir()
+		video, err := (&demoOptions{model: "tiny-ltx", python: "true"}).video()
+		require.NoError(t, err)
+
+		env, err := video.prepare(t.Context(), newDisplay(io.Discard), folder)
+		require.NoError(t, err)
+
+		models := strings.TrimPrefix(env[0], "REELAY_MODELS=")
+		source, err := catalogue.ReadFolder(os.DirFS(models))
+		require.NoError(t, err)
+		known, err := catalogue.Load(source)
+		require.NoError(t, err)
+		tiny, err := known.Model("tiny-ltx")
+		require.NoError(t, err)
+		require.Contains(t, string(tiny.Settings), filepath.Join(folder, "tiny-ltx"))
+	})
 }
 
 func TestDemoSince(t *testing.T) {

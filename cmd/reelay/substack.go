@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,38 +26,37 @@ type substack struct {
 // database.
 const stackStart = 90 * time.Second
 
-// startSubstack starts `reelay up` on a free port and returns when it is ready. Without a
-// data folder it uses a temporary one, which is removed at the end.
-func startSubstack(ctx context.Context, data string, agents int) (_ *substack, err error) {
+// newSubstack makes the folder of a stack. Without a name it is a temporary one, which stop
+// removes.
+func newSubstack(data string) (*substack, error) {
 	s := &substack{data: data}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop())
-		}
-	}()
-	if err := s.makeFolder(); err != nil {
-		return nil, err
-	}
+	return s, s.makeFolder()
+}
+
+// start starts `reelay up` on a free port, with more arguments and variables of the
+// environment, and returns when it is ready.
+func (s *substack) start(ctx context.Context, args, env []string) (err error) {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return fmt.Errorf("find this program: %w", err)
 	}
 	log := filepath.Join(s.data, "up.log")
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
-		return nil, fmt.Errorf("write the stack's log: %w", err)
+		return fmt.Errorf("write the stack's log: %w", err)
 	}
 	s.child, err = localstack.StartChild(localstack.ChildConfig{
 		Name: "reelay up", Path: program, Log: log, Grace: 30 * time.Second,
-		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", strconv.Itoa(agents)},
+		Args: append([]string{"up", "--listen", "127.0.0.1:0", "--data", s.data}, args...),
+		Env:  append(os.Environ(), env...),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.waitReady(ctx, log); err != nil {
-		return nil, err
+		return err
 	}
 	s.credentials, err = readCredentials(s.data)
-	return s, err
+	return err
 }
 
 func (s *substack) makeFolder() error {

@@ -24,6 +24,8 @@ type upOptions struct {
 	agentsMax   int
 	idleSeconds int
 	selfSigned  bool
+	runtimes    []string // of the agents, besides the built-in ones
+	models      []string // of the agents
 }
 
 func upCommand() *cobra.Command {
@@ -34,11 +36,11 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run all of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
-			"API with its console, control, and a pool of agents with the testcard runtime. A process that ends\n" +
-			"unexpectedly is restarted.\n\n" +
+			"API with its console, control, and a pool of agents. They serve the built-in testcard, and with --runtime\n" +
+			"and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
 			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
 			"GCS_BUCKET is set, that store is used instead.",
-		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed",
+		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("listen") {
@@ -59,6 +61,8 @@ func upCommand() *cobra.Command {
 	flags.IntVar(&o.agents, "agents", 2, "minimum number of agents; 0 runs none")
 	flags.IntVar(&o.agentsMax, "agents-max", 0, "maximum number of agents when many jobs wait (default: the value of --agents)")
 	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents is stopped")
+	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
+	flags.StringSliceVar(&o.models, "models", []string{"testcard"}, "models that the agents serve; they must be in the catalogue")
 	cfg.tls.addFlags(flags)
 	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
@@ -86,6 +90,8 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
 	case o.selfSigned && cfg.tls.used():
 		return errors.New("--tls-self-signed and --tls-cert are both set: use one of them")
+	case len(o.models) == 0:
+		return errors.New("--models is empty: name at least one model, such as testcard")
 	case o.data == "":
 		return errors.New("--data is empty: it must be a folder")
 	}
@@ -171,7 +177,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 	defer roster.close()
 	own.list(roster)
 	address := cfg.tls.scheme() + reachable(listener.Addr())
-	agents, err := openAgents(o.data, cfg.agentsEndpoint(address), ready.credentials, roster)
+	agents, err := openAgents(o, cfg.agentsEndpoint(address), ready.credentials, roster)
 	if err != nil {
 		return err
 	}

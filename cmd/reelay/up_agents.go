@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/gpu/provider/local"
@@ -25,7 +26,8 @@ type localAgents struct {
 }
 
 // openAgents prepares agents for the API at endpoint with the worker key. It starts none.
-func openAgents(data, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
+func openAgents(o upOptions, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
+	data := o.data
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to run agents with: %w", err)
@@ -35,7 +37,7 @@ func openAgents(data, endpoint string, keys credentials, roster *roster) (*local
 		return nil, fmt.Errorf("clear the agents' work folder: %w", err)
 	}
 	provider := local.New(local.Config{
-		Command: []string{self, "agent"}, Endpoint: endpoint, Key: keys.WorkerKey, CAFile: keys.CAFile, Dir: data, Grace: agentsGo,
+		Command: agentCommand(self, o.runtimes), Endpoint: endpoint, Key: keys.WorkerKey, CAFile: keys.CAFile, Dir: data, Grace: agentsGo,
 		Started: func(id string, pid int) { roster.set("agent "+id, pid) },
 		Exited: func(id string, err error) {
 			roster.remove("agent " + id)
@@ -51,6 +53,18 @@ func openAgents(data, endpoint string, keys credentials, roster *roster) (*local
 	a := &localAgents{provider: provider, socket: socket, served: make(chan error, 1)}
 	go func() { a.served <- local.Serve(socket, provider) }()
 	return a, nil
+}
+
+// agentCommand returns the command of an agent with these runtimes and the built-in testcard.
+func agentCommand(self string, runtimes []string) []string {
+	command := []string{self, "agent"}
+	if len(runtimes) > 0 {
+		command = append(command, "--runtime", "testcard="+self+" runtime testcard")
+	}
+	for _, runtime := range runtimes {
+		command = append(command, "--runtime", runtime)
+	}
+	return command
 }
 
 // stop makes all agents leave. None is started afterwards.
@@ -120,11 +134,18 @@ func elsewhere(secure bool, addr net.Addr) []string {
 	return urls
 }
 
-// localPool writes the pool of local agents according to the flags.
+// localPool writes the pool of local agents according to the flags. Their models must be in
+// the catalogue: an agent that names another cannot register.
 func (s *stack) localPool(ctx context.Context, o upOptions) error {
+	if err := s.registry.Pass(ctx); err != nil {
+		return err
+	}
+	if err := s.catalogue.Current().Known("models", o.models); err != nil {
+		return fmt.Errorf("--models is %s: %w To add a model, put its entry into a folder, and set REELAY_MODELS to the folder", strings.Join(o.models, ","), err)
+	}
 	pool := &models.Pool{
 		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		CapacityClass: models.CapacitySpot, Models: o.models,
 		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
 	}
 	if err := models.UpsertPool(ctx, s.db, pool); err != nil {

@@ -125,6 +125,45 @@ def _wan(image: bool) -> dict[str, Any]:
     return parts
 
 
+def wan_1_3b() -> dict[str, Any]:
+    """Returns Wan 2.1 1.3B with random weights, all but the text encoder in their real size.
+
+    The configuration is that of Wan-AI/Wan2.1-T2V-1.3B-Diffusers.
+    """
+    parts = _wan(image=False)
+    width = 4096
+    encoder = UMT5Config(
+        vocab_size=96,
+        d_model=width,
+        d_kv=8,
+        d_ff=37,
+        num_layers=1,
+        num_heads=4,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        parts["text_encoder"] = UMT5EncoderModel(encoder)
+        parts["transformer"] = diffusers.WanTransformer3DModel(
+            num_attention_heads=12,
+            attention_head_dim=128,
+            in_channels=16,
+            out_channels=16,
+            text_dim=width,
+            freq_dim=256,
+            ffn_dim=8960,
+            num_layers=30,
+            cross_attn_norm=True,
+            rope_max_seq_len=1024,
+        )
+    finally:
+        torch.set_default_dtype(default)
+    parts["vae"] = diffusers.AutoencoderKLWan()
+    return parts
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "LTXPipeline": _ltx,
     "LTXImageToVideoPipeline": _ltx,
@@ -133,10 +172,11 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def write(folder: Path, pipeline: str, seed: int = 0) -> None:
-    """Writes the folder of a pipeline."""
+def write(folder: Path, pipeline: str, seed: int = 0, real: bool = False) -> None:
+    """Writes the folder of a pipeline. With real it is a WanPipeline of the real size."""
     torch.manual_seed(seed)
-    getattr(diffusers, pipeline)(**PARTS[pipeline]()).save_pretrained(folder, safe_serialization=True)
+    parts = wan_1_3b() if real else PARTS[pipeline]()
+    getattr(diffusers, pipeline)(**parts).save_pretrained(folder, safe_serialization=True)
 
 
 if __name__ == "__main__":
