@@ -38,6 +38,20 @@ func (c *Client) JobHistory(ctx context.Context, id string) (*JobHistory, error)
 	return found(data.Job, "job", id)
 }
 
+// Previews returns the pictures of a job's unfinished video that the server still has, or a
+// NOT_FOUND error.
+func (c *Client) Previews(ctx context.Context, id string) ([]Artifact, error) {
+	data, err := previews(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	job, err := found(data.Job, "job", id)
+	if err != nil {
+		return nil, err
+	}
+	return job.Artifacts, nil
+}
+
 // Jobs returns one page of the caller's jobs, newest first: at most first of them (0
 // means 50), after the cursor after.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after string) (*JobPage, error) {

@@ -3454,6 +3454,14 @@ func (v *__preemptWorkerInput) GetId() string { return v.Id }
 // GetNoticeSeconds returns __preemptWorkerInput.NoticeSeconds, and is useful for accessing the field via an interface.
 func (v *__preemptWorkerInput) GetNoticeSeconds() int { return v.NoticeSeconds }
 
+// __previewsInput is used internally by genqlient
+type __previewsInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __previewsInput.Id, and is useful for accessing the field via an interface.
+func (v *__previewsInput) GetId() string { return v.Id }
+
 // __redeliverWebhookInput is used internally by genqlient
 type __redeliverWebhookInput struct {
 	DeliveryId string `json:"deliveryId"`
@@ -4036,6 +4044,22 @@ type preemptWorkerResponse struct {
 
 // GetPreemptWorker returns preemptWorkerResponse.PreemptWorker, and is useful for accessing the field via an interface.
 func (v *preemptWorkerResponse) GetPreemptWorker() Worker { return v.PreemptWorker }
+
+// previewsJob includes the requested fields of the GraphQL type Job.
+type previewsJob struct {
+	Artifacts []Artifact `json:"artifacts"`
+}
+
+// GetArtifacts returns previewsJob.Artifacts, and is useful for accessing the field via an interface.
+func (v *previewsJob) GetArtifacts() []Artifact { return v.Artifacts }
+
+// previewsResponse is returned by previews on success.
+type previewsResponse struct {
+	Job *previewsJob `json:"job"`
+}
+
+// GetJob returns previewsResponse.Job, and is useful for accessing the field via an interface.
+func (v *previewsResponse) GetJob() *previewsJob { return v.Job }
 
 // queuesResponse is returned by queues on success.
 type queuesResponse struct {
@@ -6395,6 +6419,52 @@ func preemptWorker(
 	}
 
 	data_ = &preemptWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by previews.
+const previews_Operation = `
+query previews ($id: ID!) {
+	job(id: $id) {
+		artifacts(type: PREVIEW) {
+			... Artifact
+		}
+	}
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+`
+
+func previews(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *previewsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "previews",
+		Query:  previews_Operation,
+		Variables: &__previewsInput{
+			Id: id,
+		},
+	}
+
+	data_ = &previewsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

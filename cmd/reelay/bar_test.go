@@ -117,7 +117,7 @@ func TestDisplay(t *testing.T) {
 		d.note("news")
 		d.keep()
 
-		require.Regexp(t, "^\r 50 % .*RENDERING\x1b\\[K\r\x1b\\[Knews\n$", out.String())
+		require.Regexp(t, "^\r 50 % .*RENDERING\x1b\\[K\r\x1b\\[Jnews\n$", out.String())
 	})
 }
 

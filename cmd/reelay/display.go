@@ -21,12 +21,17 @@ type display struct {
 	tty    bool
 	color  bool
 	silent bool
-	width  func() int
+	// pictures reports whether the terminal shows colours of 24 bits, of which pictures are made.
+	pictures bool
+	width    func() int
 
-	live  bool // the cursor is on a live line
-	trail trail
-	told  string // the phase and the tenth of the last plain line
-	err   error  // the first failed write; nothing is written after it
+	live bool // the cursor is on a live line
+	// picture is shown above the live line, once it is drawn.
+	picture []string
+	drawn   int // lines of the picture above the live line
+	trail   trail
+	told    string // the phase and the tenth of the last plain line
+	err     error  // the first failed write; nothing is written after it
 }
 
 func newDisplay(out io.Writer) *display {
@@ -36,6 +41,8 @@ func newDisplay(out io.Writer) *display {
 		return d
 	}
 	d.tty, d.color = true, os.Getenv("NO_COLOR") == ""
+	depth := os.Getenv("COLORTERM")
+	d.pictures = d.color && (depth == "truecolor" || depth == "24bit")
 	d.width = func() int {
 		width, _, err := term.GetSize(int(file.Fd()))
 		if err != nil || width < 1 {
@@ -93,24 +100,40 @@ func (d *display) transfer(done, total int64) {
 	d.replace(head + v.bar(percent, trail{}, cells) + text)
 }
 
-// keep ends the live line and leaves it on the screen.
+// show puts a picture above the live line, in place of the previous one.
+func (d *display) show(picture []string) {
+	d.erase()
+	d.picture = picture
+}
+
+// keep ends the live line and leaves it on the screen, with the picture.
 func (d *display) keep() {
 	if d.live {
 		d.write("\n")
 	}
-	d.live = false
+	d.live, d.drawn, d.picture = false, 0, nil
 }
 
 func (d *display) replace(line string) {
+	if !d.live {
+		for _, row := range d.picture {
+			d.write(row + "\n")
+		}
+		d.live, d.drawn = true, len(d.picture)
+	}
 	d.write("\r" + line + "\x1b[K")
-	d.live = true
 }
 
+// erase removes the live line and the picture above it. The next live line shows the picture again.
 func (d *display) erase() {
 	if d.live {
-		d.write("\r\x1b[K")
+		d.write("\r")
+		if d.drawn > 0 {
+			d.write(fmt.Sprintf("\x1b[%dA", d.drawn))
+		}
+		d.write("\x1b[J")
 	}
-	d.live = false
+	d.live, d.drawn = false, 0
 }
 
 func (d *display) write(text string) {

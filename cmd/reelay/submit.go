@@ -142,7 +142,7 @@ func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submi
 	d := newDisplay(cmd.ErrOrStderr())
 	d.silent = o.asJSON && !d.tty
 	d.note(answer.Job.Id + " is accepted")
-	job, err := follow(cmd.Context(), c, answer.Job.Id, d, d.job)
+	job, err := follow(cmd.Context(), c, answer.Job.Id, d, d.withPreviews(cmd.Context(), c))
 	if err != nil {
 		return err
 	}

@@ -235,14 +235,14 @@ const postgresConnections = 180
 
 // prepare migrates the database and creates the keys and the pool of `up`.
 func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, made bool, err error) {
+	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
+		return keys, false, err
+	}
 	s, err := openStack(ctx, cfg, cfg.publicURL)
 	if err != nil {
 		return keys, false, err
 	}
 	defer s.Close()
-	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
-		return keys, false, err
-	}
 	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL, caFile); err != nil {
 		return keys, made, err
 	}

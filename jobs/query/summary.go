@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Summary is a job as REST and webhooks show it: flat, and in their words. Unknown values are
@@ -26,6 +27,7 @@ type Summary struct {
 	MaxAttempts          int          `json:"max_attempts" doc:"The number of attempts that may fail. Preempted and lost ones do not count."`
 	ResultURL            *string      `json:"result_url" doc:"A signed link to the video."`
 	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still image of the video."`
+	PreviewURL           *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended."`
 	DurationSec          *float64     `json:"duration_sec" doc:"The length of the video in seconds; before it exists, the requested length."`
 	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"Milliseconds from the first start to the end."`
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
@@ -45,6 +47,10 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	if err != nil {
 		return nil, err
 	}
+	previews, err := r.previews(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	estimates, err := r.EstimateJobs(ctx, rows)
 	if err != nil {
 		return nil, err
@@ -61,6 +67,11 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 		}
 		if still := results[job.ID].still; still != nil {
 			if s.ThumbnailURL, err = r.link(ctx, still, base, linkTTL); err != nil {
+				return nil, err
+			}
+		}
+		if preview := previews[job.PreviewID]; preview != nil && !job.Status.Terminal() {
+			if s.PreviewURL, err = r.link(ctx, preview, base, linkTTL); err != nil {
 				return nil, err
 			}
 		}
@@ -103,6 +114,21 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 		results[a.JobID] = of
 	}
 	return results, nil
+}
+
+// previews returns the newest pictures of the jobs that have not ended, by their ids.
+func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
+	var ids []models.ArtifactID
+	for _, job := range rows {
+		if job.PreviewID != "" && !job.Status.Terminal() {
+			ids = append(ids, job.PreviewID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := r.Artifacts(ctx, ids)
+	return lo.KeyBy(found, func(a *models.Artifact) models.ArtifactID { return a.ID }), err
 }
 
 func summarize(job *models.Job) *Summary {

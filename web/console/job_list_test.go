@@ -32,6 +32,26 @@ func TestJobList(t *testing.T) {
 		}
 	})
 
+	t.Run("ShowsThePreviewOfAnUnfinishedVideo", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		worker := b.Worker(t, "one")
+		lease, fence := b.Lease(t, worker)
+		require.NotContains(t, b.get(t, "/jobs").Body, `class="peek"`)
+		object := b.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
+		_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+		require.NoError(t, err)
+		picture := `class="peek" src="/artifacts/` + string(b.Reload(t, lease.Job.ID).PreviewID)
+
+		require.Contains(t, b.get(t, "/jobs").Body, picture)
+
+		_, err = b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+		require.NoError(t, err)
+		require.NotContains(t, b.get(t, "/jobs").Body, picture)
+	})
+
 	t.Run("ShowsPromptsInTheOrderTheyHave", func(t *testing.T) {
 		t.Parallel()
 

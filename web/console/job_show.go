@@ -200,11 +200,13 @@ func (v *jobView) find(id models.ArtifactID) *models.Artifact {
 }
 
 // preview returns the address of the newest preview of an unfinished video, or "".
-func (v *jobView) preview() string {
-	if v.Status.Terminal() || v.PreviewID == "" {
+func (v *jobView) preview() string { return previewOf(v.Job) }
+
+func previewOf(job *models.Job) string {
+	if job.Status.Terminal() || job.PreviewID == "" {
 		return ""
 	}
-	return "/artifacts/" + string(v.PreviewID)
+	return "/artifacts/" + string(job.PreviewID)
 }
 
 // listed returns the artifacts to list: all but replaced previews.

@@ -81,10 +81,10 @@ func (m IfNoneMatch) matches(tag string) bool {
 // a cached response never keeps links for longer.
 func tag(s query.Summary, more ...any) (string, error) {
 	hour := time.Now().Truncate(time.Hour).Unix()
-	if s.ResultURL == nil && s.ThumbnailURL == nil {
+	if s.ResultURL == nil && s.ThumbnailURL == nil && s.PreviewURL == nil {
 		hour = 0
 	}
-	s.ResultURL, s.ThumbnailURL = nil, nil
+	s.ResultURL, s.ThumbnailURL, s.PreviewURL = nil, nil, nil
 	raw, err := json.Marshal([]any{s, hour, more})
 	sum := sha256.Sum256(raw)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, err

@@ -54,6 +54,7 @@ type jobView struct {
 	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
 	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended."`
 	Result      object       `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
 
@@ -246,13 +247,18 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 // viewJob returns the view of a job, and its ETag.
 func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
-	if job.Status != models.JobCompleted {
+	if job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
 		etag, err = tag(query.Summary{}, shown)
 		return shown, etag, err
 	}
 	summary, err := s.summary(ctx, job)
 	if err != nil {
 		return nil, "", err
+	}
+	if job.Status != models.JobCompleted {
+		etag, err = tag(query.Summary{PreviewURL: summary.PreviewURL}, shown, job.PreviewID)
+		shown.PreviewURL = summary.PreviewURL
+		return shown, etag, err
 	}
 	if etag, err = tag(*summary, shown, object(job.Output)); err != nil {
 		return nil, "", err

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +41,7 @@ func TestCreateJob(t *testing.T) {
 		read := a.get(t, work+"/"+id)
 		require.Equal(t, map[string]any{
 			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
-			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "result": nil,
+			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil,
 		}, read.body)
 		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])
 	})
@@ -115,6 +116,35 @@ func TestGetJob(t *testing.T) {
 	require.InDelta(t, 1, result["duration_sec"], 0)
 	require.Nil(t, result["output"])
 	require.Equal(t, http.StatusConflict, a.ask(t, http.MethodDelete, work+"/"+string(job.ID), "", nil).status)
+}
+
+func TestPreviewURL(t *testing.T) {
+	t.Parallel()
+
+	for name, path := range map[string]string{"Job": work, "Video": "/api/video-generations"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			a := newAPI(t)
+			a.Submit(t)
+			worker := a.Worker(t, "one")
+			lease, fence := a.Lease(t, worker)
+			at := path + "/" + string(lease.Job.ID)
+			none := a.get(t, at)
+			require.Nil(t, none.body["preview_url"])
+			object := a.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
+			_, err := a.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+			require.NoError(t, err)
+
+			first := a.get(t, at)
+			require.Contains(t, first.body["preview_url"], "/objects/")
+			require.NotEqual(t, none.header.Get("ETag"), first.header.Get("ETag"))
+
+			_, err = a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+			require.NoError(t, err)
+			require.Nil(t, a.get(t, at).body["preview_url"], "the job has ended")
+		})
+	}
 }
 
 func TestQueueStats(t *testing.T) {

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"image"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/picture"
+	"golang.org/x/image/draw"
+)
+
+const (
+	// previewEvery is how often a watch looks for a newer preview. Agents upload at most one
+	// each 3 s.
+	previewEvery = 3 * time.Second
+	// previewTime bounds reading one preview, which holds up the display.
+	previewTime = 5 * time.Second
+	// previewCells is the most columns of a preview; previewRows is the most rows.
+	previewCells, previewRows = 64, 20
+)
+
+// withPreviews returns a function that shows a job's progress, and on a terminal that can
+// show pictures also its newest preview.
+func (d *display) withPreviews(ctx context.Context, c *client.Client) func(*client.Job) error {
+	if !d.pictures {
+		return d.job
+	}
+	var due time.Time
+	var shown string
+	return func(job *client.Job) error {
+		if job.Progress.Phase == client.PhaseRendering && time.Now().After(due) {
+			// A preview that cannot be read is not worth an end of the watch.
+			if rows, id, err := newestPreview(ctx, c, job.Id, shown, d.width()-1); err == nil && rows != nil {
+				d.show(rows)
+				shown = id
+			}
+			due = time.Now().Add(previewEvery)
+		}
+		return d.job(job)
+	}
+}
+
+// newestPreview returns the rows of a job's newest preview, or nil if there is none that is
+// newer than the one shown.
+func newestPreview(ctx context.Context, c *client.Client, job, shown string, width int) (rows []string, id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
+	all, err := c.Previews(ctx, job)
+	if err != nil || len(all) == 0 {
+		return nil, "", err
+	}
+	newest := slices.MaxFunc(all, func(a, b client.Artifact) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	if newest.Id == shown {
+		return nil, "", nil
+	}
+	img, err := fetchPicture(ctx, c, &newest)
+	if err != nil {
+		return nil, "", err
+	}
+	return cells(img, min(width, previewCells), previewRows), newest.Id, nil
+}
+
+// fetchPicture downloads and decodes an artifact that is an image.
+func fetchPicture(ctx context.Context, c *client.Client, artifact *client.Artifact) (image.Image, error) {
+	if artifact.SizeBytes > picture.MaxBytes {
+		return nil, fmt.Errorf("the image has %d bytes; at most %d are read", artifact.SizeBytes, picture.MaxBytes)
+	}
+	folder, err := os.MkdirTemp("", "reelay-preview-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "preview")
+	if err := c.Download(ctx, artifact, file, nil); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	img, _, err := picture.Decode(ctx, data)
+	return img, err
+}
+
+// cells draws an image with characters, at most columns wide and rows high. Each character is
+// two pixels, one above the other: the colour of the text and that of the background.
+func cells(img image.Image, columns, rows int) []string {
+	w, h := img.Bounds().Dx(), img.Bounds().Dy()
+	scale := min(float64(columns)/float64(w), float64(2*rows)/float64(h))
+	columns, rows = max(1, int(float64(w)*scale)), max(1, int(float64(h)*scale/2))
+	small := image.NewRGBA(image.Rect(0, 0, columns, 2*rows))
+	draw.ApproxBiLinear.Scale(small, small.Bounds(), img, img.Bounds(), draw.Src, nil)
+	lines := make([]string, 0, rows)
+	for y := range rows {
+		var line strings.Builder
+		for x := range columns {
+			top, bottom := small.RGBAAt(x, 2*y), small.RGBAAt(x, 2*y+1)
+			fmt.Fprintf(&line, "\x1b[38;2;%d;%d;%dm\x1b[48;2;%d;%d;%dm▀", top.R, top.G, top.B, bottom.R, bottom.G, bottom.B)
+		}
+		lines = append(lines, line.String()+plain)
+	}
+	return lines
+}
