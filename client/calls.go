@@ -203,6 +203,15 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 	return found(data.Worker, "worker", id)
 }
 
+// Pools returns the pools, with how often their workers save checkpoints.
+func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
+	data, err := pools(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.Pools, nil
+}
+
 // Queues returns how many jobs wait and run in each lane.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	data, err := queues(ctx, repeater{c})

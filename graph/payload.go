@@ -106,7 +106,7 @@ func newLease(l *jobs.Lease) *Lease {
 	}
 	return &Lease{
 		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints, Inputs: l.Inputs,
-		CheckpointSeconds: jobs.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
+		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
 	}
 }
 

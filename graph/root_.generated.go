@@ -435,6 +435,28 @@ func (ec *executionContext) childFields_Cancellation(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type Cancellation", field.Name)
 }
 
+func (ec *executionContext) childFields_CheckpointPlan(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_CheckpointPlan_model(ctx, field)
+	case "saveSeconds":
+		return ec.fieldContext_CheckpointPlan_saveSeconds(ctx, field)
+	case "saves":
+		return ec.fieldContext_CheckpointPlan_saves(ctx, field)
+	case "losses":
+		return ec.fieldContext_CheckpointPlan_losses(ctx, field)
+	case "busyHours":
+		return ec.fieldContext_CheckpointPlan_busyHours(ctx, field)
+	case "hoursBetweenLosses":
+		return ec.fieldContext_CheckpointPlan_hoursBetweenLosses(ctx, field)
+	case "intervalSeconds":
+		return ec.fieldContext_CheckpointPlan_intervalSeconds(ctx, field)
+	case "overhead":
+		return ec.fieldContext_CheckpointPlan_overhead(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CheckpointPlan", field.Name)
+}
+
 func (ec *executionContext) childFields_CreatedApiKey(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -971,6 +993,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_busy(ctx, field)
 	case "draining":
 		return ec.fieldContext_Pool_draining(ctx, field)
+	case "checkpointPlans":
+		return ec.fieldContext_Pool_checkpointPlans(ctx, field)
 	case "scalingHistory":
 		return ec.fieldContext_Pool_scalingHistory(ctx, field)
 	}

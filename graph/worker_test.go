@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +39,7 @@ func TestWorker(t *testing.T) {
 		id, token := a.worker(t, "i-1")
 		lease := a.lease(t, id, token)
 		require.Equal(t, "a lighthouse in the fog", at[string](t, lease, "job", "prompt"))
-		require.Equal(t, jobs.CheckpointEvery.Seconds(), at[float64](t, lease, "checkpointSeconds"))
+		require.Equal(t, checkpoints.Unmeasured.Seconds(), at[float64](t, lease, "checkpointSeconds"))
 		principal, err := a.Keys.Authenticate(t.Context(), token)
 		require.NoError(t, err)
 		held := jobs.Fence{

@@ -121,7 +121,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 	for _, c := range b.claims {
 		switch c.verdict {
 		case given:
-			c.search.found = found{lease: c.made.lease}
+			c.search.found = found{lease: l.paced(c.made.lease, c.search.worker)}
 			changes = append(changes, c.made.change)
 			over[c.search] = true
 		case notIdle:

@@ -9,13 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// Learner updates the averages that estimates are made from.
+// Learner updates the averages that estimates and the intervals of checkpoints are made from.
 type Learner struct {
 	DB *bun.DB
 }
@@ -58,6 +59,9 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		age := min(max(until.Sub(last.BeganAt), until.Sub(since)), estimate.ArrivalSpan)
 		if err := models.CountArrivals(ctx, tx, since, until, estimate.ArrivalSpan, age); err != nil {
 			return fmt.Errorf("count arrivals: %w", err)
+		}
+		if err := models.CountCheckpoints(ctx, tx, since, until, checkpoints.Fade, checkpoints.NewestSaves); err != nil {
+			return fmt.Errorf("count checkpoints and losses: %w", err)
 		}
 		return models.SetLearned(ctx, tx, until)
 	})

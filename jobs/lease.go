@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -22,9 +23,6 @@ const (
 	LeaseTTL = 30 * time.Second
 	// HeartbeatEvery is how often a worker should renew its lease.
 	HeartbeatEvery = 10 * time.Second
-	// CheckpointEvery is the interval between checkpoints while a pool's preemption rate is
-	// not known.
-	CheckpointEvery = 30 * time.Second
 	// MaxLeaseWait bounds the wait of one lease call.
 	MaxLeaseWait = 25 * time.Second
 	// heldPause is how long a lease call of a worker that has a job waits at most. It is
@@ -42,6 +40,8 @@ type Lease struct {
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
 	Inputs      []*models.Artifact // the image that it starts from
+	// CheckpointEvery is the time between two checkpoints.
+	CheckpointEvery time.Duration
 }
 
 // Directive is what the control plane wants from a worker now.
@@ -67,6 +67,8 @@ type Leaser struct {
 	DB        *bun.DB
 	Notifier  *Notifier
 	Catalogue *catalogue.Catalogue
+	// Checkpoints tells how often workers save them. It may be nil.
+	Checkpoints *checkpoints.Plans
 
 	touches batch.Group[*touch]
 	looks   batch.Keyed[string, *search] // by kind of worker
@@ -237,9 +239,19 @@ func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall
 		return nil, directive, nil
 	}
 	lease, err := readLease(ctx, l.DB, attempt)
-	return lease, directive, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.paced(lease, worker), directive, nil
 }
 
+// paced sets how often the worker saves checkpoints.
+func (l *Leaser) paced(lease *Lease, worker *models.Worker) *Lease {
+	lease.CheckpointEvery = l.Checkpoints.Interval(worker.PoolID, lease.Job.Model)
+	return lease
+}
+
+// DrainDirective returns the directive for a worker that is DRAINING, or nil for others.
 func DrainDirective(status models.WorkerStatus, reason string, deadline time.Time) *Directive {
 	if status != models.WorkerDraining {
 		return nil

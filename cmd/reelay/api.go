@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/periodic"
@@ -116,6 +117,9 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "estimates", estimate.RefreshEvery, s.estimates.Pass) })
+	group.Go(func() error {
+		return periodic.Every(ctx, "checkpoint plans", checkpoints.RefreshEvery, s.checkpoints.Pass)
+	})
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		<-ctx.Done()
@@ -144,6 +148,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
+	leaser.Checkpoints = s.checkpoints
 
 	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(),

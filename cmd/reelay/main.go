@@ -101,7 +101,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand(), webhooksCommand())
-	addGroup(root, "fleet", workersCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
+	addGroup(root, "fleet", workersCommand(), poolsCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), version.Command())
 	addGroup(root, "run", agentCommands()...)
 	root.SetHelpCommandGroupID("run")

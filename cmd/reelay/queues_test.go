@@ -6,6 +6,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestPoolsCommand(t *testing.T) {
+	t.Parallel()
+
+	const pool = `{"id": "p", "name": "h200", "provider": "static", "region": "local", "gpuType": "any", "capacityClass": "SPOT",
+		"models": ["drill"], "minWorkers": 0, "maxWorkers": 4, "desired": 2, "booting": 0, "idle": 1, "busy": 1, "draining": 0,
+		"checkpointPlans": [{"model": "drill", "saveSeconds": 0.25, "saves": 31, "losses": 2, "busyHours": 8, "hoursBetweenLosses": 4,
+			"intervalSeconds": 85, "overhead": 0.0059}]}`
+
+	for name, c := range map[string]struct {
+		data  string
+		args  []string
+		shows string
+	}{
+		"table": {`{"pools": [` + pool + `]}`, nil, `h200 +SPOT +2 of 0 to 4 +drill +85 s +0.25 s +1 in 4 busy h +0.6 %`},
+		"JSON":  {`{"pools": [` + pool + `]}`, []string{"--json"}, `"intervalSeconds": 85`},
+		"none":  {`{"pools": []}`, nil, "There are no pools."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := answering(t, c.data)
+
+			status, out, errs := call(t, t.Context(), append([]string{"pools", "--endpoint", url, "--key", "rl_x"}, c.args...)...)
+
+			require.Zero(t, status, errs)
+			require.Regexp(t, c.shows, out)
+		})
+	}
+}
+
 func TestQueuesCommand(t *testing.T) {
 	t.Parallel()
 

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/metrics"
@@ -51,6 +52,7 @@ type stack struct {
 	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels videos.Models
 	estimates   *estimate.Estimator
+	checkpoints *checkpoints.Plans
 	clock       *jobs.Clock
 	reads       *query.Shares
 	rates       *rate.Limiter
@@ -66,7 +68,9 @@ const queueTimeout = time.Second
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg}
-	s.metrics = metrics.New(func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) })
+	s.metrics = metrics.New(
+		func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		func() []checkpoints.PoolPlan { return s.checkpoints.All() })
 	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {
@@ -116,6 +120,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	conns := cfg.connections()
 	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
 	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue}
+	s.checkpoints = &checkpoints.Plans{DB: s.db}
 	// With another keyset every leased job would fail. Other errors, such as a missing
 	// schema, do not matter here.
 	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
@@ -232,7 +237,7 @@ func (s *stack) keys() *auth.Keys { return &auth.Keys{DB: s.workers} }
 
 func (s *stack) reader() *query.Reader {
 	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)
-	r.Estimates, r.Shares, r.Clock = s.estimates, s.reads, s.clock
+	r.Estimates, r.Shares, r.Clock, r.Checkpoints = s.estimates, s.reads, s.clock, s.checkpoints
 	return r
 }
 

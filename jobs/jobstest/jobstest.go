@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
@@ -74,7 +75,9 @@ type Stack struct {
 	// Estimates is empty until a test refreshes it.
 	Estimates *estimate.Estimator
 	Learner   *jobs.Learner
-	Objects   *blob.Store
+	// Checkpoints is empty until a test calls its Pass.
+	Checkpoints *checkpoints.Plans
+	Objects     *blob.Store
 	// Base is the address of the server that serves object links.
 	Base string
 	// ObjectsDir is the directory of the object store's files.
@@ -142,6 +145,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	}
 	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
 	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue}
+	s.Checkpoints = &checkpoints.Plans{DB: db}
+	s.Leaser.Checkpoints, s.Reader.Checkpoints = s.Checkpoints, s.Checkpoints
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")

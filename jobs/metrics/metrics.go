@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,8 +38,9 @@ type Metrics struct {
 
 var _ jobs.Observer = (*Metrics)(nil)
 
-// New returns the metrics of a process. queues lists what waits and runs.
-func New(queues func(context.Context) ([]models.QueueCount, error)) *Metrics {
+// New returns the metrics of a process. queues lists what waits and runs, plans how often workers
+// save checkpoints; nil has no plans.
+func New(queues func(context.Context) ([]models.QueueCount, error), plans func() []checkpoints.PoolPlan) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -47,7 +49,7 @@ func New(queues func(context.Context) ([]models.QueueCount, error)) *Metrics {
 		etaError:        errorsOf("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds."),
 		completionError: errorsOf("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds."),
 	}
-	m.registry.MustRegister(m.refused, m.etaError, m.completionError, &queueDepth{queues: queues}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.refused, m.etaError, m.completionError, &queueDepth{queues: queues}, checkpointPlans{plans}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 				{Lane: models.TierFree, Model: "testcard", Depth: 12},
 				{Lane: models.TierPro, Model: "testcard"},
 			}, nil
-		})
+		}, nil)
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		leased(m, models.TierPro, 10, 7)
@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 	t.Run("LeaveOutUnpredictedAndFailedJobs", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(none)
+		m := New(none, nil)
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.PredictedSeconds = nil })
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Failures = 1 })
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Run = 2 })
@@ -106,7 +106,7 @@ func TestMetrics(t *testing.T) {
 
 		m := New(func(context.Context) ([]models.QueueCount, error) {
 			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
-		})
+		}, nil)
 		m.Refused(apierror.CodeOverloaded, models.TierBatch)
 		leased(m, models.TierBatch, 1, 1)
 		completed(m, models.TierBatch, 1, 1)
@@ -133,7 +133,7 @@ func TestMetrics(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
-			m := New(func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil })
+			m := New(func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil }, nil)
 
 			for range 3 {
 				_, err := m.registry.Gather()
@@ -161,7 +161,7 @@ func TestMetrics(t *testing.T) {
 					return nil, errors.New("dial postgres://user:password@host")
 				}
 				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
-			})
+			}, nil)
 			m.Refused(apierror.CodeOverloaded, models.TierFree)
 			require.Len(t, scrape(t, m), 2)
 			down = true
@@ -176,6 +176,6 @@ func TestMetrics(t *testing.T) {
 	t.Run("AreEmptyAtFirst", func(t *testing.T) {
 		t.Parallel()
 
-		require.Empty(t, scrape(t, New(none)))
+		require.Empty(t, scrape(t, New(none, nil)))
 	})
 }

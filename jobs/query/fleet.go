@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
@@ -61,6 +62,8 @@ func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
 type PoolStatus struct {
 	*models.Pool
 	Booting, Idle, Busy, Draining int
+	// CheckpointPlans has a plan for each model.
+	CheckpointPlans []*checkpoints.Plan
 }
 
 // Pools lists all pools by name.
@@ -88,7 +91,7 @@ func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolS
 	}
 	var found []*PoolStatus
 	for _, pool := range pools {
-		status := &PoolStatus{Pool: pool}
+		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID)}
 		for _, c := range counts {
 			if c.PoolID != pool.ID {
 				continue

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/seal"
@@ -31,6 +32,8 @@ type Reader struct {
 	Objects   jobs.Objects
 	Catalogue *catalogue.Catalogue
 	Estimates *estimate.Estimator
+	// Checkpoints are the plans of the pools. It may be nil.
+	Checkpoints *checkpoints.Plans
 	// Clock tells how long unfinished work has lasted.
 	Clock *jobs.Clock
 	// Shares limits the cost of lists: a caller that reads a list calls it first.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+func poolsCommand() *cobra.Command {
+	list := &apiCall{target: target{operator: true}}
+	return list.command(&cobra.Command{
+		Use:   "pools",
+		Short: "Show the pools, and how often their workers save checkpoints (for operators)",
+		Long: "Shows the workers of each pool, and for each of its models how often they save checkpoints: the interval that\n" +
+			"wastes least, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.",
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		pools, err := c.Pools(ctx)
+		return items[client.Pool]{pools}, func(out io.Writer) error { return printPools(out, pools) }, err
+	})
+}
+
+func printPools(out io.Writer, pools []client.Pool) error {
+	if len(pools) == 0 {
+		_, err := fmt.Fprintln(out, "There are no pools. Workers that register themselves need none.")
+		return err
+	}
+	var rows [][]string
+	for _, pool := range pools {
+		workers := fmt.Sprintf("%d of %d to %d", pool.Idle+pool.Busy, pool.MinWorkers, pool.MaxWorkers)
+		for _, p := range pool.CheckpointPlans {
+			rows = append(rows, []string{
+				pool.Name, string(pool.CapacityClass), workers, p.Model, fmt.Sprintf("%.0f s", p.IntervalSeconds),
+				fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), fmt.Sprintf("%.1f %%", 100*p.Overhead),
+			})
+		}
+		if len(pool.CheckpointPlans) == 0 {
+			rows = append(rows, []string{pool.Name, string(pool.CapacityClass), workers, "-", "-", "-", "-", "-"})
+		}
+	}
+	return printTable(out, []string{"POOL", "CLASS", "WORKERS", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)
+}
