@@ -73,7 +73,8 @@ type saver struct {
 	next *taken
 }
 
-// taken is a checkpoint that the runtime has written, and how long writing it took.
+// taken is a checkpoint that the runtime has written, and how long writing it took, or 0 if it was
+// not asked for.
 type taken struct {
 	*runtime.Checkpoint
 	cost time.Duration
@@ -130,7 +131,7 @@ func (t *attempt) save(ctx context.Context, c *taken) error {
 	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		return t.agent.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
 			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
-			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: new(c.cost.Seconds()),
+			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: optional(c.cost.Seconds()),
 		})
 	})
 	if err != nil {
