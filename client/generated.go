@@ -269,7 +269,7 @@ func (v *Artifact) __premarshalJSON() (*__premarshalArtifact, error) {
 	return &retval, nil
 }
 
-// PREVIEW is a key frame that is uploaded during the render.
+// PREVIEW is a key frame that is uploaded during the render. EVIDENCE is a frame that shows why a video was refused.
 type ArtifactType string
 
 const (
@@ -280,6 +280,7 @@ const (
 	ArtifactTypeThumbnail   ArtifactType = "THUMBNAIL"
 	ArtifactTypeSpritesheet ArtifactType = "SPRITESHEET"
 	ArtifactTypeLog         ArtifactType = "LOG"
+	ArtifactTypeEvidence    ArtifactType = "EVIDENCE"
 )
 
 var AllArtifactType = []ArtifactType{
@@ -290,6 +291,7 @@ var AllArtifactType = []ArtifactType{
 	ArtifactTypeThumbnail,
 	ArtifactTypeSpritesheet,
 	ArtifactTypeLog,
+	ArtifactTypeEvidence,
 }
 
 // Attempt includes the GraphQL fields of Attempt requested by the fragment Attempt.
@@ -3916,7 +3918,7 @@ func (v *cancelJobResponse) GetCancelJob() Job { return v.CancelJob }
 
 // commitArtifactResponse is returned by commitArtifact on success.
 type commitArtifactResponse struct {
-	// Publishes a PREVIEW or LOG object while the job runs.
+	// Publishes a PREVIEW, LOG or EVIDENCE object while the job runs.
 	CommitArtifact HeartbeatPayload `json:"commitArtifact"`
 }
 

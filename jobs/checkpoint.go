@@ -45,15 +45,16 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 	return answer, apierror.Wrap(err, "checkpoint of attempt %s", f.AttemptID)
 }
 
-// CommitArtifact publishes a PREVIEW or LOG while the job runs.
+// CommitArtifact publishes a PREVIEW, a LOG, or a frame of EVIDENCE while the job runs.
 func (h *Holder) CommitArtifact(ctx context.Context, p Principal, f Fence, t models.ArtifactType, o UploadedObject) (*Answer, error) {
-	if t != models.ArtifactPreview && t != models.ArtifactLog {
-		return nil, apierror.Invalid("type", "Only a PREVIEW or a LOG is committed while the job runs.")
+	if t != models.ArtifactPreview && t != models.ArtifactLog && t != models.ArtifactEvidence {
+		return nil, apierror.Invalid("type", "Only a PREVIEW, a LOG or EVIDENCE is committed while the job runs.")
 	}
 	answer, err := h.commit(ctx, p, f, t, &o, func(l *held, a *models.Artifact, _ bool) {
-		if t == models.ArtifactLog {
+		switch t {
+		case models.ArtifactLog:
 			l.attempt.LogID = a.ID
-		} else {
+		case models.ArtifactPreview:
 			l.job.Progress.PreviewID = a.ID
 		}
 	}, nil)

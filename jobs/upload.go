@@ -43,6 +43,7 @@ var uploadRules = map[models.ArtifactType]uploadRule{
 	models.ArtifactThumbnail:   {"image/", 32 << 20, "thumbnail"},
 	models.ArtifactSpritesheet: {"image/", 256 << 20, "spritesheet"},
 	models.ArtifactLog:         {"text/plain", 64 << 10, "log"},
+	models.ArtifactEvidence:    {"image/", 8 << 20, "frame"},
 }
 
 // UploadRequest announces one object.

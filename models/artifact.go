@@ -20,6 +20,8 @@ const (
 	ArtifactThumbnail   ArtifactType = "THUMBNAIL"
 	ArtifactSpritesheet ArtifactType = "SPRITESHEET"
 	ArtifactLog         ArtifactType = "LOG"
+	// ArtifactEvidence is a frame that shows why a video was refused.
+	ArtifactEvidence ArtifactType = "EVIDENCE"
 )
 
 // Artifact is an immutable object that was verified in the object store. An INPUT belongs to

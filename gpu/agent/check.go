@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/quality"
@@ -23,7 +24,7 @@ func (t *attempt) check(result *runtime.Result) error {
 	t.progress.phase(client.PhaseUploading, "checking the video")
 	ctx, stop := until(t.rendering, t.agent.going.over, errHandOver)
 	defer stop()
-	err := judge(ctx, result.Video, t.lease.Job.Params)
+	err := t.judge(ctx, result.Video)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -40,20 +41,35 @@ func (t *attempt) checks() bool {
 	if model == nil || model.Produces != client.ModelProductVideo || t.agent.config.UncheckedVideos {
 		return false
 	}
-	quality := struct{ Check bool }{true}
-	if model.Quality != nil {
-		_ = json.Unmarshal(*model.Quality, &quality) // of another form: the default
-	}
-	return quality.Check
+	return t.wanted().Check
 }
 
-// judge returns a *runtime.Failure of class DEFECTIVE_RESULT if the video is not what
-// params ask for.
-func judge(ctx context.Context, video string, params json.RawMessage) error {
+// qualitySettings are the settings of a model's entry for the check of its videos.
+type qualitySettings struct {
+	Check, AllowDark, AllowStill bool
+	quality.Thresholds
+}
+
+// wanted returns the settings of the job's model.
+func (t *attempt) wanted() qualitySettings {
+	settings := qualitySettings{Check: true}
+	if model := t.lease.Model; model != nil && model.Quality != nil {
+		_ = json.Unmarshal(*model.Quality, &settings) // of another form: the defaults
+	}
+	return settings
+}
+
+// judge returns a *runtime.Failure of class DEFECTIVE_RESULT if the video is not what the
+// params of its job ask for. It publishes the frames that show the defect.
+func (t *attempt) judge(ctx context.Context, video string) error {
 	if video == "" {
 		return runtime.Failf(runtime.DefectiveResult, "UNDECODABLE: The runtime delivered no video.")
 	}
-	report, err := quality.Check(ctx, video, asked(params))
+	expect, settings := asked(t.lease.Job.Params), t.wanted()
+	expect.AllowDark = expect.AllowDark || settings.AllowDark
+	expect.AllowStill = expect.AllowStill || settings.AllowStill
+	expect.Thresholds = settings.Thresholds
+	report, err := quality.Check(ctx, video, expect)
 	switch {
 	case errors.Is(err, quality.ErrMissing):
 		return runtime.Failf(runtime.ModelCrash, "%s; or start the agent with --quality-gate=off", err)
@@ -67,9 +83,50 @@ func judge(ctx context.Context, video string, params json.RawMessage) error {
 	says := fmt.Sprintf("%s: %s", report.Defect.Code, report.Defect.Message)
 	if at := report.Evidence; len(at) == 2 {
 		says += fmt.Sprintf(" Compare the frames at %.2f s and %.2f s.", at[0], at[1])
+		t.publishEvidence(ctx, video, report)
 	}
 	return runtime.Failf(runtime.DefectiveResult, "%s", says)
 }
+
+// evidenceNote is stored with a frame that shows a defect.
+type evidenceNote struct {
+	Defect quality.Code `json:"defect"`
+	// At is the time of the frame in the video, in seconds.
+	At float64 `json:"at"`
+}
+
+// publishEvidence publishes the frames that show a defect. A frame that cannot be published is
+// not worth another failure.
+func (t *attempt) publishEvidence(ctx context.Context, video string, report *quality.Report) {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
+	defer cancel()
+	for _, at := range report.Evidence {
+		frames, err := quality.Frames(ctx, video, []float64{at}, t.dir)
+		if err == nil && len(frames) == 1 {
+			err = t.publishFrame(ctx, frames[0], evidenceNote{report.Defect.Code, at})
+		}
+		if err != nil {
+			t.log.Warn("a frame that shows the defect was not published", "at", at, "error", err)
+		}
+	}
+}
+
+func (t *attempt) publishFrame(ctx context.Context, path string, note evidenceNote) error {
+	metadata, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	object, err := t.upload(ctx, output{kind: client.ArtifactTypeEvidence, path: path, contentType: contentType(path), metadata: metadata})
+	if err != nil {
+		return err
+	}
+	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypeEvidence, *object)
+	})
+}
+
+// evidenceTime bounds how long the frames of a defect hold up the report of the failure.
+const evidenceTime = 30 * time.Second
 
 // asked reads from a job's params what its video must be. Models choose their own
 // params: one that is missing or of another type asks for nothing.

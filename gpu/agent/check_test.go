@@ -54,12 +54,14 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		what  delivery
 		cause string
+		// frames is how many frames show the defect.
+		frames int
 	}{
-		"BlackVideo":   {showing("color=black:s=64x64:r=24"), "BLACK: 100 % of the frames are black"},
-		"TextFile":     {holding("Internal Server Error\n"), "UNDECODABLE: The file of 22 bytes"},
-		"EmptyFile":    {holding(""), "UNDECODABLE: The video file has 0 bytes."},
-		"AnotherRate":  {showing("testsrc2=s=64x64:r=12"), "WRONG_FPS: The video has 12 frames per second; 24 were asked for."},
-		"FrozenFrames": {showing("testsrc2=s=64x64:r=24,loop=-1:1:0"), "FROZEN: The same picture is shown"},
+		"BlackVideo":   {showing("color=black:s=64x64:r=24"), "BLACK: 100 % of the frames are black", 2},
+		"TextFile":     {holding("Internal Server Error\n"), "UNDECODABLE: The file of 22 bytes", 0},
+		"EmptyFile":    {holding(""), "UNDECODABLE: The video file has 0 bytes.", 0},
+		"AnotherRate":  {showing("testsrc2=s=64x64:r=12"), "WRONG_FPS: The video has 12 frames per second; 24 were asked for.", 2},
+		"FrozenFrames": {showing("testsrc2=s=64x64:r=24,loop=-1:1:0"), "FROZEN: The same picture is shown", 2},
 	} {
 		t.Run("FailsTheAttempt/"+name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +74,13 @@ func TestCheck(t *testing.T) {
 				require.Equal(t, "DEFECTIVE_RESULT", failed[0].in["class"])
 				require.Contains(t, failed[0].in["message"], c.cause)
 				for _, upload := range f.of("requestUpload") {
-					require.Equal(t, "LOG", upload.in["type"], "a defective video must not be uploaded")
+					require.NotEqual(t, "FINAL_VIDEO", upload.in["type"], "a defective video must not be uploaded")
+				}
+				frames := f.of("commitArtifact")
+				require.Len(t, frames, c.frames)
+				for _, frame := range frames {
+					require.Equal(t, "EVIDENCE", frame.in["artifactType"])
+					require.Equal(t, "image/jpeg", frame.in["object"].(map[string]any)["contentType"])
 				}
 				require.Contains(t, drain(f.model.orders), "kill", "the next job must have a new runtime")
 			})
@@ -102,6 +110,37 @@ func TestCheck(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCheckFollowsTheModel(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		what    delivery
+		quality object
+	}{
+		"AllowsDarkVideos":  {showing("color=black:s=64x64:r=24,noise=alls=2:allf=t"), object{"allowDark": true, "allowStill": true}},
+		"AllowsStillVideos": {showing("testsrc2=s=64x64:r=24,loop=-1:1:0"), object{"allowStill": true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(c2 *control, _ *model) { jobOf(c2, "VIDEO", c.quality) }, func(t *testing.T, f *fixture) {
+				f.deliver(t, c.what)
+
+				require.Len(t, f.of("completeJob"), 1)
+			})
+		})
+	}
+	t.Run("HasLimitsOfItsOwn", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(c *control, _ *model) { jobOf(c, "VIDEO", object{"blackShare": 0.2}) }, func(t *testing.T, f *fixture) {
+			f.deliver(t, showing("testsrc2=s=64x64:r=24,drawbox=t=fill:color=black:enable='lt(t,0.5)'"))
+
+			failed := f.of("failJob")
+			require.Len(t, failed, 1)
+			require.Contains(t, failed[0].in["message"], "BLACK: 25 %")
+		})
+	})
 }
 
 // Not parallel: PATH belongs to the whole process.

@@ -38,7 +38,7 @@ type Model struct {
 	Retry *Retry `json:"retry,omitzero" yaml:"retry"`
 	// PriceFactor multiplies the price of a GPU second.
 	PriceFactor float64 `json:"priceFactor" yaml:"priceFactor"`
-	// Quality adjusts the check of the rendered video.
+	// Quality adjusts the check of the rendered video, as checkQuality allows.
 	Quality json.RawMessage `json:"quality,omitzero" yaml:"-"`
 	// Schema is the JSON Schema of params, as published.
 	Schema json.RawMessage `json:"params" yaml:"-"`

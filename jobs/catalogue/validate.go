@@ -49,10 +49,11 @@ func (s *Source) addModel(place string, m *Model) {
 		s.problem(place+".priceFactor", "priceFactor is %g: it must be over 0 and at most 1,000", m.PriceFactor)
 	}
 	s.checkRetry(place+".retry", m.Retry)
-	for field, part := range map[string][]byte{"settings": m.Settings, "quality": m.Quality} {
-		if len(part) > 0 && part[0] != '{' {
-			s.problem(place+"."+field, "%s must be a map", field)
-		}
+	if len(m.Settings) > 0 && m.Settings[0] != '{' {
+		s.problem(place+".settings", "settings must be a map")
+	}
+	if err := checkQuality(m.Quality); err != nil {
+		s.problem(place+".quality", "%s", err)
 	}
 	switch {
 	case len(m.Schema) == 0:

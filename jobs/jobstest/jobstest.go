@@ -314,6 +314,7 @@ var contentTypes = map[models.ArtifactType]string{
 	models.ArtifactFinalVideo: "video/mp4",
 	models.ArtifactThumbnail:  "image/jpeg",
 	models.ArtifactPreview:    "image/jpeg",
+	models.ArtifactEvidence:   "image/jpeg",
 	models.ArtifactLog:        "text/plain; charset=utf-8",
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 )
 
 // eventsShown is the number of a job's events on its page.
@@ -207,6 +208,13 @@ func previewOf(job *models.Job) string {
 		return ""
 	}
 	return "/artifacts/" + string(job.PreviewID)
+}
+
+// evidence returns the frames that show why an attempt's video was refused.
+func (v *jobView) evidence(of *models.Attempt) []*models.Artifact {
+	return lo.Filter(v.Artifacts, func(a *models.Artifact, _ int) bool {
+		return a.Type == models.ArtifactEvidence && a.AttemptID == of.ID
+	})
 }
 
 // listed returns the artifacts to list: all but replaced previews.

@@ -301,3 +301,22 @@ func TestJobWebhooks(t *testing.T) {
 		require.Equal(t, "event: end\nend\n", <-events)
 	})
 }
+
+// TestEvidence checks that the job page shows the frames of a refused video at its attempt.
+func TestEvidence(t *testing.T) {
+	t.Parallel()
+	b := operator(t)
+	b.Submit(t)
+	worker := b.Worker(t, "one")
+	lease, fence := b.Lease(t, worker)
+	object := b.Upload(t, worker, fence, models.ArtifactEvidence, []byte("a frame"))
+	_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactEvidence, object)
+	require.NoError(t, err)
+	_, err = b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailDefectiveResult, Message: "BLACK: It is black."})
+	require.NoError(t, err)
+
+	body := b.get(t, "/jobs/"+string(lease.Job.ID)).Body
+
+	require.Contains(t, body, `<img class="evidence" src="/artifacts/art_`)
+	require.Empty(t, b.Reload(t, lease.Job.ID).PreviewID, "it is no preview")
+}

@@ -76,7 +76,7 @@ export type AttemptStatus =
   | 'RELEASED'
   | 'CANCELLED';
 
-/** PREVIEW is a key frame that is uploaded during the render. */
+/** PREVIEW is a key frame that is uploaded during the render. EVIDENCE is a frame that shows why a video was refused. */
 export type ArtifactType =
   | 'INPUT'
   | 'CHECKPOINT'
@@ -84,7 +84,8 @@ export type ArtifactType =
   | 'FINAL_VIDEO'
   | 'THUMBNAIL'
   | 'SPRITESHEET'
-  | 'LOG';
+  | 'LOG'
+  | 'EVIDENCE';
 
 /** What the job is doing. If the progress goes back, the phase says why. */
 export type Phase =
