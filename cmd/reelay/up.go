@@ -36,8 +36,8 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run all of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
-			"API with its console, control, and a pool of agents. They serve the built-in testcard, and with --runtime\n" +
-			"and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
+			"API with its console, control, and a pool of agents. They serve the testcard and, with ffmpeg, video.stitch and\n" +
+			"video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
 			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
 			"GCS_BUCKET is set, that store is used instead.",
 		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
@@ -62,7 +62,7 @@ func upCommand() *cobra.Command {
 	flags.IntVar(&o.agentsMax, "agents-max", 0, "maximum number of agents when many jobs wait (default: the value of --agents)")
 	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents is stopped")
 	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
-	flags.StringSliceVar(&o.models, "models", []string{"testcard"}, "models that the agents serve; they must be in the catalogue")
+	flags.StringSliceVar(&o.models, "models", nil, "models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
 	cfg.tls.addFlags(flags)
 	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
@@ -90,8 +90,6 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
 	case o.selfSigned && cfg.tls.used():
 		return errors.New("--tls-self-signed and --tls-cert are both set: use one of them")
-	case len(o.models) == 0:
-		return errors.New("--models is empty: name at least one model, such as testcard")
 	case o.data == "":
 		return errors.New("--data is empty: it must be a folder")
 	}

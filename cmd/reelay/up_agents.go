@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/models"
@@ -55,7 +57,7 @@ func openAgents(o upOptions, endpoint string, keys credentials, roster *roster) 
 	return a, nil
 }
 
-// agentCommand returns the command of an agent with these runtimes and the built-in testcard.
+// agentCommand returns the command of an agent with these runtimes and the built-in ones.
 func agentCommand(self string, runtimes []string) []string {
 	command := []string{self, "agent"}
 	if len(runtimes) > 0 {
@@ -63,6 +65,9 @@ func agentCommand(self string, runtimes []string) []string {
 	}
 	for _, runtime := range runtimes {
 		command = append(command, "--runtime", runtime)
+	}
+	if len(runtimes) > 0 { // last: it accepts any model, but understands only its own settings
+		command = append(command, "--runtime", "command="+self+" runtime command")
 	}
 	return command
 }
@@ -140,16 +145,33 @@ func (s *stack) localPool(ctx context.Context, o upOptions) error {
 	if err := s.registry.Pass(ctx); err != nil {
 		return err
 	}
-	if err := s.catalogue.Current().Known("models", o.models); err != nil {
+	served := o.models
+	if len(served) == 0 {
+		var err error
+		if served, err = s.localModels(); err != nil {
+			return err
+		}
+	}
+	if err := s.catalogue.Current().Known("models", served); err != nil {
 		return fmt.Errorf("--models is %s: %w To add a model, put its entry into a folder, and set REELAY_MODELS to the folder", strings.Join(o.models, ","), err)
 	}
 	pool := &models.Pool{
 		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: o.models,
+		CapacityClass: models.CapacitySpot, Models: served,
 		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
 	}
 	if err := models.UpsertPool(ctx, s.db, pool); err != nil {
 		return fmt.Errorf("write the local pool: %w", err)
 	}
 	return nil
+}
+
+// localModels returns the models of the built-in runtimes, without those that an operator has
+// removed from the catalogue.
+func (s *stack) localModels() ([]string, error) {
+	offered, err := agent.BuiltInModels()
+	return slices.DeleteFunc(offered, func(name string) bool {
+		_, err := s.catalogue.Current().Model(name)
+		return err != nil
+	}), err
 }

@@ -59,7 +59,7 @@ gate are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE and REELAY_QUALITY_GATE
 	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of the machine's GPU")
 	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine can be preempted, else ON_DEMAND")
 	flags.StringSliceVar(&s.models, "models", nil, "models to serve (default: all that the runtimes offer)")
-	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: the built-in testcard)")
+	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: those built in)")
 	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the current job")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
 	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
@@ -181,15 +181,11 @@ func logger(format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log is %q: it must be text or json", format)
 }
 
-// parseRuntimes reads name=command lines. Without any it returns the testcard, which
-// is built into this program.
+// parseRuntimes reads name=command lines. Without any it returns the runtimes that are built into
+// this program.
 func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
 	if len(lines) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find this program for its built-in runtime: %w", err)
-		}
-		return []RuntimeCommand{{Name: "testcard", Command: []string{self, "runtime", "testcard"}}}, nil
+		return builtInRuntimes()
 	}
 	var runtimes []RuntimeCommand
 	for _, line := range lines {

@@ -58,6 +58,10 @@ type Config struct {
 type RuntimeCommand struct {
 	Name    string
 	Command []string
+	// BuiltIn marks a runtime of this program that need not be started to know what it offers:
+	// Models, and those of Config.Models whose entry in the catalogue names it.
+	BuiltIn bool
+	Models  []string
 }
 
 // Notice says that the machine will be gone at the deadline.

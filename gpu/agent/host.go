@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,17 +58,11 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 	h.offers, h.offersOf = map[string]RuntimeCommand{}, map[string]func(string) bool{}
 	var all []string
 	for _, command := range h.commands {
-		offered, err := h.start(ctx, command)
+		offered, err := h.offered(ctx, command, only)
 		if err != nil {
-			return nil, fmt.Errorf("the runtime %s does not start: %w", command.Name, err)
-		}
-		if len(offered) == 0 { // any model whose settings it understands
-			offered = only
+			return nil, err
 		}
 		h.offersOf[command.Name] = func(model string) bool { return slices.Contains(offered, model) }
-		if len(offered) == 0 {
-			return nil, fmt.Errorf("the runtime %s can run any model: name the models to serve with --models", command.Name)
-		}
 		for _, model := range offered {
 			all = append(all, model)
 			if _, taken := h.offers[model]; !taken && (len(only) == 0 || slices.Contains(only, model)) {
@@ -88,6 +83,28 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 	return models, nil
 }
 
+// offered returns the models that a runtime offers, which may be more than those in only. It
+// starts a runtime that is not built in.
+func (h *host) offered(ctx context.Context, command RuntimeCommand, only []string) ([]string, error) {
+	if command.BuiltIn {
+		if len(only) > 0 {
+			return only, nil
+		}
+		return command.Models, nil
+	}
+	offered, err := h.start(ctx, command)
+	if err != nil {
+		return nil, fmt.Errorf("the runtime %s does not start: %w", command.Name, err)
+	}
+	if len(offered) == 0 { // any model whose settings it understands
+		offered = only
+	}
+	if len(offered) == 0 {
+		return nil, fmt.Errorf("the runtime %s can run any model: name the models to serve with --models", command.Name)
+	}
+	return offered, nil
+}
+
 // start replaces the running process with a new one.
 func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, error) {
 	h.kill()
@@ -106,7 +123,8 @@ func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, err
 }
 
 // commandFor returns the runtime for a model: the one that the catalogue names in wanted, if it
-// is one of the agent's and offers the model, else the first that offers it.
+// is one of the agent's and offers the model, else the first that offers it. A built-in runtime
+// understands the settings of no other runtime's models.
 func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
 	for _, command := range h.commands {
 		if command.Name == wanted && h.offersOf[wanted](model) {
@@ -114,6 +132,9 @@ func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
 		}
 	}
 	command, ok := h.offers[model]
+	if command.BuiltIn && !slices.Contains(command.Models, model) {
+		return RuntimeCommand{}, false
+	}
 	return command, ok
 }
 
@@ -123,7 +144,8 @@ func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
 func (h *host) get(ctx context.Context, model runtime.Model, wanted string, progress func(*runtime.Progress)) (process, error) {
 	command, ok := h.commandFor(model.Name, wanted)
 	if !ok {
-		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s", model.Name)
+		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s: start its agent with --runtime '%s=…'",
+			model.Name, cmp.Or(wanted, "NAME"))
 	}
 	h.idle()
 	if h.running == nil || h.command != command.Name {

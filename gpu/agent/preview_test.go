@@ -120,3 +120,31 @@ func TestHost(t *testing.T) {
 		require.Equal(t, c.runtime, command.Name, c)
 	}
 }
+
+func TestBuiltInRuntimes(t *testing.T) {
+	t.Parallel()
+	h := &host{
+		commands: []RuntimeCommand{{Name: "testcard", Models: []string{"testcard"}}, {Name: "command", BuiltIn: true, Models: []string{"video.stitch"}}},
+		log:      slog.New(slog.DiscardHandler),
+		launch: func(_ context.Context, c RuntimeCommand) (process, error) {
+			require.Equal(t, "testcard", c.Name, "a built-in runtime is known without a start")
+			return offering{newModel(), []string{"testcard"}}, nil
+		},
+	}
+
+	models, err := h.survey(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"testcard", "video.stitch"}, models)
+
+	models, err = h.survey(t.Context(), []string{"testcard", "own", "ltx"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ltx", "own", "testcard"}, models)
+	for _, c := range []struct{ model, wanted, runtime string }{
+		{"testcard", "testcard", "testcard"}, {"own", "command", "command"}, {"ltx", "diffusers", ""}, {"ltx", "", ""},
+	} {
+		command, _ := h.commandFor(c.model, c.wanted)
+		require.Equal(t, c.runtime, command.Name, c)
+	}
+	_, err = h.get(t.Context(), runtime.Model{Name: "ltx"}, "diffusers", nil)
+	require.ErrorContains(t, err, "start its agent with --runtime 'diffusers=…'")
+}

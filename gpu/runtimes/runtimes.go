@@ -3,9 +3,14 @@
 package runtimes
 
 import (
+	"context"
+	"io"
+
 	"github.com/spf13/cobra"
 
+	program "github.com/reelay/reelay/gpu/runtimes/command"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
+	"github.com/reelay/reelay/gpu/runtimes/stitch"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
 )
 
@@ -17,20 +22,29 @@ func Command() *cobra.Command {
 		Short:  "Be a runtime that an agent starts",
 		Hidden: true,
 	}
-	command.AddCommand(&cobra.Command{
-		Use:   testcard.Name,
-		Short: "Render test cards for the agent at the other end of the standard input and output",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return testcard.Run(command.Context(), command.InOrStdin(), command.OutOrStdout())
-		},
-	}, &cobra.Command{
-		Use:   drill.Name,
-		Short: "Rehearse renders for the agent at the other end of the standard input and output",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return drill.Run(command.Context(), command.InOrStdin(), command.OutOrStdout())
-		},
-	})
+	command.AddCommand(
+		serve(testcard.Name, "Render test cards for the agent at the other end of the standard input and output", testcard.Run),
+		serve(drill.Name, "Rehearse renders for the agent at the other end of the standard input and output", drill.Run),
+		serve(program.Name, "Run programs for the agent at the other end of the standard input and output", program.Run),
+		&cobra.Command{
+			Use:   "stitch JOB",
+			Short: "Join clips to one video, as the job in a file says",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(command *cobra.Command, args []string) error {
+				return stitch.Main(command.Context(), args[0], command.OutOrStdout())
+			},
+		})
 	return command
+}
+
+// serve returns the subcommand of a runtime.
+func serve(name, short string, run func(context.Context, io.Reader, io.Writer) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return run(command.Context(), command.InOrStdin(), command.OutOrStdout())
+		},
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/program"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 )
@@ -65,7 +66,24 @@ func (s *Source) addModel(place string, m *Model) {
 			s.problem(place+".params", "params is not a valid JSON Schema: %s", schemaProblem(err))
 		}
 	}
+	if m.Runtime == program.Runtime {
+		s.checkProgram(place+".settings", m)
+	}
 	s.Models = append(s.Models, m)
+}
+
+// checkProgram checks the settings of a model whose jobs a program does.
+func (s *Source) checkProgram(place string, m *Model) {
+	if len(m.Settings) > 0 && m.Settings[0] != '{' {
+		return // reported as such
+	}
+	settings, found := program.Parse(m.Settings)
+	if settings != nil && m.compiled != nil {
+		found = append(found, settings.CheckParams(m.Takes)...)
+	}
+	for _, p := range found {
+		s.problem(place+p.Place, "%s", p.Text)
+	}
 }
 
 func (s *Source) checkTexts(place string, m *Model) {

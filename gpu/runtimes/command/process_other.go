@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package command
+
+import "syscall"
+
+// dieWithParent does nothing, since only Linux has a parent death signal.
+func dieWithParent(*syscall.SysProcAttr) {}
